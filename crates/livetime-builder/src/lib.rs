@@ -1,0 +1,1 @@
+//! Event builder protocol: readout unit, builder unit, event manager, filter dispatch.

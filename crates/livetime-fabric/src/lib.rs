@@ -1,0 +1,43 @@
+//! Deterministic discrete-event simulation that drives the protocol cores.
+//!
+//! The same structs that run on real links run here in one thread, on a virtual clock of integer
+//! picoseconds, with seeded randomness and injected faults: a seed is a story that can be told
+//! again. This crate has no threads, no sockets, no wall clock and no unordered maps. Start with
+//! [`kernel`] for how a simulation runs, then [`fault`] for what can be done to it.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`kernel`], [`scheduler`] | [`Simulation`] of a [`World`]: events in order, limits, reports |
+//! | [`time`] | [`SimPs`], [`DurationPs`]: integer picoseconds, floored to nanoseconds for cores |
+//! | [`queue`], [`timing_wheel`], [`heap_queue`] | the order (time, class, sequence) |
+//! | [`random`] | one stream of random numbers per (seed, node, purpose) |
+//! | [`trace`] | 64-bit hash of a run, the last records, the first divergence of two runs |
+//! | [`fault_plan`], [`fault`] | drop, duplicate, delay, reorder; dead and paused nodes |
+//! | [`wake_up`] | timeouts of a core as few events |
+
+pub mod address;
+pub mod fault;
+pub mod fault_plan;
+pub mod heap_queue;
+pub mod kernel;
+pub mod queue;
+pub mod random;
+pub mod scheduler;
+pub mod time;
+pub mod timing_wheel;
+pub mod trace;
+pub mod wake_up;
+
+pub use address::{LinkId, NodeId};
+pub use fault::{Admission, Arrival, FaultCounts, FaultShim, Transit};
+pub use fault_plan::{
+    FaultAction, FaultPlan, FaultPlanError, FaultProfile, Occasion, Outage, OutageKind,
+    ScriptedFault, TimeWindow,
+};
+pub use kernel::{RunLimits, RunReport, Simulation, SimulationConfig, StopReason, World};
+pub use queue::{EventClass, EventKey, EventQueue, QueueKind};
+pub use random::{Probability, Purpose, RandomStream, RandomStreams};
+pub use scheduler::Scheduler;
+pub use time::{DurationPs, SimPs};
+pub use trace::{EventLabel, Trace, TraceHash, TraceRecord};
+pub use wake_up::WakeUp;

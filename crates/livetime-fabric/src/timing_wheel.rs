@@ -1,0 +1,260 @@
+//! A hierarchical timing wheel: the event queue of real runs, constant cost per event.
+//!
+//! Time is cut into granules of about 1 ns. The granule number, read as digits of base 256, says
+//! where an event waits: on the level of the highest digit in which it differs from the current
+//! granule, in the slot of that digit (Varghese and Lauck, SOSP 1987, scheme 7). So the lowest
+//! used level holds the earliest events, and its first used slot the earliest of these:
+//!
+//! ```text
+//! level 0   256 slots of 1 granule       1 ns   the next 256 ns
+//! level 1   256 slots of 256 granules    262 ns the next 67 us
+//! level 2   ...                          67 us  the next 17 ms       (up to level 7: all of u64)
+//! current   the granule being drained, sorted; arrivals: a heap of what is scheduled into it
+//! ```
+//!
+//! When a slot above level 0 comes up, the wheel jumps straight to the earliest granule in it, so
+//! a lonely event costs two moves however far away it was. Within a granule events are sorted,
+//! hence the order does not depend on the granule: `tests/queue_order.rs` holds the wheel against
+//! the [`HeapQueue`](crate::heap_queue::HeapQueue). The wheel gives out no keys and does not
+//! forbid the past; see [`crate::scheduler`] for both.
+
+use core::mem;
+use std::collections::BinaryHeap;
+
+use crate::queue::{EventKey, Pending};
+use crate::time::SimPs;
+
+/// Bits of a digit; 6 and 10 were slower or larger (`examples/queue_cost.rs`).
+const DIGIT_BITS: u32 = 8;
+/// Slots of a level.
+const SLOTS: usize = 1 << DIGIT_BITS;
+/// Levels that cover every `u64`.
+const LEVELS: usize = (u64::BITS / DIGIT_BITS) as usize;
+/// Words of 64 flags that a level's occupied slots take.
+const WORDS: usize = SLOTS / 64;
+/// A slot that is empty again keeps room for this many events at most, so that a burst does not
+/// leave its footprint in every slot it has visited.
+const RETAINED_EVENTS: usize = 256;
+
+const _: () = assert!(LEVELS * DIGIT_BITS as usize >= u64::BITS as usize);
+
+/// Events of type `E` in a hierarchical timing wheel.
+#[derive(Debug, Clone)]
+pub struct TimingWheel<E> {
+    /// A granule is 2^this picoseconds.
+    granule_bits: u32,
+    /// The granule that `current` and `arrivals` hold; all events on the levels are later.
+    position: u64,
+    /// Events of the current granule, the earliest last.
+    current: Vec<Pending<E>>,
+    /// Events scheduled into the current granule (or before it) after it was sorted.
+    arrivals: BinaryHeap<Pending<E>>,
+    /// Slot `digit` of `level` is number `level * SLOTS + digit`; unordered within.
+    slots: Vec<Vec<Pending<E>>>,
+    /// Which slots of each level hold events.
+    occupied: [[u64; WORDS]; LEVELS],
+    /// Which levels hold events, one bit each.
+    levels_used: u32,
+    len: usize,
+}
+
+impl<E> TimingWheel<E> {
+    /// Granule of [`TimingWheel::new`]: 2^10 ps, about 1 ns.
+    pub const GRANULE_BITS: u32 = 10;
+
+    /// An empty wheel.
+    pub fn new() -> Self {
+        Self::with_granule_bits(Self::GRANULE_BITS)
+    }
+
+    /// An empty wheel with granules of 2^`granule_bits` ps (0 to 63; more is taken as 63). Best is
+    /// about one event per granule; the order of events is the same for all.
+    pub fn with_granule_bits(granule_bits: u32) -> Self {
+        Self {
+            granule_bits: granule_bits.min(u64::BITS - 1),
+            position: 0,
+            current: Vec::new(),
+            arrivals: BinaryHeap::new(),
+            slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
+            occupied: [[0; WORDS]; LEVELS],
+            levels_used: 0,
+            len: 0,
+        }
+    }
+
+    /// Adds an event. One that is due in the current granule or before it joins a small heap.
+    #[inline]
+    pub fn push(&mut self, key: EventKey, event: E) {
+        self.len += 1;
+        let granule = self.granule(key);
+        let pending = Pending { key, event };
+        if granule <= self.position {
+            self.arrivals.push(pending);
+        } else {
+            self.file(granule, pending);
+        }
+    }
+
+    /// Takes the first event if its time is at most `limit`.
+    #[inline]
+    pub fn pop_until(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
+        if self.current.is_empty() && self.arrivals.is_empty() && !self.advance(limit) {
+            return None;
+        }
+        // The earliest is the greatest, and no event at all is the least: `None < Some`.
+        let arrived = self.arrivals.peek();
+        let sorted = self.current.last();
+        let arrived_first = arrived > sorted;
+        let first = if arrived_first { arrived } else { sorted };
+        if first.is_none_or(|pending| pending.key.time > limit) {
+            return None;
+        }
+        let first = if arrived_first { self.arrivals.pop() } else { self.current.pop() };
+        let Pending { key, event } = first?;
+        self.len -= 1;
+        Some((key, event))
+    }
+
+    /// Number of events that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn granule(&self, key: EventKey) -> u64 {
+        key.time.0 >> self.granule_bits
+    }
+
+    /// Puts an event of a later granule than `position` where its highest differing digit says.
+    fn file(&mut self, granule: u64, pending: Pending<E>) {
+        debug_assert!(granule > self.position);
+        let highest_bit = u64::BITS - 1 - (granule ^ self.position).leading_zeros();
+        let level = (highest_bit / DIGIT_BITS) as usize;
+        let digit = (granule >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
+        self.slots[level * SLOTS + digit].push(pending);
+        self.occupied[level][digit / 64] |= 1 << (digit % 64);
+        self.levels_used |= 1 << level;
+    }
+
+    /// Fills `current` with the next granule that holds events, if it is not after `limit`.
+    fn advance(&mut self, limit: SimPs) -> bool {
+        if self.levels_used == 0 {
+            return false;
+        }
+        let level = self.levels_used.trailing_zeros() as usize;
+        let digit = self.first_digit(level);
+        let start = self.slot_start(level, digit);
+        let limit = limit.0 >> self.granule_bits;
+        if start > limit {
+            return false;
+        }
+        self.clear_flag(level, digit);
+        let mut events = mem::take(&mut self.slots[level * SLOTS + digit]);
+        if level == 0 {
+            self.position = start;
+            self.current.append(&mut events);
+        } else {
+            // Never beyond the limit: what is scheduled after a stop there shall not meet a wheel
+            // that has run ahead and must treat it as an arrival from the past.
+            let earliest = events.iter().map(|pending| self.granule(pending.key)).min();
+            self.position = earliest.unwrap_or(start).min(limit);
+            for pending in events.drain(..) {
+                let granule = self.granule(pending.key);
+                if granule == self.position {
+                    self.current.push(pending);
+                } else {
+                    self.file(granule, pending);
+                }
+            }
+        }
+        if events.capacity() <= RETAINED_EVENTS {
+            self.slots[level * SLOTS + digit] = events;
+        }
+        self.current.sort_unstable();
+        !self.current.is_empty()
+    }
+
+    /// The first slot of a used level that holds events.
+    fn first_digit(&self, level: usize) -> usize {
+        let words = &self.occupied[level];
+        let word = words.iter().position(|flags| *flags != 0).unwrap_or(0);
+        word * 64 + words[word].trailing_zeros() as usize % 64
+    }
+
+    /// The first granule of a slot: the digits of the position above it, its own, zeros below.
+    fn slot_start(&self, level: usize, digit: usize) -> u64 {
+        let shift = level as u32 * DIGIT_BITS;
+        let above = self.position.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
+        let above = above.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
+        above | (digit as u64) << shift
+    }
+
+    fn clear_flag(&mut self, level: usize, digit: usize) {
+        self.occupied[level][digit / 64] &= !(1 << (digit % 64));
+        if self.occupied[level].iter().all(|flags| *flags == 0) {
+            self.levels_used &= !(1 << level);
+        }
+    }
+}
+
+impl<E> Default for TimingWheel<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::EventClass;
+
+    fn key(time: u64, sequence: u64) -> EventKey {
+        EventKey::new(SimPs(time), EventClass(0), sequence)
+    }
+
+    #[test]
+    fn the_ends_of_time_are_ordinary_instants() {
+        for granule_bits in [0, 10, 63, 99] {
+            let mut wheel = TimingWheel::with_granule_bits(granule_bits);
+            for (sequence, time) in [u64::MAX, 0, u64::MAX - 1, 1 << 63, 1].into_iter().enumerate()
+            {
+                wheel.push(key(time, sequence as u64), time);
+            }
+            let times: Vec<u64> =
+                core::iter::from_fn(|| wheel.pop_until(SimPs::MAX)).map(|popped| popped.1).collect();
+            assert_eq!(times, [0, 1, 1 << 63, u64::MAX - 1, u64::MAX]);
+        }
+    }
+
+    #[test]
+    fn a_limit_never_lets_the_wheel_run_ahead() {
+        let mut wheel = TimingWheel::new();
+        wheel.push(key(1_000_000_000, 0), 'z');
+        for limit in [0, 5_000, 999_999_999] {
+            assert!(wheel.pop_until(SimPs(limit)).is_none());
+            assert!(wheel.position <= limit >> TimingWheel::<char>::GRANULE_BITS);
+        }
+        // The far event was filed again, closer; an event before it still comes first.
+        wheel.push(key(999_999_999, 1), 'a');
+        assert_eq!(wheel.pop_until(SimPs::MAX).map(|popped| popped.1), Some('a'));
+        assert_eq!(wheel.pop_until(SimPs::MAX).map(|popped| popped.1), Some('z'));
+    }
+
+    #[test]
+    fn a_burst_leaves_no_footprint() {
+        let mut wheel = TimingWheel::new();
+        for burst in 1..=400_u64 {
+            for sequence in 0..2_000 {
+                wheel.push(key(burst * 300_000, burst * 2_000 + sequence), ());
+            }
+            while wheel.pop_until(SimPs::MAX).is_some() {}
+        }
+        let room: usize = wheel.slots.iter().map(Vec::capacity).sum();
+        assert!(room <= LEVELS * SLOTS * RETAINED_EVENTS);
+        assert!(wheel.slots.iter().all(|slot| slot.capacity() <= RETAINED_EVENTS));
+    }
+}

@@ -1,0 +1,1 @@
+//! Real drivers: workers, rings, sockets, clocks and disks around the protocol cores.

@@ -1,0 +1,1 @@
+//! S-LINK source and destination, page-based receiver, fragment buffer.

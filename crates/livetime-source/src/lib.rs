@@ -1,0 +1,1 @@
+//! Event sources: physics generator, recorded events, patterns with their checkers.

@@ -1,0 +1,1 @@
+//! Run files: MCAP writer, reader, index, recovery; histograms and run summary.

@@ -1,0 +1,1 @@
+//! Level-2 decisions: unpack, menu, prescales, trigger supervisor, event filters.

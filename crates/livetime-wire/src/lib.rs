@@ -1,0 +1,36 @@
+//! Identifiers, times, quantities with units, loss causes, and every byte format of Livetime.
+//!
+//! This crate says what the numbers and bytes *mean*; it moves none of them. Each format has a
+//! checked view over received words (`View::new_checked`, never panics on any input) and an owned
+//! representation that emits the same words, with a golden file under `docs/formats/`. Start with
+//! [`fragment`] for what a detector link carries, then [`trigger_packet`], [`message`] and
+//! [`event`].
+//!
+//! Words in pages, files and messages are little-endian `u32`; the crate refuses to compile for a
+//! big-endian machine, where a page could not be viewed in place.
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("livetime views little-endian words in place and needs a little-endian machine");
+
+pub mod count;
+pub mod crc;
+pub mod decision;
+pub mod event;
+pub mod fragment;
+pub mod id;
+pub mod loss;
+pub mod message;
+pub mod object;
+pub mod problem;
+pub mod quantity;
+pub mod slink;
+pub mod time;
+pub mod trigger_packet;
+
+pub use count::{ChainCounts, ConservationProblem};
+pub use decision::{DecisionDigest, L2Mask, L2Reply};
+pub use id::{EventNumber, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
+pub use loss::{LossArea, LossCause, LossCounts};
+pub use problem::{Problem, ProblemCode};
+pub use quantity::{ByteSize, RateHz};
+pub use time::{DurationNs, RunNs, TaiNs};

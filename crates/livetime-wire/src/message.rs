@@ -1,0 +1,573 @@
+//! Messages between the units of the event builder, and the descriptors they carry.
+//!
+//! ```text
+//! word 0  31:16 0x4C42 | 15:8 kind | 7:0 version 1
+//!      1  31:16 words of the message | 15:0 sender (unit code)
+//!      2  epoch of the sender: messages of an older epoch are refused
+//!      3  sequence number of the sender towards this receiver
+//!      .. body by kind, see [`BuilderMessage`]
+//! ```
+//!
+//! Pages are named, not copied: a [`FragmentDescriptor`] says in which pages of the readout unit's
+//! pool a fragment lies. The same words go through rings of one process and of several; a network
+//! transport sends the pages' words after the message and rewrites the page numbers. The page is
+//! `docs/formats/builder-message.md`.
+
+use arrayvec::ArrayVec;
+
+use crate::decision::L2Mask;
+use crate::id::{SourceId, TriggerNumber, UnitId};
+use crate::slink::FragmentStatus;
+use crate::time::RunNs;
+
+/// Upper half of word 0.
+pub const MAGIC: u32 = 0x4C42;
+/// Format version.
+pub const VERSION: u32 = 1;
+/// Words of the message header.
+pub const HEADER_WORDS: usize = 4;
+/// Most triggers that one message names; requests are grouped up to a smaller, configured number.
+pub const TRIGGERS_MAX: usize = 32;
+/// Most pages that one fragment may take.
+pub const FRAGMENT_PAGES_MAX: usize = 16;
+/// Words of a descriptor with the most pages.
+pub const DESCRIPTOR_WORDS_MAX: usize = 5 + FRAGMENT_PAGES_MAX;
+
+/// Trigger numbers in one message.
+pub type TriggerList = ArrayVec<TriggerNumber, TRIGGERS_MAX>;
+
+/// Where a received fragment lies and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FragmentDescriptor {
+    /// Who sent it.
+    pub source: SourceId,
+    /// The readout unit whose pool the pages belong to.
+    pub pool: u16,
+    /// Number of words.
+    pub words: u32,
+    /// What the receiver found.
+    pub status: FragmentStatus,
+    /// CRC-32C over all its words, as received.
+    pub crc: u32,
+    /// Its pages in order; all but the last are full.
+    pub pages: ArrayVec<u32, FRAGMENT_PAGES_MAX>,
+}
+
+/// What a unit says to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuilderMessage {
+    /// Supervisor to readout unit: keep or drop the fragments of a trigger.
+    Decision {
+        /// Which trigger.
+        trigger: TriggerNumber,
+        /// What to do with its fragments.
+        keep: Keep,
+    },
+    /// Supervisor to event manager: a trigger passed Level 2 and is to be built.
+    L2Accept {
+        /// Which trigger.
+        trigger: TriggerNumber,
+        /// Decision after prescale.
+        mask: L2Mask,
+        /// When Level 1 accepted it.
+        triggered_at: RunNs,
+    },
+    /// Builder unit to event manager: it can take that many more events.
+    EventRequest {
+        /// How many credits are added.
+        credits: u32,
+    },
+    /// Event manager to builder unit: build this event; spends one credit.
+    Assignment {
+        /// Which trigger.
+        trigger: TriggerNumber,
+        /// Decision after prescale.
+        mask: L2Mask,
+        /// When Level 1 accepted it.
+        triggered_at: RunNs,
+        /// When the event manager assigned it.
+        assigned_at: RunNs,
+    },
+    /// Builder unit to readout unit: send the fragments of these triggers.
+    FragmentRequest {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// Readout unit to builder unit: one fragment.
+    FragmentData {
+        /// Of which trigger.
+        trigger: TriggerNumber,
+        /// Where it lies.
+        fragment: FragmentDescriptor,
+    },
+    /// Builder unit to readout unit: the pages of these triggers are no longer needed.
+    Release {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// Builder unit to event manager: these events are finished, their credits return.
+    Clear {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// Filter unit to builder unit: it is through with these events.
+    EventDone {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+}
+
+/// What happens to the fragments of a trigger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Accepted: hold them until a builder unit releases them.
+    Build,
+    /// Rejected or lost: free them.
+    Drop,
+}
+
+/// A message with its header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Who sent it.
+    pub sender: UnitId,
+    /// The sender's epoch.
+    pub epoch: u32,
+    /// The sender's count of messages towards this receiver.
+    pub sequence: u32,
+    /// What it says.
+    pub message: BuilderMessage,
+}
+
+/// Why words are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Fewer words than the header or the body takes.
+    #[error("{words} words are too few, the message takes {needed}")]
+    TooShort {
+        /// Words found.
+        words: usize,
+        /// Words needed.
+        needed: usize,
+    },
+    /// Word 0 is not a message's.
+    #[error("message starts with {found:#010x}, expected {MAGIC:#06x} and version {VERSION}")]
+    Magic {
+        /// Found.
+        found: u32,
+    },
+    /// The kind does not exist.
+    #[error("kind {kind} does not exist")]
+    Kind {
+        /// Found.
+        kind: u8,
+    },
+    /// The sender's code names no unit.
+    #[error("sender code {code:#06x} names no unit")]
+    Sender {
+        /// Found.
+        code: u16,
+    },
+    /// A count in the body is above its limit or does not agree with the length.
+    #[error("count {count} is not allowed, at most {allowed}")]
+    Count {
+        /// Found.
+        count: usize,
+        /// Limit.
+        allowed: usize,
+    },
+    /// A field has a value that means nothing.
+    #[error("field value {value:#x} means nothing here")]
+    Value {
+        /// Found.
+        value: u32,
+    },
+}
+
+impl BuilderMessage {
+    /// Most words of a message without header, over all kinds.
+    pub const BODY_WORDS_MAX: usize = 1 + 2 * TRIGGERS_MAX;
+
+    /// The kind's code.
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Decision { .. } => 1,
+            Self::L2Accept { .. } => 2,
+            Self::EventRequest { .. } => 3,
+            Self::Assignment { .. } => 4,
+            Self::FragmentRequest { .. } => 5,
+            Self::FragmentData { .. } => 6,
+            Self::Release { .. } => 7,
+            Self::Clear { .. } => 8,
+            Self::EventDone { .. } => 9,
+        }
+    }
+}
+
+/// Most words of a message, header included: what a ring slot must hold.
+pub const MESSAGE_WORDS_MAX: usize = HEADER_WORDS + BuilderMessage::BODY_WORDS_MAX;
+
+const _: () = assert!(BuilderMessage::BODY_WORDS_MAX >= 2 + DESCRIPTOR_WORDS_MAX);
+
+/// Words of an emitted message, on the stack.
+pub type MessageWords = ArrayVec<u32, MESSAGE_WORDS_MAX>;
+
+/// Words of a descriptor: appends to `out`.
+///
+/// # Panics
+/// If `out` has no room left for [`DESCRIPTOR_WORDS_MAX`] words.
+pub fn push_descriptor<const N: usize>(fragment: &FragmentDescriptor, out: &mut ArrayVec<u32, N>) {
+    out.push(fragment.source.0);
+    out.push(fragment.words);
+    out.push(fragment.status.0);
+    out.push(fragment.crc);
+    out.push((u32::from(fragment.pool) << 16) | fragment.pages.len() as u32);
+    out.extend(fragment.pages.iter().copied());
+}
+
+impl Envelope {
+    /// Emits the message.
+    pub fn to_words(&self) -> MessageWords {
+        let mut out = MessageWords::new();
+        out.push((MAGIC << 16) | (u32::from(self.message.kind()) << 8) | VERSION);
+        out.push(0);
+        out.push(self.epoch);
+        out.push(self.sequence);
+        match &self.message {
+            BuilderMessage::Decision { trigger, keep } => {
+                push_u64(trigger.0, &mut out);
+                out.push(u32::from(*keep == Keep::Build));
+            }
+            BuilderMessage::L2Accept {
+                trigger,
+                mask,
+                triggered_at,
+            } => {
+                push_u64(trigger.0, &mut out);
+                out.extend(mask.to_words());
+                push_u64(triggered_at.0, &mut out);
+            }
+            BuilderMessage::EventRequest { credits } => out.push(*credits),
+            BuilderMessage::Assignment {
+                trigger,
+                mask,
+                triggered_at,
+                assigned_at,
+            } => {
+                push_u64(trigger.0, &mut out);
+                out.extend(mask.to_words());
+                push_u64(triggered_at.0, &mut out);
+                push_u64(assigned_at.0, &mut out);
+            }
+            BuilderMessage::FragmentData { trigger, fragment } => {
+                push_u64(trigger.0, &mut out);
+                push_descriptor(fragment, &mut out);
+            }
+            BuilderMessage::FragmentRequest { triggers }
+            | BuilderMessage::Release { triggers }
+            | BuilderMessage::Clear { triggers }
+            | BuilderMessage::EventDone { triggers } => {
+                out.push(triggers.len() as u32);
+                for trigger in triggers {
+                    push_u64(trigger.0, &mut out);
+                }
+            }
+        }
+        out[1] = ((out.len() as u32) << 16) | u32::from(self.sender.to_code());
+        out
+    }
+
+    /// Reads a message; words behind it are ignored (a slot may be longer).
+    ///
+    /// # Errors
+    /// A [`MessageError`] that says what is wrong.
+    pub fn parse(words: &[u32]) -> Result<Self, MessageError> {
+        let [first, second, epoch, sequence, ..] = *words else {
+            return Err(MessageError::TooShort {
+                words: words.len(),
+                needed: HEADER_WORDS,
+            });
+        };
+        if first >> 16 != MAGIC || first & 0xFF != VERSION {
+            return Err(MessageError::Magic { found: first });
+        }
+        let needed = (second >> 16) as usize;
+        let Some(body) = words.get(HEADER_WORDS..needed) else {
+            return Err(MessageError::TooShort {
+                words: words.len(),
+                needed,
+            });
+        };
+        let code = (second & 0xFFFF) as u16;
+        let sender = UnitId::from_code(code).ok_or(MessageError::Sender { code })?;
+        let message = parse_body(((first >> 8) & 0xFF) as u8, &mut Body(body))?;
+        Ok(Self {
+            sender,
+            epoch,
+            sequence,
+            message,
+        })
+    }
+}
+
+fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageError> {
+    let message = match kind {
+        1 => BuilderMessage::Decision {
+            trigger: body.trigger()?,
+            keep: match body.word()? {
+                0 => Keep::Drop,
+                1 => Keep::Build,
+                value => return Err(MessageError::Value { value }),
+            },
+        },
+        2 => BuilderMessage::L2Accept {
+            trigger: body.trigger()?,
+            mask: body.mask()?,
+            triggered_at: RunNs(body.long()?),
+        },
+        3 => BuilderMessage::EventRequest {
+            credits: body.word()?,
+        },
+        4 => BuilderMessage::Assignment {
+            trigger: body.trigger()?,
+            mask: body.mask()?,
+            triggered_at: RunNs(body.long()?),
+            assigned_at: RunNs(body.long()?),
+        },
+        5 => BuilderMessage::FragmentRequest {
+            triggers: body.triggers()?,
+        },
+        6 => BuilderMessage::FragmentData {
+            trigger: body.trigger()?,
+            fragment: body.descriptor()?,
+        },
+        7 => BuilderMessage::Release {
+            triggers: body.triggers()?,
+        },
+        8 => BuilderMessage::Clear {
+            triggers: body.triggers()?,
+        },
+        9 => BuilderMessage::EventDone {
+            triggers: body.triggers()?,
+        },
+        kind => return Err(MessageError::Kind { kind }),
+    };
+    if body.0.is_empty() {
+        Ok(message)
+    } else {
+        Err(MessageError::Count {
+            count: body.0.len(),
+            allowed: 0,
+        })
+    }
+}
+
+fn push_u64<const N: usize>(value: u64, out: &mut ArrayVec<u32, N>) {
+    out.push((value & 0xFFFF_FFFF) as u32);
+    out.push((value >> 32) as u32);
+}
+
+/// Reads words from the front of a message body or an event ticket.
+struct Body<'a>(&'a [u32]);
+
+impl Body<'_> {
+    fn word(&mut self) -> Result<u32, MessageError> {
+        let Some((first, rest)) = self.0.split_first() else {
+            return Err(MessageError::TooShort {
+                words: 0,
+                needed: 1,
+            });
+        };
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn long(&mut self) -> Result<u64, MessageError> {
+        Ok(u64::from(self.word()?) | (u64::from(self.word()?) << 32))
+    }
+
+    fn trigger(&mut self) -> Result<TriggerNumber, MessageError> {
+        self.long().map(TriggerNumber)
+    }
+
+    fn mask(&mut self) -> Result<L2Mask, MessageError> {
+        Ok(L2Mask::from_words([
+            self.word()?,
+            self.word()?,
+            self.word()?,
+            self.word()?,
+        ]))
+    }
+
+    fn triggers(&mut self) -> Result<TriggerList, MessageError> {
+        let count = self.word()? as usize;
+        if count > TRIGGERS_MAX {
+            return Err(MessageError::Count {
+                count,
+                allowed: TRIGGERS_MAX,
+            });
+        }
+        (0..count).map(|_| self.trigger()).collect()
+    }
+
+    fn descriptor(&mut self) -> Result<FragmentDescriptor, MessageError> {
+        let (source, words) = (SourceId(self.word()?), self.word()?);
+        let (status, crc) = (FragmentStatus(self.word()?), self.word()?);
+        let pool_and_count = self.word()?;
+        let count = (pool_and_count & 0xFFFF) as usize;
+        if count > FRAGMENT_PAGES_MAX {
+            return Err(MessageError::Count {
+                count,
+                allowed: FRAGMENT_PAGES_MAX,
+            });
+        }
+        let pages = (0..count).map(|_| self.word()).collect::<Result<_, _>>()?;
+        let pool = (pool_and_count >> 16) as u16;
+        Ok(FragmentDescriptor {
+            source,
+            pool,
+            words,
+            status,
+            crc,
+            pages,
+        })
+    }
+}
+
+/// A whole event by reference, as a builder unit hands it to a filter unit and that to the writer.
+///
+/// ```text
+/// word 0  31:16 0x4C54 | 15:0 words of the ticket
+///      1  31:16 fragments | 15:0 missing sources
+///      2  31:16 builder unit index | 15:0 0
+///    3-4  trigger number      5-8  Level-2 decision
+///   9-10  triggered at       11-12 assigned at      13-14 built at
+///     15  31:16 filter reason | 15:0 streams
+///      .. fragment descriptors, then missing source ids
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventTicket {
+    /// The builder unit that holds the event.
+    pub builder: u16,
+    /// The builder's key.
+    pub trigger: TriggerNumber,
+    /// Decision after prescale.
+    pub mask: L2Mask,
+    /// When Level 1 accepted it.
+    pub triggered_at: RunNs,
+    /// When the event manager assigned it.
+    pub assigned_at: RunNs,
+    /// When its last fragment was placed or its timeout struck.
+    pub built_at: RunNs,
+    /// Why the filter kept it; 0 before the filter.
+    pub filter_reason: u16,
+    /// Streams that it belongs to, one bit each; 0 before the filter.
+    pub streams: u16,
+    /// Its fragments, ordered by source id.
+    pub fragments: Vec<FragmentDescriptor>,
+    /// Sources whose fragments did not come, ordered.
+    pub missing: Vec<SourceId>,
+}
+
+impl EventTicket {
+    /// Upper half of word 0.
+    pub const MAGIC: u32 = 0x4C54;
+    /// Words before the descriptors.
+    const FIXED_WORDS: usize = 16;
+
+    /// An empty ticket with room for `sources` fragments, to be filled again and again.
+    pub fn with_capacity(sources: usize) -> Self {
+        Self {
+            builder: 0,
+            trigger: TriggerNumber(0),
+            mask: L2Mask::NONE,
+            triggered_at: RunNs(0),
+            assigned_at: RunNs(0),
+            built_at: RunNs(0),
+            filter_reason: 0,
+            streams: 0,
+            fragments: Vec::with_capacity(sources),
+            missing: Vec::with_capacity(sources),
+        }
+    }
+
+    /// Most words of a ticket of an event with `sources` sources of at most `pages` pages each.
+    pub const fn words_max(sources: usize, pages: usize) -> usize {
+        Self::FIXED_WORDS + sources * (5 + pages)
+    }
+
+    /// Emits the ticket over the contents of `out`.
+    ///
+    /// # Panics
+    /// If it has more than 65 535 words; the configuration is refused before that.
+    pub fn emit(&self, out: &mut Vec<u32>) {
+        out.clear();
+        let [m0, m1, m2, m3] = self.mask.to_words();
+        let halves = |value: u64| [(value & 0xFFFF_FFFF) as u32, (value >> 32) as u32];
+        out.extend_from_slice(&[0, 0, u32::from(self.builder) << 16]);
+        out.extend_from_slice(&halves(self.trigger.0));
+        out.extend_from_slice(&[m0, m1, m2, m3]);
+        for time in [self.triggered_at, self.assigned_at, self.built_at] {
+            out.extend_from_slice(&halves(time.0));
+        }
+        out.push((u32::from(self.filter_reason) << 16) | u32::from(self.streams));
+        for fragment in &self.fragments {
+            let mut words = ArrayVec::<u32, DESCRIPTOR_WORDS_MAX>::new();
+            push_descriptor(fragment, &mut words);
+            out.extend_from_slice(&words);
+        }
+        out.extend(self.missing.iter().map(|source| source.0));
+        assert!(
+            out.len() <= 0xFFFF,
+            "an event of {} descriptor words",
+            out.len()
+        );
+        out[0] = (Self::MAGIC << 16) | out.len() as u32;
+        out[1] = ((self.fragments.len() as u32) << 16) | self.missing.len() as u32;
+    }
+
+    /// Reads a ticket into `self`, reusing its storage.
+    ///
+    /// # Errors
+    /// A [`MessageError`] that says what is wrong; `self` then holds no usable ticket.
+    pub fn read(&mut self, words: &[u32]) -> Result<(), MessageError> {
+        if words.len() < Self::FIXED_WORDS {
+            return Err(MessageError::TooShort {
+                words: words.len(),
+                needed: Self::FIXED_WORDS,
+            });
+        }
+        if words[0] >> 16 != Self::MAGIC {
+            return Err(MessageError::Magic { found: words[0] });
+        }
+        let needed = (words[0] & 0xFFFF) as usize;
+        let Some(words) = words.get(..needed) else {
+            return Err(MessageError::TooShort {
+                words: words.len(),
+                needed,
+            });
+        };
+        let mut body = Body(&words[1.min(words.len())..]);
+        let counts = body.word()?;
+        self.builder = (body.word()? >> 16) as u16;
+        self.trigger = body.trigger()?;
+        self.mask = body.mask()?;
+        self.triggered_at = RunNs(body.long()?);
+        self.assigned_at = RunNs(body.long()?);
+        self.built_at = RunNs(body.long()?);
+        let result = body.word()?;
+        (self.filter_reason, self.streams) = ((result >> 16) as u16, (result & 0xFFFF) as u16);
+        self.fragments.clear();
+        self.missing.clear();
+        for _ in 0..counts >> 16 {
+            self.fragments.push(body.descriptor()?);
+        }
+        for _ in 0..counts & 0xFFFF {
+            self.missing.push(SourceId(body.word()?));
+        }
+        match body.0.len() {
+            0 => Ok(()),
+            count => Err(MessageError::Count { count, allowed: 0 }),
+        }
+    }
+}

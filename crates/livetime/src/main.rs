@@ -1,0 +1,2 @@
+//! The `livetime` program.
+fn main() {}
