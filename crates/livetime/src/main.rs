@@ -1,2 +1,3 @@
 //! The `livetime` program.
+mod config;
 fn main() {}

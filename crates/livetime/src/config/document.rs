@@ -1,0 +1,422 @@
+//! A TOML document read key by key, with all problems collected and placed.
+//!
+//! It knows keys, types, units and places, and no meaning: the sections are read by
+//! `run_config.rs`. Every value's span is remembered under its key path, so that a problem found
+//! later by a core's `validate()` still points at the line that caused it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The text is not TOML.
+pub(crate) const SYNTAX: ProblemCode = ProblemCode::new("C0001", "not valid TOML");
+/// A key that nothing reads.
+pub(crate) const UNKNOWN_KEY: ProblemCode = ProblemCode::new("C0002", "unknown key");
+/// A value of the wrong type.
+pub(crate) const WRONG_TYPE: ProblemCode = ProblemCode::new("C0003", "value of the wrong type");
+/// A quantity that cannot be read.
+pub(crate) const BAD_QUANTITY: ProblemCode =
+    ProblemCode::new("C0004", "quantity cannot be read");
+/// A word that is not one of those allowed.
+pub(crate) const BAD_CHOICE: ProblemCode = ProblemCode::new("C0005", "value is not one of those allowed");
+/// A number outside its range.
+pub(crate) const OUT_OF_RANGE: ProblemCode = ProblemCode::new("C0006", "number out of range");
+/// A key that must be there is not.
+pub(crate) const MISSING_KEY: ProblemCode = ProblemCode::new("C0007", "key is missing");
+
+/// What is gathered while a document is read: places of keys and problems.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    spans: RefCell<BTreeMap<String, Range<usize>>>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl Findings {
+    /// Adds a problem.
+    pub(crate) fn report(&self, problem: Problem) {
+        self.problems.borrow_mut().push(problem);
+    }
+
+    /// Remembers where a key path stands.
+    fn place(&self, path: &str, span: Range<usize>) {
+        self.spans.borrow_mut().insert(path.to_owned(), span);
+    }
+
+    /// The places and the problems.
+    pub(crate) fn into_parts(self) -> (BTreeMap<String, Range<usize>>, Vec<Problem>) {
+        (self.spans.into_inner(), self.problems.into_inner())
+    }
+}
+
+/// Parses the text; syntax errors are reported and what can be read is returned.
+pub(crate) fn parse<'t>(text: &'t str, findings: &Findings) -> Spanned<DeTable<'t>> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for (index, error) in errors.iter().enumerate() {
+        let path = format!("syntax error {}", index + 1);
+        if let Some(span) = error.span() {
+            findings.place(&path, span);
+        }
+        let help = "correct the line; the rest of the file was read as far as possible";
+        findings.report(Problem::new(SYNTAX, path, error.message(), "TOML 1.0", help));
+    }
+    table
+}
+
+/// A quantity that is written as text with a unit.
+pub(crate) trait Quantity: std::str::FromStr {
+    /// What is allowed, for messages.
+    const ALLOWED: &'static str;
+}
+
+impl Quantity for DurationNs {
+    const ALLOWED: &'static str = "a time with unit in quotes, such as \"20 us\" (ns, us, ms, s, min, h)";
+}
+
+impl Quantity for ByteSize {
+    const ALLOWED: &'static str = "a size with unit in quotes, such as \"2 KiB\" (B, KiB, MiB, GiB)";
+}
+
+impl Quantity for RateHz {
+    const ALLOWED: &'static str = "a rate with unit in quotes, such as \"10 kHz\" (Hz, kHz, MHz)";
+}
+
+/// One table of the document while it is read; every key asked for becomes a known one.
+pub(crate) struct Section<'t, 'f> {
+    path: String,
+    table: &'t DeTable<'t>,
+    known: Vec<&'static str>,
+    findings: &'f Findings,
+}
+
+impl<'t, 'f> Section<'t, 'f> {
+    /// The document's root.
+    pub(crate) fn root(table: &'t DeTable<'t>, findings: &'f Findings) -> Self {
+        Self { path: String::new(), table, known: Vec::new(), findings }
+    }
+
+    /// The key path of this table, empty for the root.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The key path of a key of this table.
+    pub(crate) fn key_path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Whether the key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<&'t DeValue<'t>> {
+        self.known.push(key);
+        let value = self.table.get(key)?;
+        self.findings.place(&self.key_path(key), value.span());
+        Some(value.get_ref())
+    }
+
+    fn wrong_type(&self, key: &str, found: &DeValue<'_>, allowed: &str) {
+        let path = self.key_path(key);
+        let help = format!("write {allowed}");
+        let found = format!("{} {}", article(found.type_str()), found.type_str());
+        self.findings.report(Problem::new(WRONG_TYPE, path, found, allowed, help));
+    }
+
+    /// A text.
+    pub(crate) fn text(&mut self, key: &'static str) -> Option<String> {
+        let value = self.value(key)?;
+        if value.as_str().is_none() {
+            self.wrong_type(key, value, "a text in quotes");
+        }
+        value.as_str().map(str::to_owned)
+    }
+
+    /// A text that `parse` understands; `allowed` says what that is.
+    pub(crate) fn parsed<T, E: ToString>(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let value = self.value(key)?;
+        let Some(text) = value.as_str() else {
+            self.wrong_type(key, value, allowed);
+            return None;
+        };
+        match parse(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let found = format!("\"{text}\" ({})", error.to_string());
+                let help = format!("write {allowed}");
+                let path = self.key_path(key);
+                self.findings.report(Problem::new(BAD_QUANTITY, path, found, allowed, help));
+                None
+            }
+        }
+    }
+
+    /// A quantity with unit: replaces `field` when the key is there.
+    pub(crate) fn quantity<T: Quantity>(&mut self, key: &'static str, field: &mut T)
+    where
+        T::Err: ToString,
+    {
+        if let Some(value) = self.parsed(key, T::ALLOWED, str::parse) {
+            *field = value;
+        }
+    }
+
+    /// An integer in a range.
+    pub(crate) fn integer(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let value = self.value(key)?;
+        let allowed = format!("a whole number from {} to {}", range.start(), range.end());
+        let Some(integer) = value.as_integer() else {
+            self.wrong_type(key, value, &allowed);
+            return None;
+        };
+        let digits = integer.as_str().replace('_', "");
+        let number = u64::from_str_radix(&digits, integer.radix()).ok();
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let help = format!("set `{key}` to {allowed}");
+            let path = self.key_path(key);
+            self.findings.report(Problem::new(OUT_OF_RANGE, path, integer, allowed, help));
+        }
+        number
+    }
+
+    /// A number in a range, whole or with a point.
+    pub(crate) fn number(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<f64>,
+    ) -> Option<f64> {
+        let value = self.value(key)?;
+        let allowed = format!("a number from {} to {}", range.start(), range.end());
+        let text = match value {
+            DeValue::Float(float) => float.as_str().replace('_', ""),
+            DeValue::Integer(integer) => integer.as_str().replace('_', ""),
+            other => {
+                self.wrong_type(key, other, &allowed);
+                return None;
+            }
+        };
+        let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            let help = format!("set `{key}` to {allowed}");
+            let path = self.key_path(key);
+            self.findings.report(Problem::new(OUT_OF_RANGE, path, text, allowed, help));
+        }
+        number
+    }
+
+    /// True or false.
+    pub(crate) fn switch(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        if value.as_bool().is_none() {
+            self.wrong_type(key, value, "true or false");
+        }
+        value.as_bool()
+    }
+
+    /// One of several words.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[(&'static str, T)],
+    ) -> Option<T> {
+        let text = self.text(key)?;
+        let choice = words.iter().find(|(word, _)| *word == text);
+        if choice.is_none() {
+            let allowed = list(words.iter().map(|(word, _)| *word));
+            let help = match nearest(&text, words.iter().map(|(word, _)| *word)) {
+                Some(word) => format!("write \"{word}\""),
+                None => format!("write one of {allowed}"),
+            };
+            let path = self.key_path(key);
+            let found = format!("\"{text}\"");
+            self.findings.report(Problem::new(BAD_CHOICE, path, found, allowed, help));
+        }
+        choice.map(|(_, value)| *value)
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        const ALLOWED: &str = "a list of texts, such as [\"a\", \"b\"]";
+        let value = self.value(key)?;
+        let texts = value.as_array().and_then(|array| {
+            array.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
+        });
+        if texts.is_none() {
+            self.wrong_type(key, value, ALLOWED);
+        }
+        texts
+    }
+
+    /// A list of whole numbers.
+    pub(crate) fn integers(&mut self, key: &'static str, max: u64) -> Option<Vec<u64>> {
+        let value = self.value(key)?;
+        let number = |item: &Spanned<DeValue<'_>>| {
+            let integer = item.get_ref().as_integer()?;
+            let digits = integer.as_str().replace('_', "");
+            u64::from_str_radix(&digits, integer.radix()).ok().filter(|number| *number <= max)
+        };
+        let numbers =
+            value.as_array().and_then(|array| array.iter().map(number).collect::<Option<Vec<_>>>());
+        if numbers.is_none() {
+            self.wrong_type(key, value, &format!("a list of whole numbers from 0 to {max}"));
+        }
+        numbers
+    }
+
+    /// A table of this table.
+    pub(crate) fn section(&mut self, key: &'static str) -> Option<Section<'t, 'f>> {
+        let value = self.value(key)?;
+        let table = value.as_table();
+        if table.is_none() {
+            self.wrong_type(key, value, &format!("a table [{}]", self.key_path(key)));
+        }
+        let path = self.key_path(key);
+        table.map(|table| Section { path, table, known: Vec::new(), findings: self.findings })
+    }
+
+    /// The tables of an array of tables, empty when it is not there.
+    pub(crate) fn sections(&mut self, key: &'static str) -> Vec<Section<'t, 'f>> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let tables: Option<Vec<_>> = value.as_array().and_then(|array| {
+            array.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
+        });
+        let Some(tables) = tables else {
+            self.wrong_type(key, value, &format!("tables [[{}]]", self.key_path(key)));
+            return Vec::new();
+        };
+        let place = |(index, (span, table)): (usize, (Range<usize>, &'t DeTable<'t>))| {
+            let path = format!("{}[{index}]", self.key_path(key));
+            self.findings.place(&path, span);
+            Section { path, table, known: Vec::new(), findings: self.findings }
+        };
+        tables.into_iter().enumerate().map(place).collect()
+    }
+
+    /// Reports that a key must be there.
+    pub(crate) fn require(&self, key: &str, allowed: &str) {
+        if !self.has(key) {
+            let help = format!("add `{key} = ..` with {allowed}");
+            let mut problem =
+                Problem::new(MISSING_KEY, self.key_path(key), "not there", allowed, help);
+            if !self.path.is_empty() {
+                problem.related = Some((self.path.clone(), "in this table".to_owned()));
+            }
+            self.findings.report(problem);
+        }
+    }
+
+    /// Reports the keys that nobody asked for.
+    pub(crate) fn finish(self) {
+        for (key, _) in self.table.iter() {
+            if self.known.contains(&key.get_ref().as_ref()) {
+                continue;
+            }
+            let path = self.key_path(key.get_ref());
+            self.findings.place(&path, key.span());
+            let help = match nearest(key.get_ref(), self.known.iter().copied()) {
+                Some(known) => format!("a key with a similar name is `{known}`"),
+                None => "remove the key".to_owned(),
+            };
+            let found = format!("`{}`", key.get_ref());
+            let allowed = list(self.known.iter().copied());
+            self.findings.report(Problem::new(UNKNOWN_KEY, path, found, allowed, help));
+        }
+    }
+}
+
+fn article(noun: &str) -> &'static str {
+    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}
+
+fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut words: Vec<_> = words.collect();
+    words.sort_unstable();
+    words.dedup();
+    words.join(", ")
+}
+
+/// The known word within two edits of a misspelt one.
+fn nearest<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |word: &str| edit_distance(found, word);
+    words.map(|word| (distance(word), word)).filter(|(n, _)| *n <= 2).min().map(|(_, word)| word)
+}
+
+/// Levenshtein distance.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_problems_of_a_table_are_found_at_once() {
+        let text = "timeout = 5\nrate = \"10 kHzz\"\nmode = \"fsat\"\ncredit = 3\ncount = 99\n";
+        let findings = Findings::default();
+        let table = parse(text, &findings);
+        let mut root = Section::root(table.get_ref(), &findings);
+        let mut timeout = DurationNs(7);
+        let mut rate = RateHz(1.0);
+        root.quantity("timeout", &mut timeout);
+        root.quantity("rate", &mut rate);
+        assert_eq!(root.choice("mode", &[("fast", 1), ("slow", 2)]), None);
+        assert_eq!(root.integer("count", 1..=10), None);
+        assert_eq!(root.integer("credits", 1..=10), None);
+        root.require("seed", "a whole number");
+        root.finish();
+        let (spans, problems) = findings.into_parts();
+        let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
+        let expected =
+            [WRONG_TYPE, BAD_QUANTITY, BAD_CHOICE, OUT_OF_RANGE, MISSING_KEY, UNKNOWN_KEY];
+        assert_eq!(codes, expected);
+        assert_eq!(&text[spans["rate"].clone()], "\"10 kHzz\"");
+        assert_eq!(problems[2].help, "write \"fast\"");
+        assert_eq!(problems[5].help, "a key with a similar name is `credits`");
+        assert_eq!((timeout, rate), (DurationNs(7), RateHz(1.0)), "the defaults stay");
+    }
+
+    #[test]
+    fn syntax_errors_do_not_hide_other_problems() {
+        let text = "a = = 3\nb = true\n";
+        let findings = Findings::default();
+        let table = parse(text, &findings);
+        let mut root = Section::root(table.get_ref(), &findings);
+        assert_eq!(root.integer("b", 0..=1), None);
+        let (_, problems) = findings.into_parts();
+        assert_eq!(problems.first().map(|problem| problem.code), Some(SYNTAX));
+        assert!(problems.iter().any(|problem| problem.code == WRONG_TYPE && problem.path == "b"));
+    }
+
+    #[test]
+    fn edit_distances() {
+        assert_eq!(edit_distance("credit", "credits"), 1);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    }
+}
