@@ -20,7 +20,11 @@ impl SourceText {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let (code, code_and_literals) = blank(text);
         let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        let mut source = Self { code, code_and_literals, test_lines: vec![false; lines] };
+        let mut source = Self {
+            code,
+            code_and_literals,
+            test_lines: vec![false; lines],
+        };
         if is_test_path(path) {
             source.test_lines.fill(true);
         } else {
@@ -47,18 +51,23 @@ impl SourceText {
     /// Positions in [`Self::code`] of `needle` as a whole word or path.
     pub(crate) fn words<'a>(&'a self, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
         let bytes = self.code.as_bytes();
-        self.code.match_indices(needle).map(|(position, _)| position).filter(move |position| {
-            let before = position.checked_sub(1).map(|before| bytes[before]);
-            let after = bytes.get(position + needle.len()).copied();
-            !before.is_some_and(is_word) && !after.is_some_and(is_word)
-        })
+        self.code
+            .match_indices(needle)
+            .map(|(position, _)| position)
+            .filter(move |position| {
+                let before = position.checked_sub(1).map(|before| bytes[before]);
+                let after = bytes.get(position + needle.len()).copied();
+                !before.is_some_and(is_word) && !after.is_some_and(is_word)
+            })
     }
 
     fn mark_test_items(&mut self) {
         let mut from = 0;
         while let Some(found) = self.code[from..].find("#[") {
             let start = from + found;
-            let Some(end) = matching(&self.code, start + 1) else { return };
+            let Some(end) = matching(&self.code, start + 1) else {
+                return;
+            };
             from = end;
             let attribute = &self.code[start + 2..end - 1];
             if is_test_attribute(attribute) {
@@ -73,12 +82,18 @@ impl SourceText {
 
 /// The line of a byte position in a text, from 1.
 pub(crate) fn line_of(text: &str, position: usize) -> usize {
-    text.as_bytes()[..position.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()[..position.min(text.len())]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
 /// Whether a file holds nothing but test code.
 pub(crate) fn is_test_path(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "benches") || path.ends_with("/tests.rs")
+    path.split('/')
+        .any(|part| part == "tests" || part == "benches")
+        || path.ends_with("/tests.rs")
 }
 
 /// The position after the bracket that closes the one at `open`.
@@ -152,7 +167,11 @@ fn blank(text: &str) -> (String, String) {
         let (end, stretch) = next_stretch(bytes, at);
         for byte in &bytes[at..end] {
             let blanked = if *byte == b'\n' { b'\n' } else { b' ' };
-            code.push(if stretch == Stretch::Code { *byte } else { blanked });
+            code.push(if stretch == Stretch::Code {
+                *byte
+            } else {
+                blanked
+            });
             let kept = stretch != Stretch::Comment;
             code_and_literals.push(if kept { *byte } else { blanked });
         }
@@ -230,7 +249,9 @@ fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let mut end = vec![b'"'];
     end.resize(1 + hashes, b'#');
     let body = &rest[hashes + 1..];
-    let closed = body.windows(end.len()).position(|window| window == end.as_slice());
+    let closed = body
+        .windows(end.len())
+        .position(|window| window == end.as_slice());
     Some(closed.map_or(rest.len(), |position| hashes + 1 + position + end.len()))
 }
 
@@ -263,7 +284,10 @@ unsafe { f() } // é
 unsafe_code();
 "##;
         let source = SourceText::new("src/lib.rs", text);
-        let lines: Vec<usize> = source.words("unsafe").map(|at| source.line_of(at)).collect();
+        let lines: Vec<usize> = source
+            .words("unsafe")
+            .map(|at| source.line_of(at))
+            .collect();
         assert_eq!(lines, [5]);
         assert_eq!(source.code.len(), text.len());
         assert!(source.code_and_literals.contains("\"unsafe\""));
@@ -293,13 +317,27 @@ fn d() { HashMap }";
             .collect();
         assert_eq!(outside, [1, 7, 12]);
         assert_eq!(source.lines_outside_tests(), 4);
-        assert_eq!(SourceText::new("crates/a/tests/b.rs", text).lines_outside_tests(), 0);
-        assert_eq!(SourceText::new("crates/a/src/b/tests.rs", text).lines_outside_tests(), 0);
+        assert_eq!(
+            SourceText::new("crates/a/tests/b.rs", text).lines_outside_tests(),
+            0
+        );
+        assert_eq!(
+            SourceText::new("crates/a/src/b/tests.rs", text).lines_outside_tests(),
+            0
+        );
     }
 
     #[test]
     fn unclosed_sources_end_without_a_panic() {
-        for text in ["\"open", "/* open", "r#\"open", "'\\", "#[cfg(test)] mod a {", "#[", "b'"] {
+        for text in [
+            "\"open",
+            "/* open",
+            "r#\"open",
+            "'\\",
+            "#[cfg(test)] mod a {",
+            "#[",
+            "b'",
+        ] {
             let source = SourceText::new("src/lib.rs", text);
             assert_eq!(source.code.len(), text.len(), "{text}");
         }

@@ -44,11 +44,20 @@ struct Finding {
 impl Finding {
     fn error(rule: &'static str, path: &str, line: usize, message: impl Into<String>) -> Self {
         let (path, message) = (path.to_owned(), message.into());
-        Self { severity: Severity::Error, rule, path, line, message }
+        Self {
+            severity: Severity::Error,
+            rule,
+            path,
+            line,
+            message,
+        }
     }
 
     fn warning(rule: &'static str, path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(rule, path, line, message) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(rule, path, line, message)
+        }
     }
 }
 
@@ -103,7 +112,10 @@ pub(crate) fn run() -> Result<bool, Failure> {
     for finding in &all {
         println!("{finding}");
     }
-    let errors = all.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let errors = all
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .count();
     println!("tidy: {errors} errors, {} warnings", all.len() - errors);
     Ok(errors == 0)
 }
@@ -130,7 +142,10 @@ mod seeded {
 
     /// Places of findings, as `path:line`.
     pub(super) fn places(findings: &[Finding]) -> Vec<String> {
-        findings.iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()
+        findings
+            .iter()
+            .map(|finding| format!("{}:{}", finding.path, finding.line))
+            .collect()
     }
 }
 
@@ -145,8 +160,14 @@ mod tests {
             ("Cargo.toml", "[workspace.dependencies]\nserde = \"1\"\n"),
             ("README.md", &format!("[gone](gone.md) {home}")),
             ("crates/livetime-wire/src/utils.rs", "unsafe {}"),
-            ("crates/livetime-readout/src/lib.rs", "use std::time::Instant; fn f() { todo!() }"),
-            ("crates/livetime-readout/src/a.rs", "ProblemCode::new(\"L0001\", \"a\")"),
+            (
+                "crates/livetime-readout/src/lib.rs",
+                "use std::time::Instant; fn f() { todo!() }",
+            ),
+            (
+                "crates/livetime-readout/src/a.rs",
+                "ProblemCode::new(\"L0001\", \"a\")",
+            ),
             ("crates/livetime-readout/src/long.rs", &"\n".repeat(2000)),
             ("docs/formats/event-v1.md", "no golden file"),
         ]);

@@ -20,14 +20,23 @@ impl Tree {
     /// Reads the repository at `root`.
     pub(crate) fn read(root: &Path) -> Result<Self, Failure> {
         let listed = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
             .current_dir(root)
             .output()?;
         if !listed.status.success() {
             return Err(format!("git ls-files failed: {}", listed.status).into());
         }
         let mut tree = Self::default();
-        for path in String::from_utf8(listed.stdout)?.split('\0').filter(|path| !path.is_empty()) {
+        for path in String::from_utf8(listed.stdout)?
+            .split('\0')
+            .filter(|path| !path.is_empty())
+        {
             let file = root.join(path);
             // A tracked file may have been deleted and not yet committed.
             if file.symlink_metadata().is_err() {
@@ -54,7 +63,9 @@ impl Tree {
 
     /// Every text with its path, in the order of paths.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+        self.texts
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// The text at `path`.
@@ -82,7 +93,10 @@ impl Tree {
 /// The root of the workspace that this program was built from.
 pub(crate) fn workspace_root() -> PathBuf {
     let manifest_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest_folder.parent().expect("xtask is a folder of the workspace").to_path_buf()
+    manifest_folder
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_path_buf()
 }
 
 /// Resolves `target`, as written in the file at `from`, to a path relative to the root.
@@ -125,8 +139,14 @@ mod tests {
 
     #[test]
     fn relative_targets_resolve_from_the_folder_of_their_file() {
-        assert_eq!(resolve("docs/a.md", "../README.md").as_deref(), Some("README.md"));
-        assert_eq!(resolve("docs/a.md", "./b/c.md").as_deref(), Some("docs/b/c.md"));
+        assert_eq!(
+            resolve("docs/a.md", "../README.md").as_deref(),
+            Some("README.md")
+        );
+        assert_eq!(
+            resolve("docs/a.md", "./b/c.md").as_deref(),
+            Some("docs/b/c.md")
+        );
         assert_eq!(resolve("README.md", "docs/").as_deref(), Some("docs"));
         assert_eq!(resolve("README.md", "../outside.md"), None);
     }
@@ -134,6 +154,9 @@ mod tests {
     #[test]
     fn this_repository_can_be_read() {
         let tree = Tree::read(&workspace_root()).unwrap();
-        assert!(tree.text("xtask/src/tree.rs").is_some_and(|text| text.contains("fn resolve")));
+        assert!(
+            tree.text("xtask/src/tree.rs")
+                .is_some_and(|text| text.contains("fn resolve"))
+        );
     }
 }

@@ -10,21 +10,29 @@ const RULE: &str = "decision-page";
 const FOLDER: &str = "docs/decisions/";
 
 /// Manifests whose dependencies are decided on, and the section that lists them.
-const MANIFESTS: [(&str, &str); 2] =
-    [("Cargo.toml", "[workspace.dependencies]"), ("fuzz/Cargo.toml", "[dependencies]")];
+const MANIFESTS: [(&str, &str); 2] = [
+    ("Cargo.toml", "[workspace.dependencies]"),
+    ("fuzz/Cargo.toml", "[dependencies]"),
+];
 
 const PARTS: [&str; 3] = ["Licence: ", "Upkeep: ", "Alternative: "];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let pages: Vec<(&str, &str)> =
-        tree.texts().filter(|(path, _)| path.starts_with(FOLDER) && path.ends_with(".md")).collect();
+    let pages: Vec<(&str, &str)> = tree
+        .texts()
+        .filter(|(path, _)| path.starts_with(FOLDER) && path.ends_with(".md"))
+        .collect();
     for (manifest, section) in MANIFESTS {
-        let Some(text) = tree.text(manifest) else { continue };
+        let Some(text) = tree.text(manifest) else {
+            continue;
+        };
         for (line, name) in dependencies(text, section) {
             let quoted = format!("`{name}`");
             let decided = pages.iter().find(|(_, page)| {
-                page.lines().next().is_some_and(|title| title.contains(&quoted))
+                page.lines()
+                    .next()
+                    .is_some_and(|title| title.contains(&quoted))
             });
             let Some((path, page)) = decided else {
                 let message = format!("no page under {FOLDER} has {quoted} in its title");
@@ -44,7 +52,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// Lines from 1 and names of the dependencies from outside in one section of a manifest.
 fn dependencies<'a>(manifest: &'a str, section: &str) -> Vec<(usize, &'a str)> {
-    let lines = manifest.lines().enumerate().skip_while(|(_, line)| line.trim() != section);
+    let lines = manifest
+        .lines()
+        .enumerate()
+        .skip_while(|(_, line)| line.trim() != section);
     lines
         .skip(1)
         .take_while(|(_, line)| !line.starts_with('['))
@@ -77,11 +88,24 @@ debug = 1
 ";
         let findings = check(&tree(&[
             ("Cargo.toml", manifest),
-            ("fuzz/Cargo.toml", "[dependencies]\nlibfuzzer-sys = \"0.4\"\n"),
-            ("docs/decisions/0001-rand.md", "# `rand`\nLicence: a\nUpkeep: b\nAlternative: c\n"),
-            ("docs/decisions/0002-crc.md", "# `crc`\nLicence: a\nUpkeep: b\n"),
+            (
+                "fuzz/Cargo.toml",
+                "[dependencies]\nlibfuzzer-sys = \"0.4\"\n",
+            ),
+            (
+                "docs/decisions/0001-rand.md",
+                "# `rand`\nLicence: a\nUpkeep: b\nAlternative: c\n",
+            ),
+            (
+                "docs/decisions/0002-crc.md",
+                "# `crc`\nLicence: a\nUpkeep: b\n",
+            ),
         ]));
-        let expected = ["Cargo.toml:4", "docs/decisions/0002-crc.md:0", "fuzz/Cargo.toml:2"];
+        let expected = [
+            "Cargo.toml:4",
+            "docs/decisions/0002-crc.md:0",
+            "fuzz/Cargo.toml:2",
+        ];
         assert_eq!(places(&findings), expected);
     }
 }

@@ -6,13 +6,17 @@ use crate::tree::Tree;
 const RULE: &str = "file-name";
 
 /// Names that say nothing about their content.
-const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "misc", "imp", "helpers", "helper"];
+const EMPTY_NAMES: [&str; 7] = [
+    "utils", "util", "common", "misc", "imp", "helpers", "helper",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.paths()
         .filter_map(|path| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let stem = name.strip_suffix(".rs").or_else(|| name.strip_suffix(".py"))?;
+            let stem = name
+                .strip_suffix(".rs")
+                .or_else(|| name.strip_suffix(".py"))?;
             let folder = path.rsplit('/').nth(1).unwrap_or("");
             let empty = EMPTY_NAMES.contains(&stem)
                 || (EMPTY_NAMES.contains(&folder) && matches!(stem, "mod" | "__init__"));

@@ -11,7 +11,10 @@ const RULE: &str = "forbidden-word";
 /// A word and what to do instead.
 const WORDS: [(&str, &str); 3] = [
     ("todo!", "unfinished code; finish it or leave it out"),
-    ("unimplemented!", "unfinished code; finish it or leave it out"),
+    (
+        "unimplemented!",
+        "unfinished code; finish it or leave it out",
+    ),
     ("dbg!", "a debugging aid; remove it"),
 ];
 
@@ -21,11 +24,21 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
         for (word, help) in WORDS {
             for position in source.words(word) {
                 let message = format!("`{word}` is {help}");
-                findings.push(Finding::error(RULE, path, source.line_of(position), message));
+                findings.push(Finding::error(
+                    RULE,
+                    path,
+                    source.line_of(position),
+                    message,
+                ));
             }
         }
         for (position, message) in attribute_problems(source) {
-            findings.push(Finding::error(RULE, path, source.line_of(position), message));
+            findings.push(Finding::error(
+                RULE,
+                path,
+                source.line_of(position),
+                message,
+            ));
         }
     }
     findings
@@ -40,10 +53,15 @@ fn attribute_problems(source: &SourceText) -> Vec<(usize, &'static str)> {
             continue;
         }
         let open = position + 1 + bang;
-        let Some(end) = matching(&source.code, open) else { continue };
+        let Some(end) = matching(&source.code, open) else {
+            continue;
+        };
         let attribute = source.code[open + 1..end - 1].trim_start();
         if attribute.starts_with("allow(") {
-            problems.push((position, "`allow` hides; use `#[expect(lint, reason = \"..\")]`"));
+            problems.push((
+                position,
+                "`allow` hides; use `#[expect(lint, reason = \"..\")]`",
+            ));
         } else if attribute.starts_with("expect(") && !attribute.contains("reason") {
             problems.push((position, "`expect` needs its `reason = \"..\"`"));
         }

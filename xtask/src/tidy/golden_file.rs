@@ -15,13 +15,18 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut pages = BTreeSet::new();
     let mut golden = BTreeSet::new();
     for path in tree.paths() {
-        let Some((stem, extension)) =
-            path.strip_prefix(FOLDER).and_then(|name| name.rsplit_once('.'))
+        let Some((stem, extension)) = path
+            .strip_prefix(FOLDER)
+            .and_then(|name| name.rsplit_once('.'))
         else {
             continue;
         };
         if is_versioned(stem) {
-            let set = if extension == "md" { &mut pages } else { &mut golden };
+            let set = if extension == "md" {
+                &mut pages
+            } else {
+                &mut golden
+            };
             set.insert((stem, path));
         }
     }
@@ -40,7 +45,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let message = format!("no page under {FOLDER} describes it");
             findings.push(Finding::error(RULE, path, 0, message));
         }
-        if !tree.texts().any(|(page, text)| page.ends_with(".rs") && names(text, stem)) {
+        if !tree
+            .texts()
+            .any(|(page, text)| page.ends_with(".rs") && names(text, stem))
+        {
             findings.push(Finding::error(RULE, path, 0, "no test reads it"));
         }
     }
@@ -59,7 +67,10 @@ fn names(text: &str, stem: &str) -> bool {
     text.match_indices(stem).any(|(position, _)| {
         let word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
         !text[..position].chars().next_back().is_some_and(word)
-            && !text[position + stem.len()..].chars().next().is_some_and(word)
+            && !text[position + stem.len()..]
+                .chars()
+                .next()
+                .is_some_and(word)
     })
 }
 
@@ -77,8 +88,14 @@ mod tests {
             ("docs/formats/lonely-v12.hex", ""),
             ("docs/formats/packet-v1.hex", ""),
             ("docs/formats/packet-v1.md", ""),
-            ("crates/livetime-wire/src/fragment.rs", "include_str!(\"fragment-v1.hex\")"),
-            ("crates/livetime-wire/src/packet.rs", "\"packet-v1.hex\" \"lonely-v123\""),
+            (
+                "crates/livetime-wire/src/fragment.rs",
+                "include_str!(\"fragment-v1.hex\")",
+            ),
+            (
+                "crates/livetime-wire/src/packet.rs",
+                "\"packet-v1.hex\" \"lonely-v123\"",
+            ),
         ]));
         let expected = [
             "docs/formats/event-v1.md:0",

@@ -26,7 +26,11 @@ struct Place {
 }
 
 const fn place(name: &'static str, layer: u8, allowed: Allowed) -> Place {
-    Place { name, layer, allowed }
+    Place {
+        name,
+        layer,
+        allowed,
+    }
 }
 
 const WIRE: &str = "livetime-wire";
@@ -43,15 +47,19 @@ const PLACES: [Place; 15] = [
     place("livetime-builder", 1, Allowed::Only(&[WIRE])),
     place("livetime-timing", 1, Allowed::Only(&[WIRE])),
     place(STORE, 1, Allowed::Only(&[WIRE])),
-    place("livetime-fabric", 2, Allowed::Only(&[
-        WIRE,
-        "livetime-source",
-        "livetime-readout",
-        "livetime-trigger",
-        "livetime-builder",
-        "livetime-timing",
-        STORE,
-    ])),
+    place(
+        "livetime-fabric",
+        2,
+        Allowed::Only(&[
+            WIRE,
+            "livetime-source",
+            "livetime-readout",
+            "livetime-trigger",
+            "livetime-builder",
+            "livetime-timing",
+            STORE,
+        ]),
+    ),
     place("livetime-node", 2, Allowed::Below),
     place("livetime-control", 2, Allowed::Only(&[WIRE])),
     place("livetime-client", 2, Allowed::Only(&[WIRE, SHM, STORE])),
@@ -75,7 +83,11 @@ pub(super) fn read(root: &Path) -> Result<Vec<Package>, Failure> {
     let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
     let packages = metadata.packages.into_iter().map(|package| Package {
         name: package.name.to_string(),
-        dependencies: package.dependencies.into_iter().map(|dependency| dependency.name).collect(),
+        dependencies: package
+            .dependencies
+            .into_iter()
+            .map(|dependency| dependency.name)
+            .collect(),
     });
     Ok(packages.collect())
 }
@@ -108,9 +120,9 @@ pub(super) fn check(packages: &[Package]) -> Vec<Finding> {
 fn may_depend(place: &Place, dependency: &str) -> bool {
     match place.allowed {
         Allowed::Only(names) => names.contains(&dependency),
-        Allowed::Below => {
-            PLACES.iter().any(|lower| lower.name == dependency && lower.layer < place.layer)
-        }
+        Allowed::Below => PLACES
+            .iter()
+            .any(|lower| lower.name == dependency && lower.layer < place.layer),
     }
 }
 
@@ -125,12 +137,21 @@ mod tests {
             .iter()
             .map(|place| place.name)
             .chain(OUTSIDE)
-            .map(|name| Package { name: name.to_owned(), dependencies: Vec::new() })
+            .map(|name| Package {
+                name: name.to_owned(),
+                dependencies: Vec::new(),
+            })
             .collect();
         packages.retain(|package| package.name != name);
         let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
-        packages.push(Package { name: name.to_owned(), dependencies });
-        check(&packages).into_iter().map(|finding| finding.message).collect()
+        packages.push(Package {
+            name: name.to_owned(),
+            dependencies,
+        });
+        check(&packages)
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect()
     }
 
     #[test]
@@ -155,8 +176,18 @@ mod tests {
     #[test]
     fn downward_dependencies_are_good() {
         let all: Vec<&str> = PLACES.iter().map(|place| place.name).collect();
-        assert_eq!(with("livetime-node", &["livetime-wire", "livetime-store", "libc"]).len(), 0);
-        assert_eq!(with("livetime-study", &["livetime-node", "livetime-fabric"]).len(), 0);
+        assert_eq!(
+            with(
+                "livetime-node",
+                &["livetime-wire", "livetime-store", "libc"]
+            )
+            .len(),
+            0
+        );
+        assert_eq!(
+            with("livetime-study", &["livetime-node", "livetime-fabric"]).len(),
+            0
+        );
         assert_eq!(with("livetime", &all[..13]).len(), 0);
         assert_eq!(with("xtask", &all).len(), 0);
     }
@@ -170,7 +201,15 @@ mod tests {
     #[test]
     fn the_packages_of_this_workspace_are_read_with_their_dependencies() {
         let packages = read(&workspace_root()).unwrap();
-        let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
-        assert!(xtask.dependencies.iter().any(|name| name == "cargo_metadata"));
+        let xtask = packages
+            .iter()
+            .find(|package| package.name == "xtask")
+            .unwrap();
+        assert!(
+            xtask
+                .dependencies
+                .iter()
+                .any(|name| name == "cargo_metadata")
+        );
     }
 }

@@ -47,7 +47,11 @@ fn functions(source: &SourceText) -> Vec<Function> {
             let open = body(code, position)?;
             let end = matching(code, open)?;
             let lines = source.line_of(end - 1) - source.line_of(position) + 1;
-            (!name.is_empty()).then_some(Function { name, position, lines })
+            (!name.is_empty()).then_some(Function {
+                name,
+                position,
+                lines,
+            })
         })
         .collect()
 }
@@ -73,7 +77,10 @@ mod tests {
     use super::check;
 
     fn function(name: &str, lines: usize) -> String {
-        format!("fn {name}(a: [u8; 4]) -> [u8; 2] {{\n{}}}\n", "a;\n".repeat(lines - 2))
+        format!(
+            "fn {name}(a: [u8; 4]) -> [u8; 2] {{\n{}}}\n",
+            "a;\n".repeat(lines - 2)
+        )
     }
 
     #[test]
@@ -87,7 +94,10 @@ mod tests {
         );
         let findings = check(&sources_of(&[("crates/a/src/lib.rs", &text)]));
         assert_eq!(places(&findings), ["crates/a/src/lib.rs:73"]);
-        assert!(findings[0].message.contains("`long` has 71 lines"), "{findings:?}");
+        assert!(
+            findings[0].message.contains("`long` has 71 lines"),
+            "{findings:?}"
+        );
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn names(line: &str, root: &str) -> bool {
     line.match_indices(root).any(|(position, _)| {
         let before = line[..position].chars().next_back();
-        let inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | '/' | ')');
+        let inside =
+            |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | '/' | ')');
         !before.is_some_and(inside)
     })
 }
@@ -64,7 +65,11 @@ mod tests {
              {scratch}\n{scratch}\n# machine-path: \n{scratch}\n"
         );
         let findings = check(&tree(&[("docs/operator.md", &text)]));
-        let expected = ["docs/operator.md:1", "docs/operator.md:7", "docs/operator.md:9"];
+        let expected = [
+            "docs/operator.md:1",
+            "docs/operator.md:7",
+            "docs/operator.md:9",
+        ];
         assert_eq!(places(&findings), expected);
     }
 }

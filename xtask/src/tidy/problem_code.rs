@@ -1,7 +1,7 @@
 //! Codes of problems are well formed, declared once, and each explained on a page.
 //!
-//! A code is declared as `ProblemCode::new("C0101", ..)`; `livetime explain C0101` shows
-//! `docs/explain/C0101.md`. Whether the page helps is for its readers to say.
+//! A code is declared as `ProblemCode::new("CODE", ..)`; `livetime explain CODE` shows
+//! `docs/explain/CODE.md`. Whether the page helps is for its readers to say.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,20 @@ const DECLARATION: &str = concat!("ProblemCode", "::new(");
 pub(super) fn check(tree: &Tree, sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut declared: BTreeMap<&str, String> = BTreeMap::new();
-    for (path, source) in sources.iter().filter(|(path, _)| path.starts_with("crates/")) {
+    for (path, source) in sources
+        .iter()
+        .filter(|(path, _)| path.starts_with("crates/"))
+    {
         for (position, _) in source.code_and_literals.match_indices(DECLARATION) {
             if source.in_test(position) {
                 continue;
             }
             let line = source.line_of(position);
             let after = source.code_and_literals[position + DECLARATION.len()..].trim_start();
-            let Some(code) = after.strip_prefix('"').and_then(|text| text.split('"').next()) else {
+            let Some(code) = after
+                .strip_prefix('"')
+                .and_then(|text| text.split('"').next())
+            else {
                 continue;
             };
             if !is_code(code) {
@@ -48,7 +54,12 @@ pub(super) fn check(tree: &Tree, sources: &Sources) -> Vec<Finding> {
                 let message = format!("`{code}` has no page {page}");
                 findings.push(Finding::error(RULE, path, line, message));
             }
-            Some(text) if !text.lines().next().is_some_and(|title| title.contains(code)) => {
+            Some(text)
+                if !text
+                    .lines()
+                    .next()
+                    .is_some_and(|title| title.contains(code)) =>
+            {
                 let message = format!("the title does not name `{code}`");
                 findings.push(Finding::error(RULE, &page, 1, message));
             }
@@ -59,9 +70,9 @@ pub(super) fn check(tree: &Tree, sources: &Sources) -> Vec<Finding> {
         let code = path.strip_prefix(FOLDER)?.strip_suffix(".md")?;
         (is_code(code) && !declared.contains_key(code)).then_some(path)
     });
-    findings.extend(pages.map(|page| {
-        Finding::error(RULE, page, 0, "explains a code that no crate declares")
-    }));
+    findings.extend(
+        pages.map(|page| Finding::error(RULE, page, 0, "explains a code that no crate declares")),
+    );
     findings
 }
 
@@ -80,7 +91,13 @@ mod tests {
     #[test]
     fn malformed_doubled_and_unexplained_codes_are_found() {
         let declare = |code: &str| format!("const A: P = {DECLARATION}\n    \"{code}\", \"t\");\n");
-        let text = [declare("C0001"), declare("C0002"), declare("X0003"), declare("C004")].concat();
+        let text = [
+            declare("C0001"),
+            declare("C0002"),
+            declare("X0003"),
+            declare("C004"),
+        ]
+        .concat();
         let again = format!("{}// {DECLARATION}\"C0009\"\n", declare("C0001"));
         let tested = format!("#[cfg(test)]\nmod tests {{ {} }}", declare("C0001"));
         let tree = seeded::tree(&[
@@ -90,8 +107,10 @@ mod tests {
             ("docs/explain/C0001.md", "# C0001: title\n"),
             ("docs/explain/C0007.md", "# C0007: nobody raises it\n"),
         ]);
-        let mut messages: Vec<String> =
-            check(&tree, &sources(&tree)).iter().map(|finding| finding.message.clone()).collect();
+        let mut messages: Vec<String> = check(&tree, &sources(&tree))
+            .iter()
+            .map(|finding| finding.message.clone())
+            .collect();
         messages.sort();
         let expected = [
             "`C0001` is declared a second time; first at crates/livetime-wire/src/a.rs:1",
@@ -106,7 +125,10 @@ mod tests {
     #[test]
     fn a_page_names_its_code_in_its_title() {
         let tree = seeded::tree(&[
-            ("crates/livetime-wire/src/a.rs", &format!("{DECLARATION}\"C0001\", \"t\")")),
+            (
+                "crates/livetime-wire/src/a.rs",
+                &format!("{DECLARATION}\"C0001\", \"t\")"),
+            ),
             ("docs/explain/C0001.md", "# pool too small\n"),
         ]);
         let findings = check(&tree, &sources(&tree));

@@ -17,8 +17,12 @@ const RANDOM_MAPS: [&str; 2] = ["HashMap", "HashSet"];
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in sources {
-        let Some(rest) = path.strip_prefix("crates/livetime-") else { continue };
-        let Some((name, inner)) = rest.split_once('/') else { continue };
+        let Some(rest) = path.strip_prefix("crates/livetime-") else {
+            continue;
+        };
+        let Some((name, inner)) = rest.split_once('/') else {
+            continue;
+        };
         let pure = PURE.contains(&name);
         if !inner.starts_with("src/") || !(pure || name == "store") {
             continue;
@@ -47,7 +51,12 @@ fn push(
     message: String,
 ) {
     if !source.in_test(position) {
-        findings.push(Finding::error(RULE, path, source.line_of(position), message));
+        findings.push(Finding::error(
+            RULE,
+            path,
+            source.line_of(position),
+            message,
+        ));
     }
 }
 
@@ -56,7 +65,9 @@ fn std_module_uses(source: &SourceText, module: &str) -> Vec<usize> {
     let mut positions: Vec<usize> = source.words(&format!("std::{module}")).collect();
     for (start, open) in source.code.match_indices("std::{") {
         let start_of_group = start + open.len() - 1;
-        let Some(end) = matching(&source.code, start_of_group) else { continue };
+        let Some(end) = matching(&source.code, start_of_group) else {
+            continue;
+        };
         let group = &source.code[start_of_group + 1..end - 1];
         let mut depth = 0_usize;
         let mut item = 0;
@@ -104,7 +115,10 @@ mod tests {
     use std::fs;
 }
 ";
-        let findings = check(&sources_of(&[("crates/livetime-builder/src/credit.rs", text)]));
+        let findings = check(&sources_of(&[(
+            "crates/livetime-builder/src/credit.rs",
+            text,
+        )]));
         let mut lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
         lines.sort_unstable();
         assert_eq!(lines, [1, 2, 4, 7]);

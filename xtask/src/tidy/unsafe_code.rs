@@ -18,7 +18,12 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
         }
         for position in source.words("unsafe") {
             let message = "`unsafe` outside livetime-shm and the foreign interfaces";
-            findings.push(Finding::error(RULE, path, source.line_of(position), message));
+            findings.push(Finding::error(
+                RULE,
+                path,
+                source.line_of(position),
+                message,
+            ));
         }
     }
     findings
@@ -38,7 +43,10 @@ mod tests {
             ("crates/livetime-wire/tests/a.rs", block),
             ("crates/livetime-wire/src/b.rs", "#![forbid(unsafe_code)]"),
         ]));
-        let expected = ["crates/livetime-wire/src/lib.rs:3", "crates/livetime-wire/tests/a.rs:3"];
+        let expected = [
+            "crates/livetime-wire/src/lib.rs:3",
+            "crates/livetime-wire/tests/a.rs:3",
+        ];
         assert_eq!(places(&findings), expected);
     }
 }

@@ -1,0 +1,380 @@
+//! `cargo xtask test`: every check and every test, then the slowest, the skipped and the count.
+//!
+//! It runs the checks (formatting, lints, documentation, tidy), each test program of the
+//! workspace, the documentation examples and the Python oracle, goes on after a failure, and ends
+//! with a line `N passed, N failed, N skipped`. A test that cannot run prints `SKIPPED: reason`
+//! and returns; it is counted as skipped, not as passed. How one test program is run and read is
+//! in [`rust_tests`].
+
+mod rust_tests;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::tree::workspace_root;
+use crate::{Failure, tidy};
+
+/// Set for everything that the driver starts, so that an acceptance line that would run the
+/// driver again can refuse.
+pub(crate) const RUNNING: &str = "LIVETIME_TEST_DRIVER";
+
+const DATA: &str = "LIVETIME_DATA";
+const DATA_REQUIRED: &str = "LIVETIME_DATA_REQUIRED";
+
+/// How many of the slowest tests are listed.
+const SLOWEST: usize = 10;
+
+/// What became of one test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped(String),
+}
+
+/// One test or check that ran.
+#[derive(Debug, Clone)]
+struct Record {
+    name: String,
+    outcome: Outcome,
+    took: Duration,
+}
+
+/// Everything that ran.
+#[derive(Debug, Default)]
+struct Report {
+    records: Vec<Record>,
+    /// Passed tests of programs that do not say their names.
+    unnamed_passed: usize,
+}
+
+impl Report {
+    fn add(&mut self, name: impl Into<String>, outcome: Outcome, took: Duration) {
+        self.records.push(Record {
+            name: name.into(),
+            outcome,
+            took,
+        });
+    }
+
+    fn passed(&self) -> usize {
+        let named = self
+            .records
+            .iter()
+            .filter(|record| record.outcome == Outcome::Passed);
+        named.count() + self.unnamed_passed
+    }
+
+    fn failed(&self) -> Vec<&str> {
+        let failed = self
+            .records
+            .iter()
+            .filter(|record| record.outcome == Outcome::Failed);
+        failed.map(|record| record.name.as_str()).collect()
+    }
+
+    fn skipped(&self) -> Vec<(&str, &str)> {
+        let skipped = self
+            .records
+            .iter()
+            .filter_map(|record| match &record.outcome {
+                Outcome::Skipped(reason) => Some((record.name.as_str(), reason.as_str())),
+                _ => None,
+            });
+        skipped.collect()
+    }
+
+    fn slowest(&self) -> Vec<&Record> {
+        let mut records: Vec<&Record> = self.records.iter().collect();
+        records.sort_by_key(|record| std::cmp::Reverse(record.took));
+        records.truncate(SLOWEST);
+        records
+    }
+
+    /// The closing lines, the count alone on the last one.
+    fn closing(&self) -> String {
+        let mut text = format!("\nthe {SLOWEST} slowest:\n");
+        for record in self.slowest() {
+            text += &format!("  {:>7.2} s  {}\n", record.took.as_secs_f64(), record.name);
+        }
+        let (failed, skipped) = (self.failed(), self.skipped());
+        if !failed.is_empty() {
+            text += "failed:\n";
+        }
+        for name in &failed {
+            text += &format!("  {name}\n");
+        }
+        if !skipped.is_empty() {
+            text += "skipped:\n";
+        }
+        for (name, reason) in &skipped {
+            text += &format!("  {name}: {reason}\n");
+        }
+        let (passed, failed, skipped) = (self.passed(), failed.len(), skipped.len());
+        text + &format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// Runs everything; `true` where nothing failed.
+pub(crate) fn run() -> Result<bool, Failure> {
+    let root = workspace_root();
+    let environment = Environment::new(&root)?;
+    let mut report = Report::default();
+    run_check(&mut report, "tidy", tidy::run);
+    for (name, arguments) in CHECKS {
+        let mut command = environment.cargo(arguments);
+        if name == "rustdoc" {
+            command.env("RUSTDOCFLAGS", "-D warnings");
+        }
+        run_check(&mut report, name, || Ok(command.status()?.success()));
+    }
+    rust_tests::run(&environment, &mut report)?;
+    run_python(&environment, &mut report)?;
+    println!("{}", report.closing());
+    Ok(report.failed().is_empty())
+}
+
+/// Checks through cargo, with their arguments.
+const CHECKS: [(&str, &[&str]); 3] = [
+    ("rustfmt", &["fmt", "--all", "--check"]),
+    (
+        "clippy",
+        &[
+            "clippy",
+            "--quiet",
+            "--release",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "rustdoc",
+        &["doc", "--quiet", "--release", "--workspace", "--no-deps"],
+    ),
+];
+
+fn run_check(report: &mut Report, name: &str, check: impl FnOnce() -> Result<bool, Failure>) {
+    println!("check {name}");
+    let start = Instant::now();
+    let outcome = match check() {
+        Ok(true) => Outcome::Passed,
+        Ok(false) => Outcome::Failed,
+        Err(failure) => {
+            println!("{failure}");
+            Outcome::Failed
+        }
+    };
+    report.add(format!("check {name}"), outcome, start.elapsed());
+}
+
+/// Where and with which variables tests run.
+#[derive(Debug)]
+struct Environment {
+    root: PathBuf,
+    /// The folder of recorded events, absolute because tests run in the folders of their crates.
+    data: Option<PathBuf>,
+    data_required: bool,
+}
+
+impl Environment {
+    fn new(root: &Path) -> Result<Self, Failure> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let data_required = set(DATA_REQUIRED).is_some_and(|value| value == "1");
+        let data = set(DATA).map(|data| absolute(&std::env::current_dir()?, data));
+        let data = data.transpose()?;
+        if data_required && !data.as_ref().is_some_and(|data| data.is_dir()) {
+            let found = data.map_or("not set".to_owned(), |data| data.display().to_string());
+            let message = format!("{DATA_REQUIRED}=1 and {DATA} is {found}, not a folder");
+            return Err(message.into());
+        }
+        Ok(Self {
+            root: root.to_path_buf(),
+            data,
+            data_required,
+        })
+    }
+
+    /// A command in the root of the workspace with the variables of tests.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.root)
+            .env(RUNNING, "1")
+            .env("CARGO_TERM_PROGRESS_WHEN", "never");
+        if let Some(data) = &self.data {
+            command.env(DATA, data);
+        }
+        command
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        command.args(arguments);
+        command
+    }
+
+    /// The outcome of a test that passed by saying `SKIPPED: reason`: with required data, a skip
+    /// for missing data is a failure even if the test forgot to fail.
+    fn skipped(&self, reason: &str) -> Outcome {
+        if self.data_required && reason.contains(DATA) {
+            return Outcome::Failed;
+        }
+        Outcome::Skipped(reason.to_owned())
+    }
+}
+
+fn absolute(here: &Path, path: std::ffi::OsString) -> Result<PathBuf, std::io::Error> {
+    std::path::absolute(here.join(path))
+}
+
+/// Runs the tests of the Python oracle with the interpreter's own test runner.
+fn run_python(environment: &Environment, report: &mut Report) -> Result<(), Failure> {
+    println!("python oracle");
+    let start = Instant::now();
+    let mut command = environment.command("python3");
+    command.args([
+        "-m", "unittest", "discover", "-v", "-s", "python", "-t", "python",
+    ]);
+    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("python3 cannot be started: {error}");
+            report.add("python oracle", Outcome::Failed, start.elapsed());
+            return Ok(());
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    let counts = PythonCounts::parse(&text);
+    if !output.status.success() || counts.tests == 0 {
+        println!("{}{text}", String::from_utf8_lossy(&output.stdout));
+        report.add("python oracle", Outcome::Failed, start.elapsed());
+        return Ok(());
+    }
+    println!(
+        "  {} tests in {:.1} s",
+        counts.tests,
+        start.elapsed().as_secs_f64()
+    );
+    for (name, reason) in &counts.skipped {
+        report.add(name.clone(), environment.skipped(reason), Duration::ZERO);
+    }
+    // One record carries the time of all; the others are counted only.
+    report.unnamed_passed += counts.tests.saturating_sub(counts.skipped.len() + 1);
+    if counts.tests > counts.skipped.len() {
+        report.add("python oracle, all tests", Outcome::Passed, start.elapsed());
+    }
+    Ok(())
+}
+
+/// What `python3 -m unittest -v` says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PythonCounts {
+    tests: usize,
+    skipped: Vec<(String, String)>,
+}
+
+impl PythonCounts {
+    fn parse(text: &str) -> Self {
+        let mut counts = Self::default();
+        for line in text.lines() {
+            if let Some((test, reason)) = line.split_once(" ... skipped ") {
+                counts
+                    .skipped
+                    .push((test.to_owned(), reason.trim_matches(['\'', '"']).to_owned()));
+            } else if let Some(rest) = line.strip_prefix("Ran ") {
+                let number = rest
+                    .split(' ')
+                    .next()
+                    .and_then(|number| number.parse().ok());
+                counts.tests = number.unwrap_or(0);
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_ends_with_the_count_alone_on_a_line() {
+        let mut report = Report {
+            unnamed_passed: 3,
+            ..Report::default()
+        };
+        for n in 0..12 {
+            report.add(
+                format!("test {n}"),
+                Outcome::Passed,
+                Duration::from_millis(n),
+            );
+        }
+        report.add("broken", Outcome::Failed, Duration::from_secs(2));
+        report.add(
+            "absent",
+            Outcome::Skipped("no root".to_owned()),
+            Duration::ZERO,
+        );
+        let closing = report.closing();
+        assert_eq!(
+            closing.lines().last(),
+            Some("15 passed, 1 failed, 1 skipped")
+        );
+        assert!(closing.contains("2.00 s  broken"), "{closing}");
+        assert!(closing.contains("  absent: no root\n"), "{closing}");
+        assert!(
+            !closing.contains("  test 2\n"),
+            "only the slowest are listed: {closing}"
+        );
+    }
+
+    #[test]
+    fn python_counts_tests_and_skips() {
+        let text = "\
+test_a (test_menu.Menu.test_a) ... ok
+test_b (test_menu.Menu.test_b) ... skipped 'LIVETIME_DATA is not set'
+
+----
+Ran 2 tests in 0.123s
+
+OK (skipped=1)
+";
+        let counts = PythonCounts::parse(text);
+        assert_eq!(counts.tests, 2);
+        let (name, reason) = &counts.skipped[0];
+        assert_eq!(name, "test_b (test_menu.Menu.test_b)");
+        assert_eq!(reason, "LIVETIME_DATA is not set");
+    }
+
+    #[test]
+    fn required_data_turns_a_skip_for_data_into_a_failure() {
+        let environment = |data_required| Environment {
+            root: PathBuf::new(),
+            data: None,
+            data_required,
+        };
+        let reason = "LIVETIME_DATA is not set";
+        assert_eq!(environment(true).skipped(reason), Outcome::Failed);
+        assert_eq!(
+            environment(false).skipped(reason),
+            Outcome::Skipped(reason.to_owned())
+        );
+        let other = "needs CAP_SYS_NICE";
+        assert_eq!(
+            environment(true).skipped(other),
+            Outcome::Skipped(other.to_owned())
+        );
+    }
+
+    #[test]
+    fn a_relative_data_folder_is_made_absolute() {
+        let data = absolute(Path::new("/srv/project"), "data".into()).unwrap();
+        assert_eq!(data, Path::new("/srv/project/data"));
+    }
+}
