@@ -105,6 +105,15 @@ pub enum BuilderMessage {
         /// Which triggers.
         triggers: TriggerList,
     },
+    /// Builder unit to readout unit: the event was closed without these fragments, and the pages
+    /// of all its fragments are no longer needed. Only so can the readout unit count the fragments
+    /// that it holds and that are in no event.
+    ReleasePartial {
+        /// Which trigger.
+        trigger: TriggerNumber,
+        /// Missing sources of this readout unit: bit `n` is the `n`-th of its sources by id.
+        missing: u32,
+    },
     /// Builder unit to event manager: these events are finished, their credits return.
     Clear {
         /// Which triggers.
@@ -200,6 +209,7 @@ impl BuilderMessage {
             Self::Release { .. } => 7,
             Self::Clear { .. } => 8,
             Self::EventDone { .. } => 9,
+            Self::ReleasePartial { .. } => 10,
         }
     }
 }
@@ -248,6 +258,10 @@ impl Envelope {
                 push_u64(triggered_at.0, &mut out);
             }
             BuilderMessage::EventRequest { credits } => out.push(*credits),
+            BuilderMessage::ReleasePartial { trigger, missing } => {
+                push_u64(trigger.0, &mut out);
+                out.push(*missing);
+            }
             BuilderMessage::Assignment {
                 trigger,
                 mask,
@@ -349,6 +363,10 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         },
         9 => BuilderMessage::EventDone {
             triggers: body.triggers()?,
+        },
+        10 => BuilderMessage::ReleasePartial {
+            trigger: body.trigger()?,
+            missing: body.word()?,
         },
         kind => return Err(MessageError::Kind { kind }),
     };
