@@ -19,7 +19,9 @@ pub struct HeapQueue<E> {
 impl<E> HeapQueue<E> {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { heap: BinaryHeap::new() }
+        Self {
+            heap: BinaryHeap::new(),
+        }
     }
 
     /// Adds an event.

@@ -33,7 +33,10 @@ impl EventKey {
     /// The key of the event scheduled as number `sequence` (below 2^56).
     pub const fn new(time: SimPs, class: EventClass, sequence: u64) -> Self {
         debug_assert!(sequence < 1 << SEQUENCE_BITS);
-        Self { time, rank: (class.0 as u64) << SEQUENCE_BITS | sequence }
+        Self {
+            time,
+            rank: (class.0 as u64) << SEQUENCE_BITS | sequence,
+        }
     }
 
     /// The class within the instant.
@@ -49,7 +52,10 @@ impl EventKey {
     /// The same class and sequence at another time.
     #[must_use]
     pub const fn moved_to(self, time: SimPs) -> Self {
-        Self { time, rank: self.rank }
+        Self {
+            time,
+            rank: self.rank,
+        }
     }
 
     /// The whole order in one integer, compared without a branch.
@@ -111,6 +117,10 @@ pub enum QueueKind {
 /// A queue of events of type `E`, small values that are moved a few times while they wait: keep
 /// them below 32 bytes and let them name what is large.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per simulation, and a box would be on its path"
+)]
 pub enum EventQueue<E> {
     /// See [`TimingWheel`].
     Wheel(TimingWheel<E>),
@@ -164,13 +174,22 @@ mod tests {
     #[test]
     fn keys_order_by_time_then_class_then_sequence() {
         let key = |time, class, sequence| EventKey::new(SimPs(time), EventClass(class), sequence);
-        let ordered = [key(0, 255, 9), key(1, 0, 8), key(1, 1, 2), key(1, 1, 3), key(2, 0, 0)];
+        let ordered = [
+            key(0, 255, 9),
+            key(1, 0, 8),
+            key(1, 1, 2),
+            key(1, 1, 3),
+            key(2, 0, 0),
+        ];
         assert!(ordered.is_sorted());
         assert_eq!(ordered[3].class(), EventClass(1));
         assert_eq!(ordered[3].sequence(), 3);
         assert_eq!(key(1, 7, 5).moved_to(SimPs(9)), key(9, 7, 5));
         let last = key(u64::MAX, u8::MAX, (1 << SEQUENCE_BITS) - 1);
-        assert_eq!((last.class(), last.sequence()), (EventClass(255), (1 << SEQUENCE_BITS) - 1));
+        assert_eq!(
+            (last.class(), last.sequence()),
+            (EventClass(255), (1 << SEQUENCE_BITS) - 1)
+        );
     }
 
     #[test]
@@ -182,7 +201,10 @@ mod tests {
             queue.push(EventKey::new(SimPs(50), EventClass(0), 0), 'a');
             assert!(queue.pop_until(SimPs(49)).is_none());
             assert_eq!(queue.len(), 1);
-            assert_eq!(queue.pop_until(SimPs(50)).map(|(_, event)| event), Some('a'));
+            assert_eq!(
+                queue.pop_until(SimPs(50)).map(|(_, event)| event),
+                Some('a')
+            );
             assert!(queue.is_empty());
         }
     }

@@ -48,8 +48,13 @@ impl<E> Scheduler<E> {
     /// bug of the model.
     #[inline]
     pub fn at(&mut self, time: SimPs, class: EventClass, event: E) {
-        assert!(time >= self.now, "event scheduled at {time}, before the present {}", self.now);
-        self.queue.push(EventKey::new(time, class, self.scheduled), event);
+        assert!(
+            time >= self.now,
+            "event scheduled at {time}, before the present {}",
+            self.now
+        );
+        self.queue
+            .push(EventKey::new(time, class, self.scheduled), event);
         self.scheduled += 1;
         self.pending_peak = self.pending_peak.max(self.queue.len());
     }
@@ -67,13 +72,21 @@ impl<E> Scheduler<E> {
     /// # Panics
     /// If `until` is not in the future.
     pub fn put_off(&mut self, until: SimPs, event: E) {
-        assert!(until > self.now, "event put off to {until}, which is not after {}", self.now);
+        assert!(
+            until > self.now,
+            "event put off to {until}, which is not after {}",
+            self.now
+        );
         self.queue.push(self.handling.moved_to(until), event);
     }
 
     /// Adds to the trace what is no event of its own: an output, a decision, a digest.
     pub fn note(&mut self, label: EventLabel) {
-        self.trace.record(TraceRecord { time: self.now, class: self.handling.class(), label });
+        self.trace.record(TraceRecord {
+            time: self.now,
+            class: self.handling.class(),
+            label,
+        });
     }
 
     /// Ends the run after this event; what is pending stays.
@@ -113,7 +126,11 @@ impl<E> Scheduler<E> {
 
     #[inline]
     pub(crate) fn record(&mut self, key: EventKey, label: EventLabel) {
-        self.trace.record(TraceRecord { time: key.time, class: key.class(), label });
+        self.trace.record(TraceRecord {
+            time: key.time,
+            class: key.class(),
+            label,
+        });
     }
 
     /// Moves the clock forward to `time` when no event is due until then.

@@ -84,7 +84,11 @@ impl DurationPs {
             return Self::MAX;
         }
         let ps = (bits as u128 * PS_PER_S as u128).div_ceil(bits_per_second as u128);
-        if ps > u64::MAX as u128 { Self::MAX } else { Self(ps as u64) }
+        if ps > u64::MAX as u128 {
+            Self::MAX
+        } else {
+            Self(ps as u64)
+        }
     }
 }
 
@@ -141,7 +145,11 @@ mod tests {
         for ns in [0, 1, 7, 1_000_000_007, u64::MAX / PS_PER_NS] {
             assert_eq!(SimPs::from_run_ns(RunNs(ns)).to_run_ns(), RunNs(ns));
         }
-        assert_eq!(SimPs::from_run_ns(RunNs::MAX), SimPs::MAX, "a timeout that never comes");
+        assert_eq!(
+            SimPs::from_run_ns(RunNs::MAX),
+            SimPs::MAX,
+            "a timeout that never comes"
+        );
     }
 
     #[test]
@@ -150,7 +158,10 @@ mod tests {
         // 3 Gb/s: one bit takes 333.3 ps, which must not become 333.
         assert_eq!(DurationPs::for_bits(1, 3_000_000_000), DurationPs(334));
         // A 2 KiB fragment on S-LINK, 160 MB/s.
-        assert_eq!(DurationPs::for_bits(2048 * 8, 1_280_000_000), DurationPs::from_ns(12_800));
+        assert_eq!(
+            DurationPs::for_bits(2048 * 8, 1_280_000_000),
+            DurationPs::from_ns(12_800)
+        );
         assert_eq!(DurationPs::for_bits(8, 0), DurationPs::MAX);
         assert_eq!(DurationPs::for_bits(u64::MAX, 1), DurationPs::MAX);
     }
@@ -161,7 +172,10 @@ mod tests {
         assert_eq!(SimPs(5) - SimPs(7), DurationPs::ZERO);
         assert_eq!(DurationPs::from_ms(u64::MAX), DurationPs::MAX);
         assert_eq!(DurationPs::from_us(3) * 2, DurationPs::from_ns(6_000));
-        assert_eq!(DurationPs::from_duration_ns(DurationNs(2)), DurationPs(2_000));
+        assert_eq!(
+            DurationPs::from_duration_ns(DurationNs(2)),
+            DurationPs(2_000)
+        );
     }
 
     #[test]

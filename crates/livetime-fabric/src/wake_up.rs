@@ -23,7 +23,10 @@ pub struct WakeUp {
 impl WakeUp {
     /// Nothing wanted, nothing scheduled.
     pub const fn new() -> Self {
-        Self { deadline: None, scheduled: Vec::new() }
+        Self {
+            deadline: None,
+            scheduled: Vec::new(),
+        }
     }
 
     /// Sets the deadline, `None` for no timeout at all. Returns the time at which an event must be
