@@ -37,6 +37,8 @@ install cc gcc
 install "${PYTHON:-python3}" python3
 
 if [ "${1:-}" = test ]; then
+    "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "Python is too old, 3.11 or newer is needed for the oracle" "install a newer python3"
     install git git
     for component in rustfmt clippy; do
         "cargo-${component/rustfmt/fmt}" --version >/dev/null 2>&1 && continue

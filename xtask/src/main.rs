@@ -18,7 +18,8 @@ usage: cargo xtask VERB
 
 verbs:
   tidy                        check the rules of STYLE.md and ARCHITECTURE.md that a text shows
-  test                        formatting, lints, documentation, tidy and every test
+  test [CRATE..]              formatting, lints, documentation, tidy and every test, or only
+                              the tests of some crates
   shows NAME [LINE] [--write] run the acceptance lines of a capability; --write updates
                               docs/shows.md (names: first-light)";
 
@@ -33,7 +34,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["tidy"] => tidy::run(),
-        ["test"] => test_driver::run(),
+        ["test", crates @ ..] if crates.iter().all(|name| !name.starts_with('-')) => {
+            test_driver::run(crates)
+        }
         ["shows", rest @ ..] => match shows::Request::parse(rest) {
             Some(request) => shows::run(&request),
             None => return usage(),

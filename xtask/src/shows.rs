@@ -6,6 +6,7 @@
 
 mod first_light;
 mod machine;
+mod plot_reader;
 mod run_file;
 
 use std::path::PathBuf;

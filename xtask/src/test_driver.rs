@@ -33,9 +33,18 @@ enum Outcome {
     Skipped(String),
 }
 
+/// What ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Counted, but not listed among the slowest: its time is the compiler's.
+    Check,
+    Test,
+}
+
 /// One test or check that ran.
 #[derive(Debug, Clone)]
 struct Record {
+    kind: Kind,
     name: String,
     outcome: Outcome,
     took: Duration,
@@ -50,9 +59,21 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, name: impl Into<String>, outcome: Outcome, took: Duration) {
+    fn add_check(&mut self, name: impl Into<String>, outcome: Outcome, took: Duration) {
+        let (kind, name) = (Kind::Check, name.into());
         self.records.push(Record {
-            name: name.into(),
+            kind,
+            name,
+            outcome,
+            took,
+        });
+    }
+
+    fn add(&mut self, name: impl Into<String>, outcome: Outcome, took: Duration) {
+        let (kind, name) = (Kind::Test, name.into());
+        self.records.push(Record {
+            kind,
+            name,
             outcome,
             took,
         });
@@ -86,7 +107,11 @@ impl Report {
     }
 
     fn slowest(&self) -> Vec<&Record> {
-        let mut records: Vec<&Record> = self.records.iter().collect();
+        let tests = self
+            .records
+            .iter()
+            .filter(|record| record.kind == Kind::Test);
+        let mut records: Vec<&Record> = tests.collect();
         records.sort_by_key(|record| std::cmp::Reverse(record.took));
         records.truncate(SLOWEST);
         records
@@ -94,7 +119,7 @@ impl Report {
 
     /// The closing lines, the count alone on the last one.
     fn closing(&self) -> String {
-        let mut text = format!("\nthe {SLOWEST} slowest:\n");
+        let mut text = format!("\nthe {SLOWEST} slowest tests:\n");
         for record in self.slowest() {
             text += &format!("  {:>7.2} s  {}\n", record.took.as_secs_f64(), record.name);
         }
@@ -116,23 +141,31 @@ impl Report {
     }
 }
 
-/// Runs everything; `true` where nothing failed.
-pub(crate) fn run() -> Result<bool, Failure> {
+/// Runs everything, or only the tests of the named crates; `true` where nothing failed.
+pub(crate) fn run(crates: &[&str]) -> Result<bool, Failure> {
     let root = workspace_root();
     let environment = Environment::new(&root)?;
     let mut report = Report::default();
-    run_check(&mut report, "tidy", tidy::run);
+    if crates.is_empty() {
+        run_checks(&environment, &mut report);
+    }
+    rust_tests::run(&environment, crates, &mut report)?;
+    if crates.is_empty() {
+        run_python(&environment, &mut report);
+    }
+    println!("{}", report.closing());
+    Ok(report.failed().is_empty())
+}
+
+fn run_checks(environment: &Environment, report: &mut Report) {
+    run_check(report, "tidy", tidy::run);
     for (name, arguments) in CHECKS {
         let mut command = environment.cargo(arguments);
         if name == "rustdoc" {
             command.env("RUSTDOCFLAGS", "-D warnings");
         }
-        run_check(&mut report, name, || Ok(command.status()?.success()));
+        run_check(report, name, || Ok(command.status()?.success()));
     }
-    rust_tests::run(&environment, &mut report)?;
-    run_python(&environment, &mut report)?;
-    println!("{}", report.closing());
-    Ok(report.failed().is_empty())
 }
 
 /// Checks through cargo, with their arguments.
@@ -168,7 +201,7 @@ fn run_check(report: &mut Report, name: &str, check: impl FnOnce() -> Result<boo
             Outcome::Failed
         }
     };
-    report.add(format!("check {name}"), outcome, start.elapsed());
+    report.add_check(format!("check {name}"), outcome, start.elapsed());
 }
 
 /// Where and with which variables tests run.
@@ -232,7 +265,7 @@ fn absolute(here: &Path, path: std::ffi::OsString) -> Result<PathBuf, std::io::E
 }
 
 /// Runs the tests of the Python oracle with the interpreter's own test runner.
-fn run_python(environment: &Environment, report: &mut Report) -> Result<(), Failure> {
+fn run_python(environment: &Environment, report: &mut Report) {
     println!("python oracle");
     let start = Instant::now();
     let mut command = environment.command("python3");
@@ -245,7 +278,7 @@ fn run_python(environment: &Environment, report: &mut Report) -> Result<(), Fail
         Err(error) => {
             println!("python3 cannot be started: {error}");
             report.add("python oracle", Outcome::Failed, start.elapsed());
-            return Ok(());
+            return;
         }
     };
     let text = String::from_utf8_lossy(&output.stderr);
@@ -253,7 +286,7 @@ fn run_python(environment: &Environment, report: &mut Report) -> Result<(), Fail
     if !output.status.success() || counts.tests == 0 {
         println!("{}{text}", String::from_utf8_lossy(&output.stdout));
         report.add("python oracle", Outcome::Failed, start.elapsed());
-        return Ok(());
+        return;
     }
     println!(
         "  {} tests in {:.1} s",
@@ -268,7 +301,6 @@ fn run_python(environment: &Environment, report: &mut Report) -> Result<(), Fail
     if counts.tests > counts.skipped.len() {
         report.add("python oracle, all tests", Outcome::Passed, start.elapsed());
     }
-    Ok(())
 }
 
 /// What `python3 -m unittest -v` says.
@@ -321,13 +353,15 @@ mod tests {
             Outcome::Skipped("no root".to_owned()),
             Duration::ZERO,
         );
+        report.add_check("lint", Outcome::Passed, Duration::from_secs(99));
         let closing = report.closing();
         assert_eq!(
             closing.lines().last(),
-            Some("15 passed, 1 failed, 1 skipped")
+            Some("16 passed, 1 failed, 1 skipped")
         );
         assert!(closing.contains("2.00 s  broken"), "{closing}");
         assert!(closing.contains("  absent: no root\n"), "{closing}");
+        assert!(!closing.contains("lint"), "checks are not tests: {closing}");
         assert!(
             !closing.contains("  test 2\n"),
             "only the slowest are listed: {closing}"

@@ -38,32 +38,41 @@ struct Built {
     programs: Vec<TestProgram>,
     /// Variable names and paths of the binaries that end-to-end tests start.
     binaries: Vec<(String, PathBuf)>,
+    /// Whether everything was built; what was built runs even if not.
+    all: bool,
 }
 
-pub(super) fn run(environment: &Environment, report: &mut Report) -> Result<(), Failure> {
+/// Runs the tests and examples of the named crates, or of all.
+pub(super) fn run(
+    environment: &Environment,
+    crates: &[&str],
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let selection: Vec<&str> = match crates {
+        [] => vec!["--workspace"],
+        names => names.iter().flat_map(|name| ["--package", name]).collect(),
+    };
     println!("building the tests");
     let start = Instant::now();
-    let Some(built) = build(environment)? else {
-        report.add("building the tests", Outcome::Failed, start.elapsed());
-        return Ok(());
-    };
+    let built = build(environment, &selection)?;
     println!(
         "  {} test programs in {:.1} s",
         built.programs.len(),
         start.elapsed().as_secs_f64()
     );
-    if built.programs.is_empty() {
-        report.add("building the tests", Outcome::Failed, start.elapsed());
+    if !built.all || built.programs.is_empty() {
+        report.add_check("building the tests", Outcome::Failed, start.elapsed());
     }
     for program in &built.programs {
         run_program(environment, &built, program, report)?;
     }
-    run_examples(environment, report)
+    run_examples(environment, &selection, report)
 }
 
-fn build(environment: &Environment) -> Result<Option<Built>, Failure> {
-    let mut command = environment.cargo(&["test", "--release", "--workspace", "--no-run"]);
+fn build(environment: &Environment, selection: &[&str]) -> Result<Built, Failure> {
+    let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
     command
+        .args(selection)
         .arg("--message-format=json-render-diagnostics")
         .stdout(Stdio::piped());
     let mut child = command.spawn()?;
@@ -108,7 +117,8 @@ fn build(environment: &Environment) -> Result<Option<Built>, Failure> {
         }
     }
     built.programs.sort_by(|a, b| a.label.cmp(&b.label));
-    Ok(child.wait()?.success().then_some(built))
+    built.all = child.wait()?.success();
+    Ok(built)
 }
 
 /// The command that runs a test program as cargo would, in the folder of its crate.
@@ -301,11 +311,15 @@ fn skip_reason(output: &str) -> Option<String> {
 }
 
 /// Runs the examples of the documentation, counted from the harness's closing lines.
-fn run_examples(environment: &Environment, report: &mut Report) -> Result<(), Failure> {
+fn run_examples(
+    environment: &Environment,
+    selection: &[&str],
+    report: &mut Report,
+) -> Result<(), Failure> {
     println!("documentation examples");
     let start = Instant::now();
-    let mut command = environment.cargo(&["test", "--release", "--workspace", "--doc"]);
-    let output = command.arg("--no-fail-fast").output()?;
+    let mut command = environment.cargo(&["test", "--release", "--doc", "--no-fail-fast"]);
+    let output = command.args(selection).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let counts = ExampleCounts::parse(&text);
     if !output.status.success() {
