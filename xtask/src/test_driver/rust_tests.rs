@@ -38,6 +38,8 @@ struct Built {
     programs: Vec<TestProgram>,
     /// Variable names and paths of the binaries that end-to-end tests start.
     binaries: Vec<(String, PathBuf)>,
+    /// Whether a library is among them, since only libraries have examples.
+    library: bool,
     /// Whether everything was built; what was built runs even if not.
     all: bool,
 }
@@ -64,9 +66,18 @@ pub(super) fn run(
         report.add_check("building the tests", Outcome::Failed, start.elapsed());
     }
     for program in &built.programs {
-        run_program(environment, &built, program, report)?;
+        run_program(
+            environment,
+            &program.label,
+            command(environment, &built, program),
+            report,
+        )?;
     }
-    run_examples(environment, &selection, report)
+    if built.library {
+        run_examples(environment, &selection, report)
+    } else {
+        Ok(())
+    }
 }
 
 fn build(environment: &Environment, selection: &[&str]) -> Result<Built, Failure> {
@@ -92,6 +103,7 @@ fn build(environment: &Environment, selection: &[&str]) -> Result<Built, Failure
         let folder = folder.as_std_path().to_path_buf();
         let target = &artifact.target;
         if artifact.profile.test {
+            built.library |= target.kind.contains(&TargetKind::Lib);
             let package = folder
                 .file_name()
                 .unwrap_or_default()
@@ -148,14 +160,15 @@ fn command(environment: &Environment, built: &Built, program: &TestProgram) -> C
     command
 }
 
+/// Runs a test program and reports its tests under `label`.
 fn run_program(
     environment: &Environment,
-    built: &Built,
-    program: &TestProgram,
+    label: &str,
+    mut command: Command,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let start = Instant::now();
-    let mut child = command(environment, built, program).spawn()?;
+    let mut child = command.spawn()?;
     let mut reading = ProgramReading::default();
     let (errors, silent) = follow(&mut child, &mut reading)?;
     let status = child.wait()?;
@@ -166,19 +179,16 @@ fn run_program(
         } else {
             "the program broke off"
         };
-        println!(
-            "{}: {why} ({status})\n{}{errors}",
-            program.label, reading.other
-        );
+        println!("{}: {why} ({status})\n{}{errors}", label, reading.other);
         report.add(
-            format!("{} ({why})", program.label),
+            format!("{} ({why})", label),
             Outcome::Failed,
             start.elapsed(),
         );
     }
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for test in reading.tests {
-        let name = format!("{} {}", program.label, test.name);
+        let name = format!("{} {}", label, test.name);
         let outcome = match test.outcome {
             Outcome::Skipped(reason) => environment.skipped(&reason),
             outcome => outcome,
@@ -193,7 +203,7 @@ fn run_program(
         }
         report.add(name, outcome, test.took);
     }
-    let (label, took) = (&program.label, start.elapsed().as_secs_f64());
+    let took = start.elapsed().as_secs_f64();
     println!("  {label}: {passed} passed, {failed} failed, {skipped} skipped in {took:.1} s");
     Ok(())
 }
@@ -425,6 +435,38 @@ mod tests {
             (reading.failed, reading.other.as_str()),
             (1, "printed past the harness\n")
         );
+    }
+
+    /// Runs a shell script in place of a test program.
+    fn run_script(script: &str) -> Report {
+        let environment = Environment {
+            root: "/".into(),
+            data: None,
+            data_required: false,
+        };
+        let mut command = environment.command("sh");
+        command
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut report = Report::default();
+        run_program(&environment, "a", command, &mut report).unwrap();
+        report
+    }
+
+    const GOOD_TEST: &str = r#"echo '{ "type": "test", "name": "t", "event": "ok" }'"#;
+    const END: &str = r#"echo '{ "type": "suite", "event": "ok" }'"#;
+
+    #[test]
+    fn a_program_that_breaks_off_is_a_failure() {
+        let report = run_script(&format!("{GOOD_TEST}\n{END}"));
+        assert_eq!((report.passed(), report.failed().len()), (1, 0));
+        for script in [GOOD_TEST, &format!("{GOOD_TEST}\nkill -ABRT $$"), "exit 0"] {
+            let report = run_script(script);
+            assert_eq!(report.failed(), ["a (the program broke off)"], "{script}");
+        }
+        let report = run_script(&format!("{END}\nexit 3"));
+        assert_eq!(report.failed(), ["a (the program broke off)"]);
     }
 
     #[test]
