@@ -20,7 +20,7 @@ verbs:
   tidy                        check the rules of STYLE.md and ARCHITECTURE.md that a text shows
   test [CRATE..]              formatting, lints, documentation, tidy and every test, or only
                               the tests of some crates
-  shows NAME [LINE] [--write] run the acceptance lines of a capability; --write updates
+  shows NAME [LINE | --write] run the acceptance lines of a capability; --write updates
                               docs/shows.md (names: first-light)";
 
 /// Exit code for a wrong command line.

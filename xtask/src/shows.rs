@@ -31,7 +31,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads `NAME [LINE] [--write]`; `None` for anything else.
+    /// Reads `NAME [LINE]` or `NAME --write`; `None` for anything else. A page of one line would
+    /// lose the others, so only a full run is written.
     pub(crate) fn parse(arguments: &[&str]) -> Option<Self> {
         let write = arguments.contains(&"--write");
         let mut rest = arguments.iter().filter(|argument| **argument != "--write");
@@ -45,7 +46,8 @@ impl Request {
             ),
             None => None,
         };
-        rest.next().is_none().then_some(Self { name, line, write })
+        let partial_page = write && line.is_some();
+        (rest.next().is_none() && !partial_page).then_some(Self { name, line, write })
     }
 }
 
@@ -235,15 +237,15 @@ mod tests {
         let all = Request {
             name: "first-light".to_owned(),
             line: None,
-            write: false,
+            write: true,
         };
-        assert_eq!(Request::parse(&["first-light"]), Some(all));
+        assert_eq!(Request::parse(&["first-light", "--write"]), Some(all));
         let one = Request {
             name: "first-light".to_owned(),
             line: Some(6),
-            write: true,
+            write: false,
         };
-        assert_eq!(Request::parse(&["first-light", "6", "--write"]), Some(one));
+        assert_eq!(Request::parse(&["first-light", "6"]), Some(one));
         for wrong in [
             &["second-light"][..],
             &["first-light", "7"],
@@ -253,6 +255,7 @@ mod tests {
             assert_eq!(Request::parse(wrong), None, "{wrong:?}");
         }
         assert_eq!(Request::parse(&["first-light", "1", "2"]), None);
+        assert_eq!(Request::parse(&["first-light", "1", "--write"]), None);
     }
 
     #[test]

@@ -511,7 +511,7 @@ fn flat_plateau(stage: &Stage) -> Result<Shown, Failure> {
     for _ in 0..PAIRS {
         let reference = Load::run(stage, best.offered_hz, "3s")?;
         let plateau = Load::run(stage, 3.0 * held_hz, "3s")?;
-        ratios.push(plateau.accepted_hz / reference.accepted_hz.max(best.accepted_hz));
+        ratios.push(plateau.accepted_hz / reference.accepted_hz);
         losses += reference.losses + plateau.losses;
         conserved &= reference.conserved && plateau.conserved;
     }
