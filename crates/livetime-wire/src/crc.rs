@@ -44,9 +44,18 @@ static CRC16: crc::Crc<u16, crc::Table<16>> =
 /// CRC-16/CCITT-FALSE (polynomial 0x1021, start 0xFFFF, not reflected) of words, big-endian.
 pub fn crc16(words: impl IntoIterator<Item = u32>) -> u16 {
     let mut digest = CRC16.digest();
+    // The table takes 16 bytes at a time, but only of one slice: words are gathered for it.
+    let mut block = [0; 64];
+    let mut filled = 0;
     for word in words {
-        digest.update(&word.to_be_bytes());
+        block[filled..filled + 4].copy_from_slice(&word.to_be_bytes());
+        filled += 4;
+        if filled == block.len() {
+            digest.update(&block);
+            filled = 0;
+        }
     }
+    digest.update(&block[..filled]);
     digest.finalize()
 }
 
@@ -68,10 +77,10 @@ mod tests {
         }
         assert_eq!(crc32c(&words), !reference);
         assert_eq!(CRC16.checksum(b"123456789"), 0x29B1);
-        assert_eq!(
-            crc16([u32::from_be_bytes(*b"1234")]),
-            CRC16.checksum(b"1234")
-        );
+        for count in 0..40_u32 {
+            let bytes: Vec<u8> = (0..count).flat_map(|i| (i * 77).to_be_bytes()).collect();
+            assert_eq!(crc16((0..count).map(|i| i * 77)), CRC16.checksum(&bytes));
+        }
     }
 
     #[test]

@@ -63,15 +63,15 @@ pub struct PhysicsObject {
     pub kind: ObjectKind,
     /// Index in its event.
     pub index: u16,
-    /// Transverse momentum [GeV].
+    /// Transverse momentum in GeV.
     pub pt: f32,
     /// Pseudorapidity.
     pub eta: f32,
-    /// Azimuth [rad], -pi..pi.
+    /// Azimuth in rad, -pi..pi.
     pub phi: f32,
-    /// Charge [e].
+    /// Charge in e.
     pub charge: f32,
-    /// Transverse impact parameter [cm] with respect to (0, 0): -x sin(phi) + y cos(phi).
+    /// Transverse impact parameter in cm with respect to (0, 0): -x sin(phi) + y cos(phi).
     pub dxy: f32,
 }
 

@@ -213,9 +213,24 @@ impl Cluster {
         self.em() + self.had()
     }
 
+    /// Number of towers, 0..256.
+    pub fn towers(self) -> u32 {
+        field(self.0[0], 24, 8)
+    }
+
+    /// Et of the seed tower, counts of 0.125 GeV.
+    pub fn seed(self) -> u32 {
+        field(self.0[1], 0, 12)
+    }
+
     /// Azimuth, 0..64 of 5.625 deg.
     pub fn phi(self) -> u32 {
         field(self.0[1], 19, 6)
+    }
+
+    /// Isolation flags, 4 bits.
+    pub fn isolation(self) -> u32 {
+        field(self.0[1], 25, 4)
     }
 
     /// Pseudorapidity in steps of 0.1, -64..=63.
@@ -625,6 +640,11 @@ impl<'a> TriggerPacketView<'a> {
     /// Run number, 24 bits.
     pub fn run(&self) -> u32 {
         self.words[4] >> 8
+    }
+
+    /// Lumi section, low 8 bits.
+    pub fn lumi_section(&self) -> u8 {
+        field(self.words[4], 0, 8) as u8
     }
 
     /// Time stamp in ticks of 25 ns.
