@@ -1,0 +1,363 @@
+//! Recorded events from a CSV file, replayed by index and repeating.
+//!
+//! Two layouts are told apart by their header, `docs/formats/recorded-events.md`: muon pairs (`Run,
+//! Event`, then `pt, eta, phi, Q, dxy, iso` with the number of the muon behind each name) and
+//! leptons with `PIDn` (then `ptn, etan, phin, Qn`; impact parameter and isolation are 0). Other
+//! columns are ignored. Nothing is guessed: a file with any bad value is refused, with line,
+//! column, value and what is allowed.
+
+use core::f64::consts::PI;
+use core::fmt;
+use std::io::Read;
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+use livetime_wire::object::ObjectKind;
+use livetime_wire::{EventNumber, RunNumber};
+
+use crate::source_event::{SourceEvent, SourceObject};
+
+/// Most problems that one file is reported with.
+pub const PROBLEMS_MAX: usize = 20;
+/// Most rows of a file; 10 million take about 1 GiB.
+pub const ROWS_MAX: usize = 10_000_000;
+/// Most leptons of a row.
+pub const LEPTONS_MAX: usize = 8;
+/// Largest azimuth in rad: pi, and the last of four decimals rounded up.
+const PHI_MAX: f64 = PI + 1e-5;
+/// Characters of a bad value that are shown.
+const FOUND_CHARACTERS_MAX: usize = 40;
+
+/// Events of a file, in memory: 32 bytes an object and 16 a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEvents {
+    numbers: Vec<(RunNumber, EventNumber)>,
+    objects: Vec<SourceObject>,
+    objects_per_row: usize,
+}
+
+/// One bad value of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedProblem {
+    /// Line in the file, from 1.
+    pub line: u64,
+    /// Name of the column.
+    pub column: String,
+    /// What stands there, at most 40 characters of it.
+    pub found: String,
+    /// What may stand there.
+    pub allowed: String,
+}
+
+impl fmt::Display for RecordedProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            line,
+            column,
+            found,
+            allowed,
+        } = self;
+        write!(
+            f,
+            "line {line}, column {column}: found {found}, allowed is {allowed}"
+        )
+    }
+}
+
+/// Why a file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordedError {
+    /// It could not be read, or not as lines of text.
+    #[error("events could not be read: {0}")]
+    Read(#[from] csv::Error),
+    /// It holds bad values: every one of them, up to [`PROBLEMS_MAX`].
+    #[error("{}", joined(.0))]
+    Values(Vec<RecordedProblem>),
+}
+
+fn joined(problems: &[RecordedProblem]) -> String {
+    let lines: Vec<String> = problems.iter().map(RecordedProblem::to_string).collect();
+    let more = if problems.len() == PROBLEMS_MAX {
+        "\n(more are not shown)"
+    } else {
+        ""
+    };
+    lines.join("\n") + more
+}
+
+/// Where the values of one lepton stand in a row.
+struct LeptonColumns {
+    /// Absent: a muon.
+    pid: Option<usize>,
+    pt: usize,
+    eta: usize,
+    phi: usize,
+    charge: usize,
+    /// Absent with `pid`: 0.
+    dxy: Option<usize>,
+    iso: Option<usize>,
+}
+
+/// Where everything stands.
+struct Columns {
+    run: usize,
+    event: usize,
+    leptons: Vec<LeptonColumns>,
+}
+
+/// What a file is read into, with the problems on the way.
+struct Reading {
+    header: StringRecord,
+    problems: Vec<RecordedProblem>,
+}
+
+impl RecordedEvents {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// [`RecordedError`]: reading failed, or the bad values of the file.
+    pub fn read(input: impl Read) -> Result<Self, RecordedError> {
+        let mut reader = ReaderBuilder::new()
+            .trim(Trim::All)
+            .flexible(true)
+            .from_reader(input);
+        let mut reading = Reading {
+            header: reader.headers()?.clone(),
+            problems: Vec::new(),
+        };
+        let Some(columns) = reading.columns() else {
+            return Err(RecordedError::Values(reading.problems));
+        };
+        let mut events = Self {
+            numbers: Vec::new(),
+            objects: Vec::new(),
+            objects_per_row: columns.leptons.len(),
+        };
+        let mut row = StringRecord::new();
+        while reading.problems.len() < PROBLEMS_MAX && reader.read_record(&mut row)? {
+            let line = row.position().map_or(0, csv::Position::line);
+            if events.numbers.len() == ROWS_MAX {
+                let allowed = format!("at most {ROWS_MAX} rows");
+                reading.report(line, "Run", "one more row", &allowed);
+                break;
+            }
+            reading.row(line, &row, &columns, &mut events);
+        }
+        if events.numbers.is_empty() && reading.problems.is_empty() {
+            reading.report(
+                2,
+                "Run",
+                "the end of the file",
+                "at least one row of values",
+            );
+        }
+        if reading.problems.is_empty() {
+            Ok(events)
+        } else {
+            Err(RecordedError::Values(reading.problems))
+        }
+    }
+
+    /// Number of rows, at least 1.
+    pub fn rows(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Writes event `index` over the contents of `event`; behind the last row the first one
+    /// follows again.
+    pub fn event(&self, index: u64, event: &mut SourceEvent) {
+        let row = (index % self.numbers.len() as u64) as usize;
+        (event.run, event.number) = self.numbers[row];
+        event.objects.clear();
+        let start = row * self.objects_per_row;
+        let objects = &self.objects[start..start + self.objects_per_row];
+        event.objects.extend_from_slice(objects);
+    }
+}
+
+impl Reading {
+    fn report(&mut self, line: u64, column: &str, found: &str, allowed: &str) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(RecordedProblem {
+                line,
+                column: column.to_owned(),
+                found: found.chars().take(FOUND_CHARACTERS_MAX).collect(),
+                allowed: allowed.to_owned(),
+            });
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.header.iter().position(|column| column == name)
+    }
+
+    /// The place of a column; reports its absence, after which the place is never used.
+    fn needed(&mut self, name: &str) -> usize {
+        self.position(name).unwrap_or_else(|| {
+            self.report(
+                1,
+                name,
+                "no such column",
+                "a column with this name in the header",
+            );
+            0
+        })
+    }
+
+    /// The layout of the header, `None` if a column is missing.
+    fn columns(&mut self) -> Option<Columns> {
+        let (run, event) = (self.needed("Run"), self.needed("Event"));
+        let with_pid = self.position("PID1").is_some();
+        let first = if with_pid { "PID" } else { "pt" };
+        // Without even a first lepton its columns are reported as missing.
+        let count = (1..=LEPTONS_MAX)
+            .take_while(|n| self.position(&format!("{first}{n}")).is_some())
+            .count()
+            .max(1);
+        let leptons = (1..=count)
+            .map(|n| {
+                let mut needed = |name: &str| self.needed(&format!("{name}{n}"));
+                LeptonColumns {
+                    pid: with_pid.then(|| needed("PID")),
+                    pt: needed("pt"),
+                    eta: needed("eta"),
+                    phi: needed("phi"),
+                    charge: needed("Q"),
+                    dxy: (!with_pid).then(|| needed("dxy")),
+                    iso: (!with_pid).then(|| needed("iso")),
+                }
+            })
+            .collect();
+        self.problems.is_empty().then_some(Columns {
+            run,
+            event,
+            leptons,
+        })
+    }
+
+    fn row(&mut self, line: u64, row: &StringRecord, columns: &Columns, out: &mut RecordedEvents) {
+        if row.len() != self.header.len() {
+            let (found, allowed) = (row.len(), self.header.len());
+            let column = self
+                .header
+                .get(row.len())
+                .unwrap_or("behind the last")
+                .to_owned();
+            let (found, allowed) = (format!("{found} values"), format!("{allowed} in each row"));
+            self.report(line, &column, &found, &allowed);
+            return;
+        }
+        let run = self.run(line, row, columns.run);
+        let event = self.event(line, row, columns.event);
+        for lepton in &columns.leptons {
+            let object = self.object(line, row, lepton);
+            out.objects.push(object);
+        }
+        out.numbers.push((run, event));
+    }
+
+    /// A lepton; bad values are reported and become 0, since then the file is refused anyway.
+    fn object(&mut self, line: u64, row: &StringRecord, at: &LeptonColumns) -> SourceObject {
+        let kind = at
+            .pid
+            .map_or(ObjectKind::Muon, |column| self.kind(line, row, column));
+        let mut value = |column, allowed, range| self.number(line, row, column, allowed, range);
+        let pt = value(at.pt, "0.001 to 100000 GeV", 0.001..=100_000.0);
+        let eta = value(at.eta, "-10 to 10", -10.0..=10.0);
+        let phi = value(at.phi, "-3.1416 to 3.1416 rad", -PHI_MAX..=PHI_MAX);
+        let dxy = at.dxy.map_or(0.0, |dxy| {
+            value(dxy, "-10000 to 10000 cm", -10_000.0..=10_000.0)
+        });
+        let iso = at
+            .iso
+            .map_or(0.0, |iso| value(iso, "0 to 100000 GeV", 0.0..=100_000.0));
+        let charge = value(at.charge, "-1 or 1", -1.0..=1.0);
+        if charge.abs() != 1.0 {
+            let text = row.get(at.charge).unwrap_or_default();
+            // Outside the range it has been reported already.
+            if text.parse::<f64>().is_ok_and(|q| q.abs() < 1.0) {
+                let column = self.column(at.charge);
+                self.report(line, &column, text, "-1 or 1");
+            }
+        }
+        SourceObject {
+            kind,
+            pt,
+            eta,
+            phi,
+            charge,
+            dxy,
+            iso,
+            chi2: 0.0,
+        }
+    }
+
+    /// Muon or electron by its number in the scheme of the Particle Data Group.
+    fn kind(&mut self, line: u64, row: &StringRecord, column: usize) -> ObjectKind {
+        let text = row.get(column).unwrap_or_default();
+        match text {
+            "13" | "-13" => ObjectKind::Muon,
+            "11" | "-11" => ObjectKind::Electron,
+            _ => {
+                let name = self.column(column);
+                self.report(
+                    line,
+                    &name,
+                    text,
+                    "-13, -11, 11 or 13 (muons and electrons)",
+                );
+                ObjectKind::Track
+            }
+        }
+    }
+
+    fn column(&self, column: usize) -> String {
+        self.header.get(column).unwrap_or_default().to_owned()
+    }
+
+    fn run(&mut self, line: u64, row: &StringRecord, column: usize) -> RunNumber {
+        let text = row.get(column).unwrap_or_default();
+        RunNumber(text.parse().unwrap_or_else(|_| {
+            let name = self.column(column);
+            self.report(line, &name, text, "a whole number, 0 to 4294967295");
+            0
+        }))
+    }
+
+    /// An event number. Some CMS files went through a signed 32-bit integer; what is negative there
+    /// was above 2^31 and is restored.
+    fn event(&mut self, line: u64, row: &StringRecord, column: usize) -> EventNumber {
+        let text = row.get(column).unwrap_or_default();
+        let wrapped = || {
+            text.parse::<i32>()
+                .ok()
+                .map(|n| u64::from(n.cast_unsigned()))
+        };
+        let number = text.parse().ok().or_else(wrapped);
+        EventNumber(number.unwrap_or_else(|| {
+            let name = self.column(column);
+            let allowed = "a whole number, -2147483648 to 18446744073709551615";
+            self.report(line, &name, text, allowed);
+            0
+        }))
+    }
+
+    /// A number, read with double precision and then narrowed, as the format page says.
+    fn number(
+        &mut self,
+        line: u64,
+        row: &StringRecord,
+        column: usize,
+        allowed: &str,
+        range: core::ops::RangeInclusive<f64>,
+    ) -> f32 {
+        let text = row.get(column).unwrap_or_default();
+        match text.parse::<f64>() {
+            Ok(value) if range.contains(&value) => value as f32,
+            _ => {
+                let name = self.column(column);
+                self.report(line, &name, text, allowed);
+                0.0
+            }
+        }
+    }
+}

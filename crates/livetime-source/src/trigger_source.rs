@@ -1,0 +1,458 @@
+//! The trigger source: when a trigger is offered, and what came of the offers.
+//!
+//! The driver polls it, hands each [`Offer`] to the trigger supervisor and reports a refusal; the
+//! event of an accepted offer is then made from its index alone. Timed, it offers at its arrival
+//! times and counts what was refused, which is the dead time; lossless, it waits for a free
+//! Level-2 buffer, so that nothing is refused and the run is the same every time.
+//!
+//! Conserved: `offered` = refusals + triggers. The words are made by [`crate::encoder`] and
+//! [`crate::fragment_writer`].
+
+use livetime_wire::{DurationNs, Problem, RunNs};
+
+use crate::arrival::{ArrivalConfig, ArrivalKind, ArrivalProcess};
+use crate::problem_code::{RATE, RUN_END};
+
+/// Offers that one poll may skip as too old; a longer backlog is skipped by the next polls.
+const SKIPS_PER_POLL: usize = 1024;
+/// Bunch crossings of one turn, 25 ns each, as at the LHC.
+pub const BUNCHES: u64 = 3564;
+/// Nanoseconds between two bunch crossings.
+const BUNCH_NS: u64 = 25;
+
+/// Who gives way when all Level-2 buffers are full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OfferMode {
+    /// The source: triggers come when they come, and a refused one is dead time.
+    #[default]
+    Timed,
+    /// Time: the next trigger waits for a free buffer.
+    Lossless,
+}
+
+/// How triggers are offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TriggerSourceConfig {
+    /// When they come. Default Poisson at 10 kHz.
+    pub arrival: ArrivalConfig,
+    /// Whether they may be refused. Default timed.
+    pub mode: OfferMode,
+    /// The source ends after so many accepted triggers. Default none.
+    pub triggers_max: Option<u64>,
+    /// The source ends at this time since the start of the run. Default 20 s.
+    pub duration: Option<DurationNs>,
+    /// Timed offers that could not be made for so long count as refused, since a front-end holds
+    /// its data no longer; it bounds how far a slow machine lags behind. Default 1 ms.
+    pub lateness_max: DurationNs,
+}
+
+impl Default for TriggerSourceConfig {
+    fn default() -> Self {
+        Self {
+            arrival: ArrivalConfig::default(),
+            mode: OfferMode::Timed,
+            triggers_max: None,
+            duration: Some(DurationNs(20_000_000_000)),
+            lateness_max: DurationNs::MILLISECOND,
+        }
+    }
+}
+
+impl TriggerSourceConfig {
+    /// Every problem of these offers; `path` is their key path.
+    pub fn validate(&self, path: &str) -> Vec<Problem> {
+        let mut problems = self.arrival.validate(path);
+        if self.arrival.kind == ArrivalKind::Unpaced && self.mode == OfferMode::Timed {
+            let help = "triggers without pace need lossless offers, or all would be refused";
+            let allowed = "a rate, or lossless offers";
+            let path = format!("{path}.rate");
+            problems.push(Problem::new(RATE, path, "unpaced", allowed, help));
+        }
+        for (key, value) in [
+            ("triggers", self.triggers_max),
+            ("duration", self.duration.map(|duration| duration.0)),
+        ] {
+            if value == Some(0) {
+                let help = "leave it out for a run without this end";
+                let path = format!("{path}.{key}");
+                problems.push(Problem::new(RUN_END, path, 0, "above 0", help));
+            }
+        }
+        problems
+    }
+}
+
+/// Whether the supervisor has a free Level-2 buffer and no link is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// An offer now would be accepted.
+    Free,
+    /// An offer now would be refused.
+    Full,
+}
+
+/// A trigger that the source offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Index of its event in the sequence, from 0. Refused events are skipped, except that a
+    /// lossless source offers the same one again.
+    pub index: u64,
+    /// When it came by the arrival process; not after the poll that returned it.
+    pub at: RunNs,
+}
+
+impl Offer {
+    /// The bunch crossing of the offer.
+    pub fn bunch(&self) -> u32 {
+        (self.at.0 / BUNCH_NS % BUNCHES) as u32
+    }
+}
+
+/// What a trigger source wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourcePoll {
+    /// Offer this trigger; counted as offered.
+    Offer(Offer),
+    /// Nothing before this time.
+    Wait {
+        /// When the next trigger comes.
+        until: RunNs,
+    },
+    /// Lossless, and a trigger waits for a free buffer.
+    Blocked,
+    /// No trigger will come any more.
+    Finished,
+}
+
+/// Why an offer was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCause {
+    /// All Level-2 buffers are full.
+    BuffersFull,
+    /// A link is off.
+    Xoff,
+}
+
+/// What a trigger source has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TriggerSourceCounts {
+    /// Triggers offered, those that were too old included.
+    pub offered: u64,
+    /// Refused because all Level-2 buffers were full.
+    pub refused_buffers: u64,
+    /// Refused because a link was off.
+    pub refused_xoff: u64,
+    /// Refused because the source itself came to them too late.
+    pub refused_late: u64,
+}
+
+impl TriggerSourceCounts {
+    /// All refusals.
+    pub fn refused(&self) -> u64 {
+        self.refused_buffers + self.refused_xoff + self.refused_late
+    }
+
+    /// Triggers accepted.
+    pub fn accepted(&self) -> u64 {
+        self.offered - self.refused()
+    }
+}
+
+/// Offers triggers.
+#[derive(Debug, Clone)]
+pub struct TriggerSource {
+    config: TriggerSourceConfig,
+    arrival: ArrivalProcess,
+    next: Offer,
+    /// A lossless offer that was refused, to be made again.
+    again: Option<Offer>,
+    stopped: bool,
+    counts: TriggerSourceCounts,
+}
+
+impl TriggerSource {
+    /// A source at the start of its run; `config` has been validated.
+    pub fn new(config: &TriggerSourceConfig, seed: u64) -> Self {
+        let mut arrival = ArrivalProcess::new(&config.arrival, seed);
+        Self {
+            config: *config,
+            next: Offer {
+                index: 0,
+                at: arrival.next_offer(),
+            },
+            arrival,
+            again: None,
+            stopped: false,
+            counts: TriggerSourceCounts::default(),
+        }
+    }
+
+    /// What to do at `now`. Each offer returned is accepted unless [`TriggerSource::handle_refused`]
+    /// follows before the next poll.
+    pub fn poll(&mut self, now: RunNs, buffers: Buffers) -> SourcePoll {
+        if self.is_finished(now) {
+            return SourcePoll::Finished;
+        }
+        match self.config.mode {
+            OfferMode::Lossless => self.poll_lossless(now, buffers),
+            OfferMode::Timed => self.poll_timed(now),
+        }
+    }
+
+    fn poll_lossless(&mut self, now: RunNs, buffers: Buffers) -> SourcePoll {
+        if self.again.is_none() && self.next.at > now {
+            return SourcePoll::Wait {
+                until: self.next.at,
+            };
+        }
+        if buffers == Buffers::Full {
+            return SourcePoll::Blocked;
+        }
+        self.counts.offered += 1;
+        let again = self.again.take();
+        SourcePoll::Offer(again.unwrap_or_else(|| self.advance()))
+    }
+
+    fn poll_timed(&mut self, now: RunNs) -> SourcePoll {
+        for _ in 0..SKIPS_PER_POLL {
+            if self.is_finished(now) {
+                return SourcePoll::Finished;
+            }
+            if self.next.at > now {
+                return SourcePoll::Wait {
+                    until: self.next.at,
+                };
+            }
+            let offer = self.advance();
+            self.counts.offered += 1;
+            if now.since(offer.at) <= self.config.lateness_max {
+                return SourcePoll::Offer(offer);
+            }
+            self.counts.refused_late += 1;
+        }
+        SourcePoll::Wait { until: now }
+    }
+
+    /// The offer returned last was refused.
+    ///
+    /// # Panics
+    /// If more offers are refused than were made.
+    pub fn handle_refused(&mut self, offer: Offer, cause: RefusalCause) {
+        match cause {
+            RefusalCause::BuffersFull => self.counts.refused_buffers += 1,
+            RefusalCause::Xoff => self.counts.refused_xoff += 1,
+        }
+        assert!(
+            self.counts.refused() <= self.counts.offered,
+            "each offer is refused at most once"
+        );
+        if self.config.mode == OfferMode::Lossless {
+            self.again = Some(offer);
+        }
+    }
+
+    /// Offers nothing any more.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> TriggerSourceCounts {
+        self.counts
+    }
+
+    /// Returns the next offer and prepares the one after it.
+    fn advance(&mut self) -> Offer {
+        let offer = self.next;
+        self.next = Offer {
+            index: offer.index + 1,
+            at: self.arrival.next_offer(),
+        };
+        offer
+    }
+
+    fn is_finished(&self, now: RunNs) -> bool {
+        let enough = self.config.triggers_max;
+        let over = self
+            .config
+            .duration
+            .is_some_and(|duration| match self.config.mode {
+                // Triggers from before the end are still offered or counted, however late the poll.
+                OfferMode::Timed => self.next.at.0 >= duration.0,
+                OfferMode::Lossless => now.0 >= duration.0,
+            });
+        self.stopped || over || enough.is_some_and(|max| self.counts.accepted() >= max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::RateHz;
+
+    use super::*;
+
+    /// A trigger every 10 us.
+    fn config(mode: OfferMode) -> TriggerSourceConfig {
+        TriggerSourceConfig {
+            arrival: ArrivalConfig {
+                kind: ArrivalKind::FixedGap,
+                rate: RateHz(100_000.0),
+            },
+            mode,
+            duration: None,
+            ..TriggerSourceConfig::default()
+        }
+    }
+
+    const fn wait(until: u64) -> SourcePoll {
+        SourcePoll::Wait {
+            until: RunNs(until),
+        }
+    }
+
+    const fn offer(index: u64, at: u64) -> Offer {
+        Offer {
+            index,
+            at: RunNs(at),
+        }
+    }
+
+    #[test]
+    fn timed_offers_come_at_their_time_and_refused_events_are_skipped() {
+        let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
+        assert_eq!(source.poll(RunNs(0), Buffers::Free), wait(10_000));
+        let first = offer(0, 10_000);
+        // Full buffers do not hold back a timed source: the supervisor refuses.
+        assert_eq!(
+            source.poll(RunNs(12_000), Buffers::Full),
+            SourcePoll::Offer(first)
+        );
+        source.handle_refused(first, RefusalCause::BuffersFull);
+        assert_eq!(source.poll(RunNs(12_000), Buffers::Free), wait(20_000));
+        let second = offer(1, 20_000);
+        assert_eq!(
+            source.poll(RunNs(20_000), Buffers::Free),
+            SourcePoll::Offer(second)
+        );
+        let counts = source.counts();
+        assert_eq!(
+            (counts.offered, counts.refused(), counts.accepted()),
+            (2, 1, 1)
+        );
+        assert_eq!(second.bunch(), 800);
+    }
+
+    #[test]
+    fn offers_older_than_the_limit_are_refused_and_counted_as_late() {
+        let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
+        // 1000 triggers have come after 10 ms; those of the last millisecond are still offered.
+        let now = RunNs(10_000_000);
+        let mut offered = Vec::new();
+        while let SourcePoll::Offer(offer) = source.poll(now, Buffers::Free) {
+            offered.push(offer.index);
+        }
+        assert_eq!(offered, (899..1000).collect::<Vec<_>>());
+        assert_eq!(source.counts().refused_late, 899);
+        assert_eq!(source.counts().offered, 1000);
+    }
+
+    #[test]
+    fn a_long_backlog_is_skipped_in_bounded_steps() {
+        let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
+        let now = RunNs(1_000_000_000);
+        assert_eq!(source.poll(now, Buffers::Free), wait(now.0));
+        assert_eq!(source.counts().offered, SKIPS_PER_POLL as u64);
+        let mut polls = 0;
+        while source.poll(now, Buffers::Free) == wait(now.0) {
+            polls += 1;
+        }
+        assert_eq!(
+            polls, 96,
+            "99 899 late offers are 97 full steps of 1024 and a part"
+        );
+    }
+
+    #[test]
+    fn lossless_offers_wait_for_a_buffer_and_come_again_when_refused() {
+        let mut source = TriggerSource::new(&config(OfferMode::Lossless), 1);
+        assert_eq!(source.poll(RunNs(5_000), Buffers::Free), wait(10_000));
+        assert_eq!(
+            source.poll(RunNs(1_000_000), Buffers::Full),
+            SourcePoll::Blocked
+        );
+        let first = offer(0, 10_000);
+        for _ in 0..2 {
+            assert_eq!(
+                source.poll(RunNs(1_000_000), Buffers::Free),
+                SourcePoll::Offer(first)
+            );
+            source.handle_refused(first, RefusalCause::Xoff);
+        }
+        assert_eq!(
+            source.poll(RunNs(1_000_000), Buffers::Free),
+            SourcePoll::Offer(first)
+        );
+        let second = SourcePoll::Offer(offer(1, 20_000));
+        assert_eq!(source.poll(RunNs(1_000_000), Buffers::Free), second);
+        let counts = source.counts();
+        assert_eq!(
+            (counts.offered, counts.refused_xoff, counts.accepted()),
+            (4, 2, 2)
+        );
+    }
+
+    #[test]
+    fn sources_end_after_their_triggers_at_their_time_or_when_stopped() {
+        let run = |config: TriggerSourceConfig, refuse_every: u64| {
+            let mut source = TriggerSource::new(&config, 1);
+            let mut now = RunNs(0);
+            loop {
+                match source.poll(now, Buffers::Free) {
+                    SourcePoll::Offer(offer) if offer.index % refuse_every == 0 => {
+                        source.handle_refused(offer, RefusalCause::BuffersFull);
+                    }
+                    SourcePoll::Offer(_) => {}
+                    SourcePoll::Wait { until } => now = until,
+                    SourcePoll::Blocked => panic!("buffers are free"),
+                    SourcePoll::Finished => return source.counts(),
+                }
+            }
+        };
+        let triggers = TriggerSourceConfig {
+            triggers_max: Some(100),
+            ..config(OfferMode::Timed)
+        };
+        let counts = run(triggers, 2);
+        assert_eq!((counts.accepted(), counts.refused()), (100, 100));
+
+        let timed = TriggerSourceConfig {
+            duration: Some(DurationNs(100_000)),
+            ..config(OfferMode::Timed)
+        };
+        // The trigger at the very end is not in the run any more.
+        assert_eq!(run(timed, u64::MAX).offered, 9);
+
+        let mut source = TriggerSource::new(&config(OfferMode::Lossless), 1);
+        source.stop();
+        assert_eq!(
+            source.poll(RunNs(20_000), Buffers::Free),
+            SourcePoll::Finished
+        );
+    }
+
+    #[test]
+    fn impossible_ends_and_unpaced_timed_offers_are_refused() {
+        let mut bad = config(OfferMode::Timed);
+        bad.arrival.kind = ArrivalKind::Unpaced;
+        bad.triggers_max = Some(0);
+        bad.duration = Some(DurationNs(0));
+        let problems: Vec<_> = bad.validate("source").into_iter().map(|p| p.path).collect();
+        assert_eq!(
+            problems,
+            ["source.rate", "source.triggers", "source.duration"]
+        );
+        bad.mode = OfferMode::Lossless;
+        assert_eq!(bad.validate("source").len(), 2);
+        assert_eq!(TriggerSourceConfig::default().validate("source"), []);
+    }
+}
