@@ -2,7 +2,7 @@
 //!
 //! A [`Mapping`] has a fixed size that no process can change (seals), so a mapped address never
 //! raises SIGBUS; it has no name, so nothing is left behind when every process has died. It knows
-//! nothing about what lies inside. Read [`crate::page_pool`] and [`crate::ring`] for the layouts.
+//! nothing about what lies inside. Read [`crate::page_pool`] and [`mod@crate::ring`] for the layouts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,7 +87,9 @@ impl Mapping {
     /// [`MappingError`]; too little memory is reported here and never as a later SIGBUS.
     pub fn create(name: &str, bytes: usize, huge: HugePages) -> Result<Self, MappingError> {
         if bytes == 0 || bytes > isize::MAX as usize - HUGE_PAGE_BYTES {
-            return Err(MappingError::Size { bytes: bytes as u64 });
+            return Err(MappingError::Size {
+                bytes: bytes as u64,
+            });
         }
         if huge == HugePages::Prefer
             && let Ok(mapping) = Self::create_backed(name, bytes, Backing::HugePages)
@@ -121,7 +123,12 @@ impl Mapping {
             _ => Backing::SmallPages,
         };
         let base = map_shared(&fd, bytes)?;
-        Ok(Self { base, bytes, fd, backing })
+        Ok(Self {
+            base,
+            bytes,
+            fd,
+            backing,
+        })
     }
 
     /// Makes every page of the mapping present, so that no later access faults.
@@ -183,13 +190,18 @@ impl Mapping {
         };
         let bytes = bytes.next_multiple_of(page_bytes);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | extra;
-        let fd = rustix::fs::memfd_create(name, flags)
-            .map_err(|e| kernel("memfd_create", bytes, e))?;
+        let fd =
+            rustix::fs::memfd_create(name, flags).map_err(|e| kernel("memfd_create", bytes, e))?;
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| kernel("ftruncate", bytes, e))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| kernel("sealing", bytes, e))?;
         let base = map_shared(&fd, bytes)?;
-        let mapping = Self { base, bytes, fd, backing };
+        let mapping = Self {
+            base,
+            bytes,
+            fd,
+            backing,
+        };
         mapping.prefault()?;
         Ok(mapping)
     }
@@ -217,11 +229,17 @@ fn map_shared(fd: &OwnedFd, bytes: usize) -> Result<NonNull<u8>, MappingError> {
         )
     }
     .map_err(|e| kernel("mmap", bytes, e))?;
-    NonNull::new(address.cast()).ok_or(MappingError::Size { bytes: bytes as u64 })
+    NonNull::new(address.cast()).ok_or(MappingError::Size {
+        bytes: bytes as u64,
+    })
 }
 
 fn kernel(step: &'static str, bytes: usize, errno: Errno) -> MappingError {
-    MappingError::Kernel { step, bytes: bytes as u64, source: errno.into() }
+    MappingError::Kernel {
+        step,
+        bytes: bytes as u64,
+        source: errno.into(),
+    }
 }
 
 #[cfg(test)]
@@ -266,14 +284,20 @@ mod tests {
     fn foreign_descriptors_are_refused() {
         let unsealed = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&unsealed, 4096).unwrap();
-        assert!(matches!(Mapping::open(unsealed), Err(MappingError::NotSealed)));
+        assert!(matches!(
+            Mapping::open(unsealed),
+            Err(MappingError::NotSealed)
+        ));
 
         let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
         assert!(matches!(Mapping::open(pipe), Err(MappingError::NotSealed)));
 
         let empty = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::fcntl_add_seals(&empty, SealFlags::SHRINK | SealFlags::GROW).unwrap();
-        assert!(matches!(Mapping::open(empty), Err(MappingError::Size { bytes: 0 })));
+        assert!(matches!(
+            Mapping::open(empty),
+            Err(MappingError::Size { bytes: 0 })
+        ));
     }
 
     #[test]

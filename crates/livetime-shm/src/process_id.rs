@@ -53,7 +53,10 @@ impl ProcessId {
 
     /// The identity in `word`; whatever `word` is, the result is safe to ask about.
     pub fn from_word(word: u64) -> Self {
-        Self { pid: (word >> START_BITS) as u32 & 0x3f_ffff, start_ticks: word & START_MASK }
+        Self {
+            pid: (word >> START_BITS) as u32 & 0x3f_ffff,
+            start_ticks: word & START_MASK,
+        }
     }
 }
 
@@ -71,7 +74,10 @@ fn read_stat(pid: u32) -> Option<ProcessStat> {
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let start_ticks: u64 = fields.nth(18)?.parse().ok()?;
-    Some(ProcessStat { state, start_ticks: start_ticks & START_MASK })
+    Some(ProcessStat {
+        state,
+        start_ticks: start_ticks & START_MASK,
+    })
 }
 
 #[cfg(test)]
@@ -91,7 +97,10 @@ mod tests {
     #[test]
     fn another_start_time_is_another_process() {
         let own = ProcessId::current();
-        let earlier = ProcessId { pid: own.pid, start_ticks: own.start_ticks - 1 };
+        let earlier = ProcessId {
+            pid: own.pid,
+            start_ticks: own.start_ticks - 1,
+        };
         assert!(!earlier.is_alive());
     }
 
@@ -100,7 +109,13 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let watch = crate::peer::PeerWatch::process(child.id()).unwrap();
         assert!(watch.wait_gone(std::time::Duration::from_secs(60)).unwrap());
-        assert!(!ProcessId { pid: child.id(), start_ticks: 0 }.is_alive());
+        assert!(
+            !ProcessId {
+                pid: child.id(),
+                start_ticks: 0
+            }
+            .is_alive()
+        );
         child.wait().unwrap();
     }
 

@@ -1,0 +1,233 @@
+//! A doorbell: how an idle thread or process is woken.
+//!
+//! Two words in shared memory: a count of rings, which is also the futex, and the number of
+//! sleepers. Ringing an awake listener costs no system call. It carries no data: whoever wakes up
+//! looks for work. Waking another core costs tens of microseconds, so doorbells are for idle and
+//! control, not for the trigger loop; see [`crate::wait`].
+//!
+//! The order that loses no wake-up: take a [`Ticket`], look for work, and only then wait with
+//! that ticket. A ring after the ticket was taken ends the wait at once.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use crate::mapping::{HugePages, Mapping, MappingError};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LTBELL01");
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct BellWords {
+    magic: AtomicU64,
+    /// Rings so far, wrapping; the word slept on.
+    rings: AtomicU32,
+    /// Listeners that sleep or are about to.
+    sleepers: AtomicU32,
+}
+
+/// Why a doorbell could not be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorbellError {
+    /// The memory could not be had.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    /// The memory is not a doorbell.
+    #[error("not a doorbell: magic is {found:#x}")]
+    Layout {
+        /// Value found in place of the magic.
+        found: u64,
+    },
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap(BellWords),
+    Mapped(Mapping),
+}
+
+/// A doorbell shared by those who ring and those who wait. Clones are the same doorbell.
+#[derive(Debug, Clone)]
+pub struct Doorbell {
+    memory: Arc<Memory>,
+}
+
+/// How often a doorbell had rung at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u32);
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waked {
+    /// The doorbell has rung since the ticket was taken.
+    Rung,
+    /// The time is over, or a signal came.
+    TimedOut,
+}
+
+impl Doorbell {
+    /// A doorbell between threads of this process.
+    pub fn in_process() -> Self {
+        let words = BellWords {
+            magic: AtomicU64::new(MAGIC),
+            rings: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        };
+        Self {
+            memory: Arc::new(Memory::Heap(words)),
+        }
+    }
+
+    /// A doorbell that can be passed to another process by its descriptor.
+    ///
+    /// # Errors
+    /// [`DoorbellError`] when there is no memory.
+    pub fn shared() -> Result<Self, DoorbellError> {
+        let bytes = size_of::<BellWords>();
+        let mapping = Mapping::create("livetime-bell", bytes, HugePages::Never)?;
+        let bell = Self {
+            memory: Arc::new(Memory::Mapped(mapping)),
+        };
+        // Release pairs with the Acquire in `open`.
+        bell.words().magic.store(MAGIC, Ordering::Release);
+        Ok(bell)
+    }
+
+    /// Opens a doorbell received from another process.
+    ///
+    /// # Errors
+    /// [`DoorbellError`] when it is none.
+    pub fn open(fd: OwnedFd) -> Result<Self, DoorbellError> {
+        let mapping = Mapping::open(fd)?;
+        mapping.prefault()?;
+        let bell = Self {
+            memory: Arc::new(Memory::Mapped(mapping)),
+        };
+        // Acquire pairs with the Release in `shared`.
+        let found = bell.words().magic.load(Ordering::Acquire);
+        if found != MAGIC {
+            return Err(DoorbellError::Layout { found });
+        }
+        Ok(bell)
+    }
+
+    /// The descriptor to pass to another process, if the doorbell is shared.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &*self.memory {
+            Memory::Heap(_) => None,
+            Memory::Mapped(mapping) => Some(mapping.fd()),
+        }
+    }
+
+    /// Wakes everybody who waits. Call it after the work is visible (a push has returned).
+    #[inline]
+    pub fn ring(&self) {
+        let words = self.words();
+        // SeqCst, both, pair with the two in `wait`: either we see the sleeper here, or its kernel
+        // sees the new count there and does not sleep.
+        words.rings.fetch_add(1, Ordering::SeqCst);
+        if words.sleepers.load(Ordering::SeqCst) != 0 {
+            // A failure would mean a bad address, which a live mapping is not.
+            let _ = futex::wake(&words.rings, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// A ticket for a later [`Doorbell::wait`]; take it before looking for work.
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        // SeqCst pairs with the addition in `ring`: work published before a ring that this ticket
+        // counts is visible to the look that follows.
+        Ticket(self.words().rings.load(Ordering::SeqCst))
+    }
+
+    /// Sleeps until the doorbell rings, unless it has rung since the ticket, or time is over.
+    ///
+    /// The timeout bounds what a dead peer can cost, so there is no wait without one.
+    pub fn wait(&self, ticket: Ticket, timeout: Duration) -> Waked {
+        let words = self.words();
+        let limit = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SeqCst, this and the kernel's look at the count, pair with the two in `ring`.
+        words.sleepers.fetch_add(1, Ordering::SeqCst);
+        let slept = futex::wait(&words.rings, futex::Flags::empty(), ticket.0, Some(&limit));
+        // Relaxed: a ringer that still sees us makes one system call for nothing.
+        words.sleepers.fetch_sub(1, Ordering::Relaxed);
+        match slept {
+            // The count differed from the ticket already.
+            Err(Errno::AGAIN) => Waked::Rung,
+            _ if self.ticket() != ticket => Waked::Rung,
+            _ => Waked::TimedOut,
+        }
+    }
+
+    #[inline]
+    fn words(&self) -> &BellWords {
+        match &*self.memory {
+            Memory::Heap(words) => words,
+            // SAFETY: a mapping is page aligned, at least one page long and alive as long as
+            // `self`; the words are atomics, for which any bytes are valid.
+            Memory::Mapped(mapping) => unsafe { mapping.base().cast::<BellWords>().as_ref() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_ring_after_the_ticket_is_not_lost() {
+        for bell in [Doorbell::in_process(), Doorbell::shared().unwrap()] {
+            let ticket = bell.ticket();
+            bell.ring();
+            assert_eq!(bell.wait(ticket, LONG), Waked::Rung);
+            assert_eq!(
+                bell.wait(bell.ticket(), Duration::from_micros(10)),
+                Waked::TimedOut
+            );
+        }
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_each_time() {
+        const ROUNDS: u32 = 200;
+        let there = Doorbell::shared().unwrap();
+        let back = Doorbell::in_process();
+        let far = Doorbell::open(there.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        let answer = back.clone();
+        let first = far.ticket();
+        let echo = std::thread::spawn(move || {
+            let mut ticket = first;
+            for _ in 0..ROUNDS {
+                assert_eq!(far.wait(ticket, LONG), Waked::Rung);
+                ticket = far.ticket();
+                answer.ring();
+            }
+        });
+        for _ in 0..ROUNDS {
+            let ticket = back.ticket();
+            there.ring();
+            assert_eq!(back.wait(ticket, LONG), Waked::Rung);
+        }
+        echo.join().unwrap();
+    }
+
+    #[test]
+    fn other_memory_is_no_doorbell() {
+        let mapping = Mapping::create("test", 4096, HugePages::Never).unwrap();
+        let fd = mapping.fd().try_clone_to_owned().unwrap();
+        assert!(matches!(
+            Doorbell::open(fd),
+            Err(DoorbellError::Layout { found: 0 })
+        ));
+    }
+}

@@ -1,0 +1,269 @@
+//! Round trips through the kernel: what a hand-over costs that sleeps, or that leaves the host.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::{FloorError, Samples, two_cores};
+use crate::affinity::pin_current_thread;
+use crate::clock::TscClock;
+
+/// Longest message of these round trips in bytes: it fits the smallest kernel buffer.
+const BYTES_MAX: usize = 4096;
+const WARM_UP_ROUNDS: u32 = 50;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the two ends of a TCP round trip wait for data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcpWait {
+    /// Asking a non-blocking socket again and again.
+    Polling,
+    /// Sleeping in the kernel.
+    Blocking,
+}
+
+/// Times of a round trip through the kernel.
+#[derive(Debug, Clone)]
+pub struct KernelRoundTrip {
+    /// Full round trips: out and back.
+    pub round_trip: Samples,
+    /// Bytes carried each way.
+    pub bytes_each_way: usize,
+    /// The two cores; the same one twice where there is only one.
+    pub cpus: [usize; 2],
+}
+
+/// Measures `rounds` blocking round trips of `bytes` (1 to 4096) through two pipes.
+///
+/// # Errors
+/// [`FloorError`] for an impossible request or a refusal of the kernel.
+pub fn pipe_round_trip(bytes: usize, rounds: u32) -> Result<KernelRoundTrip, FloorError> {
+    let make =
+        || pipe_with(PipeFlags::CLOEXEC).map_err(|e| FloorError::kernel("making a pipe")(e.into()));
+    let (there_read, there_write) = make()?;
+    let (back_read, back_write) = make()?;
+    let caller = Ends {
+        read: back_read,
+        write: there_write,
+    };
+    let echo = Ends {
+        read: there_read,
+        write: back_write,
+    };
+    measure(bytes, rounds, caller, echo)
+}
+
+/// Measures `rounds` blocking round trips of a count (8 bytes) through two event descriptors.
+///
+/// # Errors
+/// [`FloorError`] for a refusal of the kernel.
+pub fn eventfd_round_trip(rounds: u32) -> Result<KernelRoundTrip, FloorError> {
+    let make = || {
+        eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|e| FloorError::kernel("making an event descriptor")(e.into()))
+    };
+    let again = |fd: &OwnedFd| {
+        fd.try_clone()
+            .map_err(FloorError::kernel("doubling an event descriptor"))
+    };
+    let (there, back) = (make()?, make()?);
+    let caller = Ends {
+        read: again(&back)?,
+        write: again(&there)?,
+    };
+    let echo = Ends {
+        read: there,
+        write: back,
+    };
+    measure(size_of::<u64>(), rounds, caller, echo)
+}
+
+/// Measures `rounds` round trips of `bytes` (1 to 4096) over TCP on the loopback interface, with
+/// `TCP_NODELAY`.
+///
+/// # Errors
+/// [`FloorError`] for an impossible request or a refusal of the kernel.
+pub fn tcp_round_trip(
+    bytes: usize,
+    rounds: u32,
+    wait: TcpWait,
+) -> Result<KernelRoundTrip, FloorError> {
+    let failed = FloorError::kernel("connecting over the loopback interface");
+    let connect = || -> io::Result<(TcpStream, TcpStream)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let caller = TcpStream::connect(listener.local_addr()?)?;
+        let (echo, _) = listener.accept()?;
+        for stream in [&caller, &echo] {
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(wait == TcpWait::Polling)?;
+        }
+        Ok((caller, echo))
+    };
+    let (caller, echo) = connect().map_err(failed)?;
+    measure(bytes, rounds, TcpEnd(caller), TcpEnd(echo))
+}
+
+/// One end of a channel that carries whole messages both ways.
+trait End: Send {
+    fn send(&mut self, message: &[u8]) -> io::Result<()>;
+    fn receive(&mut self, message: &mut [u8]) -> io::Result<()>;
+}
+
+/// Two descriptors that block.
+struct Ends {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl End for Ends {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        // Pipes and event descriptors take a message of this size in one piece.
+        let written = rustix::io::write(&self.write, message)?;
+        if written == message.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+
+    fn receive(&mut self, message: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < message.len() {
+            match rustix::io::read(&self.read, &mut message[filled..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct TcpEnd(TcpStream);
+
+impl End for TcpEnd {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        let start = Instant::now();
+        while sent < message.len() {
+            match self.0.write(&message[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) => poll_again(error, start)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, message: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        let start = Instant::now();
+        while filled < message.len() {
+            match self.0.read(&mut message[filled..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(error) => poll_again(error, start)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets a polling end ask again, until its patience is over.
+fn poll_again(error: io::Error, start: Instant) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        io::ErrorKind::WouldBlock if start.elapsed() < PATIENCE => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn measure(
+    bytes: usize,
+    rounds: u32,
+    mut caller: impl End,
+    mut echo: impl End,
+) -> Result<KernelRoundTrip, FloorError> {
+    if bytes == 0 || bytes > BYTES_MAX {
+        return Err(FloorError::TooLarge {
+            bytes,
+            max: BYTES_MAX,
+        });
+    }
+    let cpus = two_cores();
+    let clock = TscClock::calibrate();
+    let total = rounds + WARM_UP_ROUNDS;
+    let failed = FloorError::kernel("a round trip");
+
+    let samples_ns = std::thread::scope(|scope| {
+        let partner = scope.spawn(move || -> Result<(), FloorError> {
+            pin_current_thread(cpus[1])?;
+            let mut message = vec![0u8; bytes];
+            for _ in 0..total {
+                echo.receive(&mut message)
+                    .map_err(FloorError::kernel("an echo"))?;
+                echo.send(&message).map_err(FloorError::kernel("an echo"))?;
+            }
+            Ok(())
+        });
+        // Moved into this thread, so that an early end closes it and releases the partner.
+        let measured = scope.spawn(move || -> Result<Vec<u64>, FloorError> {
+            pin_current_thread(cpus[0])?;
+            // An event descriptor adds numbers: 1 there is 1 back.
+            let mut message = vec![0u8; bytes];
+            message[0] = 1;
+            let mut samples_ns = Vec::with_capacity(rounds as usize);
+            for round in 0..total {
+                let start = clock.ticks();
+                caller.send(&message).map_err(&failed)?;
+                caller.receive(&mut message).map_err(&failed)?;
+                let ticks = clock.ticks().wrapping_sub(start);
+                if round >= WARM_UP_ROUNDS {
+                    samples_ns.push(clock.ticks_to_ns(ticks));
+                }
+            }
+            Ok(samples_ns)
+        });
+        let measured = measured.join().map_err(|_| FloorError::Thread).flatten();
+        let echoed = partner.join().map_err(|_| FloorError::Thread).flatten();
+        measured.and_then(|samples_ns| echoed.map(|()| samples_ns))
+    })?;
+    let round_trip = Samples::from_unsorted(samples_ns);
+    Ok(KernelRoundTrip {
+        round_trip,
+        bytes_each_way: bytes,
+        cpus,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_measures_every_round() {
+        let results = [
+            pipe_round_trip(136, 50).unwrap(),
+            eventfd_round_trip(50).unwrap(),
+            tcp_round_trip(136, 50, TcpWait::Blocking).unwrap(),
+            tcp_round_trip(4096, 50, TcpWait::Polling).unwrap(),
+        ];
+        for result in &results {
+            assert_eq!(result.round_trip.count(), 50);
+            assert!(result.round_trip.min() > 0);
+        }
+        assert_eq!(results[1].bytes_each_way, 8);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for bytes in [0, BYTES_MAX + 1] {
+            assert!(matches!(
+                pipe_round_trip(bytes, 1),
+                Err(FloorError::TooLarge { .. })
+            ));
+        }
+    }
+}
