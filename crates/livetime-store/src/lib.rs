@@ -1,1 +1,36 @@
 //! Run files: MCAP writer, reader, index, recovery; histograms and run summary.
+//!
+//! Everything here works on `Read`, `Write` and `Seek` values: opening files, syncing them and
+//! naming them is the driver's work. Start with [`run_writer`] for how a file comes about and with
+//! `docs/formats/run-file.md` for its bytes; [`run_reader`] reads it back, [`recovery`] mends it,
+//! [`mod@inspect`] says what is in it. [`histogram`] and [`summary`] are the JSON that travels with a
+//! run.
+
+mod chunk_buffer;
+mod chunk_data;
+pub mod condition;
+pub mod damage;
+pub mod event_index;
+mod file_tail;
+pub mod histogram;
+pub mod inspect;
+pub mod mcap_record;
+pub mod problem_code;
+pub mod recovery;
+pub mod run_chunk;
+pub mod run_reader;
+pub mod run_record;
+pub mod run_scan;
+pub mod run_writer;
+mod string_u64;
+pub mod summary;
+
+pub use condition::Condition;
+pub use damage::{Damage, DamageReason};
+pub use histogram::{Axis, Histogram};
+pub use inspect::{Inspection, inspect};
+pub use recovery::{RecoverError, Recovered, recover};
+pub use run_reader::{OpenError, ReadError, RunReader};
+pub use run_record::{RunBegin, RunEnd};
+pub use run_writer::{Abandoned, FileSummary, RunWriter, WriteError, WriterLimits};
+pub use summary::{LatencySummary, RunSummary};

@@ -1,0 +1,163 @@
+//! What is wrong with a run file, and where.
+//!
+//! A reader passes over damage and goes on; what it passed over is listed here, with offsets for
+//! a person with a hex editor. Nothing here decides what is damage: that is in
+//! [`crate::run_scan`] and [`crate::run_reader`].
+
+use livetime_wire::event::{EventError, FragmentCrcError};
+
+use crate::run_chunk::ContentError;
+
+/// Why bytes were passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DamageReason {
+    /// A chunk's header contradicts itself.
+    #[error("the header of the chunk contradicts itself")]
+    ChunkHeader,
+    /// A chunk goes on behind the end of the file: the file is cut off, or still being written.
+    #[error("the chunk is cut off, {missing} bytes are missing")]
+    ChunkTruncated {
+        /// Bytes that are not there.
+        missing: u64,
+    },
+    /// The data of a chunk do not agree with its CRC.
+    #[error("checksum of the chunk is {stored:#010x}, its data give {computed:#010x}")]
+    ChunkChecksum {
+        /// In the file.
+        stored: u32,
+        /// Of the data.
+        computed: u32,
+    },
+    /// A chunk agrees with its CRC and is not one of a run file.
+    #[error("{0}")]
+    ChunkContent(ContentError),
+    /// A chunk belongs to another run file, as a piece of an older file on the same disk does.
+    #[error("the chunk belongs to another run file")]
+    OtherRun,
+    /// A chunk is there a second time.
+    #[error("chunk {sequence} is out of its sequence")]
+    OutOfSequence {
+        /// Its number.
+        sequence: u64,
+    },
+    /// An event's header is not one, or does not agree with its CRC.
+    #[error("event: {0}")]
+    Event(EventError),
+    /// A fragment of an event does not agree with its CRC.
+    #[error("event: {0}")]
+    Fragment(FragmentCrcError),
+    /// The index names another event than the one that is there.
+    #[error("the index is wrong here")]
+    Index,
+    /// The record of a begin or end of run, or of histograms, cannot be read.
+    #[error("a record in JSON cannot be read")]
+    Json,
+    /// Bytes that are no records of a run file.
+    #[error("no records of a run file")]
+    NotRecords,
+    /// The file looks made to keep a reader busy: too many false chunks; the rest was not read.
+    #[error("too many false chunks, the rest was not read")]
+    ScanBudget,
+}
+
+/// A range of bytes that was passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Why.
+    pub reason: DamageReason,
+}
+
+impl core::fmt::Display for Damage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} bytes at {}: {}",
+            self.bytes, self.offset, self.reason
+        )
+    }
+}
+
+/// The damage found so far, up to a bound; the total counts on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DamageList {
+    entries: Vec<Damage>,
+    total: u64,
+    checksum_errors: u64,
+}
+
+impl DamageList {
+    /// Most entries kept.
+    pub const ENTRIES_MAX: usize = 1024;
+
+    /// Takes note of damage, once for each place and reason.
+    pub fn push(&mut self, damage: Damage) {
+        if self.entries.contains(&damage) {
+            return;
+        }
+        self.total += 1;
+        let by_checksum = matches!(
+            damage.reason,
+            DamageReason::ChunkHeader
+                | DamageReason::ChunkChecksum { .. }
+                | DamageReason::Event(_)
+                | DamageReason::Fragment(_)
+        );
+        self.checksum_errors += u64::from(by_checksum);
+        if self.entries.len() < Self::ENTRIES_MAX {
+            self.entries.push(damage);
+        }
+    }
+
+    /// The first entries, at most [`DamageList::ENTRIES_MAX`].
+    pub fn entries(&self) -> &[Damage] {
+        &self.entries
+    }
+
+    /// How often there was damage.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// How often a checksum, or a chunk header that no checksum can vouch for, was wrong.
+    pub fn checksum_errors(&self) -> u64 {
+        self.checksum_errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_is_bounded_and_counts_on() {
+        let mut list = DamageList::default();
+        let reason = DamageReason::ChunkChecksum {
+            stored: 1,
+            computed: 2,
+        };
+        for offset in 0..2 * DamageList::ENTRIES_MAX as u64 {
+            list.push(Damage {
+                offset,
+                bytes: 9,
+                reason,
+            });
+        }
+        list.push(Damage {
+            offset: 0,
+            bytes: 1,
+            reason: DamageReason::NotRecords,
+        });
+        assert_eq!(list.entries().len(), DamageList::ENTRIES_MAX);
+        assert_eq!(list.total(), 2 * DamageList::ENTRIES_MAX as u64 + 1);
+        assert_eq!(list.checksum_errors(), 2 * DamageList::ENTRIES_MAX as u64);
+        assert!(
+            list.entries()[1]
+                .to_string()
+                .starts_with("9 bytes at 1: checksum")
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! What is in a run file, in one document: `livetime.inspect/1`.
+//!
+//! Every chunk is read and every checksum compared. The verb `inspect` prints the document and
+//! exits with 1 if [`Inspection::is_good`] says no; it changes nothing.
+
+use std::io::{self, Read, Seek};
+
+use livetime_wire::TriggerNumber;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::damage::Damage;
+use crate::run_reader::{IndexOrigin, RunReader};
+
+/// Most ranges of damage that the document lists.
+pub const DAMAGE_LISTED_MAX: usize = 100;
+
+/// What an inspection found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    /// `livetime.inspect/1`.
+    pub schema: String,
+    /// Run number.
+    pub run: u32,
+    /// Events that are whole.
+    pub events: u64,
+    /// Whether the file has its own end-of-run record and every event that it counts.
+    pub complete: bool,
+    /// Chunks, events and fragments that do not agree with their checksum.
+    pub checksum_errors: u64,
+    /// Smallest trigger number.
+    #[serde(with = "crate::string_u64::optional")]
+    pub first_trigger: Option<u64>,
+    /// Largest trigger number.
+    #[serde(with = "crate::string_u64::optional")]
+    pub last_trigger: Option<u64>,
+    /// Condition of the run: of the end-of-run record, or `INTERRUPTED` without one, and what the
+    /// inspection adds.
+    pub condition: Condition,
+    /// Events with sources missing.
+    pub events_incomplete: u64,
+    /// Events known to be missing from the file.
+    pub events_missing: u64,
+    /// Whether the end-of-run record was made by a recovery.
+    pub recovered: bool,
+    /// Chunks.
+    pub chunks: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// `summary` or `scan`: where the list of chunks comes from.
+    pub index: String,
+    /// Number of ranges that were passed over.
+    pub damaged_ranges: u64,
+    /// The first of them, at most [`DAMAGE_LISTED_MAX`].
+    pub damage: Vec<DamagedRange>,
+}
+
+/// A range of bytes that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedRange {
+    /// Where it starts.
+    #[serde(with = "crate::string_u64")]
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl From<&Damage> for DamagedRange {
+    fn from(damage: &Damage) -> Self {
+        let Damage {
+            offset,
+            bytes,
+            reason,
+        } = *damage;
+        Self {
+            offset,
+            bytes,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl Inspection {
+    /// The schema that this version writes.
+    pub const SCHEMA: &str = "livetime.inspect/1";
+
+    /// Whether the file is complete and nothing in it is damaged.
+    pub fn is_good(&self) -> bool {
+        self.complete && self.checksum_errors == 0 && self.damaged_ranges == 0
+    }
+}
+
+/// Reads a whole run file from its start and says what is in it.
+///
+/// # Errors
+/// Only errors of the input.
+pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspection> {
+    let mut events = 0;
+    let mut events_incomplete = 0;
+    let mut triggers: Option<(TriggerNumber, TriggerNumber)> = None;
+    reader.rewind();
+    while let Some(event) = reader.next_event()? {
+        events += 1;
+        events_incomplete += u64::from(event.is_incomplete());
+        let trigger = event.header().trigger;
+        let (first, last) = triggers.unwrap_or((trigger, trigger));
+        triggers = Some((first.min(trigger), last.max(trigger)));
+    }
+    let events_missing = reader.events_missing();
+    let damage = reader.damage();
+    let end = reader.end();
+    let recovered = end.is_some_and(|end| end.recovered);
+    let own_end = end.filter(|end| !end.recovered);
+    let complete = own_end.is_some_and(|end| end.events_stored == events) && events_missing == 0;
+    let mut condition = end.map_or(Condition::INTERRUPTED, |end| end.condition);
+    if events_missing > 0 || end.is_some_and(|end| end.events_stored != events) {
+        condition |= Condition::INCOMPLETE;
+    }
+    if damage.checksum_errors() > 0 {
+        condition |= Condition::TAINTED;
+    }
+    Ok(Inspection {
+        schema: Inspection::SCHEMA.to_owned(),
+        run: reader.run().0,
+        events,
+        complete,
+        checksum_errors: damage.checksum_errors(),
+        first_trigger: triggers.map(|(first, _)| first.0),
+        last_trigger: triggers.map(|(_, last)| last.0),
+        condition,
+        events_incomplete,
+        events_missing,
+        recovered,
+        chunks: reader.chunk_count() as u64,
+        bytes: reader.input_bytes(),
+        index: match reader.origin() {
+            IndexOrigin::Summary => "summary".to_owned(),
+            IndexOrigin::Scan => "scan".to_owned(),
+        },
+        damaged_ranges: damage.total(),
+        damage: damage
+            .entries()
+            .iter()
+            .take(DAMAGE_LISTED_MAX)
+            .map(Into::into)
+            .collect(),
+    })
+}

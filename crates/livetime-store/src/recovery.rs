@@ -1,0 +1,151 @@
+//! Writes a whole copy of a run file that is not: cut off by a crash, damaged, or both.
+//!
+//! The copy holds every event that is whole, the begin-of-run record where it survived, the
+//! histograms, and an end-of-run record marked `recovered`. The input is not changed, and nothing
+//! is made up: what is missing is counted and named.
+
+use std::io::{self, Read, Seek, Write};
+
+use livetime_wire::{RunNs, TriggerNumber};
+
+use crate::chunk_data::words_of;
+use crate::condition::Condition;
+use crate::damage::{Damage, DamageList, DamageReason};
+use crate::run_chunk::{Channel, Messages};
+use crate::run_reader::{OpenError, RunReader, checked_event};
+use crate::run_record::{RunBegin, RunEnd};
+use crate::run_writer::{FileSummary, RunWriter, WriteError, WriterLimits};
+
+/// Why a file was not recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The input is not a run file.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The input failed.
+    #[error("the run file cannot be read")]
+    Read(#[from] io::Error),
+    /// The output failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// What was recovered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// The new file.
+    pub file: FileSummary,
+    /// Events known to be missing.
+    pub events_missing: u64,
+    /// What was passed over in the input.
+    pub damage: DamageList,
+    /// The end-of-run record of the new file.
+    pub end: RunEnd,
+}
+
+/// Reads what is whole in `input` and writes it to `output` as a new run file.
+///
+/// # Errors
+/// [`RecoverError`] if the input is not a run file at all, or one of the two fails.
+pub fn recover<R: Read + Seek, W: Write>(
+    input: R,
+    output: W,
+) -> Result<(W, Recovered), RecoverError> {
+    let mut reader = RunReader::open(input)?;
+    let begin = reader
+        .begin()
+        .cloned()
+        .unwrap_or_else(|| RunBegin::new(reader.run()));
+    // An input shorter than the largest event allowed holds none longer than itself.
+    let largest = usize::try_from(reader.input_bytes()).unwrap_or(usize::MAX);
+    let limits = WriterLimits {
+        event_bytes_max: largest.clamp(1 << 10, 1 << 30),
+        events_indexed_max: (largest / 64).clamp(1, 1 << 28),
+        chunks_indexed_max: (reader.chunk_count() + largest / (1 << 20) + 3).clamp(1, 1 << 28),
+        ..WriterLimits::default()
+    };
+    let mut writer = RunWriter::new(output, &begin, limits)?;
+    let mut scratch = Vec::new();
+    let mut last_time = RunNs(0);
+    for chunk in 0..reader.chunk_count() {
+        if reader.load(chunk)? {
+            copy_chunk(&mut reader, &mut writer, &mut scratch, &mut last_time)?;
+        }
+    }
+    let events_missing = reader.events_missing();
+    let end = recovered_end(&reader, events_missing, last_time);
+    let file = writer.finish(&end)?;
+    let end = RunEnd {
+        events_stored: file.events_stored,
+        ..end
+    };
+    let recovered = Recovered {
+        file,
+        events_missing,
+        damage: reader.damage().clone(),
+        end,
+    };
+    Ok((writer.into_inner(), recovered))
+}
+
+/// Copies the events and histograms of the chunk that is loaded.
+fn copy_chunk<R: Read + Seek, W: Write>(
+    reader: &mut RunReader<R>,
+    writer: &mut RunWriter<W>,
+    scratch: &mut Vec<u32>,
+    last_time: &mut RunNs,
+) -> Result<(), WriteError> {
+    let mut damaged = Vec::new();
+    for message in Messages::new(reader.loaded_data(), 0).flatten() {
+        match message.channel {
+            Channel::Events => match checked_event(words_of(message.data, scratch)) {
+                Ok(event) => {
+                    *last_time = message.time.max(*last_time);
+                    let trigger: TriggerNumber = event.header().trigger;
+                    writer.write_event(trigger, message.time, &[event.words()])?;
+                }
+                Err(reason) => damaged.push((message.data_offset, message.data.len(), reason)),
+            },
+            Channel::Histograms => {
+                let json = message.data.trim_ascii_end();
+                writer.write_json(Channel::Histograms, message.time, json)?;
+            }
+            Channel::Begin | Channel::End | Channel::Mark => {}
+        }
+    }
+    let data_at = reader.loaded_data_at();
+    for (start, bytes, reason) in damaged {
+        let (offset, bytes) = (data_at + start as u64, bytes as u64);
+        reader.damage_mut().push(Damage {
+            offset,
+            bytes,
+            reason,
+        });
+    }
+    Ok(())
+}
+
+fn recovered_end<R: Read + Seek>(
+    reader: &RunReader<R>,
+    events_missing: u64,
+    last_time: RunNs,
+) -> RunEnd {
+    let mut end = match reader.end() {
+        Some(end) => end.clone(),
+        None => {
+            let reason = "recovered: the file had no end-of-run record";
+            RunEnd::new(reader.run(), Condition::INTERRUPTED, reason, last_time.0)
+        }
+    };
+    let damaged_events = reader.damage().entries().iter().any(|damage| {
+        matches!(
+            damage.reason,
+            DamageReason::Event(_) | DamageReason::Fragment(_)
+        )
+    });
+    if events_missing > 0 || damaged_events {
+        end.condition |= Condition::INCOMPLETE;
+    }
+    end.recovered = true;
+    end
+}

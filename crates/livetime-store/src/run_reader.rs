@@ -1,0 +1,619 @@
+//! Reads run files: by their index where they have one, by a scan for chunks where not.
+//!
+//! Only what a CRC covers is believed: a chunk's CRC before anything in it is used, the event
+//! header's and the fragments' CRCs before an event is handed out, the summary's before the index.
+//! Damage is passed over, and listed in [`RunReader::damage`]. A file that is still being written,
+//! or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`] goes
+//! on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
+//! Nothing is repaired here: that is [`crate::recovery`].
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use livetime_wire::event::{EventError, EventView, FragmentCrcError};
+use livetime_wire::{RunNumber, TriggerNumber};
+
+use crate::chunk_data::{ChunkData, words_of};
+use crate::damage::{Damage, DamageList, DamageReason};
+use crate::event_index::{EventIndex, EventPlace};
+use crate::file_tail::FileTail;
+use crate::histogram::{Histogram, histograms_from_json};
+use crate::mcap_record::{
+    CHUNK_HEADER_BYTES, ChunkHeader, ChunkIndex, RECORD_HEADER_BYTES, Record, attachment_data,
+    crc32, op,
+};
+use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
+use crate::run_record::{RunBegin, RunEnd};
+use crate::run_scan::{Scan, ScannedChunk, scan};
+
+/// Why a file cannot be opened as a run file.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The input failed.
+    #[error("the file cannot be read")]
+    Io(#[from] io::Error),
+    /// Nothing in the file is a chunk of a run file.
+    #[error("not a run file: no chunk of one in its {bytes} bytes")]
+    NotRunFile {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+}
+
+/// Why an event cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The input failed.
+    #[error("the run file cannot be read")]
+    Io(#[from] io::Error),
+    /// The event is there and damaged.
+    #[error("event of trigger {trigger}: {damage}")]
+    Damaged {
+        /// Its trigger number.
+        trigger: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+}
+
+/// Where the list of chunks comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexOrigin {
+    /// From the summary at the end of the file.
+    Summary,
+    /// From a scan of the file, which has no summary or a damaged one.
+    Scan,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ChunkPlace {
+    offset: u64,
+    data_bytes: u64,
+    channels: u8,
+    /// Known once the chunk was verified.
+    content: Option<ChunkContent>,
+    damaged: bool,
+}
+
+impl ChunkPlace {
+    fn has(&self, channel: Channel) -> bool {
+        self.channels & (1 << channel as u16) != 0
+    }
+
+    fn record_bytes(&self) -> u64 {
+        CHUNK_HEADER_BYTES as u64 + self.data_bytes
+    }
+}
+
+impl From<&ScannedChunk> for ChunkPlace {
+    fn from(chunk: &ScannedChunk) -> Self {
+        Self {
+            offset: chunk.offset,
+            data_bytes: chunk.data_bytes,
+            channels: chunk.content.channels,
+            content: Some(chunk.content),
+            damaged: false,
+        }
+    }
+}
+
+/// Reads one run file.
+pub struct RunReader<R> {
+    input: R,
+    input_bytes: u64,
+    origin: IndexOrigin,
+    chunks: Vec<ChunkPlace>,
+    index_place: Option<(u64, u64)>,
+    index: Option<EventIndex>,
+    identity: Option<RunIdentity>,
+    begin: Option<RunBegin>,
+    end: Option<RunEnd>,
+    damage: DamageList,
+    /// The chunk in memory.
+    data: ChunkData,
+    loaded: Option<usize>,
+    /// The chunk that iteration is in, and where in its data.
+    cursor: (usize, usize),
+    /// Words of an event that does not lie on a word.
+    scratch: Vec<u32>,
+    single: ChunkData,
+    single_scratch: Vec<u32>,
+}
+
+impl<R: Read + Seek> RunReader<R> {
+    /// Opens a file; it need not be complete.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the input fails or nothing in it is a chunk of a run file.
+    pub fn open(mut input: R) -> Result<Self, OpenError> {
+        let input_bytes = input.seek(SeekFrom::End(0))?;
+        let Some(tail) = FileTail::read(&mut input, input_bytes)? else {
+            return Self::open_by_scan(input);
+        };
+        let chunks = tail.chunks.iter().map(|chunk| ChunkPlace {
+            offset: chunk.offset,
+            data_bytes: chunk.data_bytes,
+            channels: channels_of(chunk),
+            content: None,
+            damaged: false,
+        });
+        let chunks = chunks.collect();
+        let mut reader = Self::new(input, input_bytes, IndexOrigin::Summary, chunks);
+        reader.index_place = tail.event_index;
+        reader.read_records()?;
+        if reader.identity.is_none() && !reader.load_first_good()? {
+            // The summary is that of another program's file, or none of its chunks is whole.
+            return Err(OpenError::NotRunFile { bytes: input_bytes });
+        }
+        Ok(reader)
+    }
+
+    /// Opens a file by a scan for its chunks, whatever its summary says.
+    ///
+    /// # Errors
+    /// As [`RunReader::open`].
+    pub fn open_by_scan(mut input: R) -> Result<Self, OpenError> {
+        let Scan {
+            chunks,
+            damage,
+            input_bytes,
+        } = scan(&mut input, 0, None)?;
+        let places = chunks.iter().map(ChunkPlace::from).collect();
+        let mut reader = Self::new(input, input_bytes, IndexOrigin::Scan, places);
+        let first = chunks
+            .first()
+            .ok_or(OpenError::NotRunFile { bytes: input_bytes })?;
+        reader.identity = Some(first.content.mark.identity);
+        reader.damage = damage;
+        reader.read_records()?;
+        Ok(reader)
+    }
+
+    fn new(input: R, input_bytes: u64, origin: IndexOrigin, chunks: Vec<ChunkPlace>) -> Self {
+        Self {
+            input,
+            input_bytes,
+            origin,
+            chunks,
+            index_place: None,
+            index: None,
+            identity: None,
+            begin: None,
+            end: None,
+            damage: DamageList::default(),
+            data: ChunkData::default(),
+            loaded: None,
+            cursor: (0, 0),
+            scratch: Vec::new(),
+            single: ChunkData::default(),
+            single_scratch: Vec::new(),
+        }
+    }
+
+    /// The run number.
+    pub fn run(&self) -> RunNumber {
+        let identity = self.identity.map(|identity| identity.run);
+        identity.expect("a reader has verified at least one chunk")
+    }
+
+    /// The begin-of-run record, if the chunk that holds it is whole.
+    pub fn begin(&self) -> Option<&RunBegin> {
+        self.begin.as_ref()
+    }
+
+    /// The end-of-run record, if the file has one.
+    pub fn end(&self) -> Option<&RunEnd> {
+        self.end.as_ref()
+    }
+
+    /// Where the list of chunks comes from.
+    pub fn origin(&self) -> IndexOrigin {
+        self.origin
+    }
+
+    /// Bytes of the file.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes
+    }
+
+    /// Number of chunks, damaged ones in the index included.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// What was passed over so far.
+    pub fn damage(&self) -> &DamageList {
+        &self.damage
+    }
+
+    /// Events known to be missing, as far as the chunks read so far tell: by the end-of-run
+    /// record, else by what the last chunk says came before it.
+    ///
+    /// Right once all events were read.
+    pub fn events_missing(&self) -> u64 {
+        let contents = || {
+            self.chunks
+                .iter()
+                .filter(|c| !c.damaged)
+                .filter_map(|c| c.content)
+        };
+        let found: u64 = contents().map(|content| content.events).sum();
+        let known =
+            |content: ChunkContent| content.mark.events_before.saturating_add(content.events);
+        let by_marks = contents().map(known).max();
+        let by_end = self.end.as_ref().map(|end| end.events_stored);
+        by_end.max(by_marks).unwrap_or(0).saturating_sub(found)
+    }
+
+    /// The next event that is whole, in the order of the file.
+    ///
+    /// # Errors
+    /// Only errors of the input; damaged chunks and events are passed over.
+    pub fn next_event(&mut self) -> io::Result<Option<EventView<'_>>> {
+        while let Some((start, bytes)) = self.next_event_data()? {
+            let words = words_of(&self.data.bytes()[start..start + bytes], &mut self.scratch);
+            if let Err(reason) = checked_event(words) {
+                let data_at = self.chunks[self.cursor.0].offset + CHUNK_HEADER_BYTES as u64;
+                let damage = Damage {
+                    offset: data_at + start as u64,
+                    bytes: bytes as u64,
+                    reason,
+                };
+                self.damage.push(damage);
+                continue;
+            }
+            let words = words_of(&self.data.bytes()[start..start + bytes], &mut self.scratch);
+            return Ok(EventView::new_checked(words).ok());
+        }
+        Ok(None)
+    }
+
+    /// Starts again at the first event.
+    pub fn rewind(&mut self) {
+        self.cursor = (0, 0);
+    }
+
+    /// The event of a trigger, found through the index; iteration goes on where it was.
+    ///
+    /// Only the event is loaded and not its chunk; its own CRCs cover it.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the input fails or the event is damaged.
+    pub fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
+        let Some(place) = self.event_index()?.find(trigger) else {
+            return Ok(None);
+        };
+        let data_at = place.chunk_offset.saturating_add(CHUNK_HEADER_BYTES as u64);
+        let offset = data_at.saturating_add(u64::from(place.offset));
+        let bytes = u64::from(place.bytes);
+        let damaged = |reason| ReadError::Damaged {
+            trigger: trigger.0,
+            damage: Damage {
+                offset,
+                bytes,
+                reason,
+            },
+        };
+        if offset.saturating_add(bytes) > self.input_bytes {
+            return Err(damaged(DamageReason::Index));
+        }
+        self.single
+            .load(&mut self.input, offset, place.bytes as usize)?;
+        let words = words_of(self.single.bytes(), &mut self.single_scratch);
+        let event = checked_event(words).map_err(damaged)?;
+        if event.header().trigger != trigger {
+            return Err(damaged(DamageReason::Index));
+        }
+        Ok(Some(event))
+    }
+
+    /// The places of all events: from the file, or rebuilt from the chunks and kept.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn event_index(&mut self) -> io::Result<&EventIndex> {
+        if self.index.is_none() {
+            let stored = self.read_index()?;
+            let index = match stored {
+                Some(index) => index,
+                None => self.rebuild_index()?,
+            };
+            self.index = Some(index);
+        }
+        Ok(self.index.get_or_insert_default())
+    }
+
+    /// The histograms that were written last, if there are any that can be read.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn histograms(&mut self) -> io::Result<Option<Vec<Histogram>>> {
+        let mut last = None;
+        for chunk in 0..self.chunks.len() {
+            if !self.chunks[chunk].has(Channel::Histograms) || !self.load(chunk)? {
+                continue;
+            }
+            let messages = Messages::new(self.data.bytes(), 0).flatten();
+            let parsed = messages
+                .filter(|message| message.channel == Channel::Histograms)
+                .map(|message| serde_json::from_slice(message.data).ok())
+                .map(|json| json.and_then(|json| histograms_from_json(&json).ok()));
+            match parsed.last() {
+                Some(Some(histograms)) => last = Some(histograms),
+                _ => self.damage_chunk(chunk, DamageReason::Json),
+            }
+        }
+        Ok(last)
+    }
+
+    /// Takes up chunks that were written since the file was opened.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        let from = self
+            .chunks
+            .last()
+            .map_or(0, |chunk| chunk.offset + chunk.record_bytes());
+        let Scan {
+            chunks,
+            damage,
+            input_bytes,
+        } = scan(&mut self.input, from, self.identity)?;
+        let known = self.chunks.len();
+        let last_sequence = self
+            .chunks
+            .iter()
+            .filter_map(|chunk| chunk.content)
+            .map(|c| c.mark.sequence)
+            .max();
+        let new = chunks
+            .iter()
+            .filter(|chunk| Some(chunk.content.mark.sequence) > last_sequence);
+        self.chunks.extend(new.map(ChunkPlace::from));
+        self.input_bytes = input_bytes;
+        // Damage before the last known chunk stays; the rest is judged anew.
+        let mut judged = DamageList::default();
+        let before = self
+            .damage
+            .entries()
+            .iter()
+            .filter(|damage| damage.offset < from);
+        before
+            .chain(damage.entries())
+            .for_each(|damage| judged.push(*damage));
+        self.damage = judged;
+        if self.chunks.len() > known {
+            self.index = None;
+            self.read_records()?;
+        }
+        Ok(())
+    }
+
+    /// The input, for drivers that follow a growing file.
+    pub fn input_mut(&mut self) -> &mut R {
+        &mut self.input
+    }
+
+    /// Returns the input.
+    pub fn into_inner(self) -> R {
+        self.input
+    }
+
+    /// Loads and verifies a chunk; `false` if it is damaged, which is then listed once.
+    pub(crate) fn load(&mut self, chunk: usize) -> io::Result<bool> {
+        if self.loaded == Some(chunk) {
+            return Ok(true);
+        }
+        let place = self.chunks[chunk];
+        if place.damaged {
+            return Ok(false);
+        }
+        self.loaded = None;
+        let verified = self.load_verified(place)?;
+        match verified {
+            Ok(content) => {
+                self.identity.get_or_insert(content.mark.identity);
+                self.chunks[chunk].content = Some(content);
+                self.loaded = Some(chunk);
+                Ok(true)
+            }
+            Err(reason) => {
+                self.damage_chunk(chunk, reason);
+                self.chunks[chunk].damaged = true;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The data of the chunk that [`RunReader::load`] loaded last.
+    pub(crate) fn loaded_data(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    /// Where these data start in the file.
+    pub(crate) fn loaded_data_at(&self) -> u64 {
+        let offset = self.loaded.map_or(0, |chunk| self.chunks[chunk].offset);
+        offset + CHUNK_HEADER_BYTES as u64
+    }
+
+    pub(crate) fn damage_mut(&mut self) -> &mut DamageList {
+        &mut self.damage
+    }
+
+    /// Place and size come from the summary or a scan, so of the header only the CRC is used.
+    fn load_verified(
+        &mut self,
+        place: ChunkPlace,
+    ) -> io::Result<Result<ChunkContent, DamageReason>> {
+        let end = place.offset.saturating_add(place.record_bytes());
+        let Some(data_bytes) = usize::try_from(place.data_bytes)
+            .ok()
+            .filter(|_| end <= self.input_bytes)
+        else {
+            let missing = end.saturating_sub(self.input_bytes);
+            return Ok(Err(DamageReason::ChunkTruncated { missing }));
+        };
+        let mut header = [0; CHUNK_HEADER_BYTES];
+        self.input.seek(SeekFrom::Start(place.offset))?;
+        self.input.read_exact(&mut header)?;
+        let data_at = place.offset + CHUNK_HEADER_BYTES as u64;
+        self.data.load(&mut self.input, data_at, data_bytes)?;
+        let stored = ChunkHeader::stored_crc(&header);
+        let computed = crc32(self.data.bytes());
+        if stored != computed {
+            return Ok(Err(DamageReason::ChunkChecksum { stored, computed }));
+        }
+        Ok(match ChunkContent::of(self.data.bytes()) {
+            Err(error) => Err(DamageReason::ChunkContent(error)),
+            Ok(content)
+                if self
+                    .identity
+                    .is_some_and(|known| known != content.mark.identity) =>
+            {
+                Err(DamageReason::OtherRun)
+            }
+            Ok(content) => Ok(content),
+        })
+    }
+
+    fn damage_chunk(&mut self, chunk: usize, reason: DamageReason) {
+        let place = self.chunks[chunk];
+        self.damage.push(Damage {
+            offset: place.offset,
+            bytes: place.record_bytes(),
+            reason,
+        });
+    }
+
+    fn load_first_good(&mut self) -> io::Result<bool> {
+        for chunk in 0..self.chunks.len() {
+            if self.load(chunk)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the begin- and end-of-run records out of the chunks that hold them.
+    fn read_records(&mut self) -> io::Result<()> {
+        for chunk in 0..self.chunks.len() {
+            let place = self.chunks[chunk];
+            let wanted = (self.begin.is_none() && place.has(Channel::Begin))
+                || (self.end.is_none() && place.has(Channel::End));
+            if !wanted || !self.load(chunk)? {
+                continue;
+            }
+            let mut unreadable = false;
+            for message in Messages::new(self.data.bytes(), 0).flatten() {
+                match message.channel {
+                    Channel::Begin => self.begin = serde_json::from_slice(message.data).ok(),
+                    Channel::End => self.end = serde_json::from_slice(message.data).ok(),
+                    _ => continue,
+                }
+                unreadable |= self.begin.is_none() && message.channel == Channel::Begin;
+                unreadable |= self.end.is_none() && message.channel == Channel::End;
+            }
+            if unreadable {
+                self.damage_chunk(chunk, DamageReason::Json);
+            }
+        }
+        Ok(())
+    }
+
+    /// Start and bytes, within the loaded chunk, of the next event's data.
+    fn next_event_data(&mut self) -> io::Result<Option<(usize, usize)>> {
+        while self.cursor.0 < self.chunks.len() {
+            let chunk = self.cursor.0;
+            if self.chunks[chunk].has(Channel::Events) && self.load(chunk)? {
+                let mut messages = Messages::new(self.data.bytes(), self.cursor.1);
+                let next = messages
+                    .by_ref()
+                    .flatten()
+                    .find(|m| m.channel == Channel::Events);
+                if let Some(message) = next {
+                    let found = (message.data_offset, message.data.len());
+                    self.cursor.1 = messages.offset();
+                    return Ok(Some(found));
+                }
+            }
+            self.cursor = (chunk + 1, 0);
+        }
+        Ok(None)
+    }
+
+    fn read_index(&mut self) -> io::Result<Option<EventIndex>> {
+        let Some((offset, record_bytes)) = self.index_place else {
+            return Ok(None);
+        };
+        let end = offset.saturating_add(record_bytes);
+        let Some(bytes) = usize::try_from(record_bytes)
+            .ok()
+            .filter(|_| end <= self.input_bytes)
+        else {
+            return Ok(None);
+        };
+        self.single.load(&mut self.input, offset, bytes)?;
+        let record = Record::split(self.single.bytes());
+        let content = record
+            .filter(|(record, rest)| record.opcode == op::ATTACHMENT && rest.is_empty())
+            .and_then(|(record, _)| attachment_data(record.content));
+        let run = self.run();
+        let index = content.and_then(|data| EventIndex::parse(data, run));
+        if index.is_none() {
+            let bytes = record_bytes.max(RECORD_HEADER_BYTES as u64);
+            self.damage.push(Damage {
+                offset,
+                bytes,
+                reason: DamageReason::Index,
+            });
+            self.index_place = None;
+        }
+        Ok(index)
+    }
+
+    fn rebuild_index(&mut self) -> io::Result<EventIndex> {
+        let mut places = Vec::new();
+        let mut scratch = Vec::new();
+        for chunk in 0..self.chunks.len() {
+            if !self.chunks[chunk].has(Channel::Events) || !self.load(chunk)? {
+                continue;
+            }
+            let messages = Messages::new(self.data.bytes(), 0).flatten();
+            for message in messages.filter(|message| message.channel == Channel::Events) {
+                let words = words_of(message.data, &mut scratch);
+                // Damaged events are listed when they are read.
+                let Ok(event) = EventView::new_checked(words) else {
+                    continue;
+                };
+                places.push(EventPlace {
+                    trigger: event.header().trigger,
+                    chunk_offset: self.chunks[chunk].offset,
+                    offset: message.data_offset as u32,
+                    bytes: (event.words().len() * 4) as u32,
+                });
+            }
+        }
+        Ok(EventIndex::new(places))
+    }
+}
+
+/// The channels with messages in a chunk; all if its message indexes could not be written.
+fn channels_of(chunk: &ChunkIndex) -> u8 {
+    if chunk.message_indexes.is_empty() {
+        return u8::MAX;
+    }
+    let known = chunk
+        .message_indexes
+        .iter()
+        .filter_map(|(id, _)| Channel::from_id(*id));
+    known.fold(0, |bits, channel| bits | 1 << channel as u16)
+}
+
+/// Checks an event's header and all its fragments against their CRCs.
+pub(crate) fn checked_event(words: &[u32]) -> Result<EventView<'_>, DamageReason> {
+    let header = |error: EventError| DamageReason::Event(error);
+    let fragment = |error: FragmentCrcError| DamageReason::Fragment(error);
+    let event = EventView::new_checked(words).map_err(header)?;
+    event.verify_fragments().map_err(fragment)?;
+    Ok(event)
+}

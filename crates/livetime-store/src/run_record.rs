@@ -1,0 +1,144 @@
+//! Begin- and end-of-run records: JSON messages inside chunks of the run file.
+//!
+//! They make a file stand on its own: what was configured, when the run began, how it ended, what
+//! was counted. The longer document with rates and latencies is [`crate::summary::RunSummary`],
+//! which lies beside the file.
+
+use livetime_wire::{ChainCounts, LossCounts, RunNumber};
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::summary::{Counts, Losses};
+
+/// First message of a run file: what this run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunBegin {
+    /// `livetime.run-begin/1`.
+    pub schema: String,
+    /// Run number.
+    pub run: u32,
+    /// Seed of everything random in the run.
+    #[serde(with = "crate::string_u64")]
+    pub seed: u64,
+    /// Hash of the effective configuration.
+    pub config_hash: String,
+    /// Version of the program that takes the run.
+    pub version: String,
+    /// Start of the run \[ns of TAI since 1970\]; event times count from it.
+    #[serde(with = "crate::string_u64")]
+    pub started_tai_ns: u64,
+    /// The command that reproduces the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The effective configuration as TOML text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub config: String,
+}
+
+impl RunBegin {
+    /// The schema that this version writes.
+    pub const SCHEMA: &str = "livetime.run-begin/1";
+
+    /// A record with the run number and nothing else known.
+    pub fn new(run: RunNumber) -> Self {
+        Self {
+            schema: Self::SCHEMA.to_owned(),
+            run: run.0,
+            seed: 0,
+            config_hash: String::new(),
+            version: String::new(),
+            started_tai_ns: 0,
+            command: Vec::new(),
+            config: String::new(),
+        }
+    }
+
+    /// The run number.
+    pub fn run_number(&self) -> RunNumber {
+        RunNumber(self.run)
+    }
+}
+
+/// Last message of a run file: how the run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// `livetime.run-end/1`.
+    pub schema: String,
+    /// Run number.
+    pub run: u32,
+    /// Condition of the run.
+    pub condition: Condition,
+    /// Why the run ended, in words for people.
+    pub reason: String,
+    /// Time of the end since the start of the run \[ns\].
+    #[serde(with = "crate::string_u64")]
+    pub time_ns: u64,
+    /// Events in this file; the writer fills it in.
+    pub events_stored: u64,
+    /// Whether this record was made by a recovery and not by the run.
+    #[serde(default)]
+    pub recovered: bool,
+    /// The counters of the chain, where they were known when the file was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The losses by area and cause, where they were known when the file was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
+}
+
+impl RunEnd {
+    /// The schema that this version writes.
+    pub const SCHEMA: &str = "livetime.run-end/1";
+
+    /// A record of a run that ended at `time_ns` in this condition.
+    pub fn new(run: RunNumber, condition: Condition, reason: &str, time_ns: u64) -> Self {
+        Self {
+            schema: Self::SCHEMA.to_owned(),
+            run: run.0,
+            condition,
+            reason: reason.to_owned(),
+            time_ns,
+            events_stored: 0,
+            recovered: false,
+            counts: None,
+            losses: None,
+        }
+    }
+
+    /// Adds the counters and losses of the chain.
+    #[must_use]
+    pub fn with_counts(mut self, counts: &ChainCounts, losses: &LossCounts) -> Self {
+        self.counts = Some(counts.into());
+        self.losses = Some(losses.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::LossCause;
+
+    use super::*;
+
+    #[test]
+    fn records_read_back_with_64_bit_numbers_as_strings() {
+        let mut begin = RunBegin::new(RunNumber(42));
+        begin.seed = u64::MAX;
+        begin.config = "format = 1\n".to_owned();
+        let json = serde_json::to_string(&begin).unwrap();
+        assert!(json.contains(r#""seed":"18446744073709551615""#), "{json}");
+        assert_eq!(serde_json::from_str::<RunBegin>(&json).unwrap(), begin);
+
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::StoreWriteFailed, 3);
+        let counts = ChainCounts {
+            offered: 7,
+            ..ChainCounts::default()
+        };
+        let end = RunEnd::new(RunNumber(42), Condition::INTERRUPTED, "disk full", 5)
+            .with_counts(&counts, &losses);
+        let json = serde_json::to_string(&end).unwrap();
+        assert!(json.contains(r#""condition":"INTERRUPTED""#), "{json}");
+        assert_eq!(serde_json::from_str::<RunEnd>(&json).unwrap(), end);
+    }
+}

@@ -1,0 +1,357 @@
+//! Finds the chunks of a run file in any bytes: cut off, bit-flipped, with garbage between.
+//!
+//! The scan trusts no length that no CRC covers: after each chunk it searches byte by byte for
+//! the next header that does not contradict itself, and takes the chunk if its CRC agrees and it
+//! carries the mark of this run, later in sequence than the chunk before. So a chunk inside an
+//! event's payload, or of an older file on the same disk, is not taken. It uses memory for the
+//! largest chunk and the list of chunks, both bounded by the length of the input, and time bounded
+//! by [`SCAN_BUDGET_PASSES`] times that. It does not look into events: [`crate::run_reader`] does.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::chunk_data::ChunkData;
+use crate::damage::{Damage, DamageList, DamageReason};
+use crate::file_tail::FileTail;
+use crate::mcap_record::{CHUNK_HEADER_BYTES, ChunkHeader, MAGIC, RECORD_HEADER_BYTES, crc32, op};
+use crate::run_chunk::{ChunkContent, RunIdentity};
+
+/// How often the length of the input may be read again for chunks that turn out false.
+pub const SCAN_BUDGET_PASSES: u64 = 4;
+/// And a floor to that, for short inputs.
+const SCAN_BUDGET_BYTES_MIN: u64 = 64 << 20;
+const WINDOW_BYTES_MIN: u64 = 4 << 10;
+const WINDOW_BYTES_MAX: u64 = 256 << 10;
+/// Most records between two chunks: one message index per channel, or the records of the tail.
+const RECORDS_BETWEEN_MAX: usize = 64;
+/// Most false chunks that are remembered for the report.
+const FALSE_CHUNKS_MAX: usize = 4096;
+
+/// A chunk whose CRC agrees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScannedChunk {
+    /// Where its record starts.
+    pub offset: u64,
+    /// Bytes of its data.
+    pub data_bytes: u64,
+    /// What it holds.
+    pub content: ChunkContent,
+}
+
+impl ScannedChunk {
+    /// Where the chunk ends.
+    pub fn end(&self) -> u64 {
+        self.offset + CHUNK_HEADER_BYTES as u64 + self.data_bytes
+    }
+}
+
+/// The result of a scan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The chunks of one run file, in the order of the file.
+    pub chunks: Vec<ScannedChunk>,
+    /// What was passed over.
+    pub damage: DamageList,
+    /// Bytes of the input.
+    pub input_bytes: u64,
+}
+
+/// Scans the input from byte `from` on for chunks of one run file: of `known`, or, if that is not
+/// known yet, of the file that most bytes belong to.
+///
+/// # Errors
+/// Only errors of the input; damage is reported in the result.
+pub fn scan<R: Read + Seek>(
+    input: &mut R,
+    from: u64,
+    known: Option<RunIdentity>,
+) -> io::Result<Scan> {
+    let input_bytes = input.seek(SeekFrom::End(0))?;
+    let from = from.min(input_bytes);
+    let mut search = Search::new(input_bytes);
+    search.run(input, from)?;
+    let identity = known.or_else(|| search.most_frequent());
+    let chunks = search.in_sequence(identity);
+    let mut found = Scan {
+        chunks,
+        damage: DamageList::default(),
+        input_bytes,
+    };
+    report_gaps(input, from, &search, &mut found)?;
+    Ok(found)
+}
+
+/// The search for chunks that agree with their CRC.
+struct Search {
+    input_bytes: u64,
+    budget: u64,
+    exhausted_at: Option<u64>,
+    chunks: Vec<ScannedChunk>,
+    refused: BTreeMap<u64, DamageReason>,
+    data: ChunkData,
+}
+
+impl Search {
+    fn new(input_bytes: u64) -> Self {
+        let budget = input_bytes
+            .saturating_mul(SCAN_BUDGET_PASSES)
+            .max(SCAN_BUDGET_BYTES_MIN);
+        Self {
+            input_bytes,
+            budget,
+            exhausted_at: None,
+            chunks: Vec::new(),
+            refused: BTreeMap::new(),
+            data: ChunkData::default(),
+        }
+    }
+
+    fn run<R: Read + Seek>(&mut self, input: &mut R, from: u64) -> io::Result<()> {
+        let mut window = ChunkData::default();
+        let mut window_bytes = WINDOW_BYTES_MIN;
+        let mut at = from;
+        while at.saturating_add(CHUNK_HEADER_BYTES as u64) <= self.input_bytes {
+            let taken = window_bytes.min(self.input_bytes - at);
+            window.load(input, at, taken as usize)?;
+            if let Some(end) = self.chunk_in_window(input, at, window.bytes())? {
+                at = end;
+                window_bytes = WINDOW_BYTES_MIN;
+            } else if self.exhausted_at.is_some() {
+                return Ok(());
+            } else {
+                // The last bytes may be the start of a header.
+                at += taken - (CHUNK_HEADER_BYTES as u64 - 1);
+                window_bytes = (window_bytes * 2).min(WINDOW_BYTES_MAX);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first chunk whose header starts in the window, and returns its end.
+    fn chunk_in_window<R: Read + Seek>(
+        &mut self,
+        input: &mut R,
+        window_at: u64,
+        window: &[u8],
+    ) -> io::Result<Option<u64>> {
+        for (i, bytes) in window.windows(CHUNK_HEADER_BYTES).enumerate() {
+            if bytes[0] != op::CHUNK {
+                continue;
+            }
+            let Some(header) = bytes.first_chunk().and_then(ChunkHeader::parse) else {
+                continue;
+            };
+            let offset = window_at + i as u64;
+            match self.verify(input, offset, header)? {
+                Ok(content) => {
+                    let data_bytes = header.data_bytes;
+                    let chunk = ScannedChunk {
+                        offset,
+                        data_bytes,
+                        content,
+                    };
+                    self.chunks.push(chunk);
+                    return Ok(Some(chunk.end()));
+                }
+                Err(reason) => self.refuse(offset, reason),
+            }
+            if self.budget == 0 {
+                self.exhausted_at = Some(offset);
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    fn refuse(&mut self, offset: u64, reason: DamageReason) {
+        if self.refused.len() < FALSE_CHUNKS_MAX {
+            self.refused.insert(offset, reason);
+        }
+    }
+
+    fn verify<R: Read + Seek>(
+        &mut self,
+        input: &mut R,
+        offset: u64,
+        header: ChunkHeader,
+    ) -> io::Result<Result<ChunkContent, DamageReason>> {
+        let data_at = offset + CHUNK_HEADER_BYTES as u64;
+        let available = self.input_bytes - data_at;
+        let fits = usize::try_from(header.data_bytes).ok();
+        let Some(data_bytes) = fits.filter(|_| header.data_bytes <= available) else {
+            let missing = header.data_bytes - available.min(header.data_bytes);
+            return Ok(Err(DamageReason::ChunkTruncated { missing }));
+        };
+        self.data.load(input, data_at, data_bytes)?;
+        let computed = crc32(self.data.bytes());
+        let verified = if computed != header.crc {
+            Err(DamageReason::ChunkChecksum {
+                stored: header.crc,
+                computed,
+            })
+        } else {
+            ChunkContent::of(self.data.bytes()).map_err(DamageReason::ChunkContent)
+        };
+        if verified.is_err() {
+            self.budget = self.budget.saturating_sub(header.data_bytes);
+        }
+        Ok(verified)
+    }
+
+    /// The run file that most bytes belong to.
+    fn most_frequent(&self) -> Option<RunIdentity> {
+        let mut bytes: BTreeMap<RunIdentity, u64> = BTreeMap::new();
+        for chunk in &self.chunks {
+            *bytes.entry(chunk.content.mark.identity).or_default() += chunk.data_bytes;
+        }
+        bytes
+            .into_iter()
+            .max_by_key(|(_, bytes)| *bytes)
+            .map(|(identity, _)| identity)
+    }
+
+    /// The chunks of one run file whose sequence numbers rise; the others become refused.
+    fn in_sequence(&mut self, identity: Option<RunIdentity>) -> Vec<ScannedChunk> {
+        let mut next_sequence = 0;
+        let mut taken = Vec::with_capacity(self.chunks.len());
+        for chunk in std::mem::take(&mut self.chunks) {
+            let mark = chunk.content.mark;
+            if Some(mark.identity) != identity {
+                self.refuse(chunk.offset, DamageReason::OtherRun);
+            } else if mark.sequence < next_sequence {
+                let sequence = mark.sequence;
+                self.refuse(chunk.offset, DamageReason::OutOfSequence { sequence });
+            } else {
+                next_sequence = mark.sequence.saturating_add(1);
+                taken.push(chunk);
+            }
+        }
+        taken
+    }
+}
+
+/// Reports what lies between the chunks and is not what a writer puts there.
+fn report_gaps<R: Read + Seek>(
+    input: &mut R,
+    from: u64,
+    search: &Search,
+    found: &mut Scan,
+) -> io::Result<()> {
+    let input_bytes = found.input_bytes;
+    let ends: Vec<(u64, u64)> = {
+        let starts = std::iter::once(from).chain(found.chunks.iter().map(ScannedChunk::end));
+        let ends = found
+            .chunks
+            .iter()
+            .map(|chunk| chunk.offset)
+            .chain([input_bytes]);
+        starts.zip(ends).collect()
+    };
+    for (start, end) in ends {
+        let at_file_end = end == input_bytes;
+        let start = known_records_end(input, start, end, at_file_end)?;
+        if start == end {
+            continue;
+        }
+        let exhausted = search.exhausted_at.is_some_and(|at| at >= start);
+        let reason = match search.refused.get(&start) {
+            _ if exhausted => DamageReason::ScanBudget,
+            Some(reason) => *reason,
+            None => reason_of_unread(input, start, end)?,
+        };
+        found.damage.push(Damage {
+            offset: start,
+            bytes: end - start,
+            reason,
+        });
+        // Of several damaged chunks in a row, each is named.
+        let next_ones: Vec<(u64, DamageReason)> = search
+            .refused
+            .range(start + 1..end)
+            .filter(|(_, next)| !exhausted && matches!(next, DamageReason::ChunkChecksum { .. }))
+            .map(|(offset, next)| (*offset, *next))
+            .collect();
+        let cuts = next_ones.iter().map(|(offset, _)| *offset).chain([end]);
+        let pieces = [(start, reason)]
+            .into_iter()
+            .chain(next_ones.iter().copied());
+        for ((offset, reason), cut) in pieces.zip(cuts) {
+            found.damage.push(Damage {
+                offset,
+                bytes: cut - offset,
+                reason,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Why the bytes at `start` were not read as a chunk that the search refused.
+fn reason_of_unread<R: Read + Seek>(
+    input: &mut R,
+    start: u64,
+    end: u64,
+) -> io::Result<DamageReason> {
+    let mut header = [0; CHUNK_HEADER_BYTES];
+    let present = header
+        .len()
+        .min(usize::try_from(end - start).unwrap_or(usize::MAX));
+    input.seek(SeekFrom::Start(start))?;
+    input.read_exact(&mut header[..present])?;
+    if header[0] != op::CHUNK {
+        return Ok(DamageReason::NotRecords);
+    }
+    let missing = (header.len() - present) as u64;
+    Ok(match missing {
+        0 => DamageReason::ChunkHeader,
+        missing => DamageReason::ChunkTruncated { missing },
+    })
+}
+
+/// Follows records that a writer puts between chunks, from `start` to at most `end`, and returns
+/// where they end.
+fn known_records_end<R: Read + Seek>(
+    input: &mut R,
+    start: u64,
+    end: u64,
+    at_file_end: bool,
+) -> io::Result<u64> {
+    let mut at = start;
+    if at == 0 && end >= MAGIC.len() as u64 {
+        let mut magic = [0; MAGIC.len()];
+        input.seek(SeekFrom::Start(0))?;
+        input.read_exact(&mut magic)?;
+        if magic != MAGIC {
+            return Ok(0);
+        }
+        at = MAGIC.len() as u64;
+    }
+    for _ in 0..RECORDS_BETWEEN_MAX {
+        if end - at < RECORD_HEADER_BYTES as u64 {
+            break;
+        }
+        let mut header = [0; RECORD_HEADER_BYTES];
+        input.seek(SeekFrom::Start(at))?;
+        input.read_exact(&mut header)?;
+        let [opcode, length @ ..] = header;
+        let known = match opcode {
+            op::HEADER => at == MAGIC.len() as u64,
+            op::MESSAGE_INDEX => true,
+            op::ATTACHMENT | op::DATA_END => at_file_end,
+            _ => false,
+        };
+        let length = u64::from_le_bytes(length);
+        if !known || length > end - at - RECORD_HEADER_BYTES as u64 {
+            break;
+        }
+        at += RECORD_HEADER_BYTES as u64 + length;
+        if opcode == op::DATA_END {
+            return Ok(if FileTail::spans(input, at, end)? {
+                end
+            } else {
+                at
+            });
+        }
+    }
+    Ok(at)
+}

@@ -1,0 +1,532 @@
+//! The summary of a run, `livetime.run/1`: what `run --json` prints and `summary.json` keeps.
+//!
+//! The structs give the document its form; who measured what is said in the crates that count.
+//! 64-bit identifiers, seeds and hashes are strings; rates, counts and times of latencies are
+//! numbers. A reader passes over keys that it does not know.
+
+use std::collections::BTreeMap;
+
+use livetime_wire::{
+    ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+
+/// The counters of a chain, as [`ChainCounts`] explains them.
+#[expect(
+    missing_docs,
+    reason = "each field is documented in ChainCounts, under the same name"
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    pub offered: u64,
+    pub refused: u64,
+    pub triggers: u64,
+    pub l2_accepted: u64,
+    pub l2_rejected: u64,
+    pub fragments_sent: u64,
+    pub fragments_received: u64,
+    pub fragments_dropped_by_decision: u64,
+    pub fragments_in_built: u64,
+    pub fragments_in_incomplete: u64,
+    pub events_built: u64,
+    pub events_incomplete: u64,
+    pub filter_accepted: u64,
+    pub filter_rejected: u64,
+    pub events_stored: u64,
+}
+
+/// Copies the fields of one struct of counters into another with the same names.
+macro_rules! same_fields {
+    ($from:ident => $into:ident, $map:expr) => {
+        $into {
+            offered: $map($from.offered),
+            refused: $map($from.refused),
+            triggers: $map($from.triggers),
+            l2_accepted: $map($from.l2_accepted),
+            l2_rejected: $map($from.l2_rejected),
+            fragments_sent: $map($from.fragments_sent),
+            fragments_received: $map($from.fragments_received),
+            fragments_dropped_by_decision: $map($from.fragments_dropped_by_decision),
+            fragments_in_built: $map($from.fragments_in_built),
+            fragments_in_incomplete: $map($from.fragments_in_incomplete),
+            events_built: $map($from.events_built),
+            events_incomplete: $map($from.events_incomplete),
+            filter_accepted: $map($from.filter_accepted),
+            filter_rejected: $map($from.filter_rejected),
+            events_stored: $map($from.events_stored),
+        }
+    };
+}
+
+impl From<&ChainCounts> for Counts {
+    fn from(counts: &ChainCounts) -> Self {
+        same_fields!(counts => Self, u64::from)
+    }
+}
+
+impl From<&Counts> for ChainCounts {
+    fn from(counts: &Counts) -> Self {
+        same_fields!(counts => Self, u64::from)
+    }
+}
+
+/// Losses by area and cause; every area and every known cause is listed, zeros included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Losses(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl Losses {
+    /// The sum over the causes of an area, causes of other versions included.
+    pub fn in_area(&self, area: LossArea) -> u64 {
+        let causes = self
+            .0
+            .get(area.key())
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        causes.fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The count of a cause.
+    pub fn of(&self, cause: LossCause) -> u64 {
+        let causes = self.0.get(cause.area().key());
+        causes
+            .and_then(|causes| causes.get(cause.key()))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Area, cause and count of every loss that is not 0.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        let all = self.0.iter().flat_map(|(area, causes)| {
+            causes
+                .iter()
+                .map(|(cause, count)| (area.as_str(), cause.as_str(), *count))
+        });
+        all.filter(|(.., count)| *count > 0)
+    }
+
+    /// The sum over everything.
+    pub fn total(&self) -> u64 {
+        self.iter()
+            .fold(0, |sum, (.., count)| sum.saturating_add(count))
+    }
+}
+
+impl From<&LossCounts> for Losses {
+    fn from(losses: &LossCounts) -> Self {
+        let mut areas: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for area in LossArea::ALL {
+            areas.insert(area.key().to_owned(), BTreeMap::new());
+        }
+        for (cause, count) in losses.iter() {
+            let causes = areas.entry(cause.area().key().to_owned()).or_default();
+            causes.insert(cause.key().to_owned(), count);
+        }
+        Self(areas)
+    }
+}
+
+/// Far above any count, so that the sums of the equations fit for any document read.
+const COUNT_MAX: u64 = u64::MAX >> 4;
+
+/// What identifies a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunIdentification {
+    /// Run number.
+    pub number: u32,
+    /// Seed of everything random in the run.
+    #[serde(with = "crate::string_u64")]
+    pub seed: u64,
+    /// Hash of the effective configuration.
+    pub config_hash: String,
+    /// Version of the program.
+    pub version: String,
+    /// Time of data taking \[s\].
+    pub duration_s: f64,
+    /// Condition of the run.
+    pub condition: Condition,
+}
+
+/// Share of a distribution beyond a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OverBound {
+    /// The bound \[ns\].
+    pub bound_ns: u64,
+    /// Entries beyond it, in parts per million.
+    pub ppm: f64,
+}
+
+/// A distribution of latencies, in ns; the one form in which latencies are given.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Number of entries; the other fields are 0 if it is.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90 % are at or below.
+    pub p90: u64,
+    /// 99 % are at or below.
+    pub p99: u64,
+    /// 99.9 % are at or below.
+    pub p99_9: u64,
+    /// 99.99 % are at or below.
+    pub p99_99: u64,
+    /// Largest.
+    pub max: u64,
+    /// Share beyond the bound that the configuration gives.
+    pub over: OverBound,
+}
+
+impl LatencySummary {
+    /// A distribution without entries.
+    pub fn empty(bound_ns: u64) -> Self {
+        Self::from_percentiles(0, 0.0, OverBound { bound_ns, ppm: 0.0 }, |_| 0)
+    }
+
+    /// Takes the figures from `percentile`, which gives the value at or below which that many
+    /// percent of the entries lie; 0 is the smallest and 100 the largest.
+    pub fn from_percentiles(
+        count: u64,
+        mean: f64,
+        over: OverBound,
+        percentile: impl Fn(f64) -> u64,
+    ) -> Self {
+        Self {
+            count,
+            min: percentile(0.0),
+            mean,
+            p50: percentile(50.0),
+            p90: percentile(90.0),
+            p99: percentile(99.0),
+            p99_9: percentile(99.9),
+            p99_99: percentile(99.99),
+            max: percentile(100.0),
+            over,
+        }
+    }
+}
+
+/// The latencies of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// From the first word written by the source to the last reply word seen by the supervisor.
+    pub decision: LatencySummary,
+    /// From the event manager's assignment to the last fragment placed.
+    pub build: LatencySummary,
+}
+
+/// Dead time of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DeadTime {
+    /// Refused triggers over offered ones.
+    pub refused_fraction: f64,
+    /// Share of the time in which no Level-2 buffer was free.
+    pub busy_fraction: f64,
+}
+
+/// Rates over the time of the run, in equal intervals.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RateSeries {
+    /// Length of an interval \[s\].
+    pub interval_s: f64,
+    /// By name, such as `triggers` \[Hz\] or `stored_bytes` \[B/s\], one rate for each interval.
+    pub series: BTreeMap<String, Vec<f64>>,
+}
+
+/// What one worker thread did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSummary {
+    /// Its name.
+    pub name: String,
+    /// The core that it was pinned to, if it was.
+    pub core: Option<u32>,
+    /// The ids of the roles that it polled.
+    pub roles: Vec<String>,
+    /// Share of its duty cycles that found work.
+    pub busy_fraction: f64,
+}
+
+/// The machine that took the run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MachineSummary {
+    /// Host name.
+    pub host: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Number of cores that the program may use.
+    pub cores: u32,
+    /// Memory \[bytes\].
+    pub memory_bytes: u64,
+    /// Operating system and its version.
+    pub os: String,
+}
+
+/// The summary of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// `livetime.run/1`.
+    pub schema: String,
+    /// What identifies the run.
+    pub run: RunIdentification,
+    /// The counters of the chain.
+    pub counts: Counts,
+    /// The losses.
+    pub losses: Losses,
+    /// Whether every equation between counters and losses holds.
+    pub conserved: bool,
+    /// The equations that do not hold, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conservation_problems: Vec<String>,
+    /// Digest over all decisions, as 16 hexadecimal digits.
+    pub decision_digest: String,
+    /// Dead time.
+    pub dead_time: DeadTime,
+    /// Latencies.
+    pub latency: Latencies,
+    /// Bytes of fragments received per second of data taking.
+    pub throughput_bytes_per_s: f64,
+    /// Writes of a payload byte by our code after the link page, per byte stored.
+    pub copies_per_byte: f64,
+    /// The files of the run.
+    pub files: Vec<String>,
+    /// Rates over time, for the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<RateSeries>,
+    /// The workers, for the report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerSummary>,
+    /// The machine, for the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineSummary>,
+    /// The command that reproduces the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+}
+
+impl RunSummary {
+    /// The schema that this version writes.
+    pub const SCHEMA: &str = "livetime.run/1";
+
+    /// A summary of these counters, with conservation already judged and everything else empty.
+    pub fn new(
+        run: RunIdentification,
+        counts: &ChainCounts,
+        losses: &LossCounts,
+        latency: Latencies,
+    ) -> Self {
+        let offered = counts.offered.max(1) as f64;
+        let mut summary = Self {
+            schema: Self::SCHEMA.to_owned(),
+            run,
+            counts: counts.into(),
+            losses: losses.into(),
+            conserved: true,
+            conservation_problems: Vec::new(),
+            decision_digest: String::new(),
+            dead_time: DeadTime {
+                refused_fraction: counts.refused as f64 / offered,
+                busy_fraction: 0.0,
+            },
+            latency,
+            throughput_bytes_per_s: 0.0,
+            copies_per_byte: 0.0,
+            files: Vec::new(),
+            rates: None,
+            workers: Vec::new(),
+            machine: None,
+            command: Vec::new(),
+        };
+        let problems = summary.conservation_problems();
+        summary.conserved = problems.is_empty();
+        summary.conservation_problems = problems.iter().map(ToString::to_string).collect();
+        summary
+    }
+
+    /// Sets the digest of all decisions.
+    #[must_use]
+    pub fn with_digest(mut self, digest: DecisionDigest) -> Self {
+        self.decision_digest = digest.to_string();
+        self
+    }
+
+    /// Every equation between the counters and losses of this document that does not hold, with
+    /// both sides; the field `conserved` is what the writer of the document found.
+    pub fn conservation_problems(&self) -> Vec<ConservationProblem> {
+        // The equations use the sums of areas only, so that causes of other versions count too.
+        let mut sums = LossCounts::new();
+        for area in LossArea::ALL {
+            let any_cause = LossCause::ALL.iter().find(|cause| cause.area() == area);
+            if let Some(cause) = any_cause {
+                sums.add(*cause, self.losses.in_area(area).min(COUNT_MAX));
+            }
+        }
+        let counts = &self.counts;
+        let counts = same_fields!(counts => ChainCounts, |count: u64| count.min(COUNT_MAX));
+        counts.problems(&sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balanced() -> RunSummary {
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::StoreWriteFailed, 6);
+        let counts = ChainCounts {
+            offered: 130,
+            refused: 30,
+            triggers: 100,
+            l2_accepted: 40,
+            l2_rejected: 60,
+            fragments_sent: 800,
+            fragments_received: 800,
+            fragments_dropped_by_decision: 480,
+            fragments_in_built: 300,
+            fragments_in_incomplete: 20,
+            events_built: 37,
+            events_incomplete: 3,
+            filter_accepted: 20,
+            filter_rejected: 20,
+            events_stored: 14,
+        };
+        let run = RunIdentification {
+            number: 42,
+            seed: u64::MAX,
+            config_hash: "00ff".to_owned(),
+            version: "0.1.0".to_owned(),
+            duration_s: 20.0,
+            condition: Condition::GOOD,
+        };
+        let over = OverBound {
+            bound_ns: 20_000,
+            ppm: 7.0,
+        };
+        let decision = LatencySummary::from_percentiles(100, 11_000.5, over, |percent| {
+            (percent * 100.0) as u64
+        });
+        let latency = Latencies {
+            decision,
+            build: LatencySummary::empty(1_000_000),
+        };
+        RunSummary::new(run, &counts, &losses, latency).with_digest(DecisionDigest::default())
+    }
+
+    #[test]
+    fn document_has_the_agreed_keys_and_reads_back() {
+        let summary = balanced();
+        assert!(summary.conserved);
+        let json = serde_json::to_value(&summary).unwrap();
+        let keys: Vec<&str> = json
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        for key in [
+            "schema",
+            "run",
+            "counts",
+            "losses",
+            "conserved",
+            "decision_digest",
+            "dead_time",
+            "latency",
+            "throughput_bytes_per_s",
+            "copies_per_byte",
+            "files",
+        ] {
+            assert!(keys.contains(&key), "{key} in {keys:?}");
+        }
+        let text = serde_json::to_string(&summary).unwrap();
+        assert!(text.starts_with(r#"{"schema":"livetime.run/1""#), "{text}");
+        assert_eq!(json["run"]["seed"], "18446744073709551615");
+        assert_eq!(json["losses"]["store"]["write_failed"], 6);
+        assert_eq!(json["losses"]["link"]["link_down"], 0);
+        assert_eq!(json["dead_time"]["refused_fraction"], 30.0 / 130.0);
+        assert_eq!(json["latency"]["decision"]["p99_99"], 9999);
+        assert_eq!(json["latency"]["decision"]["over"]["ppm"], 7.0);
+        assert_eq!(serde_json::from_str::<RunSummary>(&text).unwrap(), summary);
+        let names: Vec<&str> = ChainCounts::default()
+            .entries()
+            .map(|(name, _)| name)
+            .to_vec();
+        assert_eq!(json["counts"].as_object().unwrap().len(), names.len());
+        assert!(names.iter().all(|name| json["counts"][name].is_u64()));
+    }
+
+    #[test]
+    fn conservation_each_equation_broken_once_is_reported_with_both_sides() {
+        type Break = fn(&mut RunSummary);
+        let breaks: [(&str, Break); 7] = [
+            ("offered =", |s| s.counts.offered += 1),
+            ("triggers =", |s| s.counts.l2_rejected -= 1),
+            ("fragments_sent =", |s| add_loss(s, "link", "link_down")),
+            ("fragments_received =", |s| {
+                s.counts.fragments_in_incomplete += 1
+            }),
+            ("l2_accepted =", |s| {
+                add_loss(s, "builder", "cause_of_a_later_version")
+            }),
+            ("events_built +", |s| s.counts.filter_rejected += 2),
+            ("filter_accepted =", |s| s.counts.events_stored -= 1),
+        ];
+        for (start, broken) in breaks {
+            let mut summary = balanced();
+            broken(&mut summary);
+            let text = serde_json::to_string(&summary).unwrap();
+            let read: RunSummary = serde_json::from_str(&text).unwrap();
+            let problems = read.conservation_problems();
+            assert_eq!(problems.len(), 1, "{start}: {problems:?}");
+            assert!(
+                problems[0].equation.starts_with(start),
+                "{start}: {problems:?}"
+            );
+            assert_ne!(problems[0].left, problems[0].right);
+        }
+    }
+
+    #[test]
+    fn absurd_counts_are_reported_and_do_not_overflow() {
+        let mut summary = balanced();
+        summary.counts.refused = u64::MAX;
+        summary.counts.triggers = u64::MAX;
+        summary
+            .losses
+            .0
+            .get_mut("link")
+            .unwrap()
+            .insert("link_down".to_owned(), u64::MAX);
+        summary
+            .losses
+            .0
+            .get_mut("link")
+            .unwrap()
+            .insert("other".to_owned(), u64::MAX);
+        assert_eq!(summary.losses.total(), u64::MAX);
+        assert_eq!(summary.conservation_problems().len(), 3);
+    }
+
+    fn add_loss(summary: &mut RunSummary, area: &str, cause: &str) {
+        let causes = summary.losses.0.get_mut(area).unwrap();
+        *causes.entry(cause.to_owned()).or_default() += 1;
+    }
+
+    #[test]
+    fn losses_are_found_by_cause_and_area() {
+        let summary = balanced();
+        assert_eq!(summary.losses.of(LossCause::StoreWriteFailed), 6);
+        assert_eq!(summary.losses.in_area(LossArea::Store), 6);
+        assert_eq!(
+            summary.losses.iter().collect::<Vec<_>>(),
+            [("store", "write_failed", 6)]
+        );
+        assert_eq!(summary.losses.total(), 6);
+    }
+}

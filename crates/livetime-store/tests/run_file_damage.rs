@@ -1,0 +1,389 @@
+//! Run files as crashes, disks and cosmic rays leave them: nothing whole is lost, nothing false
+//! is taken.
+//!
+//! `LIVETIME_STORE_FLIPS` sets the number of random bit flips (default 10 000).
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod support;
+
+use std::io::Cursor;
+
+use livetime_store::{
+    Condition, DamageReason, OpenError, RunBegin, RunEnd, RunReader, RunWriter, inspect, recover,
+};
+use livetime_wire::{RunNs, RunNumber, TriggerNumber};
+
+use support::{
+    Events, RUN, Random, begin, chunk_places, event, events, number_from_env, read_back,
+    small_chunks,
+};
+
+fn end() -> RunEnd {
+    RunEnd::new(RUN, Condition::GOOD, "duration reached", 20_000_000_000)
+}
+
+fn file(events: &Events, chunk_bytes: usize) -> Vec<u8> {
+    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(chunk_bytes)).unwrap();
+    support::write_events(&mut writer, events).unwrap();
+    writer.finish(&end()).unwrap();
+    writer.into_inner()
+}
+
+/// The events of each chunk, in the order of the file.
+fn events_by_chunk(file: &[u8], written: &Events) -> Vec<Events> {
+    let mut reader = support::open(file);
+    let places = reader.event_index().unwrap().places().to_vec();
+    let chunks = chunk_places(file);
+    let events_of = |offset: usize| {
+        let inside = places
+            .iter()
+            .filter(|place| place.chunk_offset as usize == offset);
+        inside
+            .map(|place| (place.trigger.0, written[&place.trigger.0].clone()))
+            .collect()
+    };
+    chunks
+        .iter()
+        .map(|(offset, _)| events_of(*offset))
+        .collect()
+}
+
+/// Reads a damaged file in both ways and checks that all chunks but `hit` are read whole.
+fn assert_others_read(damaged: &[u8], by_chunk: &[Events], written: &Events, hit: Option<usize>) {
+    let readers = [
+        RunReader::open(Cursor::new(damaged)),
+        RunReader::open_by_scan(Cursor::new(damaged)),
+    ];
+    for reader in readers {
+        let found = read_back(&mut reader.unwrap(), written);
+        for (chunk, events) in by_chunk.iter().enumerate() {
+            let read = events
+                .keys()
+                .filter(|trigger| found.contains_key(trigger))
+                .count();
+            let may_be_lost = hit == Some(chunk) && read == 0;
+            assert!(
+                read == events.len() || may_be_lost,
+                "chunk {chunk}: {read} events"
+            );
+        }
+    }
+}
+
+#[test]
+fn truncation_at_1000_offsets_leaves_every_complete_chunk() {
+    let mut random = Random::new(11);
+    let written = events(&mut random, 300, 150);
+    let bytes = file(&written, 8192);
+    let chunks = chunk_places(&bytes);
+    let by_chunk = events_by_chunk(&bytes, &written);
+    assert!(chunks.len() > 20);
+    for case in 0..1000 {
+        // Every boundary and its neighbours, then anywhere.
+        let length = match chunks.get(case / 3) {
+            Some((start, size)) => start + size + case % 3 - 1,
+            None => random.below(bytes.len() as u64) as usize,
+        };
+        let complete = chunks
+            .iter()
+            .filter(|(start, size)| start + size <= length)
+            .count();
+        let cut = &bytes[..length];
+        let Ok(mut reader) = RunReader::open(Cursor::new(cut)) else {
+            assert_eq!(complete, 0, "{length} bytes");
+            continue;
+        };
+        let expected: Events = by_chunk[..complete]
+            .iter()
+            .flatten()
+            .map(|(trigger, words)| (*trigger, words.clone()))
+            .collect();
+        assert_eq!(reader.chunk_count(), complete, "{length} bytes");
+        assert_eq!(read_back(&mut reader, &written), expected, "{length} bytes");
+        let inspection = inspect(&mut reader).unwrap();
+        assert_eq!(inspection.events, expected.len() as u64);
+        assert_eq!(inspection.complete, complete == chunks.len());
+        assert_eq!(inspection.checksum_errors, 0);
+    }
+}
+
+#[test]
+fn every_bit_of_one_chunk_header_costs_at_most_that_chunk() {
+    let written = events(&mut Random::new(12), 100, 150);
+    let bytes = file(&written, 8192);
+    let chunks = chunk_places(&bytes);
+    let by_chunk = events_by_chunk(&bytes, &written);
+    // The first chunk holds the begin-of-run record, the last the end.
+    for hit in [0, 4, chunks.len() - 1] {
+        let mut damaged = bytes.clone();
+        for bit in 0..49 * 8 {
+            let byte = chunks[hit].0 + bit / 8;
+            damaged[byte] ^= 1 << (bit % 8);
+            assert_others_read(&damaged, &by_chunk, &written, Some(hit));
+            damaged[byte] ^= 1 << (bit % 8);
+        }
+        assert_eq!(damaged, bytes);
+    }
+}
+
+#[test]
+fn index_gets_around_a_damaged_header_unless_the_checksum_itself_is_hit() {
+    let written = events(&mut Random::new(13), 100, 150);
+    let bytes = file(&written, 8192);
+    let (start, _) = chunk_places(&bytes)[4];
+    let lost = (0..49).filter(|byte| {
+        let mut damaged = bytes.clone();
+        damaged[start + byte] ^= 0x10;
+        read_back(&mut support::open(&damaged), &written).len() < written.len()
+    });
+    assert_eq!(
+        lost.collect::<Vec<_>>(),
+        [33, 34, 35, 36],
+        "the four bytes of the CRC"
+    );
+}
+
+#[test]
+fn random_bit_flips_cost_at_most_the_chunk_that_is_hit() {
+    let mut random = Random::new(14);
+    let written = events(&mut random, 120, 100);
+    let bytes = file(&written, 4096);
+    let chunks = chunk_places(&bytes);
+    let by_chunk = events_by_chunk(&bytes, &written);
+    let mut damaged = bytes.clone();
+    for _ in 0..number_from_env("LIVETIME_STORE_FLIPS", 10_000) {
+        let bit = random.below(bytes.len() as u64 * 8) as usize;
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let hit = chunks
+            .iter()
+            .position(|(start, size)| (*start..start + size).contains(&(bit / 8)));
+        assert_others_read(&damaged, &by_chunk, &written, hit);
+        damaged[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn damage_is_named_with_its_place() {
+    let written = events(&mut Random::new(15), 100, 150);
+    let bytes = file(&written, 8192);
+    let chunks = chunk_places(&bytes);
+    let (start, size) = chunks[5];
+
+    let mut flipped = bytes.clone();
+    flipped[start + 3000] ^= 4;
+    for reader in [
+        RunReader::open(Cursor::new(&flipped)),
+        RunReader::open_by_scan(Cursor::new(&flipped)),
+    ] {
+        let mut reader = reader.unwrap();
+        let inspection = inspect(&mut reader).unwrap();
+        let first = reader.damage().entries()[0];
+        assert_eq!(
+            (first.offset, first.bytes >= size as u64),
+            (start as u64, true)
+        );
+        assert!(
+            matches!(first.reason, DamageReason::ChunkChecksum { .. }),
+            "{first}"
+        );
+        assert_eq!(
+            (inspection.checksum_errors, inspection.complete),
+            (1, false)
+        );
+        let lost = written.len() as u64 - inspection.events;
+        assert!(lost > 0);
+        assert_eq!(inspection.events_missing, lost);
+        assert_eq!(
+            inspection.condition,
+            Condition::TAINTED | Condition::INCOMPLETE
+        );
+    }
+
+    // Garbage between two chunks is passed over, and neither chunk is lost.
+    let mut garbage = bytes.clone();
+    garbage.splice(start..start, (0..50_000u32).map(|i| (i * i) as u8 & 0x3F));
+    let mut reader = support::open(&garbage);
+    assert_eq!(read_back(&mut reader, &written), written);
+    let first = reader.damage().entries()[0];
+    assert_eq!((first.offset, first.bytes), (start as u64, 50_000));
+
+    // A file that is cut off within a chunk.
+    let mut reader = support::open(&bytes[..start + 100]);
+    let missing = (size - 100) as u64;
+    let expected = DamageReason::ChunkTruncated { missing };
+    assert_eq!(reader.damage().entries()[0].reason, expected);
+    let inspection = inspect(&mut reader).unwrap();
+    assert_eq!(inspection.condition, Condition::INTERRUPTED);
+    assert_eq!(
+        (inspection.complete, inspection.checksum_errors),
+        (false, 0)
+    );
+}
+
+#[test]
+fn chunks_of_other_files_are_not_taken() {
+    let written = events(&mut Random::new(16), 60, 150);
+    let bytes = file(&written, 8192);
+    // An event that carries a whole run file of another run, as data of a nested system may.
+    let mut other_begin = RunBegin::new(RunNumber(43));
+    other_begin.seed = 9;
+    let mut other = RunWriter::new(Vec::new(), &other_begin, small_chunks(4096)).unwrap();
+    support::write_events(&mut other, &events(&mut Random::new(17), 40, 100)).unwrap();
+    other.finish(&end()).unwrap();
+    let mut other = other.into_inner();
+    other.resize(other.len().next_multiple_of(4), 0);
+
+    // The chunk around it is damaged, so that the scan looks inside.
+    let (start, size) = chunk_places(&bytes)[3];
+    for inside in [false, true] {
+        let mut damaged = bytes.clone();
+        let at = if inside { start + 2000 } else { start };
+        damaged.splice(at..at, other.iter().copied());
+        let mut reader = RunReader::open(Cursor::new(&damaged)).unwrap();
+        assert_eq!(reader.run(), RUN);
+        let found = read_back(&mut reader, &written);
+        assert_eq!(found.len() < written.len(), inside);
+        if !inside {
+            assert_eq!(reader.damage().entries()[0].offset, start as u64);
+        }
+    }
+
+    // A chunk that is there twice is read once.
+    let mut doubled = bytes.clone();
+    let copy = bytes[start..start + size].to_vec();
+    doubled.splice(start + size..start + size, copy);
+    let mut reader = RunReader::open_by_scan(Cursor::new(&doubled)).unwrap();
+    assert_eq!(read_back(&mut reader, &written), written);
+    let reasons: Vec<DamageReason> = reader
+        .damage()
+        .entries()
+        .iter()
+        .map(|damage| damage.reason)
+        .collect();
+    assert!(
+        matches!(reasons[0], DamageReason::OutOfSequence { .. }),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn foreign_and_empty_files_are_refused() {
+    let mut foreign = Cursor::new(Vec::new());
+    let mut writer = mcap::Writer::new(&mut foreign).unwrap();
+    let channel = writer
+        .add_channel(0, "/chat", "json", &Default::default())
+        .unwrap();
+    let header = mcap::records::MessageHeader {
+        channel_id: channel,
+        sequence: 0,
+        log_time: 0,
+        publish_time: 0,
+    };
+    writer.write_to_known_channel(&header, b"{}").unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let text = b"not a run file at all, and rather short".to_vec();
+    for bytes in [foreign.into_inner(), text, Vec::new(), mcap::MAGIC.to_vec()] {
+        let refused = RunReader::open(Cursor::new(&bytes)).err();
+        assert!(
+            matches!(refused, Some(OpenError::NotRunFile { bytes: n }) if n == bytes.len() as u64)
+        );
+        assert!(recover(Cursor::new(&bytes), Vec::new()).is_err());
+    }
+}
+
+#[test]
+fn hostile_file_of_false_chunks_is_given_up_on() {
+    // Each header claims all the rest of the file; checking every one would take hours at 1 GB.
+    let mut hostile = mcap::MAGIC.to_vec();
+    let total = 4_000_000u64;
+    while (hostile.len() as u64) < total {
+        let data = total - hostile.len() as u64 - 49.min(total - hostile.len() as u64);
+        hostile.push(6);
+        hostile.extend_from_slice(&(data + 40).to_le_bytes());
+        hostile.extend_from_slice(&[0; 16]);
+        hostile.extend_from_slice(&data.to_le_bytes());
+        hostile.extend_from_slice(&[0; 8]);
+        hostile.extend_from_slice(&data.to_le_bytes());
+    }
+    let scanned = livetime_store::run_scan::scan(&mut Cursor::new(&hostile), 0, None).unwrap();
+    assert_eq!(scanned.chunks, []);
+    assert_eq!(scanned.damage.entries()[0].reason, DamageReason::ScanBudget);
+}
+
+#[test]
+fn damaged_event_in_a_good_chunk_is_named_and_passed_over() {
+    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(8192)).unwrap();
+    let mut written = Events::new();
+    for trigger in 1..=9 {
+        let mut words = event(trigger, &[20, 20]);
+        match trigger {
+            3 => words[10] ^= 1,
+            6 => *words.last_mut().unwrap() ^= 1,
+            _ => drop(written.insert(trigger, words.clone())),
+        }
+        writer
+            .write_event(TriggerNumber(trigger), RunNs(trigger), &[&words])
+            .unwrap();
+    }
+    writer.finish(&end()).unwrap();
+    let bytes = writer.into_inner();
+    let mut reader = support::open(&bytes);
+    assert_eq!(read_back(&mut reader, &written), written);
+    let inspection = inspect(&mut reader).unwrap();
+    assert_eq!((inspection.events, inspection.checksum_errors), (7, 2));
+    assert!(!inspection.complete);
+    assert_eq!(
+        inspection.condition,
+        Condition::TAINTED | Condition::INCOMPLETE
+    );
+    assert!(reader.event(TriggerNumber(3)).is_err());
+    assert!(reader.event(TriggerNumber(6)).is_err());
+    let (_, recovered) = recover(Cursor::new(&bytes), Vec::new()).unwrap();
+    assert_eq!(recovered.file.events_stored, 7);
+    assert_eq!(recovered.end.condition, Condition::INCOMPLETE);
+}
+
+#[test]
+fn recovered_copy_is_whole_and_says_what_is_missing() {
+    let mut random = Random::new(18);
+    let written = events(&mut random, 200, 150);
+    let bytes = file(&written, 8192);
+    for case in 0..60 {
+        let mut damaged = bytes.clone();
+        if case % 2 == 0 {
+            damaged.truncate(20_000 + random.below(bytes.len() as u64 - 20_000) as usize);
+        }
+        for _ in 0..case % 5 {
+            let bit = random.below(damaged.len() as u64 * 8) as usize;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+        }
+        let mut reader = RunReader::open(Cursor::new(&damaged)).unwrap();
+        let readable = read_back(&mut reader, &written);
+        let missing = reader.events_missing();
+        let begin_survived = reader.begin().is_some();
+
+        let (copy, recovered) = recover(Cursor::new(&damaged), Vec::new()).unwrap();
+        assert_eq!(recovered.file.events_stored, readable.len() as u64);
+        assert_eq!(recovered.events_missing, missing);
+        assert!(
+            mcap::MessageStream::new(&copy)
+                .unwrap()
+                .all(|message| message.is_ok())
+        );
+        let mut reader = support::open(&copy);
+        assert_eq!(read_back(&mut reader, &written), readable);
+        assert_eq!(reader.damage().entries(), []);
+        assert_eq!(
+            reader.begin().map(|b| b.seed),
+            Some(if begin_survived { 7 } else { 0 })
+        );
+        let end = reader.end().unwrap();
+        assert!(end.recovered);
+        assert_eq!(end.condition.contains(Condition::INCOMPLETE), missing > 0);
+        let inspection = inspect(&mut reader).unwrap();
+        assert!(inspection.recovered && !inspection.complete);
+        assert_eq!(inspection.checksum_errors, 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! A disk that is full after N bytes, for many N: no event is lost without being counted.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod support;
+
+use std::io::Cursor;
+
+use livetime_store::{Condition, RunEnd, RunReader, RunWriter, WriteError, inspect};
+use livetime_wire::{RunNs, TriggerNumber};
+
+use support::{Events, FullDisk, RUN, Random, begin, events, read_back, small_chunks};
+
+fn end() -> RunEnd {
+    RunEnd::new(RUN, Condition::INTERRUPTED, "disk full", 1)
+}
+
+/// Writes all events, whatever happens, and finishes; returns the writer if it could be started.
+fn write_all(capacity: usize, written: &Events) -> Option<(RunWriter<FullDisk>, bool)> {
+    let disk = FullDisk::new(capacity);
+    let mut writer = RunWriter::new(disk, &begin(), small_chunks(4096)).ok()?;
+    let mut failures = 0;
+    for (trigger, words) in written {
+        match writer.write_event(TriggerNumber(*trigger), RunNs(*trigger), &[words]) {
+            Ok(()) => {}
+            Err(WriteError::Io {
+                bytes_complete,
+                source,
+            }) => {
+                assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
+                assert_eq!(bytes_complete, writer.bytes_complete());
+                failures += 1;
+            }
+            Err(error) => assert!(matches!(error, WriteError::AfterFailure), "{error}"),
+        }
+    }
+    assert!(failures <= 1, "the failure is reported once");
+    let finished = failures == 0 && writer.finish(&end()).is_ok();
+    Some((writer, finished))
+}
+
+#[test]
+fn full_disk_at_any_byte_leaves_complete_chunks_and_an_exact_count() {
+    let written = events(&mut Random::new(21), 100, 120);
+    let (writer, finished) = write_all(usize::MAX / 2, &written).unwrap();
+    assert!(finished);
+    let full_bytes = writer.into_inner().bytes.len();
+    let mut cut_in_tail = 0;
+    for capacity in (0..full_bytes).step_by(61) {
+        let Some((writer, finished)) = write_all(capacity, &written) else {
+            assert!(
+                capacity < 4096,
+                "the begin-of-run record fits into {capacity} bytes"
+            );
+            continue;
+        };
+        assert!(!finished);
+        let (disk, abandoned) = writer.abandon();
+        assert_eq!(
+            abandoned.events_stored + abandoned.events_lost,
+            written.len() as u64
+        );
+        cut_in_tail += u64::from(abandoned.events_lost == 0);
+        assert!(abandoned.bytes_complete as usize <= disk.bytes.len());
+        let mut reader = RunReader::open(Cursor::new(&disk.bytes)).unwrap();
+        let found = read_back(&mut reader, &written);
+        assert_eq!(found.len() as u64, abandoned.events_stored);
+        assert!(found.keys().eq(written.keys().take(found.len())));
+    }
+    assert!(cut_in_tail > 0, "some disks were full only at the index");
+}
+
+#[test]
+fn file_on_a_full_disk_is_closed_in_order_once_the_broken_chunk_is_cut_off() {
+    let written = events(&mut Random::new(22), 100, 120);
+    let mut closed = 0;
+    for capacity in (8192..60_000).step_by(97) {
+        let Some((mut writer, finished)) = write_all(capacity, &written) else {
+            continue;
+        };
+        if finished {
+            continue;
+        }
+        let cut = |disk: &mut FullDisk, bytes: u64| {
+            disk.bytes.truncate(bytes as usize);
+            Ok(())
+        };
+        writer.rewind_to_complete(cut).unwrap();
+        let stored = writer.events_stored();
+        let Ok(summary) = writer.finish(&end()) else {
+            // Too little room even for the end; what is complete can be read all the same.
+            let (disk, abandoned) = writer.abandon();
+            assert_eq!(
+                abandoned.events_stored + abandoned.events_lost,
+                written.len() as u64
+            );
+            let mut reader = RunReader::open(Cursor::new(&disk.bytes)).unwrap();
+            assert_eq!(read_back(&mut reader, &written).len() as u64, stored);
+            continue;
+        };
+        closed += 1;
+        assert_eq!(summary.events_stored, stored);
+        assert_eq!(
+            summary.events_stored + summary.events_lost,
+            written.len() as u64
+        );
+        assert!(!summary.indexed);
+        let bytes = writer.into_inner().bytes;
+        assert_eq!(bytes.len() as u64, summary.bytes);
+        let mut reader = support::open(&bytes);
+        assert_eq!(reader.end().map(|end| end.events_stored), Some(stored));
+        let found = read_back(&mut reader, &written);
+        assert_eq!(found.len() as u64, stored);
+        let inspection = inspect(&mut reader).unwrap();
+        assert!(inspection.complete && inspection.is_good());
+        assert_eq!(inspection.condition, Condition::INTERRUPTED);
+        assert!(
+            mcap::MessageStream::new(&bytes)
+                .unwrap()
+                .all(|message| message.is_ok())
+        );
+        let trigger = found.keys().last().map(|trigger| TriggerNumber(*trigger));
+        if let Some(trigger) = trigger {
+            assert!(reader.event(trigger).unwrap().is_some());
+        }
+    }
+    assert!(closed > 50, "only {closed} files could be closed");
+}
