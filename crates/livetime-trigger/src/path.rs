@@ -1,0 +1,383 @@
+//! One path of the menu: Level-1 bits, a cut, a prescale, and the bit it sets in the decision.
+//!
+//! This file says what a path is and which of its values are allowed; rules between paths are in
+//! [`crate::menu`]. How a path becomes a bit of the decision is in [`crate::level_two`].
+
+use core::fmt::Display;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+use livetime_wire::{Problem, ProblemCode};
+
+use crate::muon_cut::{DimuonCut, PT_MIN_MAX, SingleMuonCut};
+use crate::problem_code::{
+    BIT_RANGE, EMPTY_L1_MASK, EMPTY_WINDOW, PATH_NAME, PRESCALE_ZERO, THRESHOLD_RANGE,
+};
+use crate::threshold::{AngleMdeg, EnergyMev, LengthUm, Sixteenths};
+use crate::two_track::TwoTrackCut;
+
+/// Bits of a Level-2 decision.
+pub const BITS: u8 = 128;
+/// Longest name of a path.
+pub const NAME_BYTES_MAX: usize = 32;
+
+/// A path of the Level-2 menu.
+///
+/// It passes when any of its Level-1 bits is set and its cut is true, and fires on the first of
+/// every `prescale` passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathConfig {
+    /// Name in reports: 1 to 32 letters, digits, `_` and `-`, unique in the menu.
+    pub name: String,
+    /// Bit in the decision, 0..128, unique in the menu.
+    pub bit: u8,
+    /// Level-1 bits of which any one opens the path; bit `n` of the mask is Level-1 bit `n`.
+    pub l1_mask: u64,
+    /// What the packet must show.
+    pub cut: Cut,
+    /// One of this many passes fires, at least 1. Raise it when the path takes too much rate.
+    pub prescale: u32,
+}
+
+/// What a path asks of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Always true: the Level-1 accept is taken unseen.
+    Auto,
+    /// Always true: an unbiased sample.
+    MinBias,
+    /// A muon stub.
+    SingleMuon(SingleMuonCut),
+    /// Two muon stubs.
+    Dimuon(DimuonCut),
+    /// Two displaced tracks.
+    TwoTrack(TwoTrackCut),
+}
+
+/// What the charges of a pair must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChargeRule {
+    /// One positive, one negative.
+    #[default]
+    Opposite,
+    /// Both positive or both negative.
+    Same,
+    /// Either.
+    Any,
+}
+
+/// A text that names no charge rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("charge is none of `opposite`, `same`, `any`")]
+pub struct ChargeRuleError;
+
+impl ChargeRule {
+    /// Whether it takes a pair; each argument says whether that charge is negative.
+    pub fn takes(self, first_negative: bool, second_negative: bool) -> bool {
+        let opposite = first_negative != second_negative;
+        (self == Self::Any) | (opposite == (self == Self::Opposite))
+    }
+
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opposite => "opposite",
+            Self::Same => "same",
+            Self::Any => "any",
+        }
+    }
+}
+
+impl FromStr for ChargeRule {
+    type Err = ChargeRuleError;
+
+    fn from_str(text: &str) -> Result<Self, ChargeRuleError> {
+        [Self::Opposite, Self::Same, Self::Any]
+            .into_iter()
+            .find(|rule| rule.name() == text)
+            .ok_or(ChargeRuleError)
+    }
+}
+
+impl Cut {
+    /// Names of all cuts in configurations, for messages about unknown ones.
+    pub const NAMES: [&'static str; 5] = ["auto", "min_bias", "single_muon", "dimuon", "two_track"];
+
+    /// The name in configurations.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Auto => Self::NAMES[0],
+            Self::MinBias => Self::NAMES[1],
+            Self::SingleMuon(_) => Self::NAMES[2],
+            Self::Dimuon(_) => Self::NAMES[3],
+            Self::TwoTrack(_) => Self::NAMES[4],
+        }
+    }
+}
+
+impl PathConfig {
+    /// Checks the values of this path; `path` is its key, such as `trigger.path[3]`.
+    pub fn validate(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if self.name.is_empty()
+            || self.name.len() > NAME_BYTES_MAX
+            || !self.name.chars().all(usable)
+        {
+            problems.push(Problem::new(
+                PATH_NAME,
+                format!("{path}.name"),
+                format!("\"{}\"", self.name),
+                format!("1 to {NAME_BYTES_MAX} letters, digits, `_` and `-`"),
+                "name the path as it is to appear in reports",
+            ));
+        }
+        if self.bit >= BITS {
+            problems.push(Problem::new(
+                BIT_RANGE,
+                format!("{path}.bit"),
+                self.bit,
+                format!("0 to {}", BITS - 1),
+                "use a free bit of the 128 of a decision",
+            ));
+        }
+        if self.l1_mask == 0 {
+            problems.push(Problem::new(
+                EMPTY_L1_MASK,
+                format!("{path}.l1"),
+                "empty",
+                "one or more of the bits 0 to 63",
+                "list the Level-1 bits of which any one opens the path",
+            ));
+        }
+        if self.prescale == 0 {
+            problems.push(Problem::new(
+                PRESCALE_ZERO,
+                format!("{path}.prescale"),
+                0,
+                "1 or more",
+                "set 1 to keep every pass, or remove the path to switch it off",
+            ));
+        }
+        match &self.cut {
+            Cut::Auto | Cut::MinBias => {}
+            Cut::SingleMuon(cut) => problems.extend(muon_problems(path, cut.types, cut.pt_min)),
+            Cut::Dimuon(cut) => problems.extend(muon_problems(path, cut.types, cut.pt_min)),
+            Cut::TwoTrack(cut) => problems.extend(two_track_problems(path, cut)),
+        }
+        problems
+    }
+}
+
+/// A problem if `value` is not in `allowed`.
+fn outside<T: Display + PartialOrd>(
+    path: &str,
+    key: &str,
+    value: T,
+    allowed: RangeInclusive<T>,
+) -> Option<Problem> {
+    (!allowed.contains(&value)).then(|| {
+        Problem::new(
+            THRESHOLD_RANGE,
+            format!("{path}.{key}"),
+            value,
+            format!("{} to {}", allowed.start(), allowed.end()),
+            "use a threshold that items of the trigger packet can reach",
+        )
+    })
+}
+
+/// A problem if a lower threshold is not below its upper one.
+fn empty_window<T: Display + PartialOrd>(
+    path: &str,
+    (low_key, low): (&str, T),
+    (high_key, high): (&str, T),
+) -> Option<Problem> {
+    const CODE: ProblemCode = EMPTY_WINDOW;
+    (low >= high).then(|| {
+        let problem = Problem::new(
+            CODE,
+            format!("{path}.{low_key}"),
+            low,
+            format!("below {high}, the value of `{high_key}`"),
+            "put the lower threshold below the upper one, or the path never passes",
+        );
+        problem.with_related(format!("{path}.{high_key}"), "upper threshold set here")
+    })
+}
+
+fn muon_problems(path: &str, types: u32, pt_min: EnergyMev) -> Vec<Problem> {
+    let types_problem = (types > 15).then(|| {
+        Problem::new(
+            THRESHOLD_RANGE,
+            format!("{path}.types"),
+            types,
+            "0 to 15",
+            "combine the chamber types CMU (1), CMP (2), CMX (4) and BMU (8)",
+        )
+    });
+    types_problem
+        .into_iter()
+        .chain(outside(path, "pt_min", pt_min, EnergyMev(0)..=PT_MIN_MAX))
+        .collect()
+}
+
+fn two_track_problems(path: &str, cut: &TwoTrackCut) -> Vec<Problem> {
+    // Beyond 1 TeV only tracks with c = 0 are left; 1 m is more than a track's d can reach.
+    let energy = EnergyMev(0)..=EnergyMev(1_000_000);
+    let angle = AngleMdeg(0)..=AngleMdeg(360_000);
+    let length = |min| LengthUm(min)..=LengthUm(1_000_000);
+    let d_pair = cut
+        .d_pair_max
+        .and_then(|limit| outside(path, "d_pair_max", limit, length(1)));
+    [
+        outside(path, "pt_min", cut.pt_min, energy.clone()),
+        outside(path, "sum_pt_min", cut.sum_pt_min, energy),
+        outside(
+            path,
+            "chi2_max",
+            cut.chi2_max,
+            Sixteenths(1)..=Sixteenths(2048),
+        ),
+        outside(path, "dphi_min", cut.dphi_min, angle.clone()),
+        outside(path, "dphi_max", cut.dphi_max, angle),
+        outside(path, "d_min", cut.d_min, length(0)),
+        outside(path, "d_max", cut.d_max, length(0)),
+        outside(path, "lxy_min", cut.lxy_min, length(-1_000_000)),
+        d_pair,
+        empty_window(path, ("dphi_min", cut.dphi_min), ("dphi_max", cut.dphi_max)),
+        empty_window(path, ("d_min", cut.d_min), ("d_max", cut.d_max)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(cut: Cut) -> PathConfig {
+        PathConfig {
+            name: "B_PIPI".to_owned(),
+            bit: 127,
+            l1_mask: 1 << 63,
+            cut,
+            prescale: 1,
+        }
+    }
+
+    const TWO_TRACK: TwoTrackCut = TwoTrackCut {
+        pt_min: EnergyMev(2000),
+        sum_pt_min: EnergyMev(5500),
+        chi2_max: Sixteenths(400),
+        charge: ChargeRule::Opposite,
+        dphi_min: AngleMdeg(20_000),
+        dphi_max: AngleMdeg(135_000),
+        d_min: LengthUm(120),
+        d_max: LengthUm(1000),
+        lxy_min: LengthUm(200),
+        d_pair_max: Some(LengthUm(140)),
+    };
+
+    fn found(config: &PathConfig) -> Vec<(&'static str, String)> {
+        config
+            .validate("trigger.path[3]")
+            .into_iter()
+            .map(|problem| (problem.code.code, problem.path))
+            .collect()
+    }
+
+    #[test]
+    fn good_paths_have_no_problem() {
+        let muon = SingleMuonCut {
+            types: 3,
+            pt_min: PT_MIN_MAX,
+        };
+        let two = TwoTrackCut {
+            d_pair_max: None,
+            ..TWO_TRACK
+        };
+        for cut in [
+            Cut::Auto,
+            Cut::MinBias,
+            Cut::SingleMuon(muon),
+            Cut::TwoTrack(TWO_TRACK),
+            Cut::TwoTrack(two),
+        ] {
+            assert_eq!(found(&path(cut)), []);
+        }
+    }
+
+    #[test]
+    fn all_problems_of_a_path_are_reported_at_once() {
+        let broken = PathConfig {
+            name: "no spaces".to_owned(),
+            bit: 128,
+            l1_mask: 0,
+            prescale: 0,
+            cut: Cut::Dimuon(DimuonCut {
+                types: 16,
+                pt_min: EnergyMev(63_500),
+                charge: ChargeRule::Any,
+            }),
+        };
+        let expected = [
+            ("T0107", "name"),
+            ("T0106", "bit"),
+            ("T0104", "l1"),
+            ("T0103", "prescale"),
+            ("T0105", "types"),
+            ("T0105", "pt_min"),
+        ];
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(code, key)| (*code, format!("trigger.path[3].{key}")))
+            .collect();
+        assert_eq!(found(&broken), expected);
+    }
+
+    #[test]
+    fn two_track_thresholds_are_checked_one_by_one_and_as_windows() {
+        let upside_down = TwoTrackCut {
+            dphi_min: AngleMdeg(90_000),
+            dphi_max: AngleMdeg(90_000),
+            d_min: LengthUm(1001),
+            ..TWO_TRACK
+        };
+        let problems = path(Cut::TwoTrack(upside_down)).validate("p");
+        assert_eq!(problems.len(), 2);
+        assert_eq!(problems[0].code.code, "T0110");
+        assert_eq!(problems[0].found, "90 deg");
+        assert_eq!(problems[1].related.as_ref().unwrap().0, "p.d_max");
+        let far_out = TwoTrackCut {
+            pt_min: EnergyMev(-1),
+            sum_pt_min: EnergyMev(1_000_001),
+            chi2_max: Sixteenths(0),
+            dphi_min: AngleMdeg(-1),
+            dphi_max: AngleMdeg(360_001),
+            d_min: LengthUm(-1),
+            d_max: LengthUm(1_000_001),
+            lxy_min: LengthUm(-1_000_001),
+            d_pair_max: Some(LengthUm(0)),
+            charge: ChargeRule::Same,
+        };
+        let problems = path(Cut::TwoTrack(far_out)).validate("p");
+        assert_eq!(problems.len(), 9);
+        assert!(
+            problems
+                .iter()
+                .all(|problem| problem.code == THRESHOLD_RANGE)
+        );
+        assert_eq!(problems[1].found, "1000.001 GeV");
+        assert_eq!(problems[1].allowed, "0 GeV to 1000 GeV");
+    }
+
+    #[test]
+    fn charge_rules_read_their_names() {
+        for rule in [ChargeRule::Opposite, ChargeRule::Same, ChargeRule::Any] {
+            assert_eq!(rule.name().parse(), Ok(rule));
+        }
+        assert_eq!("Opposite".parse::<ChargeRule>(), Err(ChargeRuleError));
+    }
+}
