@@ -1,1 +1,28 @@
-//! Real drivers: workers, rings, sockets, clocks and disks around the protocol cores.
+//! The real drivers around the protocol cores: memory, workers, rings, clocks and disks.
+//!
+//! Every role of the chain is a struct that polls its core and moves what the core says; no
+//! protocol is decided here. The simulator (`livetime-fabric`) drives the same cores. Start with
+//! [`chain`], which joins everything, then [`role::front_end`] and the other roles in the order of
+//! the data; [`worker`] is the thread that polls them.
+
+pub mod chain;
+pub mod chain_config;
+pub mod chain_outcome;
+pub mod completion;
+pub mod counter_block;
+pub mod emulated_link;
+pub mod message_ring;
+pub mod pooled_event;
+pub mod pooled_page;
+pub mod role;
+pub mod run_clock;
+mod settlement;
+pub mod snapshot;
+pub mod worker;
+
+pub use chain::{Chain, ChainError};
+pub use chain_config::{ChainConfig, DataLinkConfig, FilterConfig, WorkerConfig};
+pub use chain_outcome::{ChainOutcome, latency_summary, stored_latency};
+pub use role::front_end::LinkFault;
+pub use role::writer::{RunFile, RunFileError};
+pub use snapshot::{RateSample, Snapshot};

@@ -19,10 +19,10 @@ pub(crate) const UNKNOWN_KEY: ProblemCode = ProblemCode::new("C0002", "unknown k
 /// A value of the wrong type.
 pub(crate) const WRONG_TYPE: ProblemCode = ProblemCode::new("C0003", "value of the wrong type");
 /// A quantity that cannot be read.
-pub(crate) const BAD_QUANTITY: ProblemCode =
-    ProblemCode::new("C0004", "quantity cannot be read");
+pub(crate) const BAD_QUANTITY: ProblemCode = ProblemCode::new("C0004", "quantity cannot be read");
 /// A word that is not one of those allowed.
-pub(crate) const BAD_CHOICE: ProblemCode = ProblemCode::new("C0005", "value is not one of those allowed");
+pub(crate) const BAD_CHOICE: ProblemCode =
+    ProblemCode::new("C0005", "value is not one of those allowed");
 /// A number outside its range.
 pub(crate) const OUT_OF_RANGE: ProblemCode = ProblemCode::new("C0006", "number out of range");
 /// A key that must be there is not.
@@ -61,7 +61,13 @@ pub(crate) fn parse<'t>(text: &'t str, findings: &Findings) -> Spanned<DeTable<'
             findings.place(&path, span);
         }
         let help = "correct the line; the rest of the file was read as far as possible";
-        findings.report(Problem::new(SYNTAX, path, error.message(), "TOML 1.0", help));
+        findings.report(Problem::new(
+            SYNTAX,
+            path,
+            error.message(),
+            "TOML 1.0",
+            help,
+        ));
     }
     table
 }
@@ -73,11 +79,13 @@ pub(crate) trait Quantity: std::str::FromStr {
 }
 
 impl Quantity for DurationNs {
-    const ALLOWED: &'static str = "a time with unit in quotes, such as \"20 us\" (ns, us, ms, s, min, h)";
+    const ALLOWED: &'static str =
+        "a time with unit in quotes, such as \"20 us\" (ns, us, ms, s, min, h)";
 }
 
 impl Quantity for ByteSize {
-    const ALLOWED: &'static str = "a size with unit in quotes, such as \"2 KiB\" (B, KiB, MiB, GiB)";
+    const ALLOWED: &'static str =
+        "a size with unit in quotes, such as \"2 KiB\" (B, KiB, MiB, GiB)";
 }
 
 impl Quantity for RateHz {
@@ -95,7 +103,12 @@ pub(crate) struct Section<'t, 'f> {
 impl<'t, 'f> Section<'t, 'f> {
     /// The document's root.
     pub(crate) fn root(table: &'t DeTable<'t>, findings: &'f Findings) -> Self {
-        Self { path: String::new(), table, known: Vec::new(), findings }
+        Self {
+            path: String::new(),
+            table,
+            known: Vec::new(),
+            findings,
+        }
     }
 
     /// The key path of this table, empty for the root.
@@ -105,7 +118,11 @@ impl<'t, 'f> Section<'t, 'f> {
 
     /// The key path of a key of this table.
     pub(crate) fn key_path(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 
     /// Whether the key is there.
@@ -124,7 +141,8 @@ impl<'t, 'f> Section<'t, 'f> {
         let path = self.key_path(key);
         let help = format!("write {allowed}");
         let found = format!("{} {}", article(found.type_str()), found.type_str());
-        self.findings.report(Problem::new(WRONG_TYPE, path, found, allowed, help));
+        self.findings
+            .report(Problem::new(WRONG_TYPE, path, found, allowed, help));
     }
 
     /// A text.
@@ -154,7 +172,8 @@ impl<'t, 'f> Section<'t, 'f> {
                 let found = format!("\"{text}\" ({})", error.to_string());
                 let help = format!("write {allowed}");
                 let path = self.key_path(key);
-                self.findings.report(Problem::new(BAD_QUANTITY, path, found, allowed, help));
+                self.findings
+                    .report(Problem::new(BAD_QUANTITY, path, found, allowed, help));
                 None
             }
         }
@@ -188,7 +207,8 @@ impl<'t, 'f> Section<'t, 'f> {
         if number.is_none() {
             let help = format!("set `{key}` to {allowed}");
             let path = self.key_path(key);
-            self.findings.report(Problem::new(OUT_OF_RANGE, path, integer, allowed, help));
+            self.findings
+                .report(Problem::new(OUT_OF_RANGE, path, integer, allowed, help));
         }
         number
     }
@@ -209,11 +229,15 @@ impl<'t, 'f> Section<'t, 'f> {
                 return None;
             }
         };
-        let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
+        let number = text
+            .parse::<f64>()
+            .ok()
+            .filter(|number| range.contains(number));
         if number.is_none() {
             let help = format!("set `{key}` to {allowed}");
             let path = self.key_path(key);
-            self.findings.report(Problem::new(OUT_OF_RANGE, path, text, allowed, help));
+            self.findings
+                .report(Problem::new(OUT_OF_RANGE, path, text, allowed, help));
         }
         number
     }
@@ -243,7 +267,8 @@ impl<'t, 'f> Section<'t, 'f> {
             };
             let path = self.key_path(key);
             let found = format!("\"{text}\"");
-            self.findings.report(Problem::new(BAD_CHOICE, path, found, allowed, help));
+            self.findings
+                .report(Problem::new(BAD_CHOICE, path, found, allowed, help));
         }
         choice.map(|(_, value)| *value)
     }
@@ -253,7 +278,10 @@ impl<'t, 'f> Section<'t, 'f> {
         const ALLOWED: &str = "a list of texts, such as [\"a\", \"b\"]";
         let value = self.value(key)?;
         let texts = value.as_array().and_then(|array| {
-            array.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
+            array
+                .iter()
+                .map(|item| item.get_ref().as_str().map(str::to_owned))
+                .collect()
         });
         if texts.is_none() {
             self.wrong_type(key, value, ALLOWED);
@@ -267,12 +295,19 @@ impl<'t, 'f> Section<'t, 'f> {
         let number = |item: &Spanned<DeValue<'_>>| {
             let integer = item.get_ref().as_integer()?;
             let digits = integer.as_str().replace('_', "");
-            u64::from_str_radix(&digits, integer.radix()).ok().filter(|number| *number <= max)
+            u64::from_str_radix(&digits, integer.radix())
+                .ok()
+                .filter(|number| *number <= max)
         };
-        let numbers =
-            value.as_array().and_then(|array| array.iter().map(number).collect::<Option<Vec<_>>>());
+        let numbers = value
+            .as_array()
+            .and_then(|array| array.iter().map(number).collect::<Option<Vec<_>>>());
         if numbers.is_none() {
-            self.wrong_type(key, value, &format!("a list of whole numbers from 0 to {max}"));
+            self.wrong_type(
+                key,
+                value,
+                &format!("a list of whole numbers from 0 to {max}"),
+            );
         }
         numbers
     }
@@ -285,14 +320,24 @@ impl<'t, 'f> Section<'t, 'f> {
             self.wrong_type(key, value, &format!("a table [{}]", self.key_path(key)));
         }
         let path = self.key_path(key);
-        table.map(|table| Section { path, table, known: Vec::new(), findings: self.findings })
+        table.map(|table| Section {
+            path,
+            table,
+            known: Vec::new(),
+            findings: self.findings,
+        })
     }
 
     /// The tables of an array of tables, empty when it is not there.
     pub(crate) fn sections(&mut self, key: &'static str) -> Vec<Section<'t, 'f>> {
-        let Some(value) = self.value(key) else { return Vec::new() };
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
         let tables: Option<Vec<_>> = value.as_array().and_then(|array| {
-            array.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
+            array
+                .iter()
+                .map(|item| Some((item.span(), item.get_ref().as_table()?)))
+                .collect()
         });
         let Some(tables) = tables else {
             self.wrong_type(key, value, &format!("tables [[{}]]", self.key_path(key)));
@@ -301,7 +346,12 @@ impl<'t, 'f> Section<'t, 'f> {
         let place = |(index, (span, table)): (usize, (Range<usize>, &'t DeTable<'t>))| {
             let path = format!("{}[{index}]", self.key_path(key));
             self.findings.place(&path, span);
-            Section { path, table, known: Vec::new(), findings: self.findings }
+            Section {
+                path,
+                table,
+                known: Vec::new(),
+                findings: self.findings,
+            }
         };
         tables.into_iter().enumerate().map(place).collect()
     }
@@ -333,13 +383,18 @@ impl<'t, 'f> Section<'t, 'f> {
             };
             let found = format!("`{}`", key.get_ref());
             let allowed = list(self.known.iter().copied());
-            self.findings.report(Problem::new(UNKNOWN_KEY, path, found, allowed, help));
+            self.findings
+                .report(Problem::new(UNKNOWN_KEY, path, found, allowed, help));
         }
     }
 }
 
 fn article(noun: &str) -> &'static str {
-    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    }
 }
 
 fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
@@ -352,7 +407,11 @@ fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
 /// The known word within two edits of a misspelt one.
 fn nearest<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |word: &str| edit_distance(found, word);
-    words.map(|word| (distance(word), word)).filter(|(n, _)| *n <= 2).min().map(|(_, word)| word)
+    words
+        .map(|word| (distance(word), word))
+        .filter(|(n, _)| *n <= 2)
+        .min()
+        .map(|(_, word)| word)
 }
 
 /// Levenshtein distance.
@@ -392,13 +451,23 @@ mod tests {
         root.finish();
         let (spans, problems) = findings.into_parts();
         let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
-        let expected =
-            [WRONG_TYPE, BAD_QUANTITY, BAD_CHOICE, OUT_OF_RANGE, MISSING_KEY, UNKNOWN_KEY];
+        let expected = [
+            WRONG_TYPE,
+            BAD_QUANTITY,
+            BAD_CHOICE,
+            OUT_OF_RANGE,
+            MISSING_KEY,
+            UNKNOWN_KEY,
+        ];
         assert_eq!(codes, expected);
         assert_eq!(&text[spans["rate"].clone()], "\"10 kHzz\"");
         assert_eq!(problems[2].help, "write \"fast\"");
         assert_eq!(problems[5].help, "a key with a similar name is `credits`");
-        assert_eq!((timeout, rate), (DurationNs(7), RateHz(1.0)), "the defaults stay");
+        assert_eq!(
+            (timeout, rate),
+            (DurationNs(7), RateHz(1.0)),
+            "the defaults stay"
+        );
     }
 
     #[test]
@@ -410,7 +479,11 @@ mod tests {
         assert_eq!(root.integer("b", 0..=1), None);
         let (_, problems) = findings.into_parts();
         assert_eq!(problems.first().map(|problem| problem.code), Some(SYNTAX));
-        assert!(problems.iter().any(|problem| problem.code == WRONG_TYPE && problem.path == "b"));
+        assert!(
+            problems
+                .iter()
+                .any(|problem| problem.code == WRONG_TYPE && problem.path == "b")
+        );
     }
 
     #[test]

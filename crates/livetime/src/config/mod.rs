@@ -1,4 +1,44 @@
 //! The configuration: TOML with places, to typed values, to problems rendered for people.
+//!
+//! `document.rs` knows TOML and units, `run_config.rs` what the tables mean, `render.rs` how
+//! problems look. The cores check their own values.
 
 mod document;
 mod render;
+mod run_config;
+mod trigger_section;
+
+use std::path::Path;
+
+pub(crate) use run_config::{Overrides, RunConfig, parse_fault, read_events};
+
+/// A configuration file that was read.
+pub(crate) struct Loaded {
+    /// Its text.
+    pub(crate) text: String,
+    /// What it says.
+    pub(crate) config: RunConfig,
+}
+
+/// Reads a configuration file with the options over it, and its recorded events.
+///
+/// # Errors
+/// The rendered problems, all at once.
+pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("error: cannot read {name}: {error}\nhelp: examples/dimuon.toml is a configuration to start from\n")
+    })?;
+    let cores = livetime_shm::allowed_cpus();
+    let reading = run_config::read(&text, overrides, &cores);
+    let Some(mut config) = reading.config else {
+        return Err(render::render_problems(&name, &text, &reading.spans, &reading.problems));
+    };
+    if let Some(events) = &config.events {
+        let events = read_events(events).map_err(|error| {
+            format!("error: recorded events cannot be used\n{error}\n")
+        })?;
+        config.chain.recorded = Some(events);
+    }
+    Ok(Loaded { text, config })
+}

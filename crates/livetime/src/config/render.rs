@@ -7,7 +7,9 @@ use std::fmt;
 use std::ops::Range;
 
 use livetime_wire::Problem;
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
+};
 
 /// A problem with its place in a document.
 #[derive(Debug)]
@@ -31,9 +33,16 @@ impl Diagnostic for PlacedProblem<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let Problem { allowed, help, code, .. } = self.problem;
+        let Problem {
+            allowed,
+            help,
+            code,
+            ..
+        } = self.problem;
         let code = code.code;
-        Some(Box::new(format!("{help}\nallowed: {allowed}\nmore: `livetime explain {code}`")))
+        Some(Box::new(format!(
+            "{help}\nallowed: {allowed}\nmore: `livetime explain {code}`"
+        )))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -73,21 +82,34 @@ pub(crate) fn render_problems(
         let found = format!("`{}` is {}", problem.path, problem.found);
         let mut labels = Vec::new();
         match place(&problem.path, spans) {
-            Some(span) => labels.push(LabeledSpan::new_primary_with_span(Some(found), span.clone())),
+            Some(span) => labels.push(LabeledSpan::new_primary_with_span(
+                Some(found),
+                span.clone(),
+            )),
             None => labels.push(LabeledSpan::new_primary_with_span(Some(found), 0..0)),
         }
         if let Some((path, label)) = &problem.related
             && let Some(span) = place(path, spans)
         {
-            labels.push(LabeledSpan::new_with_span(Some(label.clone()), span.clone()));
+            labels.push(LabeledSpan::new_with_span(
+                Some(label.clone()),
+                span.clone(),
+            ));
         }
-        let placed = PlacedProblem { problem, source: &source, labels };
+        let placed = PlacedProblem {
+            problem,
+            source: &source,
+            labels,
+        };
         if handler.render_report(&mut out, &placed).is_err() {
             out.push_str(&problem.to_string());
         }
         out.push('\n');
     }
     let s = if problems.len() == 1 { "" } else { "s" };
-    out.push_str(&format!("{} problem{s} in {name}; nothing was started\n", problems.len()));
+    out.push_str(&format!(
+        "{} problem{s} in {name}; nothing was started\n",
+        problems.len()
+    ));
     out
 }

@@ -1,0 +1,163 @@
+//! What a finished chain leaves: counters, losses, latencies, and the run file still open.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use livetime_shm::WaitCounts;
+use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
+use livetime_store::summary::OverBound;
+use livetime_wire::{ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs};
+
+use crate::counter_block::RoleCounts;
+use crate::role::writer::RunFile;
+use crate::role::{RoleResult, latency_histogram};
+use crate::worker::WorkerResult;
+
+/// How one worker spent its time.
+#[derive(Debug, Clone)]
+pub struct WorkerOutcome {
+    /// Name of its thread.
+    pub name: String,
+    /// Duty cycles by what followed them.
+    pub waits: WaitCounts,
+    /// Why it could not be pinned, if it was to be.
+    pub pin_error: Option<String>,
+}
+
+/// The result of a run, but for the closing of its file.
+pub struct ChainOutcome {
+    /// The chain's counters.
+    pub counts: ChainCounts,
+    /// The losses by cause.
+    pub losses: LossCounts,
+    /// Digest of all decisions.
+    pub digest: DecisionDigest,
+    /// Fraction of the offers refused, and of the time busy.
+    pub dead_time: (f64, f64),
+    /// Decision latency [ns].
+    pub decision_latency: Histogram<u64>,
+    /// Build latency [ns].
+    pub build_latency: Histogram<u64>,
+    /// Each role's counters.
+    pub roles: Vec<(String, RoleCounts)>,
+    /// Further counters by role and name.
+    pub details: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The workers.
+    pub workers: Vec<WorkerOutcome>,
+    /// When the run ended.
+    pub ended_at: RunNs,
+    /// Whether everything had passed before the end.
+    pub drained: bool,
+    /// Payload bytes of all fragments sent.
+    pub bytes_sent: u64,
+    /// Payload bytes copied by the writer.
+    pub bytes_copied: u64,
+    /// Failures of roles, such as a full disk.
+    pub failures: Vec<String>,
+    /// The run file, to be closed with the end-of-run record.
+    pub run_file: Option<RunFile>,
+}
+
+impl ChainOutcome {
+    pub(crate) fn collect(
+        results: Vec<RoleResult>,
+        workers: Vec<WorkerResult>,
+        ended_at: RunNs,
+        drained: bool,
+    ) -> Self {
+        let mut outcome = Self {
+            counts: ChainCounts::default(),
+            losses: LossCounts::new(),
+            digest: DecisionDigest::default(),
+            dead_time: (0.0, 0.0),
+            decision_latency: latency_histogram(),
+            build_latency: latency_histogram(),
+            roles: Vec::new(),
+            details: BTreeMap::new(),
+            workers: Vec::new(),
+            ended_at,
+            drained,
+            bytes_sent: 0,
+            bytes_copied: 0,
+            failures: Vec::new(),
+            run_file: None,
+        };
+        for result in results {
+            outcome.add(result);
+        }
+        outcome.workers = workers
+            .into_iter()
+            .map(|WorkerResult { name, waits, pin_error, .. }| WorkerOutcome {
+                name,
+                waits,
+                pin_error,
+            })
+            .collect();
+        outcome
+    }
+
+    fn add(&mut self, result: RoleResult) {
+        self.counts.merge(&result.counts.chain);
+        self.losses.merge(&result.counts.losses);
+        if let Some(latency) = result.decision_latency {
+            self.bytes_sent += result.counts.gauges.bytes;
+            // Both histograms have the same bounds.
+            let added = self.decision_latency.add(latency);
+            debug_assert!(added.is_ok());
+        }
+        if let Some(latency) = result.build_latency {
+            let added = self.build_latency.add(latency);
+            debug_assert!(added.is_ok());
+        }
+        if let Some(digest) = result.digest {
+            self.digest.merge(digest);
+        }
+        if let Some(dead_time) = result.dead_time {
+            self.dead_time = dead_time;
+        }
+        if let Some(file) = result.run_file {
+            self.bytes_copied += result.counts.gauges.bytes;
+            self.run_file = Some(file);
+        }
+        self.failures.extend(result.failure);
+        self.details.insert(result.id.clone(), result.details);
+        self.roles.push((result.id, result.counts));
+    }
+
+    /// The equations that do not hold; empty when everything is accounted for.
+    pub fn conservation_problems(&self) -> Vec<ConservationProblem> {
+        self.counts.problems(&self.losses)
+    }
+
+    /// Copies of a payload byte by our code after its page, averaged over all bytes received.
+    pub fn copies_per_byte(&self) -> f64 {
+        self.bytes_copied as f64 / self.bytes_sent.max(1) as f64
+    }
+}
+
+/// The summary of a latency histogram; `bound_ns` is the bound whose excess is given in ppm.
+pub fn latency_summary(histogram: &Histogram<u64>, bound_ns: u64) -> LatencySummary {
+    let count = histogram.len();
+    if count == 0 {
+        return LatencySummary::empty(bound_ns);
+    }
+    let above = count - histogram.count_between(0, bound_ns);
+    let over = OverBound { bound_ns, ppm: above as f64 * 1e6 / count as f64 };
+    LatencySummary::from_percentiles(count, histogram.mean(), over, |percent| match percent {
+        0.0 => histogram.min(),
+        _ => histogram.value_at_quantile(percent / 100.0),
+    })
+}
+
+/// A latency histogram in the form that run files keep: 20 bins per decade from 100 ns to 10 s.
+///
+/// # Panics
+/// Never: the axis is a constant one.
+pub fn stored_latency(name: &str, title: &str, histogram: &Histogram<u64>) -> StoredHistogram {
+    let axis = Axis::log(title, "ns", 160, 1e2, 1e10).expect("the edges rise");
+    let mut stored = StoredHistogram::counting(name, vec![axis]).expect("160 bins are allowed");
+    for value in histogram.iter_recorded() {
+        stored.fill_many(&[value.value_iterated_to() as f64], value.count_at_value());
+    }
+    stored
+}

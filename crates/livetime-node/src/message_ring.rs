@@ -1,0 +1,107 @@
+//! Builder messages in rings: one inbox per sender, one outbox per role.
+//!
+//! A message that a core cannot take yet stays in its inbox; one whose ring is full stays in the
+//! outbox, and the role polls its core no further until it is gone. That is how back-pressure
+//! travels, and why no ring needs to be larger than its regular work.
+
+use livetime_builder::Outgoing;
+use livetime_shm::{Consumer, Producer};
+use livetime_wire::UnitId;
+use livetime_wire::message::Envelope;
+
+/// Messages from one sender.
+pub struct Inbox {
+    ring: Consumer,
+    kept: Option<Envelope>,
+    malformed: u64,
+}
+
+impl Inbox {
+    /// The receiving end of a ring.
+    pub fn new(ring: Consumer) -> Self {
+        Self { ring, kept: None, malformed: 0 }
+    }
+
+    /// The next message, the kept one first. Words that are no message are counted and skipped.
+    pub fn next(&mut self) -> Option<Envelope> {
+        if let Some(kept) = self.kept.take() {
+            return Some(kept);
+        }
+        loop {
+            match self.ring.try_pop(Envelope::parse) {
+                Ok(Some(Ok(envelope))) => return Some(envelope),
+                Ok(Some(Err(_))) => self.malformed += 1,
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Keeps a message that could not be taken; it comes first next time.
+    pub fn keep(&mut self, envelope: Envelope) {
+        self.kept = Some(envelope);
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&mut self) -> bool {
+        self.kept.is_none() && self.ring.is_empty()
+    }
+
+    /// Messages that could not be read.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+}
+
+/// Messages to several receivers.
+pub struct Outbox {
+    routes: Vec<(UnitId, Producer)>,
+    pending: Option<Outgoing>,
+    unroutable: u64,
+}
+
+impl Outbox {
+    /// The sending ends of the rings, by receiver.
+    pub fn new(routes: Vec<(UnitId, Producer)>) -> Self {
+        Self { routes, pending: None, unroutable: 0 }
+    }
+
+    /// Sends what was kept, then what `poll` gives, until it gives nothing or a ring is full.
+    /// Returns how many messages were sent.
+    pub fn send_all(&mut self, mut poll: impl FnMut() -> Option<Outgoing>) -> usize {
+        let mut sent = 0;
+        while let Some(outgoing) = self.pending.take().or_else(&mut poll) {
+            if !self.try_send(&outgoing) {
+                self.pending = Some(outgoing);
+                break;
+            }
+            sent += 1;
+        }
+        sent
+    }
+
+    /// Sends one message; `false` when its ring is full.
+    fn try_send(&mut self, outgoing: &Outgoing) -> bool {
+        let Some((_, ring)) = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to) else {
+            // A core only names units of its configuration, for which routes were made.
+            self.unroutable += 1;
+            return true;
+        };
+        ring.free_slots() > 0 && ring.try_push(&outgoing.envelope.to_words()).is_ok()
+    }
+
+    /// Whether nothing waits for room.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Free slots of the ring to a receiver.
+    pub fn free_slots(&mut self, to: UnitId) -> u32 {
+        let route = self.routes.iter_mut().find(|(unit, _)| *unit == to);
+        route.map_or(0, |(_, ring)| ring.free_slots())
+    }
+
+    /// Messages to units that there are not.
+    pub fn unroutable(&self) -> u64 {
+        self.unroutable
+    }
+}

@@ -1,0 +1,174 @@
+//! A builder unit: assignments in, fragments requested and placed, whole events to filter units.
+//!
+//! Drives `livetime_builder::BuilderUnit`. An event is its ticket: page numbers, not bytes.
+
+use std::sync::Arc;
+
+use hdrhistogram::Histogram;
+use livetime_builder::{BuilderUnit, Handled};
+use livetime_shm::Producer;
+use livetime_wire::RunNs;
+use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
+
+use super::{Role, RoleResult, latency_histogram, record_latency};
+use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::message_ring::{Inbox, Outbox};
+use crate::worker::Phase;
+
+/// Messages taken from one inbox in one duty cycle.
+const MESSAGES_PER_POLL: usize = 128;
+
+/// Everything that a builder unit is made of.
+pub struct BuilderParts {
+    /// Role id.
+    pub id: String,
+    /// The core.
+    pub core: BuilderUnit,
+    /// Messages of the event manager, the readout units and the filter units.
+    pub inboxes: Vec<Inbox>,
+    /// Messages to event manager and readout units.
+    pub outbox: Outbox,
+    /// Tickets to the filter units, by their index.
+    pub tickets: Vec<Producer>,
+    /// Where the counters are published.
+    pub block: Arc<CounterBlock>,
+    /// Sources of an event.
+    pub sources: usize,
+}
+
+/// The builder unit role.
+pub struct Builder {
+    parts: BuilderParts,
+    ticket: EventTicket,
+    words: Vec<u32>,
+    /// The filter unit whose ring was full for the ticket in `words`.
+    waiting: Option<u16>,
+    aborted: bool,
+    latency: Histogram<u64>,
+    counts: RoleCounts,
+}
+
+impl Builder {
+    /// A builder unit at the start of its run.
+    pub fn new(parts: BuilderParts) -> Self {
+        let words = EventTicket::words_max(parts.sources, FRAGMENT_PAGES_MAX);
+        Self {
+            ticket: parts.core.empty_ticket(),
+            words: Vec::with_capacity(words),
+            waiting: None,
+            aborted: false,
+            latency: latency_histogram(),
+            counts: RoleCounts::default(),
+            parts,
+        }
+    }
+
+    fn take_messages(&mut self, now: RunNs) -> usize {
+        let mut work = 0;
+        for inbox in &mut self.parts.inboxes {
+            for _ in 0..MESSAGES_PER_POLL {
+                let Some(envelope) = inbox.next() else { break };
+                if self.parts.core.handle_message(now, &envelope) == Handled::Busy {
+                    inbox.keep(envelope);
+                    break;
+                }
+                work += 1;
+            }
+        }
+        work
+    }
+
+    /// Hands built events to filter units.
+    fn send_tickets(&mut self) -> usize {
+        let mut work = 0;
+        loop {
+            if self.waiting.is_none() {
+                let Some(filter) = self.parts.core.poll_ticket(&mut self.ticket) else { break };
+                let build = self.ticket.built_at.since(self.ticket.assigned_at).0;
+                record_latency(&mut self.latency, build);
+                self.counts.gauges.record_latency(build);
+                let words: u32 = self.ticket.fragments.iter().map(|fragment| fragment.words).sum();
+                self.counts.gauges.bytes += u64::from(words) * 4;
+                self.ticket.emit(&mut self.words);
+                self.waiting = Some(filter.index);
+            }
+            let ring = self.waiting.and_then(|filter| self.parts.tickets.get_mut(filter as usize));
+            let Some(ring) = ring else { break };
+            if ring.try_push(&self.words).is_err() {
+                break;
+            }
+            self.waiting = None;
+            work += 1;
+        }
+        work
+    }
+
+    fn publish(&mut self) {
+        let parts = &mut self.parts;
+        let idle = parts.core.is_idle()
+            && self.waiting.is_none()
+            && parts.outbox.is_empty()
+            && parts.inboxes.iter_mut().all(Inbox::is_empty);
+        let core = parts.core.counts();
+        let chain = &mut self.counts.chain;
+        chain.events_built = core.events_built;
+        chain.events_incomplete = core.events_incomplete;
+        chain.fragments_in_built = core.fragments_in_built;
+        chain.fragments_in_incomplete = core.fragments_in_incomplete;
+        self.counts.losses = *parts.core.losses();
+        self.counts.gauges.idle = u64::from(idle);
+        self.counts.gauges.held = parts.core.events_held() as u64;
+        parts.block.publish(&self.counts);
+    }
+}
+
+impl Role for Builder {
+    fn id(&self) -> &str {
+        &self.parts.id
+    }
+
+    fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        if phase == Phase::Aborting && !self.aborted {
+            self.aborted = true;
+            self.parts.core.abort();
+        }
+        let mut work = self.take_messages(now);
+        if self.parts.core.poll_timeout() <= now {
+            self.parts.core.handle_timeout(now);
+        }
+        work += self.send_tickets();
+        work += self.parts.outbox.send_all(|| self.parts.core.poll_output(now));
+        if work > 0 || phase >= Phase::Draining {
+            self.publish();
+        }
+        work
+    }
+
+    fn close(&mut self) {
+        self.parts.core.close();
+    }
+
+    fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
+        self.publish();
+        let core = *self.parts.core.counts();
+        let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();
+        let details = [
+            ("assignments", core.assignments),
+            ("fragments_repeated", core.fragments_repeated),
+            ("fragments_late", core.fragments_late),
+            ("fragments_unknown", core.fragments_unknown),
+            ("fragments_stranger", core.fragments_stranger),
+            ("requests_repeated", core.requests_repeated),
+            ("messages_received", core.messages.received),
+            ("messages_sent", core.messages.sent),
+            ("messages_malformed", malformed),
+        ];
+        RoleResult {
+            id: self.parts.id,
+            counts: self.counts,
+            build_latency: Some(self.latency),
+            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            ..RoleResult::default()
+        }
+    }
+}

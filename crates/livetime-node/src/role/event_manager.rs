@@ -1,0 +1,108 @@
+//! The event manager role: accepts in, assignments out, credits back.
+//!
+//! Drives `livetime_builder::EventManager`, which says what happens and why.
+
+use std::sync::Arc;
+
+use livetime_builder::{EventManager, Handled};
+use livetime_wire::RunNs;
+
+use super::{Role, RoleResult};
+use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::message_ring::{Inbox, Outbox};
+use crate::worker::Phase;
+
+/// Messages taken from one inbox in one duty cycle.
+const MESSAGES_PER_POLL: usize = 64;
+
+/// The event manager role.
+pub struct EventManagerRole {
+    id: String,
+    core: EventManager,
+    inboxes: Vec<Inbox>,
+    outbox: Outbox,
+    block: Arc<CounterBlock>,
+    counts: RoleCounts,
+    aborted: bool,
+}
+
+impl EventManagerRole {
+    /// Joins the core with its rings.
+    pub fn new(
+        id: String,
+        core: EventManager,
+        inboxes: Vec<Inbox>,
+        outbox: Outbox,
+        block: Arc<CounterBlock>,
+    ) -> Self {
+        Self { id, core, inboxes, outbox, block, counts: RoleCounts::default(), aborted: false }
+    }
+
+    fn publish(&mut self) {
+        let idle = self.core.is_idle()
+            && self.outbox.is_empty()
+            && self.inboxes.iter_mut().all(Inbox::is_empty);
+        self.counts.losses = *self.core.losses();
+        self.counts.gauges.idle = u64::from(idle);
+        self.counts.gauges.held = self.core.queued() as u64;
+        self.counts.gauges.received = self.core.counts().accepts;
+        self.block.publish(&self.counts);
+    }
+}
+
+impl Role for EventManagerRole {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        if phase == Phase::Aborting && !self.aborted {
+            self.aborted = true;
+            self.core.abort();
+        }
+        let mut work = 0;
+        for inbox in &mut self.inboxes {
+            for _ in 0..MESSAGES_PER_POLL {
+                let Some(envelope) = inbox.next() else { break };
+                if self.core.handle_message(now, &envelope) == Handled::Busy {
+                    inbox.keep(envelope);
+                    break;
+                }
+                work += 1;
+            }
+        }
+        if self.core.poll_timeout() <= now {
+            self.core.handle_timeout(now);
+        }
+        work += self.outbox.send_all(|| self.core.poll_output(now));
+        if work > 0 || phase >= Phase::Draining {
+            self.publish();
+        }
+        work
+    }
+
+    fn close(&mut self) {
+        self.core.close();
+    }
+
+    fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
+        self.publish();
+        let counts = *self.core.counts();
+        let malformed: u64 = self.inboxes.iter().map(Inbox::malformed).sum();
+        let details = [
+            ("assignments", counts.assignments),
+            ("assignments_repeated", counts.assignments_repeated),
+            ("cleared", counts.cleared),
+            ("credits_granted", counts.credits_granted),
+            ("messages_received", counts.messages.received),
+            ("messages_sent", counts.messages.sent),
+            ("messages_malformed", malformed),
+        ];
+        RoleResult {
+            id: self.id,
+            counts: self.counts,
+            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            ..RoleResult::default()
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! The front-ends with their supervisor: triggers offered, packets and fragments sent, replies
+//! taken.
+//!
+//! Drives `TriggerSource`, `TriggerSupervisor` and both ends of every emulated link. After a
+//! trigger packet is on its link, fragments go out one link per duty cycle, with a look at the
+//! replies in between: a supervisor that writes payload does not notice its decisions. Nothing
+//! here decides; what happens to a trigger is said in `livetime_trigger::supervisor`.
+
+use std::sync::Arc;
+
+use hdrhistogram::Histogram;
+use livetime_readout::{FlowControl, LinkState, PageLink};
+use livetime_shm::{Consumer, PageIndex, PagePool, Producer};
+use livetime_source::{
+    Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketEncoder,
+    PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
+};
+use livetime_trigger::{Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor};
+use livetime_wire::message::{BuilderMessage, Envelope, Keep};
+use livetime_wire::{RunNs, RunNumber, TriggerNumber, UnitId};
+
+use super::{Role, RoleResult, latency_histogram, record_latency};
+use crate::completion::Completion;
+use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::emulated_link::{EmulatedLink, LinkProgress};
+use crate::worker::Phase;
+
+/// A link that is down for a while, from a `--fault` option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkFault {
+    /// Index of the data link.
+    pub link: usize,
+    /// When it goes down.
+    pub from: RunNs,
+    /// When it comes up again.
+    pub until: RunNs,
+}
+
+/// One data link of the front-end and the ring its acknowledge entries go into.
+pub struct DataLink {
+    /// The link.
+    pub link: EmulatedLink,
+    /// Index of its readout unit among [`FrontEndParts::readout_units`].
+    pub unit: usize,
+    /// Its index at the readout unit.
+    pub index_at_unit: u16,
+}
+
+/// The rings between the front-end and one readout unit.
+pub struct ReadoutRings {
+    /// Acknowledge entries out.
+    pub completions: Producer,
+    /// Pages back: pairs of link index at the unit and page number.
+    pub pages_back: Consumer,
+    /// Decisions out.
+    pub decisions: Producer,
+    /// Messages sent so far.
+    pub sequence: u32,
+}
+
+/// The rings between the front-end and the trigger node.
+pub struct TriggerRings {
+    /// Acknowledge entries of trigger packets out.
+    pub completions: Producer,
+    /// Pages of trigger packets back.
+    pub pages_back: Consumer,
+    /// Acknowledge entries of replies in.
+    pub replies: Consumer,
+    /// Pages of replies back.
+    pub reply_pages_back: Producer,
+    /// The pages of the return link.
+    pub reply_pool: PagePool,
+}
+
+/// Everything that a front-end is made of.
+pub struct FrontEndParts {
+    /// Role id.
+    pub id: String,
+    /// Run number.
+    pub run: RunNumber,
+    /// When triggers come.
+    pub source: TriggerSource,
+    /// What they contain.
+    pub generator: EventGenerator,
+    /// Trigger packets.
+    pub encoder: PacketEncoder,
+    /// Fragments.
+    pub writer: FragmentWriter,
+    /// The supervisor.
+    pub supervisor: TriggerSupervisor,
+    /// The trigger link.
+    pub trigger_link: EmulatedLink,
+    /// Its rings.
+    pub trigger: TriggerRings,
+    /// The data links, in the order of their source ids.
+    pub data_links: Vec<DataLink>,
+    /// Rings of the readout units.
+    pub readout_units: Vec<ReadoutRings>,
+    /// Level-2 accepts out.
+    pub event_manager: Producer,
+    /// Links that go down.
+    pub faults: Vec<LinkFault>,
+    /// Where the counters are published.
+    pub block: Arc<CounterBlock>,
+    /// Epoch of the messages.
+    pub epoch: u32,
+}
+
+/// The event that is being sent.
+#[derive(Debug, Clone, Copy)]
+struct Sending {
+    index: u64,
+    trigger: FragmentTrigger,
+    next_link: usize,
+}
+
+/// The front-end role.
+pub struct FrontEnd {
+    parts: FrontEndParts,
+    event: SourceEvent,
+    sending: Option<Sending>,
+    evm_sequence: u32,
+    latency: Histogram<u64>,
+    counts: RoleCounts,
+    finished: bool,
+    foreign_words: u64,
+    /// Fragments of an accepted trigger that never reached their links, because the run was ended
+    /// by force: on neither side of an equation, and reported.
+    unsent: u64,
+}
+
+impl FrontEnd {
+    /// A front-end at the start of its run.
+    pub fn new(parts: FrontEndParts) -> Self {
+        Self {
+            parts,
+            event: SourceEvent::new(),
+            sending: None,
+            evm_sequence: 0,
+            latency: latency_histogram(),
+            counts: RoleCounts::default(),
+            finished: false,
+            foreign_words: 0,
+            unsent: 0,
+        }
+    }
+
+    /// Links that are to go down or come up now.
+    fn apply_faults(&mut self, now: RunNs) {
+        for fault in &self.parts.faults {
+            let Some(data_link) = self.parts.data_links.get_mut(fault.link) else { continue };
+            let down = (fault.from..fault.until).contains(&now);
+            let state = if down { LinkState::Down } else { LinkState::Up };
+            if data_link.link.source().link_status().link != state {
+                data_link.link.set_state(now, state);
+            }
+        }
+    }
+
+    /// Pages that the trigger node and the readout units have returned.
+    fn take_pages_back(&mut self) -> usize {
+        let Self { parts, foreign_words, .. } = self;
+        let FrontEndParts { trigger, trigger_link, data_links, readout_units, .. } = parts;
+        let mut work = 0;
+        while let Ok(Some(good)) = trigger
+            .pages_back
+            .try_pop(|words| words.iter().all(|page| trigger_link.recycle(*page)))
+        {
+            work += 1;
+            *foreign_words += u64::from(!good);
+        }
+        for (unit, rings) in readout_units.iter_mut().enumerate() {
+            while let Ok(Some(bad)) = rings.pages_back.try_pop(|words| {
+                words.chunks_exact(2).filter(|pair| !recycle(data_links, unit, pair)).count()
+            }) {
+                work += 1;
+                *foreign_words += bad as u64;
+            }
+        }
+        work
+    }
+
+    /// Replies that came over the return link.
+    fn take_replies(&mut self, now: RunNs) -> usize {
+        let mut work = 0;
+        loop {
+            let rings = &mut self.parts.trigger;
+            let entry = rings.replies.try_pop(Completion::parse);
+            let Ok(Some(Ok(Completion { completed, .. }))) = entry else { break };
+            work += 1;
+            let page = PageIndex(completed.page);
+            let Ok(reader) = rings.reply_pool.read(page) else {
+                self.foreign_words += 1;
+                continue;
+            };
+            let words = reader.get(..completed.len_words as usize).unwrap_or(&[]);
+            let outcome = self.parts.supervisor.handle_reply_words(now, words, completed.status);
+            drop(reader);
+            if let ReplyOutcome::Decided(sample) = outcome {
+                record_latency(&mut self.latency, sample.latency.0);
+                self.counts.gauges.record_latency(sample.latency.0);
+            }
+            // The ring has a slot for every page of the return link, so this cannot fail.
+            let returned = rings.reply_pages_back.try_push(&[completed.page]);
+            self.foreign_words += u64::from(returned.is_err());
+        }
+        work
+    }
+
+    /// What the supervisor says to readout units and event manager.
+    fn send_outputs(&mut self) -> usize {
+        let mut work = 0;
+        let has_room = |parts: &mut FrontEndParts| {
+            parts.event_manager.free_slots() > 0
+                && parts.readout_units.iter_mut().all(|rings| rings.decisions.free_slots() > 0)
+        };
+        while has_room(&mut self.parts) {
+            let Some(output) = self.parts.supervisor.poll_output() else { break };
+            work += 1;
+            match output {
+                SupervisorOutput::Decision { trigger, keep } => self.send_decision(trigger, keep),
+                SupervisorOutput::L2Accept { trigger, mask, triggered_at } => {
+                    let message = BuilderMessage::L2Accept { trigger, mask, triggered_at };
+                    let sequence = self.evm_sequence;
+                    self.evm_sequence = sequence.wrapping_add(1);
+                    let words = envelope(self.parts.epoch, sequence, message).to_words();
+                    let sent = self.parts.event_manager.try_push(&words);
+                    debug_assert!(sent.is_ok(), "a free slot was seen");
+                }
+            }
+        }
+        work
+    }
+
+    fn send_decision(&mut self, trigger: TriggerNumber, keep: bool) {
+        let keep = if keep { Keep::Build } else { Keep::Drop };
+        for rings in &mut self.parts.readout_units {
+            let message = BuilderMessage::Decision { trigger, keep };
+            let words = envelope(self.parts.epoch, rings.sequence, message).to_words();
+            rings.sequence = rings.sequence.wrapping_add(1);
+            let sent = rings.decisions.try_push(&words);
+            debug_assert!(sent.is_ok(), "a free slot was seen");
+        }
+    }
+
+    /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
+    fn offer(&mut self, now: RunNs) -> usize {
+        if self.sending.is_some() || !self.parts.trigger_link.is_idle() {
+            return 0;
+        }
+        let xoff = self.is_xoff(now);
+        self.parts.supervisor.handle_xoff(now, xoff);
+        let buffers = match self.parts.supervisor.refusal() {
+            None => Buffers::Free,
+            Some(_) => Buffers::Full,
+        };
+        match self.parts.source.poll(now, buffers) {
+            SourcePoll::Wait { .. } | SourcePoll::Blocked => 0,
+            SourcePoll::Finished => {
+                self.finished = true;
+                0
+            }
+            SourcePoll::Offer(offer) => {
+                match self.parts.supervisor.offer(now, xoff) {
+                    Offer::Accepted { trigger, l2_buffer } => {
+                        self.begin_event(now, offer, trigger, l2_buffer);
+                    }
+                    Offer::Refused(RefusedBy::Xoff) => {
+                        self.parts.source.handle_refused(offer, RefusalCause::Xoff);
+                    }
+                    Offer::Refused(_) => {
+                        self.parts.source.handle_refused(offer, RefusalCause::BuffersFull);
+                    }
+                }
+                1
+            }
+        }
+    }
+
+    fn begin_event(
+        &mut self,
+        now: RunNs,
+        offer: SourceOffer,
+        trigger: TriggerNumber,
+        l2_buffer: u8,
+    ) {
+        let FrontEndParts { generator, encoder, trigger_link, supervisor, run, .. } =
+            &mut self.parts;
+        generator.event(offer.index, &mut self.event);
+        let header = PacketHeader {
+            trigger,
+            l2_buffer,
+            bunch: offer.bunch(),
+            run: *run,
+            lumi_section: lumi_section(now),
+            triggered_at: now,
+            index: offer.index,
+        };
+        supervisor.handle_first_word(now, trigger);
+        trigger_link.send(|words| {
+            encoder.encode(&self.event, &header, words);
+        });
+        trigger_link.pump(now);
+        self.sending = Some(Sending {
+            index: offer.index,
+            trigger: FragmentTrigger {
+                trigger,
+                bunch: offer.bunch(),
+                trigger_type: 1,
+                event_type: 0,
+            },
+            next_link: 0,
+        });
+    }
+
+    /// Puts the fragment of the next link on it, once the packet is out.
+    fn send_next_fragment(&mut self, now: RunNs) -> usize {
+        let Some(sending) = &mut self.sending else { return 0 };
+        let Some(data_link) = self.parts.data_links.get_mut(sending.next_link) else {
+            self.sending = None;
+            return 1;
+        };
+        if !data_link.link.is_idle() {
+            return 0;
+        }
+        let (index, trigger, link) = (sending.index, sending.trigger, sending.next_link);
+        let (writer, event) = (&mut self.parts.writer, &self.event);
+        data_link.link.send(|words| writer.write(event, index, link, &trigger, words));
+        data_link.link.pump(now);
+        sending.next_link += 1;
+        1
+    }
+
+    /// Moves words on all links and hands acknowledge entries to their hosts.
+    fn pump_links(&mut self, now: RunNs) -> usize {
+        let FrontEndParts { trigger_link, trigger, data_links, readout_units, .. } =
+            &mut self.parts;
+        let mut work = pump_link(now, trigger_link, 0, &mut trigger.completions);
+        for DataLink { link, unit, index_at_unit } in data_links {
+            let ring = &mut readout_units[*unit].completions;
+            work += pump_link(now, link, *index_at_unit, ring);
+        }
+        work
+    }
+
+    fn is_xoff(&mut self, now: RunNs) -> bool {
+        let mut xoff = self.parts.trigger_link.poll_flow(now) == FlowControl::Xoff;
+        for data_link in &mut self.parts.data_links {
+            xoff |= data_link.link.poll_flow(now) == FlowControl::Xoff;
+        }
+        xoff
+    }
+
+    /// Whether nothing is on its way from here.
+    fn is_idle(&self) -> bool {
+        self.finished
+            && self.sending.is_none()
+            && self.parts.supervisor.is_drained()
+            && self.parts.data_links.iter().all(|data_link| {
+                data_link.link.is_idle()
+                    && data_link.link.receiver().link_status().acknowledge_filled == 0
+            })
+    }
+
+    /// Gives up the event that is being sent and every trigger without a decision.
+    fn abort(&mut self, now: RunNs) {
+        if let Some(sending) = self.sending.take() {
+            let links = self.parts.data_links.len();
+            self.unsent += links.saturating_sub(sending.next_link) as u64;
+        }
+        for data_link in &mut self.parts.data_links {
+            data_link.link.abort();
+        }
+        self.parts.supervisor.abort(now);
+    }
+
+    fn publish(&mut self, now: RunNs) {
+        let source = self.parts.source.counts();
+        let supervisor = self.parts.supervisor.counters();
+        let chain = &mut self.counts.chain;
+        chain.offered = source.offered;
+        chain.refused = source.refused();
+        chain.triggers = supervisor.triggers;
+        chain.l2_accepted = supervisor.l2_accepted;
+        chain.l2_rejected = supervisor.l2_rejected;
+        let mut losses = *self.parts.supervisor.losses();
+        let mut sent = 0;
+        let mut words = 0;
+        for DataLink { link, .. } in &self.parts.data_links {
+            let counters = link.source().counters(now);
+            sent += counters.handed;
+            words += counters.data_words;
+            losses.merge(link.source().losses());
+            losses.merge(link.receiver().losses());
+        }
+        chain.fragments_sent = sent;
+        self.counts.losses = losses;
+        let dead_time = self.parts.supervisor.dead_time(now);
+        let idle = u64::from(self.is_idle());
+        let gauges = &mut self.counts.gauges;
+        gauges.bytes = words * 4;
+        gauges.busy_ns = dead_time.busy.iter().map(|busy| busy.0).sum();
+        gauges.idle = idle;
+        self.parts.block.publish(&self.counts);
+    }
+}
+
+/// Returns one page to its link; `false` when the pair names none.
+fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
+    let link = data_links
+        .iter_mut()
+        .find(|link| link.unit == unit && u32::from(link.index_at_unit) == pair[0]);
+    link.is_some_and(|link| link.link.recycle(pair[1]))
+}
+
+/// Moves words on one link and its acknowledge entries into `ring`, as far as there is room.
+fn pump_link(now: RunNs, link: &mut EmulatedLink, index: u16, ring: &mut Producer) -> usize {
+    let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
+    while ring.free_slots() > 0 {
+        let Some(completed) = link.poll_completed() else { break };
+        let sent = ring.try_push(&Completion { link: index, completed }.to_words());
+        debug_assert!(sent.is_ok(), "a free slot was seen");
+        work += 1;
+    }
+    link.poll_flow(now);
+    work
+}
+
+fn envelope(epoch: u32, sequence: u32, message: BuilderMessage) -> Envelope {
+    Envelope { sender: UnitId::SUPERVISOR, epoch, sequence, message }
+}
+
+/// Lumi sections of 23.3 s, as long as at the LHC.
+fn lumi_section(now: RunNs) -> u32 {
+    (now.0 / 23_311_000_000) as u32
+}
+
+impl Role for FrontEnd {
+    fn id(&self) -> &str {
+        &self.parts.id
+    }
+
+    fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        if phase >= Phase::Draining && !self.finished {
+            self.parts.source.stop();
+            self.finished = true;
+        }
+        if phase == Phase::Aborting {
+            self.abort(now);
+        }
+        if self.finished && self.sending.is_none() {
+            self.parts.supervisor.stop(now);
+        }
+        self.apply_faults(now);
+        let mut work = self.take_pages_back() + self.take_replies(now);
+        if self.parts.supervisor.poll_timeout() <= now {
+            self.parts.supervisor.handle_timeout(now);
+        }
+        work += self.send_outputs();
+        if !self.finished {
+            work += self.offer(now);
+        }
+        work += self.pump_links(now);
+        work += self.send_next_fragment(now);
+        if work > 0 || self.finished {
+            self.publish(now);
+        }
+        work
+    }
+
+    fn finish(mut self: Box<Self>, now: RunNs) -> RoleResult {
+        self.publish(now);
+        let dead_time = self.parts.supervisor.dead_time(now);
+        let supervisor = *self.parts.supervisor.counters();
+        let packets = self.parts.encoder.counts();
+        let source = self.parts.source.counts();
+        let details = [
+            ("refused_buffers", source.refused_buffers),
+            ("refused_xoff", source.refused_xoff),
+            ("refused_late", source.refused_late),
+            ("deadline_misses", supervisor.deadline_misses),
+            ("replies_late", supervisor.replies_late),
+            ("replies_stranger", supervisor.replies_stranger),
+            ("replies_duplicate", supervisor.replies_duplicate),
+            ("replies_malformed", supervisor.replies_malformed),
+            ("packet_words", packets.words),
+            ("packets_truncated", packets.truncated),
+            ("foreign_page_numbers", self.foreign_words),
+            ("fragments_unsent", self.unsent),
+        ];
+        RoleResult {
+            id: self.parts.id,
+            counts: self.counts,
+            decision_latency: Some(self.latency),
+            digest: Some(self.parts.supervisor.digest()),
+            dead_time: Some((dead_time.refused_fraction(), dead_time.busy_fraction())),
+            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            ..RoleResult::default()
+        }
+    }
+}

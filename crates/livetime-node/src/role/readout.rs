@@ -1,0 +1,288 @@
+//! A readout unit: pages in from its links, checked fragments filed, sent and freed on request.
+//!
+//! Drives one `FragmentAssembler` per link, the `FragmentBuffer` and the `ReadoutUnit`. Pages are
+//! only named in what it sends; they go back to their link when the builder releases them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use livetime_builder::{FragmentVerdict, Handled, Outgoing, ReadoutOutput, ReadoutUnit};
+use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
+use livetime_shm::{Consumer, PagePool, Producer};
+use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
+use livetime_wire::{LossCause, RunNs, TriggerNumber};
+
+use super::{Role, RoleResult};
+use crate::completion::Completion;
+use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::message_ring::{Inbox, Outbox};
+use crate::pooled_page::HeldPages;
+use crate::worker::Phase;
+
+/// Pages and messages taken in one duty cycle, so that other roles get their turn.
+const PAGES_PER_POLL: usize = 16;
+const MESSAGES_PER_POLL: usize = 64;
+/// Pages that one message returns at most.
+const PAGES_PER_MESSAGE: usize = 8;
+
+/// Everything that a readout unit is made of.
+pub struct ReadoutParts {
+    /// Role id.
+    pub id: String,
+    /// The protocol core.
+    pub core: ReadoutUnit,
+    /// One assembler per link, by the link's index at this unit.
+    pub assemblers: Vec<FragmentAssembler>,
+    /// First page of each link and, last, the number of pages of the pool.
+    pub first_pages: Vec<u32>,
+    /// The fragments on file.
+    pub buffer: FragmentBuffer,
+    /// The pool of this unit's pages.
+    pub pool: PagePool,
+    /// Acknowledge entries in.
+    pub completions: Consumer,
+    /// Pages back: pairs of link index and page.
+    pub pages_back: Producer,
+    /// Messages of the supervisor and the builder units.
+    pub inboxes: Vec<Inbox>,
+    /// Messages to the builder units.
+    pub outbox: Outbox,
+    /// Where the counters are published.
+    pub block: Arc<CounterBlock>,
+}
+
+/// The readout unit role.
+pub struct Readout {
+    parts: ReadoutParts,
+    /// Pages whose fragment is not complete yet, by link.
+    held: Vec<HeldPages>,
+    /// A fragment that found the core's table full.
+    waiting: Option<(TriggerNumber, FragmentDescriptor)>,
+    /// Pages on their way back; every page is in at most one place, so the pool bounds it.
+    pages_back: VecDeque<u32>,
+    counts: RoleCounts,
+    malformed: u64,
+    aborted: bool,
+    lost_here: u64,
+}
+
+impl Readout {
+    /// A readout unit at the start of its run.
+    pub fn new(parts: ReadoutParts) -> Self {
+        let hold = |_: &FragmentAssembler| HeldPages::with_capacity(FRAGMENT_PAGES_MAX + 1);
+        Self {
+            held: parts.assemblers.iter().map(hold).collect(),
+            waiting: None,
+            pages_back: VecDeque::with_capacity(parts.pool.page_count() as usize),
+            parts,
+            counts: RoleCounts::default(),
+            malformed: 0,
+            aborted: false,
+            lost_here: 0,
+        }
+    }
+
+    /// Takes the next filled page; `false` when there is none or its fragment has to wait.
+    fn take_page(&mut self, now: RunNs) -> bool {
+        if let Some((trigger, fragment)) = self.waiting.take() {
+            return self.file(now, trigger, fragment);
+        }
+        let Ok(Some(entry)) = self.parts.completions.try_pop(Completion::parse) else {
+            return false;
+        };
+        let Ok(Completion { link, completed }) = entry else {
+            self.malformed += 1;
+            return true;
+        };
+        let link = usize::from(link);
+        let (Some(held), Some(assembler)) =
+            (self.held.get_mut(link), self.parts.assemblers.get_mut(link))
+        else {
+            self.malformed += 1;
+            return true;
+        };
+        if held.hold(&self.parts.pool, completed.page).is_err() {
+            self.malformed += 1;
+            return true;
+        }
+        let assembled = assembler.handle_completed(&completed, held);
+        match assembled {
+            Assembled::MoreToCome => true,
+            Assembled::Fragment { trigger, fragment } => {
+                held.clear();
+                self.counts.gauges.bytes += u64::from(fragment.words) * 4;
+                self.file(now, trigger, fragment)
+            }
+            Assembled::Refused { pages, .. } => {
+                for page in pages {
+                    held.drop_page(page);
+                    self.pages_back.push_back(page);
+                }
+                true
+            }
+        }
+    }
+
+    /// Files a fragment if the core holds it; `false` when it has to wait.
+    fn file(&mut self, now: RunNs, trigger: TriggerNumber, fragment: FragmentDescriptor) -> bool {
+        match self.parts.core.handle_fragment(now, trigger, fragment.source) {
+            FragmentVerdict::Hold => {
+                let filed = self.parts.buffer.insert(trigger, fragment);
+                // The core has checked source, repetition and room; the buffer has the same bounds.
+                debug_assert!(filed.is_ok(), "core and buffer agree");
+                true
+            }
+            FragmentVerdict::Discard { .. } => {
+                self.pages_back.extend(fragment.pages.iter().copied());
+                true
+            }
+            FragmentVerdict::Wait => {
+                self.waiting = Some((trigger, fragment));
+                false
+            }
+        }
+    }
+
+    /// Does what the core says, as long as there is room for its messages.
+    fn act(&mut self) -> usize {
+        let Self { parts, pages_back, .. } = self;
+        let ReadoutParts { core, buffer, outbox, .. } = parts;
+        let mut work = 0;
+        let sent = outbox.send_all(|| {
+            loop {
+                match core.poll_output()? {
+                    ReadoutOutput::SendFragment { to, sequence, trigger, source } => {
+                        let Some(fragment) = buffer.fragment(trigger, source).cloned() else { continue };
+                        let envelope = core.fragment_message(sequence, trigger, fragment);
+                        return Some(Outgoing { to, envelope });
+                    }
+                    ReadoutOutput::Free { trigger, .. } => {
+                        work += 1;
+                        buffer.remove(trigger, |fragment| {
+                            pages_back.extend(fragment.pages.iter().copied());
+                        });
+                    }
+                }
+            }
+        });
+        work + sent
+    }
+
+    /// Returns pages to their links, several per message.
+    fn return_pages(&mut self) -> usize {
+        let mut work = 0;
+        while !self.pages_back.is_empty() && self.parts.pages_back.free_slots() > 0 {
+            let mut pairs = arrayvec::ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
+            while !pairs.is_full() {
+                let Some(page) = self.pages_back.pop_front() else { break };
+                let first_pages = &self.parts.first_pages;
+                let link = first_pages.partition_point(|first| *first <= page).saturating_sub(1);
+                pairs.push(link as u32);
+                pairs.push(page);
+            }
+            let sent = self.parts.pages_back.try_push(&pairs);
+            debug_assert!(sent.is_ok(), "a free slot was seen");
+            work += 1;
+        }
+        work
+    }
+
+    fn take_messages(&mut self, now: RunNs) -> usize {
+        let mut work = 0;
+        for inbox in &mut self.parts.inboxes {
+            for _ in 0..MESSAGES_PER_POLL {
+                let Some(envelope) = inbox.next() else { break };
+                if self.parts.core.handle_message(now, &envelope) == Handled::Busy {
+                    inbox.keep(envelope);
+                    break;
+                }
+                work += 1;
+            }
+        }
+        work
+    }
+
+    fn publish(&mut self) {
+        let parts = &mut self.parts;
+        let idle = parts.core.is_idle()
+            && self.waiting.is_none()
+            && self.pages_back.is_empty()
+            && parts.outbox.is_empty()
+            && parts.completions.is_empty()
+            && parts.inboxes.iter_mut().all(Inbox::is_empty);
+        let mut losses = *parts.core.losses();
+        losses.add(LossCause::FragmentAborted, self.lost_here);
+        let mut received = 0;
+        for assembler in &parts.assemblers {
+            received += assembler.counters().received;
+            losses.merge(assembler.losses());
+        }
+        let chain = &mut self.counts.chain;
+        chain.fragments_received = received;
+        chain.fragments_dropped_by_decision = parts.core.counts().fragments_dropped_by_decision;
+        self.counts.losses = losses;
+        self.counts.gauges.idle = u64::from(idle);
+        self.counts.gauges.held = parts.buffer.len();
+        self.counts.gauges.held_max = u64::from(parts.pool.page_count());
+        parts.block.publish(&self.counts);
+    }
+}
+
+impl Role for Readout {
+    fn id(&self) -> &str {
+        &self.parts.id
+    }
+
+    fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        if phase == Phase::Aborting && !self.aborted {
+            self.aborted = true;
+            self.parts.core.abort();
+        }
+        let mut work = self.take_messages(now);
+        for _ in 0..PAGES_PER_POLL {
+            if !self.take_page(now) {
+                break;
+            }
+            work += 1;
+        }
+        if self.parts.core.poll_timeout() <= now {
+            self.parts.core.handle_timeout(now);
+        }
+        work += self.act() + self.return_pages();
+        if work > 0 || phase >= Phase::Draining {
+            self.publish();
+        }
+        work
+    }
+
+    fn close(&mut self) {
+        // A fragment that waited for room was received and is lost now.
+        self.lost_here += u64::from(self.waiting.take().is_some());
+        self.parts.core.close();
+        self.act();
+    }
+
+    fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
+        self.publish();
+        let counts = *self.parts.core.counts();
+        let flagged: u64 = self.parts.assemblers.iter().map(|a| a.counters().flagged).sum();
+        let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();
+        let details = [
+            ("fragments_filed", counts.fragments_filed),
+            ("fragments_flagged", flagged),
+            ("fragments_sent_to_builders", counts.fragments_sent),
+            ("fragments_sent_again", counts.fragments_sent_again),
+            ("triggers_kept", counts.triggers_kept),
+            ("triggers_dropped", counts.triggers_dropped),
+            ("triggers_held_high_water", self.parts.buffer.counters().triggers_high_water.into()),
+            ("messages_received", counts.messages.received),
+            ("messages_malformed", malformed + self.malformed),
+        ];
+        RoleResult {
+            id: self.parts.id,
+            counts: self.counts,
+            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            ..RoleResult::default()
+        }
+    }
+}

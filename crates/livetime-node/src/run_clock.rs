@@ -1,0 +1,33 @@
+//! The clock of a run: nanoseconds since its start, the same for all workers.
+
+use std::sync::Arc;
+
+use livetime_shm::TscClock;
+use livetime_wire::RunNs;
+
+/// Reads the time since the start of the run; cheap to clone, monotonic, shared by all threads.
+#[derive(Debug, Clone)]
+pub struct RunClock {
+    clock: Arc<TscClock>,
+    start_ns: u64,
+}
+
+impl RunClock {
+    /// Starts the run's time now; takes some milliseconds to calibrate the time-stamp counter.
+    pub fn start() -> Self {
+        let clock = Arc::new(TscClock::calibrate());
+        let start_ns = clock.now_ns();
+        Self { clock, start_ns }
+    }
+
+    /// The time since the start.
+    pub fn now(&self) -> RunNs {
+        RunNs(self.clock.now_ns().saturating_sub(self.start_ns))
+    }
+
+    /// What the clock reads: the time-stamp counter, or the system's clock where that is not
+    /// invariant.
+    pub fn source(&self) -> String {
+        format!("{:?}", self.clock.source())
+    }
+}

@@ -1,0 +1,44 @@
+//! How the accounts of a run that was ended by force are settled.
+//!
+//! The workers are gone; their roles are polled here, one after the other, so that what the cores
+//! give up still reaches those who must count it. The order follows the event builder's rules: all
+//! units give up what they can, builder units then close, and only then those whose pages they
+//! held.
+
+use livetime_wire::UnitKind;
+
+use crate::role::Role;
+use crate::run_clock::RunClock;
+use crate::worker::Phase;
+
+/// Rounds without work after which nothing is on its way any more.
+const QUIET_ROUNDS: usize = 3;
+/// Rounds after which what is left is closed all the same: far more than the largest window.
+const ROUNDS_MAX: usize = 100_000;
+
+/// Polls all roles until nothing moves.
+fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
+    let mut quiet = 0;
+    for _ in 0..ROUNDS_MAX {
+        let work: usize =
+            roles.iter_mut().map(|role| role.poll(clock.now(), Phase::Aborting)).sum();
+        quiet = if work == 0 { quiet + 1 } else { 0 };
+        if quiet >= QUIET_ROUNDS {
+            return;
+        }
+    }
+}
+
+/// Brings the roles of an aborted run to the point where every counter is final.
+pub(crate) fn settle(roles: &mut [Box<dyn Role>], clock: &RunClock) {
+    settle_round(roles, clock);
+    let builders = UnitKind::Builder.prefix();
+    for role in roles.iter_mut().filter(|role| role.id().starts_with(builders)) {
+        role.close();
+    }
+    settle_round(roles, clock);
+    for role in roles.iter_mut().filter(|role| !role.id().starts_with(builders)) {
+        role.close();
+    }
+    settle_round(roles, clock);
+}

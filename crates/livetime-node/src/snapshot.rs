@@ -1,0 +1,130 @@
+//! What a run looks like at one moment, and how its rates changed over time.
+//!
+//! Read from the roles' counter blocks by whoever watches (live summary, drain logic, report); the
+//! data path does not notice.
+
+use std::sync::Arc;
+
+use livetime_wire::{ChainCounts, LossCounts, RunNs};
+
+use crate::counter_block::{CounterBlock, RoleCounts};
+
+/// The counters of all roles at about one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When it was read.
+    pub at: RunNs,
+    /// Role ids with their counters.
+    pub roles: Vec<(String, RoleCounts)>,
+}
+
+impl Snapshot {
+    /// Reads all blocks.
+    pub fn read(at: RunNs, blocks: &[(String, Arc<CounterBlock>)]) -> Self {
+        Self { at, roles: blocks.iter().map(|(id, block)| (id.clone(), block.read())).collect() }
+    }
+
+    /// The chain's counters, summed over roles.
+    pub fn counts(&self) -> ChainCounts {
+        let mut sum = ChainCounts::default();
+        for (_, role) in &self.roles {
+            sum.merge(&role.chain);
+        }
+        sum
+    }
+
+    /// The losses, summed over roles.
+    pub fn losses(&self) -> LossCounts {
+        let mut sum = LossCounts::new();
+        for (_, role) in &self.roles {
+            sum.merge(&role.losses);
+        }
+        sum
+    }
+
+    /// Whether every role says that it holds nothing.
+    pub fn is_idle(&self) -> bool {
+        self.roles.iter().all(|(_, role)| role.gauges.idle == 1)
+    }
+
+    /// A role's counters, zeros when there is no such role.
+    pub fn role(&self, id: &str) -> RoleCounts {
+        let found = self.roles.iter().find(|(name, _)| name == id);
+        found.map(|(_, counts)| *counts).unwrap_or_default()
+    }
+
+    /// The roles whose id starts with a kind's prefix (`ru`, `bu`, ..).
+    pub fn kind<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a RoleCounts> {
+        let is_kind = move |id: &str| {
+            id.strip_prefix(prefix).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+        };
+        self.roles.iter().filter(move |(id, _)| is_kind(id)).map(|(_, counts)| counts)
+    }
+}
+
+/// Rates over one interval of the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateSample {
+    /// End of the interval [s since the start of the run].
+    pub at_s: f64,
+    /// Triggers accepted by the supervisor [Hz].
+    pub trigger_hz: f64,
+    /// Triggers accepted by Level 2 [Hz].
+    pub l2_accept_hz: f64,
+    /// Events accepted by the filters [Hz].
+    pub filter_accept_hz: f64,
+    /// Payload bytes into the event builder [bytes/s].
+    pub built_bytes_per_s: f64,
+    /// Fraction of the offers refused, 0..1.
+    pub refused_fraction: f64,
+}
+
+impl RateSample {
+    /// The rates between two snapshots; `None` when no time passed.
+    pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Self> {
+        let seconds = after.at.since(before.at).as_seconds();
+        if seconds <= 0.0 {
+            return None;
+        }
+        let (a, b) = (before.counts(), after.counts());
+        let rate = |a: u64, b: u64| b.saturating_sub(a) as f64 / seconds;
+        let bytes = |snapshot: &Snapshot| {
+            snapshot.kind("bu").map(|role| role.gauges.bytes).sum::<u64>()
+        };
+        let offered = b.offered.saturating_sub(a.offered);
+        let refused = b.refused.saturating_sub(a.refused);
+        Some(Self {
+            at_s: after.at.0 as f64 * 1e-9,
+            trigger_hz: rate(a.triggers, b.triggers),
+            l2_accept_hz: rate(a.l2_accepted, b.l2_accepted),
+            filter_accept_hz: rate(a.filter_accepted, b.filter_accepted),
+            built_bytes_per_s: rate(bytes(before), bytes(after)),
+            refused_fraction: if offered == 0 { 0.0 } else { refused as f64 / offered as f64 },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let block = CounterBlock::new();
+        let blocks = [("src0".to_owned(), block.clone()), ("bu1".to_owned(), CounterBlock::new())];
+        let before = Snapshot::read(RunNs(0), &blocks);
+        let mut counts = RoleCounts::default();
+        counts.chain.offered = 100;
+        counts.chain.refused = 25;
+        counts.chain.triggers = 75;
+        counts.gauges.idle = 1;
+        block.publish(&counts);
+        let after = Snapshot::read(RunNs(500_000_000), &blocks);
+        let rates = RateSample::between(&before, &after).expect("time passed");
+        assert_eq!((rates.trigger_hz, rates.refused_fraction), (150.0, 0.25));
+        assert_eq!(RateSample::between(&after, &after), None);
+        assert!(!after.is_idle(), "bu1 never said that it is idle");
+        assert_eq!(after.kind("bu").count(), 1);
+        assert_eq!(after.role("src0").chain.triggers, 75);
+    }
+}

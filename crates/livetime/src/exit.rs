@@ -1,0 +1,25 @@
+//! Exit codes: 0 good (warnings too), 1 a problem or a FAIL, 2 usage, 70 our own bug.
+
+use std::process::ExitCode;
+
+/// A problem with the input, the machine or the run.
+pub(crate) const PROBLEM: ExitCode = {
+    // ExitCode::from is not const, FAILURE is, and it is 1 on every system that we run on.
+    ExitCode::FAILURE
+};
+
+/// A panic: our own bug.
+const BUG: i32 = 70;
+
+/// Makes every panic of any thread end the program with code 70 and a request to report it.
+pub(crate) fn report_panics_as_bugs() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        default(panic);
+        eprintln!(
+            "this is a bug in livetime {}; please report it with the command and the lines above",
+            env!("CARGO_PKG_VERSION")
+        );
+        std::process::exit(BUG);
+    }));
+}

@@ -1,0 +1,3 @@
+//! The verbs of the program, one file each: options in, exit code out.
+
+pub(crate) mod explain;
