@@ -1,1 +1,71 @@
 //! Event builder protocol: readout unit, builder unit, event manager, filter dispatch.
+//!
+//! The units are plain structs that take messages of [`livetime_wire::message`] and are polled for
+//! outputs; they hold no payload, open no socket and know no clock. Who drives them decides what
+//! carries the messages ([`FrameLink`]); pages and fragment buffers belong to `livetime-readout`
+//! and to the driver. Start with [`builder_unit`], which the other units serve, then
+//! [`event_manager`] and [`readout_unit`]; [`builder_config`] holds every bound.
+//!
+//! ```text
+//! supervisor            EVM                  BU                    RU                FU / writer
+//!     │                  │◄──EventRequest────│                     │                      │
+//!     │──Decision────────┼───────────────────┼────────────────────►│◄─fragments           │
+//!     │──L2Accept───────►│                   │                     │                      │
+//!     │                  │──Assignment──────►│                     │                      │
+//!     │                  │  (spends credit)  │──FragmentRequest───►│                      │
+//!     │                  │                   │◄───FragmentData─────│ one per fragment     │
+//!     │                  │                   │ complete or timeout │                      │
+//!     │                  │                   │──EventTicket────────┼─────────────────────►│
+//!     │                  │                   │◄──EventDone─────────┼──────────────────────│
+//!     │                  │                   │──Release───────────►│ pages free           │
+//!     │                  │◄──Clear───────────│                     │                      │
+//!     │                  │  (returns credit) │                     │                      │
+//! ```
+//!
+//! # What happens when a message is lost or comes twice
+//!
+//! Every message may be repeated at any time: what it does depends on the state of its trigger, and
+//! closed triggers are remembered ([`BuilderConfig::history`]). Who waits for an answer asks again:
+//!
+//! | lost | who notices | what it does |
+//! |---|---|---|
+//! | `EventRequest` | builder unit without a first assignment | repeats it; the event manager refuses more credits than configured |
+//! | `Assignment`, `Clear` | event manager, after [`BuilderConfig::probe`] | repeats the assignment; a builder unit that is through with it clears again |
+//! | `FragmentRequest`, `FragmentData` | builder unit, after [`BuilderConfig::retry`] | asks again the units whose fragments miss, until the timeout |
+//! | `Release`, `ReleasePartial` | readout unit, after [`BuilderConfig::probe`] | sends one fragment again; a builder unit that is through with it releases again |
+//!
+//! The hops from the supervisor and to and from the filter units do not lose messages (rings of one
+//! machine, or a stream); only the death of a unit breaks them.
+//!
+//! # How a run ends
+//!
+//! In order: sources stop, the driver goes on until the event manager and the builder units are
+//! idle (`is_idle`), then [`ReadoutUnit::close`] finds nothing left. By force: `abort` on every
+//! unit, go on until idle or out of patience, then `close` on builder units, once more deliver
+//! what is in flight, then `close` on the others. Each unit counts only what is its own to count,
+//! so that the equations of [`livetime_wire::count`] hold either way.
+
+pub mod builder_config;
+pub mod builder_unit;
+mod event_assembly;
+pub mod event_manager;
+pub mod filter_dispatch;
+pub mod frame_link;
+pub mod message_exchange;
+pub mod page_demand;
+mod partial_log;
+mod peer_table;
+pub mod problem_code;
+pub mod readout_unit;
+mod source_map;
+mod trigger_history;
+mod trigger_table;
+
+pub use builder_config::BuilderConfig;
+pub use builder_unit::{BuilderCounts, BuilderUnit};
+pub use event_manager::{EventManager, EventManagerCounts};
+pub use filter_dispatch::FilterDispatch;
+pub use frame_link::{FrameLink, LinkFull};
+pub use message_exchange::{Handled, MessageCounts, Outgoing};
+pub use page_demand::PageDemand;
+pub use readout_unit::{FragmentVerdict, FreeReason, ReadoutCounts, ReadoutOutput, ReadoutUnit};

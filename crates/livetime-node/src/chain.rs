@@ -22,7 +22,7 @@ use livetime_source::{
 };
 use livetime_trigger::{AcceptAll, EventFilter, LevelTwo, LevelTwoNode, MassWindow, TriggerSupervisor};
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
-use livetime_wire::{RunNs, UnitId, UnitKind};
+use livetime_wire::{LossArea, RunNs, RunNumber, UnitId, UnitKind};
 
 use crate::chain_config::{ChainConfig, FilterConfig};
 use crate::chain_outcome::ChainOutcome;
@@ -66,6 +66,7 @@ pub enum ChainError {
 
 /// A running chain.
 pub struct Chain {
+    run: RunNumber,
     clock: RunClock,
     phase: PhaseCell,
     blocks: Vec<(String, Arc<CounterBlock>)>,
@@ -472,7 +473,7 @@ impl Chain {
             threads.push(worker.spawn(clock.clone(), phase.clone())?);
         }
         assert!(roles.is_empty(), "validated configurations place every role");
-        Ok(Self { clock, phase, blocks, threads, writer_failed })
+        Ok(Self { run: config.run, clock, phase, blocks, threads, writer_failed })
     }
 
     /// The counters of all roles now.
@@ -500,8 +501,8 @@ impl Chain {
         let snapshot = self.snapshot();
         let (mut counts, losses) = (snapshot.counts(), snapshot.losses());
         // Events in the chunk that is not full yet count as stored when the file is closed.
-        counts.events_stored = counts.filter_accepted;
-        counts.events_stored -= losses.in_area(livetime_wire::LossArea::Store).min(counts.events_stored);
+        counts.events_stored =
+            counts.filter_accepted.saturating_sub(losses.in_area(LossArea::Store));
         let in_writer = snapshot.kind("wr").map(|role| role.gauges.received).sum::<u64>();
         snapshot.is_idle()
             && in_writer == counts.filter_accepted
@@ -526,6 +527,6 @@ impl Chain {
             settle(&mut roles, &self.clock);
         }
         let results = roles.into_iter().map(|role| role.finish(self.clock.now())).collect();
-        ChainOutcome::collect(results, workers, ended_at, drained)
+        ChainOutcome::collect(self.run, results, workers, ended_at, drained)
     }
 }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use livetime_shm::WaitCounts;
 use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
 use livetime_store::summary::OverBound;
-use livetime_wire::{ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs};
+use livetime_wire::{ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber};
 
 use crate::counter_block::RoleCounts;
 use crate::role::writer::RunFile;
@@ -26,6 +26,8 @@ pub struct WorkerOutcome {
 
 /// The result of a run, but for the closing of its file.
 pub struct ChainOutcome {
+    /// The run's number.
+    pub run: RunNumber,
     /// The chain's counters.
     pub counts: ChainCounts,
     /// The losses by cause.
@@ -60,12 +62,14 @@ pub struct ChainOutcome {
 
 impl ChainOutcome {
     pub(crate) fn collect(
+        run: RunNumber,
         results: Vec<RoleResult>,
         workers: Vec<WorkerResult>,
         ended_at: RunNs,
         drained: bool,
     ) -> Self {
         let mut outcome = Self {
+            run,
             counts: ChainCounts::default(),
             losses: LossCounts::new(),
             digest: DecisionDigest::default(),

@@ -1,0 +1,401 @@
+//! The builder's configuration: who takes part, and the bound of every queue and table.
+//!
+//! One struct for all units, since their bounds depend on each other; how many pages the readout
+//! units need for it is in [`crate::page_demand`]. Reading it from a file is the program's work.
+
+use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, TRIGGERS_MAX};
+use livetime_wire::{DurationNs, Problem, SourceId, UnitId};
+
+use crate::problem_code;
+
+/// Most sources of one readout unit: its masks have 32 bits.
+pub const READOUT_SOURCES_MAX: usize = 32;
+/// Most sources of an event: its ticket must stay below 64 Ki words at the most pages per fragment.
+pub const EVENT_SOURCES_MAX: usize =
+    (0xFFFF - EventTicket::words_max(0, 0)) / (5 + FRAGMENT_PAGES_MAX);
+/// Most credits of one builder unit.
+pub const CREDITS_MAX: u32 = 4096;
+/// Largest table of triggers.
+pub const TRIGGERS_HELD_MAX: u32 = 1 << 24;
+/// Triggers that a readout unit may hold beside those queued and in building: undecided ones, and
+/// those whose release is on its way.
+pub const TRIGGERS_UNDECIDED: u32 = 64;
+
+/// What the event manager, the builder units and the readout units are built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuilderConfig {
+    /// The sources that each readout unit serves, in any order. Every event has one fragment of
+    /// each. Default: none; the links of a configuration give them. At most 32 per unit.
+    pub readout_units: Vec<Vec<SourceId>>,
+    /// Number of builder units. Default 2.
+    pub builder_units: u16,
+    /// Number of filter units; every builder unit serves all of them. Default 1.
+    pub filter_units: u16,
+    /// Events that one builder unit may hold, from assignment to clear: in building, waiting for a
+    /// filter unit, in it, and being written. Default 16. More hides longer round trips and slower
+    /// filters and takes pages in every readout unit: see [`crate::PageDemand`].
+    pub credits: u32,
+    /// Most triggers that one request, release or clear names, 1 to 32. Default 8. Messages are
+    /// never held back to fill up; small numbers cost messages under load (paper 003 saw its rate
+    /// limited by them at 4).
+    pub requests_per_message: u32,
+    /// Time from the arrival of an assignment to the event's closing without the fragments that
+    /// did not come. Default 1 s. Longer holds up one credit per broken event for as long; shorter
+    /// than the worst delay of a fragment breaks good events.
+    pub timeout: DurationNs,
+    /// Time after which a builder unit asks again for fragments that did not come. Default 100 ms.
+    /// Must be longer than the round trip, or every fragment is sent twice.
+    pub retry: DurationNs,
+    /// Time after which the event manager and the readout units ask whether an event is still in
+    /// work. Default 1 s. One small message per event in work and interval.
+    pub probe: DurationNs,
+    /// Accepted triggers that may wait for a credit. Default 64. Once full, the supervisor's
+    /// messages wait in their link. More than the readout units' pages can hold is never used.
+    pub evm_queue: u32,
+    /// Events that one builder unit may have in one filter unit, its writing included. Default 4.
+    /// 1 makes every event wait for the round trip of the one before.
+    pub filter_in_flight: u32,
+    /// Closed triggers that each unit remembers, a power of two. Default 65536 (256 KiB per unit).
+    /// Must cover the triggers, rejected ones included, of the time in which a message may still
+    /// come late: rate x probe interval is ample.
+    pub history: u32,
+    /// Triggers that a readout unit holds fragments or requests for. Default 4096 (200 KiB). When
+    /// full, fragments wait in their link.
+    pub trigger_window: u32,
+}
+
+impl Default for BuilderConfig {
+    fn default() -> Self {
+        Self {
+            readout_units: Vec::new(),
+            builder_units: 2,
+            filter_units: 1,
+            credits: 16,
+            requests_per_message: 8,
+            timeout: DurationNs::SECOND,
+            retry: DurationNs(100 * DurationNs::MILLISECOND.0),
+            probe: DurationNs::SECOND,
+            evm_queue: 64,
+            filter_in_flight: 4,
+            history: 65_536,
+            trigger_window: 4096,
+        }
+    }
+}
+
+impl BuilderConfig {
+    /// The sources of a readout unit ordered by id: bit `n` of its masks is the `n`-th.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    pub fn sources_of(&self, readout: u16) -> Vec<SourceId> {
+        let mut sources = self.readout_units[usize::from(readout)].clone();
+        sources.sort();
+        sources
+    }
+
+    /// Events that all builder units may hold together.
+    pub fn credits_total(&self) -> u64 {
+        u64::from(self.builder_units) * u64::from(self.credits)
+    }
+
+    /// Slots with which a ring between two of the units never fills in regular work: fragments of
+    /// all credits towards a builder unit, requests and releases towards a readout unit.
+    /// Repetitions after a loss may fill it; they wait.
+    pub fn ring_slots(&self) -> u64 {
+        let sources = self.readout_units.iter().map(Vec::len).max().unwrap_or(0);
+        u64::from(self.credits) * (sources as u64).max(2) + 8
+    }
+
+    /// Every problem of this configuration; `path` is the key prefix, such as `builder`.
+    pub fn validate(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.check_units(path, &mut problems);
+        self.check_sources(path, &mut problems);
+        self.check_times(path, &mut problems);
+        self.check_bounds(path, &mut problems);
+        problems
+    }
+
+    fn check_units(&self, path: &str, problems: &mut Vec<Problem>) {
+        let most = UnitId::INDEX_MAX + 1;
+        for (key, count) in [
+            ("builder_units", self.builder_units),
+            ("filter_units", self.filter_units),
+            (
+                "readout_units",
+                u16::try_from(self.readout_units.len()).unwrap_or(u16::MAX),
+            ),
+        ] {
+            if !(1..=most).contains(&count) {
+                problems.push(Problem::new(
+                    problem_code::UNIT_COUNT,
+                    format!("{path}.{key}"),
+                    count,
+                    format!("1 to {most}"),
+                    "give at least one unit of each kind",
+                ));
+            }
+        }
+    }
+
+    fn check_sources(&self, path: &str, problems: &mut Vec<Problem>) {
+        let mut all = Vec::new();
+        for (unit, sources) in self.readout_units.iter().enumerate() {
+            let key = format!("{path}.readout_units[{unit}]");
+            if sources.is_empty() {
+                problems.push(Problem::new(
+                    problem_code::NO_SOURCE,
+                    key,
+                    "empty",
+                    format!("1 to {READOUT_SOURCES_MAX} sources"),
+                    "give the readout unit a link, or remove it",
+                ));
+            } else if sources.len() > READOUT_SOURCES_MAX {
+                problems.push(Problem::new(
+                    problem_code::TOO_MANY_SOURCES,
+                    key,
+                    format!("{} sources", sources.len()),
+                    format!("at most {READOUT_SOURCES_MAX} per readout unit"),
+                    "spread the links over more readout units",
+                ));
+            }
+            all.extend(sources.iter().map(|source| (*source, unit)));
+        }
+        if all.len() > EVENT_SOURCES_MAX {
+            problems.push(Problem::new(
+                problem_code::TOO_MANY_SOURCES,
+                format!("{path}.readout_units"),
+                format!("{} sources", all.len()),
+                format!("at most {EVENT_SOURCES_MAX} in all"),
+                "merge sources in front of the links",
+            ));
+        }
+        all.sort();
+        for pair in all.windows(2) {
+            let [(source, first), (again, second)] = [pair[0], pair[1]];
+            if source == again {
+                problems.push(
+                    Problem::new(
+                        problem_code::SOURCE_TWICE,
+                        format!("{path}.readout_units[{second}]"),
+                        source,
+                        "each source once",
+                        "give every link its own source id",
+                    )
+                    .with_related(
+                        format!("{path}.readout_units[{first}]"),
+                        "listed here first",
+                    ),
+                );
+            }
+        }
+    }
+
+    fn check_times(&self, path: &str, problems: &mut Vec<Problem>) {
+        let hour = DurationNs(3600 * DurationNs::SECOND.0);
+        let (shortest, timeout) = (DurationNs::MICROSECOND, self.timeout);
+        for (key, value, least, most, help) in [
+            (
+                "timeout",
+                timeout,
+                DurationNs::MILLISECOND,
+                hour,
+                "set it above the worst delay of a fragment; `1 s` suits most systems",
+            ),
+            (
+                "retry",
+                self.retry,
+                shortest,
+                timeout.max(shortest),
+                "set it between the worst round trip and `timeout`",
+            ),
+            (
+                "probe",
+                self.probe,
+                shortest,
+                hour,
+                "set it to about `timeout`",
+            ),
+        ] {
+            if !(least..=most).contains(&value) {
+                problems.push(Problem::new(
+                    problem_code::TIMEOUT,
+                    format!("{path}.{key}"),
+                    value,
+                    format!("{least} to {most}"),
+                    help,
+                ));
+            }
+        }
+    }
+
+    fn check_bounds(&self, path: &str, problems: &mut Vec<Problem>) {
+        let least_window = self.credits_total() + u64::from(self.evm_queue);
+        let least_window = u32::try_from(least_window + u64::from(TRIGGERS_UNDECIDED))
+            .unwrap_or(u32::MAX)
+            .min(TRIGGERS_HELD_MAX);
+        let most_requests = TRIGGERS_MAX as u32;
+        for (code, key, value, range, help) in [
+            (
+                problem_code::CREDITS,
+                "credits",
+                self.credits,
+                1..=CREDITS_MAX,
+                "16 suits one machine; raise it for slow filters or long round trips",
+            ),
+            (
+                problem_code::REQUESTS_PER_MESSAGE,
+                "requests_per_message",
+                self.requests_per_message,
+                1..=most_requests,
+                "8 is a good number",
+            ),
+            (
+                problem_code::QUEUE,
+                "evm_queue",
+                self.evm_queue,
+                1..=TRIGGERS_HELD_MAX,
+                "set it to the events that the page pools can hold",
+            ),
+            (
+                problem_code::FILTER_WINDOW,
+                "filter_in_flight",
+                self.filter_in_flight,
+                1..=CREDITS_MAX,
+                "4 hides the round trip on one machine",
+            ),
+            (
+                problem_code::TRIGGER_WINDOW,
+                "trigger_window",
+                self.trigger_window,
+                least_window..=TRIGGERS_HELD_MAX,
+                "raise it to all credits plus the event manager's queue plus 64",
+            ),
+            (
+                problem_code::TRIGGER_WINDOW,
+                "history",
+                self.history,
+                64..=TRIGGERS_HELD_MAX,
+                "set it to a power of two above trigger rate x `probe`",
+            ),
+        ] {
+            let is_power = key != "history" || value.is_power_of_two();
+            if !range.contains(&value) || !is_power {
+                let kind = if key == "history" {
+                    ", a power of two"
+                } else {
+                    ""
+                };
+                problems.push(Problem::new(
+                    code,
+                    format!("{path}.{key}"),
+                    value,
+                    format!("{} to {}{kind}", range.start(), range.end()),
+                    help,
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> BuilderConfig {
+        BuilderConfig {
+            readout_units: vec![
+                (1..=4).map(SourceId).collect(),
+                (5..=8).map(SourceId).collect(),
+            ],
+            ..BuilderConfig::default()
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_good_once_there_are_sources() {
+        assert_eq!(good().validate("builder"), []);
+        let codes: Vec<_> = BuilderConfig::default()
+            .validate("builder")
+            .iter()
+            .map(|problem| problem.code.code)
+            .collect();
+        assert_eq!(codes, ["B0102"]);
+    }
+
+    #[test]
+    fn each_bad_value_is_reported_at_its_key() {
+        type Change = fn(&mut BuilderConfig);
+        let cases: [(&str, &str, Change); 14] = [
+            ("B0101", "builder.readout_units[1]", |c| {
+                c.readout_units[1].clear();
+            }),
+            ("B0102", "builder.builder_units", |c| c.builder_units = 0),
+            ("B0102", "builder.filter_units", |c| c.filter_units = 5000),
+            ("B0103", "builder.readout_units[1]", |c| {
+                c.readout_units[1][0] = SourceId(2);
+            }),
+            ("B0104", "builder.credits", |c| c.credits = 0),
+            ("B0105", "builder.requests_per_message", |c| {
+                c.requests_per_message = 33;
+            }),
+            ("B0106", "builder.timeout", |c| {
+                c.timeout = DurationNs(7_200_000_000_000);
+            }),
+            ("B0106", "builder.retry", |c| c.retry = DurationNs(0)),
+            ("B0106", "builder.retry", |c| {
+                c.retry = DurationNs(2 * DurationNs::SECOND.0);
+            }),
+            ("B0106", "builder.probe", |c| c.probe = DurationNs(0)),
+            ("B0108", "builder.evm_queue", |c| c.evm_queue = 0),
+            ("B0109", "builder.filter_in_flight", |c| {
+                c.filter_in_flight = 0;
+            }),
+            ("B0110", "builder.readout_units[0]", |c| {
+                c.readout_units[0] = (100..133).map(SourceId).collect();
+            }),
+            ("B0111", "builder.history", |c| c.history = 1000),
+        ];
+        for (code, path, change) in cases {
+            let mut config = good();
+            change(&mut config);
+            let problems = config.validate("builder");
+            assert_eq!(problems.len(), 1, "{code} {path}: {problems:?}");
+            assert_eq!(
+                (problems[0].code.code, problems[0].path.as_str()),
+                (code, path)
+            );
+        }
+    }
+
+    #[test]
+    fn the_trigger_window_must_cover_credits_and_queue() {
+        let config = BuilderConfig {
+            trigger_window: 159,
+            ..good()
+        };
+        let problems = config.validate("builder");
+        assert_eq!(problems[0].code.code, "B0111");
+        assert_eq!(problems[0].allowed, "160 to 16777216");
+        let config = BuilderConfig {
+            trigger_window: 160,
+            ..good()
+        };
+        assert_eq!(config.validate("builder"), []);
+    }
+
+    #[test]
+    fn too_many_sources_for_a_ticket_are_refused() {
+        let units = EVENT_SOURCES_MAX as u32 / 32 + 1;
+        let config = BuilderConfig {
+            readout_units: (0..units)
+                .map(|unit| (32 * unit..32 * (unit + 1)).map(SourceId).collect())
+                .collect(),
+            ..good()
+        };
+        let problems = config.validate("b");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].code.code, "B0110");
+    }
+}

@@ -1,0 +1,737 @@
+//! The builder unit: asks the readout units for the fragments of its events, completes them or
+//! closes them at their timeout, hands them to filter units and releases them.
+//!
+//! It never moves payload: an event is a ticket of descriptors. It is never given more events than
+//! it has credits, so every table here has `credits` entries. Who gets which event is decided in
+//! [`crate::event_manager`]; where fragments wait is [`crate::readout_unit`]'s.
+//!
+//! Work per fragment: one hash look-up, one binary search, one descriptor copied in and one out
+//! (88 bytes each), so four or five cache lines; messages are grouped, with no more than one
+//! request and one release per event and readout unit.
+
+use std::collections::VecDeque;
+
+use livetime_wire::message::{
+    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, TRIGGERS_MAX, TriggerList,
+};
+use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, TriggerNumber, UnitId, UnitKind};
+
+use crate::builder_config::BuilderConfig;
+use crate::event_assembly::{Event, EventAssembly, Outcome, Stage};
+use crate::filter_dispatch::FilterDispatch;
+use crate::message_exchange::{Handled, MessageCounts, Outgoing};
+use crate::partial_log::PartialLog;
+use crate::peer_table::PeerTable;
+use crate::source_map::SourceMap;
+use crate::trigger_history::{Closing, Past, TriggerHistory};
+use crate::trigger_table::TriggerTable;
+
+/// Most repeated releases that may wait to be sent; further ones are asked for again.
+const RELEASES_AGAIN_MAX: usize = 64;
+/// Least number of incomplete events whose parts are remembered.
+const PARTIALS_MIN: usize = 64;
+
+/// What a builder unit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BuilderCounts {
+    /// Messages.
+    pub messages: MessageCounts,
+    /// Events assigned to this unit.
+    pub assignments: u64,
+    /// Assignments that came again.
+    pub assignments_repeated: u64,
+    /// Assignments refused because no credit of this unit covers them, or without a valid number.
+    pub assignments_refused: u64,
+    /// Assignments of triggers so old that it is not known whether they were built here: not
+    /// built, cleared and counted as lost.
+    pub assignments_too_old: u64,
+    /// Events with all fragments.
+    pub events_built: u64,
+    /// Events closed by the timeout.
+    pub events_incomplete: u64,
+    /// Fragments in complete events.
+    pub fragments_in_built: u64,
+    /// Fragments in incomplete events.
+    pub fragments_in_incomplete: u64,
+    /// Fragments that were there already: duplicates of the network, sent again, or sent by a
+    /// readout unit that asks for a release.
+    pub fragments_repeated: u64,
+    /// Fragments for closed events; the readout unit that holds them counts the loss.
+    pub fragments_late: u64,
+    /// Fragments for events that this unit never had.
+    pub fragments_unknown: u64,
+    /// Fragments of sources that do not belong to their sender.
+    pub fragments_stranger: u64,
+    /// Requests for missing fragments sent again.
+    pub requests_repeated: u64,
+    /// Releases sent again to readout units that asked.
+    pub releases_repeated: u64,
+    /// Tickets handed to filter units.
+    pub tickets: u64,
+    /// Events that filter units or the writer are through with.
+    pub events_done: u64,
+    /// Answers of filter units or the writer for events that are not theirs.
+    pub dones_unknown: u64,
+    /// Events cleared; each returned its credit.
+    pub cleared: u64,
+    /// Clears sent again because their event was assigned again.
+    pub clears_repeated: u64,
+}
+
+/// One message to each readout unit in turn, from `next` on until all had it.
+#[derive(Debug, Default)]
+struct Round {
+    next: u16,
+    left: u16,
+}
+
+impl Round {
+    fn start(&mut self, first: u16, units: u16) {
+        self.next = first % units;
+        self.left = units;
+    }
+
+    /// The next unit of the round.
+    fn step(&mut self, units: u16) -> usize {
+        let unit = self.next;
+        self.next = (unit + 1) % units;
+        self.left -= 1;
+        unit.into()
+    }
+}
+
+/// What the current round of releases says.
+#[derive(Debug)]
+enum Releasing {
+    /// These events are complete.
+    Whole(TriggerList),
+    /// This one is not: each readout unit hears what was missing of its sources.
+    Partial(u32),
+}
+
+/// A builder unit.
+#[derive(Debug)]
+pub struct BuilderUnit {
+    index: u16,
+    epoch: u32,
+    credits: u32,
+    group_max: usize,
+    timeout: DurationNs,
+    retry: DurationNs,
+    sources: SourceMap,
+    assembly: EventAssembly,
+    /// Slot of each event in hand.
+    slots: TriggerTable<u32>,
+    history: TriggerHistory,
+    partials: PartialLog,
+
+    /// Slots whose fragments are to be asked for.
+    waiting: VecDeque<u32>,
+    requesting: TriggerList,
+    request_round: Round,
+    /// Slots whose missing fragments are to be asked for again, and the round of the first.
+    repeating: VecDeque<u32>,
+    repeat_round: Round,
+    /// Slots to be released, the current round's included.
+    finished: VecDeque<u32>,
+    releasing: Option<Releasing>,
+    release_round: Round,
+    /// Slots that every readout unit was told to release.
+    clearing: VecDeque<u32>,
+    clears_again: VecDeque<TriggerNumber>,
+    releases_again: VecDeque<(u16, TriggerNumber)>,
+    dispatch: FilterDispatch,
+
+    manager: PeerTable,
+    readouts: PeerTable,
+    filters: PeerTable,
+    writer: PeerTable,
+    /// When the request for credits is repeated; `None` once an assignment came.
+    credits_requested_at: Option<RunNs>,
+    credits_to_request: bool,
+    /// No timeout strikes before this.
+    timeout_at: RunNs,
+    ending: bool,
+    counts: BuilderCounts,
+    losses: LossCounts,
+}
+
+impl BuilderUnit {
+    /// Builder unit `index` of a valid configuration; `epoch` is that of all units at the start.
+    /// Its first output asks for its credits.
+    pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
+        let credits = config.credits as usize;
+        let sources = SourceMap::new(config);
+        let assembly = EventAssembly::new(credits, sources.len());
+        let peers = |kind, count: usize| PeerTable::new(kind, count, epoch);
+        Self {
+            index,
+            epoch,
+            credits: config.credits,
+            group_max: (config.requests_per_message as usize).min(TRIGGERS_MAX),
+            timeout: config.timeout,
+            retry: config.retry,
+            slots: TriggerTable::new(credits),
+            history: TriggerHistory::new(config.history as usize),
+            partials: PartialLog::new(credits.max(PARTIALS_MIN), assembly.words_per_event()),
+            waiting: VecDeque::with_capacity(credits),
+            requesting: TriggerList::new(),
+            request_round: Round::default(),
+            repeating: VecDeque::with_capacity(credits),
+            repeat_round: Round::default(),
+            finished: VecDeque::with_capacity(credits),
+            releasing: None,
+            release_round: Round::default(),
+            clearing: VecDeque::with_capacity(credits),
+            clears_again: VecDeque::with_capacity(credits),
+            releases_again: VecDeque::with_capacity(RELEASES_AGAIN_MAX),
+            dispatch: FilterDispatch::new(
+                config.filter_units.into(),
+                config.filter_in_flight,
+                credits,
+            ),
+            manager: peers(UnitKind::EventManager, 1),
+            readouts: peers(UnitKind::Readout, config.readout_units.len()),
+            filters: peers(UnitKind::Filter, config.filter_units.into()),
+            writer: peers(UnitKind::Writer, 1),
+            sources,
+            assembly,
+            credits_requested_at: None,
+            credits_to_request: true,
+            timeout_at: RunNs::MAX,
+            ending: false,
+            counts: BuilderCounts::default(),
+            losses: LossCounts::new(),
+        }
+    }
+
+    /// A ticket with room for this builder's events, for [`BuilderUnit::poll_ticket`].
+    pub fn empty_ticket(&self) -> EventTicket {
+        EventTicket::with_capacity(self.sources.len())
+    }
+
+    /// Takes a message of the event manager, a readout unit, a filter unit or the writer.
+    pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        let messages = &mut self.counts.messages;
+        let sender = envelope.sender;
+        let table = match (sender.kind, &envelope.message) {
+            (UnitKind::EventManager, BuilderMessage::Assignment { .. }) => &mut self.manager,
+            (UnitKind::Readout, BuilderMessage::FragmentData { .. }) => &mut self.readouts,
+            (UnitKind::Filter, BuilderMessage::EventDone { .. }) => &mut self.filters,
+            (UnitKind::Writer, BuilderMessage::EventDone { .. }) => &mut self.writer,
+            (
+                UnitKind::EventManager | UnitKind::Readout | UnitKind::Filter | UnitKind::Writer,
+                _,
+            ) => {
+                messages.unexpected += 1;
+                return Handled::Refused;
+            }
+            _ => {
+                messages.strangers += 1;
+                return Handled::Refused;
+            }
+        };
+        if table.receive(envelope, messages).is_none() {
+            return Handled::Refused;
+        }
+        match &envelope.message {
+            BuilderMessage::Assignment {
+                trigger,
+                mask,
+                triggered_at,
+                assigned_at,
+            } => self.assign(
+                now,
+                Event {
+                    trigger: *trigger,
+                    mask: *mask,
+                    triggered_at: *triggered_at,
+                    assigned_at: *assigned_at,
+                    ..Event::VACANT
+                },
+            ),
+            BuilderMessage::FragmentData { trigger, fragment } => {
+                self.place(now, sender.index, *trigger, fragment);
+            }
+            BuilderMessage::EventDone { triggers } => {
+                for trigger in triggers {
+                    self.done(*trigger);
+                }
+            }
+            _ => unreachable!("the kinds were sorted out above"),
+        }
+        Handled::Taken
+    }
+
+    fn assign(&mut self, now: RunNs, event: Event) {
+        self.credits_requested_at = None;
+        self.credits_to_request = false;
+        let trigger = event.trigger;
+        if self.slots.get(trigger).is_some() {
+            self.counts.assignments_repeated += 1;
+            return;
+        }
+        match self.history.past(trigger) {
+            Past::Open => {}
+            Past::Closed(_) => {
+                self.counts.assignments_repeated += 1;
+                self.clear_again(trigger);
+                return;
+            }
+            Past::Forgotten => {
+                self.counts.assignments_too_old += 1;
+                self.losses.add(LossCause::EventAborted, 1);
+                self.clear_again(trigger);
+                return;
+            }
+        }
+        if trigger.0 == 0 || self.slots.is_full() {
+            self.counts.assignments_refused += 1;
+            return;
+        }
+        let deadline = now.after(self.timeout);
+        let slot = self
+            .assembly
+            .open(Event {
+                stage: Stage::Waiting,
+                deadline,
+                ..event
+            })
+            .expect("as many slots as entries in the table");
+        let is_new = self.slots.insert(trigger, slot);
+        debug_assert!(is_new);
+        self.counts.assignments += 1;
+        if self.ending {
+            self.give_up(slot);
+        } else {
+            self.waiting.push_back(slot);
+            self.timeout_at = self.timeout_at.min(deadline);
+        }
+    }
+
+    /// Remembers to clear an event again; without room the event manager asks once more.
+    fn clear_again(&mut self, trigger: TriggerNumber) {
+        if self.clears_again.len() < self.credits as usize && !self.clears_again.contains(&trigger)
+        {
+            self.clears_again.push_back(trigger);
+        }
+    }
+
+    fn place(
+        &mut self,
+        now: RunNs,
+        readout: u16,
+        trigger: TriggerNumber,
+        fragment: &FragmentDescriptor,
+    ) {
+        let rank = match self.sources.find(fragment.source) {
+            Some((rank, place)) if place.readout == readout => rank,
+            _ => {
+                self.counts.fragments_stranger += 1;
+                return;
+            }
+        };
+        let Some(slot) = self.slots.get(trigger).copied() else {
+            if trigger.0 == 0 || self.history.past(trigger) == Past::Open {
+                self.counts.fragments_unknown += 1;
+                return;
+            }
+            self.counts.fragments_late += 1;
+            let again = (readout, trigger);
+            if self.releases_again.len() < RELEASES_AGAIN_MAX
+                && !self.releases_again.contains(&again)
+            {
+                self.releases_again.push_back(again);
+            }
+            return;
+        };
+        if self.assembly.has(slot, rank) {
+            self.counts.fragments_repeated += 1;
+        } else if !self.assembly.event(slot).is_open() {
+            self.counts.fragments_late += 1;
+        } else if self.assembly.place(slot, rank, fragment) {
+            self.counts.events_built += 1;
+            self.counts.fragments_in_built += self.sources.len() as u64;
+            self.close_event(now, slot, Outcome::Complete);
+        }
+    }
+
+    /// An event takes no more fragments and goes to a filter unit.
+    fn close_event(&mut self, now: RunNs, slot: u32, outcome: Outcome) {
+        let event = self.assembly.event_mut(slot);
+        event.built_at = now;
+        event.outcome = outcome;
+        event.stage = Stage::Ready;
+        self.dispatch.push(slot);
+    }
+
+    fn done(&mut self, trigger: TriggerNumber) {
+        let slot = self.slots.get(trigger).copied();
+        let stage = slot.map(|slot| self.assembly.event(slot).stage);
+        let (Some(slot), Some(Stage::Filtering { filter })) = (slot, stage) else {
+            self.counts.dones_unknown += 1;
+            return;
+        };
+        self.counts.events_done += 1;
+        self.dispatch.done(filter);
+        self.finish(slot);
+    }
+
+    fn finish(&mut self, slot: u32) {
+        self.assembly.event_mut(slot).stage = Stage::Finished;
+        self.finished.push_back(slot);
+    }
+
+    /// The next ticket for a filter unit: fills `ticket` and says whose it is.
+    pub fn poll_ticket(&mut self, ticket: &mut EventTicket) -> Option<UnitId> {
+        let (slot, filter) = self.dispatch.poll()?;
+        self.assembly.event_mut(slot).stage = Stage::Filtering { filter };
+        self.assembly.fill(slot, self.index, &self.sources, ticket);
+        self.counts.tickets += 1;
+        Some(UnitId::filter(filter))
+    }
+
+    /// The next message to send. Hand in all messages that have come before polling: what they
+    /// bring goes out in groups, and nothing is held back to fill a group up.
+    pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
+        if self.credits_to_request {
+            self.credits_to_request = false;
+            let retry_at = now.after(self.retry);
+            self.credits_requested_at = Some(retry_at);
+            self.timeout_at = self.timeout_at.min(retry_at);
+            let credits = self.credits;
+            return Some(self.send_manager(BuilderMessage::EventRequest { credits }));
+        }
+        self.poll_request(now)
+            .or_else(|| self.poll_repetition())
+            .or_else(|| self.poll_release())
+            .or_else(|| self.poll_release_again())
+            .or_else(|| self.poll_clear())
+    }
+
+    fn send_manager(&mut self, message: BuilderMessage) -> Outgoing {
+        let sender = UnitId::builder(self.index);
+        let messages = &mut self.counts.messages;
+        self.manager.send(sender, self.epoch, 0, message, messages)
+    }
+
+    fn send_readout(&mut self, to: usize, message: BuilderMessage) -> Outgoing {
+        let sender = UnitId::builder(self.index);
+        let messages = &mut self.counts.messages;
+        self.readouts
+            .send(sender, self.epoch, to, message, messages)
+    }
+
+    fn readout_count(&self) -> u16 {
+        self.readouts.len() as u16
+    }
+
+    /// Asks every readout unit for the fragments of a group of events, then the next group. Each
+    /// builder unit starts its rounds elsewhere, so that they do not all ask the first one first.
+    fn poll_request(&mut self, now: RunNs) -> Option<Outgoing> {
+        let units = self.readout_count();
+        if self.request_round.left == 0 {
+            self.requesting.clear();
+            while self.requesting.len() < self.group_max
+                && let Some(slot) = self.waiting.pop_front()
+            {
+                let event = self.assembly.event(slot);
+                if event.stage == Stage::Waiting {
+                    self.requesting.push(event.trigger);
+                }
+            }
+            if self.requesting.is_empty() {
+                return None;
+            }
+            self.request_round.start(self.index, units);
+        }
+        let to = self.request_round.step(units);
+        if self.request_round.left == 0 {
+            self.start_building(now);
+        }
+        let triggers = self.requesting.clone();
+        Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }))
+    }
+
+    /// Every readout unit was asked for the current group: retries are counted from here.
+    fn start_building(&mut self, now: RunNs) {
+        let retry_at = now.after(self.retry);
+        for trigger in &self.requesting {
+            if let Some(slot) = self.slots.get(*trigger)
+                && let event = self.assembly.event_mut(*slot)
+                && event.stage == Stage::Waiting
+            {
+                event.stage = Stage::Building;
+                event.retry_at = retry_at;
+                self.timeout_at = self.timeout_at.min(retry_at);
+            }
+        }
+    }
+
+    /// Asks for the missing fragments of an event again, where there are any.
+    fn poll_repetition(&mut self) -> Option<Outgoing> {
+        let units = self.readout_count();
+        while let Some(slot) = self.repeating.front().copied() {
+            if self.repeat_round.left == 0 {
+                self.repeat_round.start(self.index, units);
+            }
+            let trigger = self.assembly.event(slot).trigger;
+            while self.assembly.event(slot).stage == Stage::Building && self.repeat_round.left > 0 {
+                let to = self.repeat_round.step(units);
+                if self.sources.missing_of(to, self.assembly.received(slot)) == 0 {
+                    continue;
+                }
+                if self.repeat_round.left == 0 {
+                    self.end_repetition(slot);
+                }
+                self.counts.requests_repeated += 1;
+                let triggers = [trigger].into_iter().collect();
+                return Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }));
+            }
+            self.end_repetition(slot);
+        }
+        None
+    }
+
+    fn end_repetition(&mut self, slot: u32) {
+        self.repeat_round.left = 0;
+        self.repeating.pop_front();
+        self.assembly.event_mut(slot).is_repeating = false;
+    }
+
+    /// Tells every readout unit to release a group of complete events, or an incomplete one.
+    fn poll_release(&mut self) -> Option<Outgoing> {
+        let units = self.readout_count();
+        if self.releasing.is_none() {
+            self.releasing = Some(self.next_releasing()?);
+            self.release_round.start(self.index, units);
+        }
+        let to = self.release_round.step(units);
+        let message = match self.releasing.as_ref()? {
+            Releasing::Whole(triggers) => BuilderMessage::Release {
+                triggers: triggers.clone(),
+            },
+            Releasing::Partial(slot) => {
+                let trigger = self.assembly.event(*slot).trigger;
+                self.partial_release(to, trigger, *slot)
+            }
+        };
+        if self.release_round.left == 0 {
+            let released = match self.releasing.take() {
+                Some(Releasing::Whole(triggers)) => triggers.len(),
+                _ => 1,
+            };
+            self.clearing.extend(self.finished.drain(..released));
+        }
+        Some(self.send_readout(to, message))
+    }
+
+    /// What the next round of releases says: the first of `finished`, grouped with those behind it.
+    fn next_releasing(&self) -> Option<Releasing> {
+        let first = *self.finished.front()?;
+        if self.assembly.event(first).outcome != Outcome::Complete {
+            return Some(Releasing::Partial(first));
+        }
+        let events = self.finished.iter().map(|slot| self.assembly.event(*slot));
+        let triggers = events
+            .take(self.group_max)
+            .take_while(|event| event.outcome == Outcome::Complete)
+            .map(|event| event.trigger)
+            .collect();
+        Some(Releasing::Whole(triggers))
+    }
+
+    /// The release of an event that is not complete, as one readout unit must hear it. Nothing of
+    /// an aborted event is in an event.
+    fn partial_release(&self, to: usize, trigger: TriggerNumber, slot: u32) -> BuilderMessage {
+        let missing = match self.assembly.event(slot).outcome {
+            Outcome::Aborted => self.sources.all_of(to),
+            _ => self.sources.missing_of(to, self.assembly.received(slot)),
+        };
+        BuilderMessage::ReleasePartial { trigger, missing }
+    }
+
+    /// Releases an event again to a readout unit that sent a fragment of it after the fact.
+    fn poll_release_again(&mut self) -> Option<Outgoing> {
+        let (to, trigger) = self.releases_again.pop_front()?;
+        let to = usize::from(to);
+        let message = match (self.history.past(trigger), self.partials.received(trigger)) {
+            (Past::Closed(Closing::Dropped), _) => BuilderMessage::ReleasePartial {
+                trigger,
+                missing: self.sources.all_of(to),
+            },
+            (Past::Closed(Closing::Partial), Some(received)) => BuilderMessage::ReleasePartial {
+                trigger,
+                missing: self.sources.missing_of(to, received),
+            },
+            _ => BuilderMessage::Release {
+                triggers: [trigger].into_iter().collect(),
+            },
+        };
+        self.counts.releases_repeated += 1;
+        Some(self.send_readout(to, message))
+    }
+
+    /// Returns the credits of released events; only now are their slots vacant.
+    fn poll_clear(&mut self) -> Option<Outgoing> {
+        let mut triggers = TriggerList::new();
+        while triggers.len() < self.group_max
+            && let Some(slot) = self.clearing.pop_front()
+        {
+            let event = *self.assembly.event(slot);
+            let closing = match event.outcome {
+                Outcome::Complete => Closing::Complete,
+                Outcome::Incomplete => Closing::Partial,
+                Outcome::Aborted => Closing::Dropped,
+            };
+            if event.outcome == Outcome::Incomplete {
+                self.partials
+                    .record(event.trigger, self.assembly.received(slot));
+            }
+            self.history.record(event.trigger, closing);
+            self.slots.remove(event.trigger);
+            self.assembly.close(slot);
+            self.counts.cleared += 1;
+            triggers.push(event.trigger);
+        }
+        while triggers.len() < self.group_max
+            && let Some(trigger) = self.clears_again.pop_front()
+        {
+            self.counts.clears_repeated += 1;
+            triggers.push(trigger);
+        }
+        if triggers.is_empty() {
+            return None;
+        }
+        Some(self.send_manager(BuilderMessage::Clear { triggers }))
+    }
+
+    /// When [`BuilderUnit::handle_timeout`] is next worth calling; it may turn out that nothing was
+    /// due.
+    pub fn poll_timeout(&self) -> RunNs {
+        self.timeout_at
+    }
+
+    /// Closes events whose time is over, and asks again for what is missing in others. Does nothing
+    /// before [`BuilderUnit::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: RunNs) {
+        if now < self.timeout_at {
+            return;
+        }
+        self.timeout_at = RunNs::MAX;
+        if let Some(retry_at) = self.credits_requested_at {
+            self.credits_to_request |= retry_at <= now;
+            if retry_at > now {
+                self.timeout_at = retry_at;
+            }
+        }
+        for slot in 0..self.assembly.slots() {
+            let event = self.assembly.event_mut(slot);
+            if !event.is_open() {
+                continue;
+            }
+            if event.deadline <= now {
+                let received = event.received;
+                self.counts.events_incomplete += 1;
+                self.counts.fragments_in_incomplete += u64::from(received);
+                self.close_event(now, slot, Outcome::Incomplete);
+                continue;
+            }
+            if event.stage == Stage::Building && event.retry_at <= now {
+                event.retry_at = now.after(self.retry);
+                if !event.is_repeating {
+                    event.is_repeating = true;
+                    self.repeating.push_back(slot);
+                }
+            }
+            let next = event.deadline.min(event.retry_at);
+            self.timeout_at = self.timeout_at.min(next);
+        }
+    }
+
+    /// A filter unit went away: the events in it are counted as lost, released and cleared. It gets
+    /// no more until [`BuilderUnit::handle_filter_back`].
+    pub fn handle_filter_lost(&mut self, filter: u16) {
+        self.dispatch.remove_filter(filter);
+        self.lose_filtering(|held_by| held_by == filter);
+    }
+
+    /// A filter unit that was lost is back, with nothing in it.
+    pub fn handle_filter_back(&mut self, filter: u16) {
+        self.dispatch.restore_filter(filter);
+    }
+
+    fn lose_filtering(&mut self, is_lost: impl Fn(u16) -> bool) {
+        for slot in 0..self.assembly.slots() {
+            if let Stage::Filtering { filter } = self.assembly.event(slot).stage
+                && is_lost(filter)
+            {
+                self.losses.add(LossCause::FilterLost, 1);
+                self.finish(slot);
+            }
+        }
+    }
+
+    /// Whether it holds no event and has nothing to send.
+    pub fn is_idle(&self) -> bool {
+        self.slots.len() == 0
+            && self.clears_again.is_empty()
+            && self.releases_again.is_empty()
+            && !self.credits_to_request
+    }
+
+    /// Number of events in hand, from assignment to clear; at most the credits.
+    pub fn events_held(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Number of closed events that wait for a filter unit.
+    pub fn events_ready(&self) -> usize {
+        self.dispatch.waiting()
+    }
+
+    /// Ends by force: unfinished events are given up, events that no filter unit has are lost, and
+    /// so is what is still to come; all are released and cleared. Events in filter units remain
+    /// until those answer.
+    pub fn abort(&mut self) {
+        self.ending = true;
+        self.credits_to_request = false;
+        self.credits_requested_at = None;
+        while let Some(slot) = self.dispatch.withdraw() {
+            self.losses.add(LossCause::FilterAborted, 1);
+            self.finish(slot);
+        }
+        for slot in 0..self.assembly.slots() {
+            if self.assembly.event(slot).is_open() {
+                self.give_up(slot);
+            }
+        }
+    }
+
+    /// An unfinished event becomes none.
+    fn give_up(&mut self, slot: u32) {
+        self.losses.add(LossCause::EventAborted, 1);
+        self.assembly.event_mut(slot).outcome = Outcome::Aborted;
+        self.finish(slot);
+    }
+
+    /// Counts the events in filter units as lost, so that they are released and cleared. Only for
+    /// the end, when no filter unit reads their pages any more.
+    pub fn close(&mut self) {
+        self.abort();
+        self.lose_filtering(|_| true);
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> &BuilderCounts {
+        &self.counts
+    }
+
+    /// What was lost here.
+    pub fn losses(&self) -> &LossCounts {
+        &self.losses
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{L2Mask, SourceId};
+
+use super::*;
+
+/// Two readout units with two sources each, one filter unit.
+struct Bench {
+    unit: BuilderUnit,
+    now: RunNs,
+    sequences: [u32; 6],
+    ticket: EventTicket,
+}
+
+/// What a builder unit sent: a readout unit's index or the event manager, and what it said.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    Request(u16, Vec<u64>),
+    Release(u16, Vec<u64>),
+    Partial(u16, u64, u32),
+    Clear(Vec<u64>),
+}
+
+fn descriptor(source: u32) -> FragmentDescriptor {
+    FragmentDescriptor {
+        source: SourceId(source),
+        pool: 3,
+        words: 8,
+        status: FragmentStatus::GOOD,
+        crc: source,
+        pages: [source].into_iter().collect(),
+    }
+}
+
+impl Bench {
+    fn config() -> BuilderConfig {
+        BuilderConfig {
+            readout_units: vec![
+                vec![SourceId(1), SourceId(2)],
+                vec![SourceId(3), SourceId(4)],
+            ],
+            builder_units: 1,
+            credits: 4,
+            requests_per_message: 2,
+            filter_in_flight: 2,
+            history: 64,
+            ..BuilderConfig::default()
+        }
+    }
+
+    fn new() -> Self {
+        let mut bench = Self::silent();
+        let first = bench.unit.poll_output(RunNs(0)).unwrap();
+        assert_eq!(first.to, UnitId::EVENT_MANAGER);
+        assert_eq!(
+            first.envelope.message,
+            BuilderMessage::EventRequest { credits: 4 }
+        );
+        bench
+    }
+
+    /// One that was not polled yet.
+    fn silent() -> Self {
+        let unit = BuilderUnit::new(&Self::config(), 0, 2);
+        Self {
+            ticket: unit.empty_ticket(),
+            unit,
+            now: RunNs(0),
+            sequences: [0; 6],
+        }
+    }
+
+    fn send(&mut self, sender: UnitId, message: BuilderMessage) -> Handled {
+        let lane = match sender.kind {
+            UnitKind::EventManager => 0,
+            UnitKind::Readout => 1 + usize::from(sender.index),
+            UnitKind::Filter => 4,
+            _ => 5,
+        };
+        let envelope = Envelope {
+            sender,
+            epoch: 2,
+            sequence: self.sequences[lane],
+            message,
+        };
+        self.sequences[lane] += 1;
+        self.unit.handle_message(self.now, &envelope)
+    }
+
+    fn assign(&mut self, trigger: u64) {
+        let message = BuilderMessage::Assignment {
+            trigger: TriggerNumber(trigger),
+            mask: L2Mask(7),
+            triggered_at: RunNs(1),
+            assigned_at: RunNs(2),
+        };
+        assert_eq!(self.send(UnitId::EVENT_MANAGER, message), Handled::Taken);
+    }
+
+    fn fragment(&mut self, trigger: u64, source: u32) {
+        let message = BuilderMessage::FragmentData {
+            trigger: TriggerNumber(trigger),
+            fragment: descriptor(source),
+        };
+        let readout = UnitId::readout(u16::from(source > 2));
+        assert_eq!(self.send(readout, message), Handled::Taken);
+    }
+
+    fn fragments(&mut self, trigger: u64) {
+        for source in [4, 2, 3, 1] {
+            self.fragment(trigger, source);
+        }
+    }
+
+    fn done(&mut self, sender: UnitId, trigger: u64) {
+        let triggers = [TriggerNumber(trigger)].into_iter().collect();
+        let done = BuilderMessage::EventDone { triggers };
+        assert_eq!(self.send(sender, done), Handled::Taken);
+    }
+
+    fn ticket(&mut self) -> Option<u64> {
+        let filter = self.unit.poll_ticket(&mut self.ticket)?;
+        assert_eq!(filter, UnitId::filter(0));
+        Some(self.ticket.trigger.0)
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        let mut all = Vec::new();
+        while let Some(Outgoing { to, envelope }) = self.unit.poll_output(self.now) {
+            let numbers = |triggers: TriggerList| triggers.iter().map(|t| t.0).collect();
+            all.push(match envelope.message {
+                BuilderMessage::FragmentRequest { triggers } => {
+                    Sent::Request(to.index, numbers(triggers))
+                }
+                BuilderMessage::Release { triggers } => Sent::Release(to.index, numbers(triggers)),
+                BuilderMessage::ReleasePartial { trigger, missing } => {
+                    Sent::Partial(to.index, trigger.0, missing)
+                }
+                BuilderMessage::Clear { triggers } => {
+                    assert_eq!(to, UnitId::EVENT_MANAGER);
+                    Sent::Clear(numbers(triggers))
+                }
+                other => panic!("{other:?}"),
+            });
+        }
+        all
+    }
+
+    /// Lets the next timeout strike.
+    fn strike(&mut self) {
+        self.now = self.unit.poll_timeout();
+        self.unit.handle_timeout(self.now);
+    }
+}
+
+#[test]
+fn requests_are_grouped_and_a_lone_event_does_not_wait() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.assign(6);
+    bench.assign(7);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Request(0, vec![5, 6]),
+            Sent::Request(1, vec![5, 6]),
+            Sent::Request(0, vec![7]),
+            Sent::Request(1, vec![7]),
+        ]
+    );
+    assert_eq!(bench.sent(), []);
+}
+
+#[test]
+fn a_complete_event_goes_to_the_filter_and_is_released_then_cleared() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.sent();
+    bench.now = RunNs(1000);
+    for source in [4, 2, 3] {
+        bench.fragment(5, source);
+        assert_eq!(bench.ticket(), None);
+    }
+    bench.fragment(5, 1);
+    assert_eq!(bench.ticket(), Some(5));
+    let ticket = bench.ticket.clone();
+    assert_eq!(
+        ticket.fragments,
+        [descriptor(1), descriptor(2), descriptor(3), descriptor(4)]
+    );
+    assert_eq!((ticket.missing.len(), ticket.mask), (0, L2Mask(7)));
+    let times = (ticket.triggered_at, ticket.assigned_at, ticket.built_at);
+    assert_eq!(times, (RunNs(1), RunNs(2), RunNs(1000)));
+    assert_eq!(bench.sent(), [], "nothing is released before it is done");
+    bench.done(UnitId::filter(0), 5);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Release(0, vec![5]),
+            Sent::Release(1, vec![5]),
+            Sent::Clear(vec![5]),
+        ]
+    );
+    assert!(bench.unit.is_idle());
+    let counts = bench.unit.counts();
+    assert_eq!((counts.events_built, counts.fragments_in_built), (1, 4));
+    assert_eq!((counts.events_done, counts.cleared), (1, 1));
+}
+
+#[test]
+fn the_filter_window_bounds_the_tickets_and_releases_are_grouped() {
+    let mut bench = Bench::new();
+    for trigger in 1..=4 {
+        bench.assign(trigger);
+        bench.fragments(trigger);
+    }
+    bench.sent();
+    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
+    assert_eq!(bench.ticket(), None, "two in flight");
+    assert_eq!(bench.unit.events_ready(), 2);
+    bench.done(
+        UnitId {
+            kind: UnitKind::Writer,
+            index: 0,
+        },
+        2,
+    );
+    assert_eq!(bench.ticket(), Some(3));
+    bench.done(UnitId::filter(0), 1);
+    bench.done(UnitId::filter(0), 3);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Release(0, vec![2, 1]),
+            Sent::Release(1, vec![2, 1]),
+            Sent::Release(0, vec![3]),
+            Sent::Release(1, vec![3]),
+            Sent::Clear(vec![2, 1]),
+            Sent::Clear(vec![3]),
+        ]
+    );
+}
+
+#[test]
+fn a_timeout_closes_the_event_and_names_the_missing_sources() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.sent();
+    bench.fragment(5, 1);
+    bench.fragment(5, 3);
+    bench.fragment(5, 4);
+    let mut repetitions = 0;
+    while bench.ticket().is_none() {
+        bench.strike();
+        for sent in bench.sent() {
+            assert_eq!(
+                sent,
+                Sent::Request(0, vec![5]),
+                "only unit 0 is asked again"
+            );
+            repetitions += 1;
+        }
+    }
+    assert_eq!(bench.now, RunNs(0).after(DurationNs::SECOND));
+    assert_eq!(repetitions, 9, "every 100 ms for 1 s");
+    assert_eq!(bench.ticket.missing, [SourceId(2)]);
+    assert_eq!(bench.ticket.fragments.len(), 3);
+    assert_eq!(bench.ticket.built_at, bench.now);
+    bench.fragment(5, 2);
+    assert_eq!(bench.unit.counts().fragments_late, 1);
+    bench.done(UnitId::filter(0), 5);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Partial(0, 5, 0b10),
+            Sent::Partial(1, 5, 0),
+            Sent::Clear(vec![5]),
+        ]
+    );
+    let counts = bench.unit.counts();
+    assert_eq!(counts.events_incomplete, 1);
+    assert_eq!(counts.fragments_in_incomplete, 3);
+    assert_eq!(counts.events_built, 0);
+}
+
+#[test]
+fn repeated_assignments_build_nothing_twice() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.assign(5);
+    assert_eq!(
+        bench.sent(),
+        [Sent::Request(0, vec![5]), Sent::Request(1, vec![5])]
+    );
+    bench.fragments(5);
+    assert_eq!(bench.ticket(), Some(5));
+    bench.done(UnitId::filter(0), 5);
+    bench.done(UnitId::filter(0), 5);
+    bench.sent();
+    bench.assign(5);
+    bench.assign(5);
+    assert_eq!(bench.sent(), [Sent::Clear(vec![5])], "cleared once more");
+    assert_eq!(bench.ticket(), None);
+    let counts = bench.unit.counts();
+    assert_eq!((counts.assignments, counts.assignments_repeated), (1, 3));
+    assert_eq!((counts.cleared, counts.clears_repeated), (1, 1));
+    assert_eq!(counts.dones_unknown, 1);
+}
+
+#[test]
+fn more_events_than_credits_and_too_old_ones_are_refused() {
+    let mut bench = Bench::new();
+    for trigger in 100..=104 {
+        bench.assign(trigger);
+    }
+    bench.assign(0);
+    assert_eq!(bench.unit.counts().assignments_refused, 2);
+    assert_eq!(bench.unit.events_held(), 4);
+    bench.sent();
+    for trigger in 100..=103 {
+        bench.fragments(trigger);
+        assert_eq!(bench.ticket(), Some(trigger));
+        bench.done(UnitId::filter(0), trigger);
+    }
+    bench.sent();
+    bench.assign(101 - 64);
+    assert_eq!(bench.sent(), [Sent::Clear(vec![37])]);
+    assert_eq!(bench.unit.counts().assignments_too_old, 1);
+    assert_eq!(bench.unit.losses().of(LossCause::EventAborted), 1);
+}
+
+#[test]
+fn fragments_that_do_not_belong_are_counted() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.sent();
+    bench.fragment(5, 1);
+    bench.fragment(5, 1);
+    bench.fragment(6, 1);
+    bench.fragment(5, 99);
+    let foreign = BuilderMessage::FragmentData {
+        trigger: TriggerNumber(5),
+        fragment: descriptor(2),
+    };
+    assert_eq!(
+        bench.send(UnitId::readout(1), foreign.clone()),
+        Handled::Taken
+    );
+    assert_eq!(
+        bench.send(UnitId::readout(2), foreign.clone()),
+        Handled::Refused
+    );
+    assert_eq!(
+        bench.send(UnitId::filter(0), foreign.clone()),
+        Handled::Refused
+    );
+    assert_eq!(bench.send(UnitId::SUPERVISOR, foreign), Handled::Refused);
+    let counts = bench.unit.counts();
+    assert_eq!(counts.fragments_repeated, 1);
+    assert_eq!(counts.fragments_unknown, 1);
+    assert_eq!(counts.fragments_stranger, 2);
+    let messages = counts.messages;
+    assert_eq!((messages.strangers, messages.unexpected), (2, 1));
+}
+
+#[test]
+fn a_readout_unit_that_missed_the_release_hears_it_again() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.assign(6);
+    bench.sent();
+    bench.fragments(5);
+    bench.fragment(6, 4);
+    while bench.ticket() != Some(6) {
+        bench.strike();
+    }
+    bench.done(UnitId::filter(0), 5);
+    bench.done(UnitId::filter(0), 6);
+    bench.sent();
+    bench.fragment(5, 1);
+    bench.fragment(5, 1);
+    bench.fragment(6, 3);
+    assert!(!bench.unit.is_idle());
+    assert_eq!(
+        bench.sent(),
+        [Sent::Release(0, vec![5]), Sent::Partial(1, 6, 0b01)]
+    );
+    let counts = bench.unit.counts();
+    assert_eq!((counts.fragments_late, counts.releases_repeated), (3, 2));
+}
+
+#[test]
+fn credits_are_asked_for_until_the_first_assignment() {
+    let mut bench = Bench::silent();
+    let ask = |bench: &mut Bench| {
+        let message = bench.unit.poll_output(bench.now)?.envelope.message;
+        assert_eq!(message, BuilderMessage::EventRequest { credits: 4 });
+        Some(())
+    };
+    assert_eq!(ask(&mut bench), Some(()));
+    assert_eq!(ask(&mut bench), None);
+    bench.strike();
+    assert_eq!(bench.now, RunNs(0).after(Bench::config().retry));
+    assert_eq!(ask(&mut bench), Some(()));
+    bench.assign(1);
+    bench.sent();
+    bench.fragments(1);
+    bench.strike();
+    assert_eq!(bench.sent(), []);
+    assert_eq!(bench.unit.poll_timeout(), RunNs::MAX);
+}
+
+#[test]
+fn a_lost_filter_unit_loses_its_events_and_their_credits_return() {
+    let mut bench = Bench::new();
+    for trigger in 1..=3 {
+        bench.assign(trigger);
+        bench.fragments(trigger);
+    }
+    bench.sent();
+    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
+    bench.unit.handle_filter_lost(0);
+    assert_eq!(bench.ticket(), None);
+    assert_eq!(bench.unit.losses().of(LossCause::FilterLost), 2);
+    assert_eq!(bench.sent().last(), Some(&Sent::Clear(vec![1, 2])));
+    bench.done(UnitId::filter(0), 1);
+    assert_eq!(bench.unit.counts().dones_unknown, 1);
+    bench.unit.handle_filter_back(0);
+    assert_eq!(bench.ticket(), Some(3));
+}
+
+#[test]
+fn an_aborted_run_counts_each_event_where_it_was() {
+    let mut bench = Bench::new();
+    for trigger in 1..=4 {
+        bench.assign(trigger);
+    }
+    bench.sent();
+    for trigger in 1..=3 {
+        bench.fragments(trigger);
+    }
+    bench.fragment(4, 1);
+    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
+    bench.unit.abort();
+    assert_eq!(bench.unit.losses().of(LossCause::FilterAborted), 1);
+    assert_eq!(bench.unit.losses().of(LossCause::EventAborted), 1);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Release(0, vec![3]),
+            Sent::Release(1, vec![3]),
+            Sent::Partial(0, 4, 0b11),
+            Sent::Partial(1, 4, 0b11),
+            Sent::Clear(vec![3, 4]),
+        ]
+    );
+    bench.assign(5);
+    assert_eq!(
+        bench.sent(),
+        [
+            Sent::Partial(0, 5, 0b11),
+            Sent::Partial(1, 5, 0b11),
+            Sent::Clear(vec![5]),
+        ]
+    );
+    bench.fragment(4, 2);
+    assert_eq!(bench.sent(), [Sent::Partial(0, 4, 0b11)]);
+    bench.done(UnitId::filter(0), 2);
+    assert!(!bench.unit.is_idle());
+    bench.unit.close();
+    assert_eq!(bench.unit.losses().of(LossCause::FilterLost), 1);
+    bench.sent();
+    assert!(bench.unit.is_idle());
+    let counts = bench.unit.counts();
+    let ended = bench.unit.losses().total() + counts.events_done;
+    assert_eq!(ended, counts.assignments);
+}

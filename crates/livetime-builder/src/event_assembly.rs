@@ -1,0 +1,204 @@
+//! Events in the hands of a builder unit: a fixed number of slots, each with a bit and a descriptor
+//! per source.
+//!
+//! Bits and descriptors are apart, since a simulation of thousands of sources keeps only the bits
+//! of most interest here; which events these are and what happens next is the builder unit's.
+
+use livetime_wire::message::{EventTicket, FragmentDescriptor};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber};
+
+use crate::source_map::SourceMap;
+
+/// Where an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The slot holds no event.
+    Vacant,
+    /// Its fragments are not yet asked for, or not of every readout unit.
+    Waiting,
+    /// Fragments are on their way.
+    Building,
+    /// Closed; it waits for a filter unit.
+    Ready,
+    /// In a filter unit, or being written.
+    Filtering {
+        /// Which filter unit.
+        filter: u16,
+    },
+    /// Through; its fragments are to be released and its credit returned.
+    Finished,
+}
+
+/// How an event was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With all its fragments.
+    Complete,
+    /// By the timeout.
+    Incomplete,
+    /// By the end of the run; it is no event.
+    Aborted,
+}
+
+/// An event in a builder unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) trigger: TriggerNumber,
+    pub(crate) mask: L2Mask,
+    pub(crate) triggered_at: RunNs,
+    pub(crate) assigned_at: RunNs,
+    pub(crate) built_at: RunNs,
+    /// When it is closed without what is missing then.
+    pub(crate) deadline: RunNs,
+    /// When missing fragments are asked for again.
+    pub(crate) retry_at: RunNs,
+    pub(crate) stage: Stage,
+    pub(crate) outcome: Outcome,
+    /// Number of fragments that came.
+    pub(crate) received: u32,
+    /// Whether it waits for its missing fragments to be asked for again.
+    pub(crate) is_repeating: bool,
+}
+
+impl Event {
+    /// A vacant slot.
+    pub(crate) const VACANT: Self = Self {
+        trigger: TriggerNumber(0),
+        mask: L2Mask::NONE,
+        triggered_at: RunNs(0),
+        assigned_at: RunNs(0),
+        built_at: RunNs(0),
+        deadline: RunNs::MAX,
+        retry_at: RunNs::MAX,
+        stage: Stage::Vacant,
+        outcome: Outcome::Complete,
+        received: 0,
+        is_repeating: false,
+    };
+
+    /// Whether fragments are still awaited.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::Building)
+    }
+}
+
+/// The slots.
+#[derive(Debug)]
+pub(crate) struct EventAssembly {
+    events: Vec<Event>,
+    vacant: Vec<u32>,
+    /// By slot: a bit per source rank.
+    received: Vec<u64>,
+    words_per_event: usize,
+    /// By slot and source rank; meaningful where the bit is set.
+    fragments: Vec<FragmentDescriptor>,
+    sources: usize,
+}
+
+impl EventAssembly {
+    pub(crate) fn new(slots: usize, sources: usize) -> Self {
+        let blank = FragmentDescriptor {
+            source: SourceId(0),
+            pool: 0,
+            words: 0,
+            status: FragmentStatus::GOOD,
+            crc: 0,
+            pages: Default::default(),
+        };
+        let words_per_event = sources.div_ceil(64);
+        Self {
+            events: vec![Event::VACANT; slots],
+            vacant: (0..slots as u32).rev().collect(),
+            received: vec![0; slots * words_per_event],
+            words_per_event,
+            fragments: vec![blank; slots * sources],
+            sources,
+        }
+    }
+
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> u32 {
+        self.events.len() as u32
+    }
+
+    /// Bit words per event.
+    pub(crate) fn words_per_event(&self) -> usize {
+        self.words_per_event
+    }
+
+    /// Puts an event into a vacant slot, if there is one.
+    pub(crate) fn open(&mut self, event: Event) -> Option<u32> {
+        let slot = self.vacant.pop()?;
+        self.events[slot as usize] = event;
+        let at = slot as usize * self.words_per_event;
+        self.received[at..at + self.words_per_event].fill(0);
+        Some(slot)
+    }
+
+    /// Vacates a slot.
+    pub(crate) fn close(&mut self, slot: u32) {
+        let event = &mut self.events[slot as usize];
+        debug_assert_ne!(event.stage, Stage::Vacant);
+        *event = Event::VACANT;
+        self.vacant.push(slot);
+    }
+
+    pub(crate) fn event(&self, slot: u32) -> &Event {
+        &self.events[slot as usize]
+    }
+
+    pub(crate) fn event_mut(&mut self, slot: u32) -> &mut Event {
+        &mut self.events[slot as usize]
+    }
+
+    /// The bits of the sources that came.
+    pub(crate) fn received(&self, slot: u32) -> &[u64] {
+        &self.received[slot as usize * self.words_per_event..][..self.words_per_event]
+    }
+
+    /// Whether the fragment of a source came.
+    pub(crate) fn has(&self, slot: u32, rank: usize) -> bool {
+        self.received(slot)[rank / 64] & (1 << (rank % 64)) != 0
+    }
+
+    /// Places a fragment that had not come; true when it was the last.
+    pub(crate) fn place(&mut self, slot: u32, rank: usize, fragment: &FragmentDescriptor) -> bool {
+        debug_assert!(!self.has(slot, rank));
+        let at = slot as usize;
+        self.received[at * self.words_per_event + rank / 64] |= 1 << (rank % 64);
+        self.fragments[at * self.sources + rank].clone_from(fragment);
+        let event = &mut self.events[at];
+        event.received += 1;
+        event.received as usize == self.sources
+    }
+
+    /// Fills a ticket with an event.
+    pub(crate) fn fill(
+        &self,
+        slot: u32,
+        builder: u16,
+        sources: &SourceMap,
+        ticket: &mut EventTicket,
+    ) {
+        let event = self.event(slot);
+        ticket.builder = builder;
+        ticket.trigger = event.trigger;
+        ticket.mask = event.mask;
+        ticket.triggered_at = event.triggered_at;
+        ticket.assigned_at = event.assigned_at;
+        ticket.built_at = event.built_at;
+        ticket.filter_reason = 0;
+        ticket.streams = 0;
+        ticket.fragments.clear();
+        ticket.missing.clear();
+        let fragments = &self.fragments[slot as usize * self.sources..][..self.sources];
+        for (rank, fragment) in fragments.iter().enumerate() {
+            if self.has(slot, rank) {
+                ticket.fragments.push(fragment.clone());
+            } else {
+                ticket.missing.push(sources.source(rank));
+            }
+        }
+    }
+}

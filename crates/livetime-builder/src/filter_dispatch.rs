@@ -1,0 +1,127 @@
+//! Which filter unit gets the next event of a builder unit: the one with the most room.
+//!
+//! Each filter unit may hold a small number of a builder unit's events; a slow one thereby gets
+//! fewer. Events are named by their slot in the builder unit, which alone knows them.
+
+use std::collections::VecDeque;
+
+/// Events that wait for a filter unit, and the room in each.
+#[derive(Debug)]
+pub struct FilterDispatch {
+    /// Room left in each filter unit; `None` for one that is away.
+    free: Vec<Option<u32>>,
+    window: u32,
+    ready: VecDeque<u32>,
+    ready_max: usize,
+}
+
+impl FilterDispatch {
+    /// For `filters` filter units that take `window` events each, and at most `ready_max` events
+    /// waiting.
+    pub fn new(filters: usize, window: u32, ready_max: usize) -> Self {
+        Self {
+            free: vec![Some(window); filters],
+            window,
+            ready: VecDeque::with_capacity(ready_max),
+            ready_max,
+        }
+    }
+
+    /// An event waits for a filter unit.
+    ///
+    /// # Panics
+    /// If more events wait than the builder unit has slots.
+    pub fn push(&mut self, slot: u32) {
+        assert!(
+            self.ready.len() < self.ready_max,
+            "more than {} events wait for a filter unit",
+            self.ready_max
+        );
+        self.ready.push_back(slot);
+    }
+
+    /// The oldest waiting event and the filter unit that gets it, if one has room.
+    pub fn poll(&mut self) -> Option<(u32, u16)> {
+        self.ready.front()?;
+        let (filter, room) = self
+            .free
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(filter, free)| Some((filter, free.as_mut()?)))
+            // `max_by_key` gives the last of equals; the first shall win.
+            .rev()
+            .max_by_key(|(_, free)| **free)?;
+        if *room == 0 {
+            return None;
+        }
+        *room -= 1;
+        Some((self.ready.pop_front()?, filter as u16))
+    }
+
+    /// A filter unit is through with an event.
+    pub fn done(&mut self, filter: u16) {
+        if let Some(Some(free)) = self.free.get_mut(usize::from(filter)) {
+            debug_assert!(*free < self.window, "fu{filter} returned too many events");
+            *free = (*free + 1).min(self.window);
+        }
+    }
+
+    /// A filter unit went away; it gets no more events, and those it had are the caller's.
+    pub fn remove_filter(&mut self, filter: u16) {
+        if let Some(free) = self.free.get_mut(usize::from(filter)) {
+            *free = None;
+        }
+    }
+
+    /// A filter unit is back, with nothing in it.
+    pub fn restore_filter(&mut self, filter: u16) {
+        if let Some(free) = self.free.get_mut(usize::from(filter)) {
+            *free = Some(self.window);
+        }
+    }
+
+    /// Number of events that wait.
+    pub fn waiting(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes an event that waits away, the oldest first.
+    pub fn withdraw(&mut self) -> Option<u32> {
+        self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_unit_with_most_room_gets_the_oldest_event() {
+        let mut dispatch = FilterDispatch::new(2, 2, 8);
+        (0..5).for_each(|slot| dispatch.push(slot));
+        assert_eq!(dispatch.poll(), Some((0, 0)));
+        assert_eq!(dispatch.poll(), Some((1, 1)));
+        assert_eq!(dispatch.poll(), Some((2, 0)));
+        assert_eq!(dispatch.poll(), Some((3, 1)));
+        assert_eq!(dispatch.poll(), None, "both windows are full");
+        dispatch.done(1);
+        assert_eq!(dispatch.poll(), Some((4, 1)));
+        assert_eq!(dispatch.poll(), None);
+    }
+
+    #[test]
+    fn a_filter_unit_that_is_away_gets_nothing() {
+        let mut dispatch = FilterDispatch::new(2, 1, 8);
+        dispatch.remove_filter(0);
+        (0..3).for_each(|slot| dispatch.push(slot));
+        assert_eq!(dispatch.poll(), Some((0, 1)));
+        assert_eq!(dispatch.poll(), None);
+        dispatch.done(0);
+        assert_eq!(dispatch.poll(), None, "a late answer of the absent one");
+        dispatch.restore_filter(0);
+        assert_eq!(dispatch.poll(), Some((1, 0)));
+        assert_eq!(dispatch.waiting(), 1);
+        assert_eq!(dispatch.withdraw(), Some(2));
+        assert_eq!(dispatch.withdraw(), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! The peers of one kind that a unit talks to: epochs and sequence numbers, both ways.
+
+use livetime_wire::message::{BuilderMessage, Envelope};
+use livetime_wire::{UnitId, UnitKind};
+
+use crate::message_exchange::{MessageCounts, Outgoing};
+
+/// One peer: 12 bytes, since a large builder has a quarter of a million pairs.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    epoch: u32,
+    next_in: u32,
+    next_out: u32,
+}
+
+/// Peers of one kind, by index.
+#[derive(Debug)]
+pub(crate) struct PeerTable {
+    kind: UnitKind,
+    peers: Vec<Peer>,
+}
+
+/// How a message stands to those before it from the same peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Its sequence number is new.
+    Fresh,
+    /// Its sequence number was there before, or was passed over.
+    Repeated,
+}
+
+impl PeerTable {
+    pub(crate) fn new(kind: UnitKind, count: usize, epoch: u32) -> Self {
+        let peer = Peer {
+            epoch,
+            next_in: 0,
+            next_out: 0,
+        };
+        Self {
+            kind,
+            peers: vec![peer; count],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Checks sender, epoch and sequence; `None` when the message is refused (and counted).
+    pub(crate) fn receive(
+        &mut self,
+        envelope: &Envelope,
+        counts: &mut MessageCounts,
+    ) -> Option<Arrival> {
+        debug_assert_eq!(envelope.sender.kind, self.kind);
+        let Some(peer) = self.peers.get_mut(usize::from(envelope.sender.index)) else {
+            counts.strangers += 1;
+            return None;
+        };
+        if envelope.epoch != peer.epoch {
+            counts.wrong_epoch += 1;
+            return None;
+        }
+        counts.received += 1;
+        let ahead = envelope.sequence.wrapping_sub(peer.next_in).cast_signed();
+        if ahead < 0 {
+            counts.repeated += 1;
+            return Some(Arrival::Repeated);
+        }
+        counts.missing += u64::from(ahead.cast_unsigned());
+        peer.next_in = envelope.sequence.wrapping_add(1);
+        Some(Arrival::Fresh)
+    }
+
+    /// The sequence number of the next message to peer `to`, which is thereby spent.
+    pub(crate) fn next_sequence(&mut self, to: usize, counts: &mut MessageCounts) -> u32 {
+        counts.sent += 1;
+        let peer = &mut self.peers[to];
+        let sequence = peer.next_out;
+        peer.next_out = sequence.wrapping_add(1);
+        sequence
+    }
+
+    /// A message of `sender` to peer `to`.
+    pub(crate) fn send(
+        &mut self,
+        sender: UnitId,
+        epoch: u32,
+        to: usize,
+        message: BuilderMessage,
+        counts: &mut MessageCounts,
+    ) -> Outgoing {
+        let sequence = self.next_sequence(to, counts);
+        Outgoing {
+            to: UnitId {
+                kind: self.kind,
+                index: to as u16,
+            },
+            envelope: Envelope {
+                sender,
+                epoch,
+                sequence,
+                message,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(index: u16, epoch: u32, sequence: u32) -> Envelope {
+        Envelope {
+            sender: UnitId::builder(index),
+            epoch,
+            sequence,
+            message: BuilderMessage::EventRequest { credits: 1 },
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_show_gaps_and_repetitions_across_the_wrap() {
+        let mut table = PeerTable::new(UnitKind::Builder, 1, 7);
+        table.peers[0].next_in = u32::MAX;
+        let mut counts = MessageCounts::default();
+        let mut receive = |sequence| table.receive(&envelope(0, 7, sequence), &mut counts);
+        assert_eq!(receive(u32::MAX), Some(Arrival::Fresh));
+        assert_eq!(receive(u32::MAX), Some(Arrival::Repeated));
+        assert_eq!(receive(0), Some(Arrival::Fresh));
+        assert_eq!(receive(3), Some(Arrival::Fresh));
+        assert_eq!(receive(2), Some(Arrival::Repeated));
+        assert_eq!(receive(4), Some(Arrival::Fresh));
+        assert_eq!((counts.missing, counts.repeated), (2, 2));
+        assert_eq!(counts.received, 6);
+    }
+
+    #[test]
+    fn strangers_and_other_epochs_are_refused_and_counted() {
+        let mut table = PeerTable::new(UnitKind::Builder, 2, 7);
+        let mut counts = MessageCounts::default();
+        assert_eq!(table.receive(&envelope(2, 7, 0), &mut counts), None);
+        assert_eq!(table.receive(&envelope(1, 6, 0), &mut counts), None);
+        assert_eq!(table.receive(&envelope(1, 8, 0), &mut counts), None);
+        assert_eq!((counts.strangers, counts.wrong_epoch), (1, 2));
+        assert_eq!(counts.received, 0);
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn each_peer_has_its_own_sequence() {
+        let mut table = PeerTable::new(UnitKind::Readout, 2, 0);
+        let mut counts = MessageCounts::default();
+        let sequences: Vec<u32> = [0, 1, 1, 0]
+            .map(|to| table.next_sequence(to, &mut counts))
+            .into();
+        assert_eq!(sequences, [0, 0, 1, 1]);
+        assert_eq!(counts.sent, 4);
+    }
+}

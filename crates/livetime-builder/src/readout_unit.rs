@@ -1,0 +1,648 @@
+//! The readout unit: what happens to the fragments of each trigger that its links bring.
+//!
+//! It holds a few bytes per live trigger (which sources came, who asked for them) and no fragment:
+//! descriptors and pages are the driver's, who asks here before filing a fragment, sends the
+//! fragments it is told to send and frees those it is told to free. Fragments that were sent stay
+//! until the release, so that they can be sent again. The messages are in [`crate`].
+
+use std::collections::VecDeque;
+
+use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep};
+use livetime_wire::{
+    DurationNs, LossCause, LossCounts, RunNs, SourceId, TriggerNumber, UnitId, UnitKind,
+};
+
+use crate::builder_config::BuilderConfig;
+use crate::message_exchange::{Handled, MessageCounts};
+use crate::peer_table::{Arrival, PeerTable};
+use crate::trigger_history::{Closing, Past, TriggerHistory};
+use crate::trigger_table::TriggerTable;
+
+/// What a readout unit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadoutCounts {
+    /// Messages; each fragment sent is one.
+    pub messages: MessageCounts,
+    /// Fragments that may stay.
+    pub fragments_filed: u64,
+    /// Fragments freed because their trigger was rejected, before or after they came.
+    pub fragments_dropped_by_decision: u64,
+    /// Fragments sent, repetitions included.
+    pub fragments_sent: u64,
+    /// Repetitions among them: asked for again, or sent to ask for a release.
+    pub fragments_sent_again: u64,
+    /// Triggers that the supervisor kept.
+    pub triggers_kept: u64,
+    /// Triggers that the supervisor dropped.
+    pub triggers_dropped: u64,
+    /// Triggers released by a builder unit.
+    pub triggers_released: u64,
+    /// Triggers of which a fragment was asked for, first requests only.
+    pub triggers_requested: u64,
+    /// Decisions on triggers that were decided or closed before.
+    pub decisions_repeated: u64,
+    /// Drops of triggers that were kept or requested before, and keeps of dropped ones; refused.
+    pub decisions_conflicting: u64,
+    /// Requests of the builder unit that has asked before.
+    pub requests_repeated: u64,
+    /// Requests for dropped or released triggers; nothing is sent.
+    pub requests_closed: u64,
+    /// Requests and releases of another builder unit than the one that has the event; refused.
+    pub requests_conflicting: u64,
+    /// Requests for triggers without a fragment that found the table full; the builder unit asks
+    /// again.
+    pub requests_without_room: u64,
+    /// Releases of triggers that were closed before.
+    pub releases_repeated: u64,
+    /// Requested or kept triggers of which no fragment came, forgotten since no release came
+    /// either.
+    pub requests_forgotten: u64,
+}
+
+/// What the driver does with a fragment that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum FragmentVerdict {
+    /// File it until [`ReadoutOutput::Free`].
+    Hold,
+    /// Free its pages now: it is not wanted, and it is counted.
+    Discard {
+        /// The loss that it is counted under; `None` if its trigger was rejected.
+        loss: Option<LossCause>,
+    },
+    /// The table is full: leave it where it is and ask again later.
+    Wait,
+}
+
+/// Why the fragments of a trigger are freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeReason {
+    /// The trigger was rejected.
+    Dropped,
+    /// A builder unit released them.
+    Released,
+    /// The run was ended by force.
+    Aborted,
+}
+
+/// What a readout unit wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadoutOutput {
+    /// Send one fragment that is on file, with [`ReadoutUnit::fragment_message`]; it stays there.
+    SendFragment {
+        /// To whom.
+        to: UnitId,
+        /// The message's sequence number.
+        sequence: u32,
+        /// Of which trigger.
+        trigger: TriggerNumber,
+        /// Of which source.
+        source: SourceId,
+    },
+    /// Take all fragments of a trigger off the file and free their pages.
+    Free {
+        /// Of which trigger.
+        trigger: TriggerNumber,
+        /// Why.
+        reason: FreeReason,
+    },
+}
+
+/// Nobody asked for the fragments yet.
+const NO_BUILDER: u16 = u16::MAX;
+
+/// What holds a trigger, or closed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// Fragments or requests are held.
+    #[default]
+    Open,
+    /// To be freed.
+    Closed(FreeReason),
+}
+
+/// A live trigger.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// Sources that came, by bit.
+    present: u32,
+    /// Sources that came and are to be sent.
+    unsent: u32,
+    builder: u16,
+    stage: Stage,
+    /// Whether its number is in the work queue.
+    queued: bool,
+    kept: bool,
+    /// Scans since something happened to it.
+    scans: u8,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            present: 0,
+            unsent: 0,
+            builder: NO_BUILDER,
+            stage: Stage::Open,
+            queued: false,
+            kept: false,
+            scans: 0,
+        }
+    }
+}
+
+/// A readout unit.
+#[derive(Debug)]
+pub struct ReadoutUnit {
+    index: u16,
+    epoch: u32,
+    /// Ordered; bit `n` of a mask is the `n`-th.
+    sources: Vec<SourceId>,
+    held: TriggerTable<Held>,
+    history: TriggerHistory,
+    /// Triggers with something to send or to free.
+    work: VecDeque<TriggerNumber>,
+    work_max: usize,
+    /// Largest number that a message named: fragments may be ahead of it, but not far.
+    newest: TriggerNumber,
+    ahead_max: u64,
+    supervisor: PeerTable,
+    builders: PeerTable,
+    probe: DurationNs,
+    /// Who is sent fragments of triggers that nobody asked for, at this scan.
+    probed_builder: u16,
+    /// Scans after which a request without any fragment is forgotten.
+    scans_max: u8,
+    scan_at: RunNs,
+    ending: bool,
+    counts: ReadoutCounts,
+    losses: LossCounts,
+}
+
+impl ReadoutUnit {
+    /// Readout unit `index` of a valid configuration; `epoch` is that of all units at the start.
+    ///
+    /// # Panics
+    /// If the configuration has no such unit.
+    pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
+        let held = config.trigger_window as usize;
+        // A builder unit has closed the event by then, whatever became of its messages.
+        let scans = 2 * config.timeout.0 / config.probe.0.max(1) + 3;
+        Self {
+            index,
+            epoch,
+            sources: config.sources_of(index),
+            held: TriggerTable::new(held),
+            history: TriggerHistory::new(config.history as usize),
+            work: VecDeque::with_capacity(held + 1),
+            work_max: held + 1,
+            newest: TriggerNumber(0),
+            ahead_max: held as u64,
+            supervisor: PeerTable::new(UnitKind::Supervisor, 1, epoch),
+            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch),
+            probe: config.probe,
+            probed_builder: 0,
+            scans_max: u8::try_from(scans).unwrap_or(u8::MAX),
+            scan_at: RunNs::MAX,
+            ending: false,
+            counts: ReadoutCounts::default(),
+            losses: LossCounts::new(),
+        }
+    }
+
+    /// Says whether a fragment that came out of a link may stay. Ask once for each, before filing
+    /// it, and again only after [`FragmentVerdict::Wait`]: duplicates, strangers and late ones are
+    /// counted here. A fragment buffer for at least [`BuilderConfig::trigger_window`] triggers
+    /// never refuses what may stay; were it asked first, it might replace a fragment whose pages a
+    /// builder unit reads.
+    pub fn handle_fragment(
+        &mut self,
+        now: RunNs,
+        trigger: TriggerNumber,
+        source: SourceId,
+    ) -> FragmentVerdict {
+        let Ok(bit) = self.sources.binary_search(&source) else {
+            return self.lose(LossCause::FragmentStranger);
+        };
+        if let Some(held) = self.held.get_mut(trigger) {
+            match held.stage {
+                Stage::Open if held.present & (1 << bit) != 0 => {
+                    return self.lose(LossCause::FragmentDuplicate);
+                }
+                Stage::Open => {
+                    held.present |= 1 << bit;
+                    held.scans = 0;
+                    self.counts.fragments_filed += 1;
+                    if held.builder != NO_BUILDER {
+                        held.unsent |= 1 << bit;
+                        self.enqueue(trigger);
+                    }
+                    return FragmentVerdict::Hold;
+                }
+                Stage::Closed(FreeReason::Dropped) => return self.drop_fragment(),
+                Stage::Closed(FreeReason::Released) => return self.lose(self.late_cause()),
+                Stage::Closed(FreeReason::Aborted) => {
+                    return self.lose(LossCause::FragmentAborted);
+                }
+            }
+        }
+        match self.history.past(trigger) {
+            Past::Closed(Closing::Dropped) => return self.drop_fragment(),
+            Past::Closed(_) | Past::Forgotten => return self.lose(self.late_cause()),
+            Past::Open => {}
+        }
+        if self.ending {
+            return self.lose(LossCause::FragmentAborted);
+        }
+        if trigger.0 == 0 || trigger.0 > self.newest.0.saturating_add(self.ahead_max) {
+            // No decision can come for it within the life of its page: the number is damaged.
+            return self.lose(LossCause::FragmentMalformed);
+        }
+        let entry = Held {
+            present: 1 << bit,
+            ..Held::default()
+        };
+        if !self.hold(now, trigger, entry) {
+            return FragmentVerdict::Wait;
+        }
+        self.counts.fragments_filed += 1;
+        FragmentVerdict::Hold
+    }
+
+    fn lose(&mut self, cause: LossCause) -> FragmentVerdict {
+        self.losses.add(cause, 1);
+        FragmentVerdict::Discard { loss: Some(cause) }
+    }
+
+    fn drop_fragment(&mut self) -> FragmentVerdict {
+        self.counts.fragments_dropped_by_decision += 1;
+        FragmentVerdict::Discard { loss: None }
+    }
+
+    /// What fragments are lost to that no event took.
+    fn late_cause(&self) -> LossCause {
+        if self.ending {
+            LossCause::FragmentAborted
+        } else {
+            LossCause::FragmentLate
+        }
+    }
+
+    fn hold(&mut self, now: RunNs, trigger: TriggerNumber, entry: Held) -> bool {
+        if self.held.len() == 0 {
+            self.scan_at = now.after(self.probe);
+        }
+        self.held.insert(trigger, entry)
+    }
+
+    /// Puts a trigger at the end of the work queue unless it is in it.
+    fn enqueue(&mut self, trigger: TriggerNumber) {
+        let Some(held) = self.held.get_mut(trigger) else {
+            return;
+        };
+        if held.queued {
+            return;
+        }
+        held.queued = true;
+        if self.work.len() == self.work_max {
+            // Triggers that were forgotten meanwhile; each live one is in the queue once at most.
+            let live = &self.held;
+            self.work
+                .retain(|trigger| live.get(*trigger).is_some_and(|held| held.queued));
+        }
+        assert!(self.work.len() < self.work_max, "work queue has a bound");
+        self.work.push_back(trigger);
+    }
+
+    /// Takes a message of the supervisor or a builder unit.
+    pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        let messages = &mut self.counts.messages;
+        let sender = envelope.sender;
+        let table = match (sender.kind, &envelope.message) {
+            (UnitKind::Supervisor, BuilderMessage::Decision { .. }) => &mut self.supervisor,
+            (
+                UnitKind::Builder,
+                BuilderMessage::FragmentRequest { .. }
+                | BuilderMessage::Release { .. }
+                | BuilderMessage::ReleasePartial { .. },
+            ) => &mut self.builders,
+            (UnitKind::Supervisor | UnitKind::Builder, _) => {
+                messages.unexpected += 1;
+                return Handled::Refused;
+            }
+            _ => {
+                messages.strangers += 1;
+                return Handled::Refused;
+            }
+        };
+        let Some(arrival) = table.receive(envelope, messages) else {
+            return Handled::Refused;
+        };
+        match &envelope.message {
+            BuilderMessage::Decision { trigger, keep } => self.decide(now, *trigger, *keep),
+            BuilderMessage::FragmentRequest { triggers } => {
+                for trigger in triggers {
+                    self.request(now, *trigger, sender.index, arrival);
+                }
+            }
+            BuilderMessage::Release { triggers } => {
+                for trigger in triggers {
+                    self.release(*trigger, sender.index, 0);
+                }
+            }
+            BuilderMessage::ReleasePartial { trigger, missing } => {
+                self.release(*trigger, sender.index, *missing);
+            }
+            _ => unreachable!("the kinds were sorted out above"),
+        }
+        Handled::Taken
+    }
+
+    fn decide(&mut self, now: RunNs, trigger: TriggerNumber, keep: Keep) {
+        self.newest = self.newest.max(trigger);
+        let Some(held) = self.held.get_mut(trigger) else {
+            self.decide_absent(now, trigger, keep);
+            return;
+        };
+        let is_wanted = held.kept || held.builder != NO_BUILDER;
+        match (held.stage, keep) {
+            (Stage::Open, Keep::Build) if held.kept => self.counts.decisions_repeated += 1,
+            (Stage::Open, Keep::Build) => {
+                held.kept = true;
+                self.counts.triggers_kept += 1;
+            }
+            (Stage::Open, Keep::Drop) if is_wanted => self.counts.decisions_conflicting += 1,
+            (Stage::Open, Keep::Drop) => {
+                held.stage = Stage::Closed(FreeReason::Dropped);
+                self.counts.triggers_dropped += 1;
+                self.counts.fragments_dropped_by_decision += u64::from(held.present.count_ones());
+                self.enqueue(trigger);
+            }
+            (Stage::Closed(FreeReason::Dropped), Keep::Build) => {
+                self.counts.decisions_conflicting += 1;
+            }
+            (Stage::Closed(_), _) => self.counts.decisions_repeated += 1,
+        }
+    }
+
+    /// A decision on a trigger of which nothing came yet. A keep is worth an entry only to see a
+    /// later drop; without room it does without.
+    fn decide_absent(&mut self, now: RunNs, trigger: TriggerNumber, keep: Keep) {
+        if trigger.0 == 0 || self.history.past(trigger) != Past::Open {
+            self.counts.decisions_repeated += 1;
+            return;
+        }
+        match keep {
+            Keep::Build => {
+                self.counts.triggers_kept += 1;
+                let entry = Held {
+                    kept: true,
+                    ..Held::default()
+                };
+                if !self.ending {
+                    self.hold(now, trigger, entry);
+                }
+            }
+            Keep::Drop => {
+                self.counts.triggers_dropped += 1;
+                self.history.record(trigger, Closing::Dropped);
+            }
+        }
+    }
+
+    fn request(&mut self, now: RunNs, trigger: TriggerNumber, builder: u16, arrival: Arrival) {
+        self.newest = self.newest.max(trigger);
+        if let Some(held) = self.held.get_mut(trigger) {
+            match held.stage {
+                Stage::Closed(_) => self.counts.requests_closed += 1,
+                Stage::Open if held.builder == NO_BUILDER => {
+                    held.builder = builder;
+                    held.unsent = held.present;
+                    held.scans = 0;
+                    self.counts.triggers_requested += 1;
+                    self.enqueue(trigger);
+                }
+                Stage::Open if held.builder != builder => {
+                    self.counts.requests_conflicting += 1;
+                }
+                Stage::Open => {
+                    self.counts.requests_repeated += 1;
+                    // A repeated message is the network's doing, a new one the builder unit's.
+                    if arrival == Arrival::Fresh && held.present != 0 {
+                        let again = held.present & !held.unsent;
+                        self.counts.fragments_sent_again += u64::from(again.count_ones());
+                        held.unsent = held.present;
+                        held.scans = 0;
+                        self.enqueue(trigger);
+                    }
+                }
+            }
+        } else if trigger.0 == 0 || self.history.past(trigger) != Past::Open || self.ending {
+            self.counts.requests_closed += 1;
+        } else {
+            let entry = Held {
+                builder,
+                ..Held::default()
+            };
+            if self.hold(now, trigger, entry) {
+                self.counts.triggers_requested += 1;
+            } else {
+                self.counts.requests_without_room += 1;
+            }
+        }
+    }
+
+    /// Closes a trigger. Fragments in `missing` that are here came too late for the event, or were
+    /// lost on their way to the builder unit.
+    fn release(&mut self, trigger: TriggerNumber, builder: u16, missing: u32) {
+        self.newest = self.newest.max(trigger);
+        let cause = self.late_cause();
+        if let Some(held) = self.held.get_mut(trigger) {
+            match held.stage {
+                Stage::Closed(_) => self.counts.releases_repeated += 1,
+                Stage::Open if held.builder != builder && held.builder != NO_BUILDER => {
+                    self.counts.requests_conflicting += 1;
+                }
+                Stage::Open => {
+                    held.stage = Stage::Closed(FreeReason::Released);
+                    let lost = held.present & missing;
+                    self.losses.add(cause, u64::from(lost.count_ones()));
+                    self.counts.triggers_released += 1;
+                    self.enqueue(trigger);
+                }
+            }
+        } else if trigger.0 == 0 || self.history.past(trigger) != Past::Open {
+            self.counts.releases_repeated += 1;
+        } else {
+            self.counts.triggers_released += 1;
+            self.history.record(trigger, Closing::Complete);
+        }
+    }
+
+    /// The next thing to do. Fragments of one event go out together, events in the order in which
+    /// they were asked for.
+    pub fn poll_output(&mut self) -> Option<ReadoutOutput> {
+        while let Some(trigger) = self.work.front().copied() {
+            let Some(held) = self.held.get_mut(trigger) else {
+                self.work.pop_front();
+                continue;
+            };
+            if let Stage::Closed(reason) = held.stage {
+                let has_fragments = held.present != 0;
+                self.work.pop_front();
+                self.held.remove(trigger);
+                let closing = match reason {
+                    FreeReason::Dropped => Closing::Dropped,
+                    FreeReason::Released => Closing::Complete,
+                    FreeReason::Aborted => Closing::Partial,
+                };
+                self.history.record(trigger, closing);
+                if has_fragments {
+                    return Some(ReadoutOutput::Free { trigger, reason });
+                }
+                continue;
+            }
+            if held.unsent == 0 {
+                held.queued = false;
+                self.work.pop_front();
+                continue;
+            }
+            return Some(self.send_fragment(trigger));
+        }
+        None
+    }
+
+    /// The next unsent fragment of the trigger at the front of the work queue.
+    fn send_fragment(&mut self, trigger: TriggerNumber) -> ReadoutOutput {
+        let held = self.held.get_mut(trigger).expect("found by the caller");
+        let bit = held.unsent.trailing_zeros();
+        held.unsent &= held.unsent - 1;
+        self.counts.fragments_sent += 1;
+        let builder = match held.builder {
+            NO_BUILDER => self.probed_builder,
+            builder => builder,
+        };
+        if held.unsent == 0 {
+            held.queued = false;
+            self.work.pop_front();
+        }
+        ReadoutOutput::SendFragment {
+            to: UnitId::builder(builder),
+            sequence: self
+                .builders
+                .next_sequence(builder.into(), &mut self.counts.messages),
+            trigger,
+            source: self.sources[bit as usize],
+        }
+    }
+
+    /// The message for a [`ReadoutOutput::SendFragment`].
+    pub fn fragment_message(
+        &self,
+        sequence: u32,
+        trigger: TriggerNumber,
+        fragment: FragmentDescriptor,
+    ) -> Envelope {
+        Envelope {
+            sender: UnitId::readout(self.index),
+            epoch: self.epoch,
+            sequence,
+            message: BuilderMessage::FragmentData { trigger, fragment },
+        }
+    }
+
+    /// When [`ReadoutUnit::handle_timeout`] is next worth calling.
+    pub fn poll_timeout(&self) -> RunNs {
+        if self.held.len() == 0 {
+            RunNs::MAX
+        } else {
+            self.scan_at
+        }
+    }
+
+    /// Sends one fragment again of each trigger that was sent one to two probe intervals ago and
+    /// not released, to learn whether the release was lost. Of kept triggers that nobody has asked
+    /// for in far more than the timeout, one fragment goes to one builder unit after the other:
+    /// requests and release may all have been lost. Does nothing before
+    /// [`ReadoutUnit::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: RunNs) {
+        if now < self.poll_timeout() {
+            return;
+        }
+        self.scan_at = now.after(self.probe);
+        self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
+        for slot in 0..self.held.slot_count() {
+            let Some((trigger, held)) = self.held.slot_mut(slot) else {
+                continue;
+            };
+            let is_requested = held.builder != NO_BUILDER;
+            let is_wanted = is_requested || held.kept;
+            if held.stage != Stage::Open || !is_wanted || held.unsent != 0 {
+                continue;
+            }
+            held.scans = held.scans.saturating_add(1);
+            let patience = if is_requested { 2 } else { self.scans_max };
+            if held.present != 0 && held.scans >= patience {
+                held.unsent = 1 << held.present.trailing_zeros();
+                held.scans = patience - 1;
+                self.counts.fragments_sent_again += 1;
+                self.enqueue(trigger);
+            } else if held.present == 0 && held.scans >= self.scans_max {
+                held.stage = Stage::Closed(FreeReason::Released);
+                self.counts.requests_forgotten += 1;
+                self.enqueue(trigger);
+            }
+        }
+    }
+
+    /// Whether no fragment is held and no request waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.held.len() == 0
+    }
+
+    /// Number of triggers with fragments or requests.
+    pub fn triggers_held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Ends by force: fragments that nobody asked for are freed and counted as lost, and so is
+    /// what is still to come. Those in a builder unit's hands remain until it releases them.
+    pub fn abort(&mut self) {
+        self.ending = true;
+        self.free_open(|held| held.builder == NO_BUILDER);
+    }
+
+    /// Frees and counts everything that is left. Only for the end, when no builder or filter unit
+    /// reads the pages any more.
+    pub fn close(&mut self) {
+        self.ending = true;
+        self.free_open(|_| true);
+    }
+
+    fn free_open(&mut self, is_freed: impl Fn(&Held) -> bool) {
+        for slot in 0..self.held.slot_count() {
+            if let Some((trigger, held)) = self.held.slot_mut(slot)
+                && held.stage == Stage::Open
+                && is_freed(held)
+            {
+                held.stage = Stage::Closed(FreeReason::Aborted);
+                let lost = u64::from(held.present.count_ones());
+                self.losses.add(LossCause::FragmentAborted, lost);
+                self.enqueue(trigger);
+            }
+        }
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> &ReadoutCounts {
+        &self.counts
+    }
+
+    /// What was lost here.
+    pub fn losses(&self) -> &LossCounts {
+        &self.losses
+    }
+}
+
+#[cfg(test)]
+mod tests;

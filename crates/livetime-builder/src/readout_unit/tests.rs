@@ -1,0 +1,377 @@
+use super::*;
+use livetime_wire::L2Mask;
+
+const SOURCES: [u32; 3] = [10, 20, 30];
+
+struct Bench {
+    unit: ReadoutUnit,
+    config: BuilderConfig,
+    sequences: [u32; 4],
+}
+
+impl Bench {
+    fn new() -> Self {
+        let config = BuilderConfig {
+            readout_units: vec![vec![SourceId(1)], SOURCES.map(SourceId).to_vec()],
+            trigger_window: 8,
+            history: 64,
+            ..BuilderConfig::default()
+        };
+        Self {
+            unit: ReadoutUnit::new(&config, 1, 9),
+            config,
+            sequences: [0; 4],
+        }
+    }
+
+    fn fragment(&mut self, trigger: u64, source: u32) -> FragmentVerdict {
+        self.unit
+            .handle_fragment(RunNs(0), TriggerNumber(trigger), SourceId(source))
+    }
+
+    /// All three fragments of a trigger.
+    fn fragments(&mut self, trigger: u64) {
+        for source in SOURCES {
+            assert_eq!(self.fragment(trigger, source), FragmentVerdict::Hold);
+        }
+    }
+
+    fn send_from(&mut self, sender: UnitId, sequence: u32, message: BuilderMessage) -> Handled {
+        let envelope = Envelope {
+            sender,
+            epoch: 9,
+            sequence,
+            message,
+        };
+        self.unit.handle_message(RunNs(0), &envelope)
+    }
+
+    fn send(&mut self, sender: UnitId, message: BuilderMessage) {
+        let lane = match sender.kind {
+            UnitKind::Supervisor => 3,
+            _ => usize::from(sender.index),
+        };
+        let sequence = self.sequences[lane];
+        self.sequences[lane] += 1;
+        assert_eq!(self.send_from(sender, sequence, message), Handled::Taken);
+    }
+
+    fn decide(&mut self, trigger: u64, keep: Keep) {
+        let trigger = TriggerNumber(trigger);
+        self.send(
+            UnitId::SUPERVISOR,
+            BuilderMessage::Decision { trigger, keep },
+        );
+    }
+
+    fn request(&mut self, builder: u16, trigger: u64) {
+        let triggers = [TriggerNumber(trigger)].into_iter().collect();
+        self.send(
+            UnitId::builder(builder),
+            BuilderMessage::FragmentRequest { triggers },
+        );
+    }
+
+    fn release(&mut self, builder: u16, trigger: u64) {
+        let triggers = [TriggerNumber(trigger)].into_iter().collect();
+        self.send(
+            UnitId::builder(builder),
+            BuilderMessage::Release { triggers },
+        );
+    }
+
+    /// Sources sent to builder unit 0 for `trigger`.
+    fn sent(&mut self, trigger: u64) -> Vec<u32> {
+        let mut sources = Vec::new();
+        while let Some(output) = self.unit.poll_output() {
+            match output {
+                ReadoutOutput::SendFragment {
+                    to,
+                    trigger: sent,
+                    source,
+                    ..
+                } => {
+                    assert_eq!((to, sent), (UnitId::builder(0), TriggerNumber(trigger)));
+                    sources.push(source.0);
+                }
+                free => panic!("{free:?}"),
+            }
+        }
+        sources
+    }
+
+    fn freed(&mut self) -> Option<(u64, FreeReason)> {
+        match self.unit.poll_output()? {
+            ReadoutOutput::Free { trigger, reason } => Some((trigger.0, reason)),
+            send => panic!("{send:?}"),
+        }
+    }
+
+    fn lost(&self, cause: LossCause) -> u64 {
+        self.unit.losses().of(cause)
+    }
+}
+
+#[test]
+fn fragments_are_sent_once_when_asked_for_and_freed_at_the_release() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    assert_eq!(bench.sent(1), []);
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    assert_eq!(bench.sent(1), []);
+    bench.release(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.freed(), None);
+    assert!(bench.unit.is_idle());
+    let counts = bench.unit.counts();
+    assert_eq!((counts.fragments_filed, counts.fragments_sent), (3, 3));
+    assert_eq!((counts.triggers_kept, counts.triggers_released), (1, 1));
+    assert_eq!(counts.messages.sent, 3);
+    assert_eq!(bench.unit.losses().total(), 0);
+}
+
+#[test]
+fn a_fragment_that_comes_after_the_request_is_sent_when_it_comes() {
+    let mut bench = Bench::new();
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), []);
+    assert_eq!(bench.fragment(1, 20), FragmentVerdict::Hold);
+    assert_eq!(bench.sent(1), [20]);
+    assert_eq!(bench.fragment(1, 10), FragmentVerdict::Hold);
+    assert_eq!(bench.fragment(1, 30), FragmentVerdict::Hold);
+    assert_eq!(bench.sent(1), [10, 30]);
+}
+
+#[test]
+fn dropped_triggers_are_freed_and_their_later_fragments_discarded() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.fragment(1, 10), FragmentVerdict::Hold);
+    assert_eq!(bench.fragment(1, 20), FragmentVerdict::Hold);
+    bench.decide(1, Keep::Drop);
+    let discard = FragmentVerdict::Discard { loss: None };
+    assert_eq!(bench.fragment(1, 30), discard, "before it is freed");
+    assert_eq!(bench.freed(), Some((1, FreeReason::Dropped)));
+    assert!(bench.unit.is_idle());
+    bench.decide(2, Keep::Drop);
+    for source in SOURCES {
+        assert_eq!(bench.fragment(2, source), discard, "decided before it came");
+    }
+    bench.request(0, 1);
+    bench.request(0, 2);
+    bench.decide(2, Keep::Build);
+    assert_eq!(bench.unit.poll_output(), None);
+    let counts = bench.unit.counts();
+    assert_eq!(counts.fragments_dropped_by_decision, 6);
+    assert_eq!(counts.triggers_dropped, 2);
+    assert_eq!(counts.requests_closed, 2);
+    assert_eq!(counts.decisions_repeated, 1);
+    assert_eq!(bench.unit.losses().total(), 0);
+}
+
+#[test]
+fn duplicates_strangers_late_and_impossible_fragments_are_named() {
+    let mut bench = Bench::new();
+    let lost = |cause| FragmentVerdict::Discard { loss: Some(cause) };
+    bench.fragments(1);
+    assert_eq!(bench.fragment(1, 20), lost(LossCause::FragmentDuplicate));
+    assert_eq!(bench.fragment(1, 11), lost(LossCause::FragmentStranger));
+    assert_eq!(bench.fragment(1, 1), lost(LossCause::FragmentStranger));
+    assert_eq!(bench.fragment(0, 10), lost(LossCause::FragmentMalformed));
+    assert_eq!(bench.fragment(9, 10), lost(LossCause::FragmentMalformed));
+    assert_eq!(bench.fragment(8, 10), FragmentVerdict::Hold, "just ahead");
+    bench.request(0, 1);
+    bench.release(0, 1);
+    assert_eq!(bench.fragment(1, 10), lost(LossCause::FragmentLate));
+    while bench.unit.poll_output().is_some() {}
+    assert_eq!(bench.fragment(1, 10), lost(LossCause::FragmentLate));
+    assert_eq!(bench.lost(LossCause::FragmentLate), 2);
+    assert_eq!(bench.unit.losses().total(), 7);
+    bench.request(0, 1);
+    assert_eq!(bench.unit.poll_output(), None);
+    assert_eq!(bench.unit.counts().requests_closed, 1);
+}
+
+#[test]
+fn a_partial_release_counts_what_is_here_and_in_no_event() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.fragment(1, 10), FragmentVerdict::Hold);
+    assert_eq!(bench.fragment(1, 20), FragmentVerdict::Hold);
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), [10, 20]);
+    // The message with source 20 was lost, and source 30 never came.
+    bench.send(
+        UnitId::builder(0),
+        BuilderMessage::ReleasePartial {
+            trigger: TriggerNumber(1),
+            missing: 0b110,
+        },
+    );
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.lost(LossCause::FragmentLate), 1);
+    let late = FragmentVerdict::Discard {
+        loss: Some(LossCause::FragmentLate),
+    };
+    assert_eq!(bench.fragment(1, 30), late);
+}
+
+#[test]
+fn a_new_request_of_the_same_builder_sends_again_a_repeated_message_does_not() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    let triggers = [TriggerNumber(1)].into_iter().collect();
+    let request = BuilderMessage::FragmentRequest { triggers };
+    let again = bench.send_from(UnitId::builder(0), 0, request);
+    assert_eq!(again, Handled::Taken);
+    assert_eq!(bench.sent(1), []);
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    let counts = bench.unit.counts();
+    assert_eq!((counts.fragments_sent, counts.fragments_sent_again), (6, 3));
+    assert_eq!(counts.requests_repeated, 2);
+    assert_eq!(counts.messages.repeated, 1);
+}
+
+#[test]
+fn conflicting_messages_are_refused() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    bench.decide(1, Keep::Drop);
+    bench.request(0, 1);
+    bench.request(1, 1);
+    bench.release(1, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    assert!(!bench.unit.is_idle());
+    bench.release(0, 1);
+    bench.release(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.freed(), None);
+    let counts = bench.unit.counts();
+    assert_eq!(counts.decisions_conflicting, 1);
+    assert_eq!(counts.requests_conflicting, 2);
+    assert_eq!(counts.releases_repeated, 1);
+}
+
+#[test]
+fn messages_of_others_are_refused_and_counted() {
+    let mut bench = Bench::new();
+    let accept = BuilderMessage::L2Accept {
+        trigger: TriggerNumber(1),
+        mask: L2Mask(1),
+        triggered_at: RunNs(0),
+    };
+    let release = BuilderMessage::Release {
+        triggers: [TriggerNumber(1)].into_iter().collect(),
+    };
+    for (sender, message) in [
+        (UnitId::SUPERVISOR, accept.clone()),
+        (UnitId::SUPERVISOR, release.clone()),
+        (UnitId::builder(0), accept),
+        (UnitId::builder(2), release.clone()),
+        (UnitId::filter(0), release),
+    ] {
+        assert_eq!(bench.send_from(sender, 0, message), Handled::Refused);
+    }
+    let messages = bench.unit.counts().messages;
+    assert_eq!((messages.unexpected, messages.strangers), (3, 2));
+    assert!(bench.unit.is_idle());
+}
+
+#[test]
+fn a_full_table_makes_fragments_wait_and_requests_come_again() {
+    let mut bench = Bench::new();
+    for trigger in 1..=8 {
+        assert_eq!(bench.fragment(trigger, 10), FragmentVerdict::Hold);
+    }
+    bench.request(0, 9);
+    assert_eq!(bench.unit.counts().requests_without_room, 1);
+    assert_eq!(bench.fragment(9, 10), FragmentVerdict::Wait);
+    assert_eq!(
+        bench.fragment(8, 20),
+        FragmentVerdict::Hold,
+        "has its entry"
+    );
+    bench.decide(9, Keep::Build);
+    bench.decide(1, Keep::Drop);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Dropped)));
+    assert_eq!(bench.fragment(9, 10), FragmentVerdict::Hold);
+    assert_eq!(bench.unit.losses().total(), 0);
+    assert_eq!(bench.unit.triggers_held(), 8);
+}
+
+#[test]
+fn a_missing_release_is_asked_for_and_a_forgotten_request_ends() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.request(0, 1);
+    bench.request(0, 2);
+    assert_eq!(bench.sent(1), SOURCES);
+    let mut probes = 0;
+    let mut scans = 0;
+    while bench.unit.triggers_held() == 2 {
+        let at = bench.unit.poll_timeout();
+        bench.unit.handle_timeout(RunNs(at.0 - 1));
+        assert_eq!(bench.sent(1), [], "not before its time");
+        bench.unit.handle_timeout(at);
+        probes += bench.sent(1).len();
+        scans += 1;
+    }
+    let second = DurationNs::SECOND;
+    assert_eq!((bench.config.timeout, bench.config.probe), (second, second));
+    assert_eq!(scans, 5, "twice the timeout and a margin");
+    assert_eq!(probes, 4, "from the second scan on");
+    let counts = bench.unit.counts();
+    assert_eq!(counts.requests_forgotten, 1);
+    assert_eq!(counts.fragments_sent_again, 4);
+    assert_eq!(
+        bench.fragment(2, 10),
+        FragmentVerdict::Discard {
+            loss: Some(LossCause::FragmentLate)
+        }
+    );
+    bench.release(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.poll_timeout(), RunNs::MAX);
+}
+
+#[test]
+fn an_aborted_run_frees_what_nobody_asked_for_then_the_rest() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.fragments(2);
+    bench.request(0, 2);
+    assert_eq!(bench.sent(2), SOURCES);
+    bench.unit.abort();
+    assert_eq!(bench.freed(), Some((1, FreeReason::Aborted)));
+    assert_eq!(bench.freed(), None);
+    let aborted = FragmentVerdict::Discard {
+        loss: Some(LossCause::FragmentAborted),
+    };
+    assert_eq!(bench.fragment(3, 10), aborted);
+    assert_eq!(bench.lost(LossCause::FragmentAborted), 4);
+    bench.unit.close();
+    assert_eq!(bench.freed(), Some((2, FreeReason::Aborted)));
+    assert_eq!(bench.lost(LossCause::FragmentAborted), 7);
+    assert!(bench.unit.is_idle());
+}
+
+#[test]
+fn the_work_queue_keeps_its_bound_while_nothing_is_polled() {
+    let mut bench = Bench::new();
+    for trigger in 1..=500 {
+        bench.decide(trigger, Keep::Drop);
+        assert_eq!(
+            bench.fragment(trigger + 1, 10),
+            FragmentVerdict::Hold,
+            "{trigger}"
+        );
+        if trigger % 4 == 0 {
+            while bench.unit.poll_output().is_some() {}
+        }
+    }
+    assert!(bench.unit.triggers_held() <= 5);
+}

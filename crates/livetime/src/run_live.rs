@@ -1,0 +1,137 @@
+//! What an operator sees while a run goes on: one screen on a terminal, a line elsewhere.
+//!
+//! It reads snapshots and draws; the numbers are those of the roles' counters. The screen is
+//! redrawn in place and says how old its data are by being redrawn at all.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use livetime_node::{ChainConfig, RateSample, Snapshot};
+use livetime_wire::{DurationNs, RateHz};
+
+/// How often the screen is redrawn.
+const SCREEN_EVERY: Duration = Duration::from_millis(500);
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// The live display of a run, on stderr.
+pub(crate) struct LiveDisplay {
+    terminal: bool,
+    title: String,
+    lines: usize,
+    shown: Option<(Instant, Snapshot)>,
+}
+
+impl LiveDisplay {
+    /// A display that suits what stderr is.
+    pub(crate) fn new(chain: &ChainConfig) -> Self {
+        let rate = chain.source.triggers.arrival.rate;
+        let title = format!(
+            "run {} · {} data links at {rate} · Ctrl-C ends the run in order",
+            chain.run,
+            chain.data_links.len()
+        );
+        Self { terminal: std::io::stderr().is_terminal(), title, lines: 0, shown: None }
+    }
+
+    /// Shows a snapshot when it is time to.
+    pub(crate) fn show(&mut self, now: &Snapshot) {
+        let every = if self.terminal { SCREEN_EVERY } else { LINE_EVERY };
+        let Some((shown_at, before)) = &self.shown else {
+            self.shown = Some((Instant::now(), now.clone()));
+            return;
+        };
+        if shown_at.elapsed() < every {
+            return;
+        }
+        if let Some(rates) = RateSample::between(before, now) {
+            let text = if self.terminal { screen(&self.title, before, now, &rates) } else { line(now, &rates) };
+            self.draw(&text);
+        }
+        self.shown = Some((Instant::now(), now.clone()));
+    }
+
+    fn draw(&mut self, text: &str) {
+        let mut err = std::io::stderr().lock();
+        // A display that cannot be written is no reason to end a run.
+        if self.terminal && self.lines > 0 {
+            let _ = write!(err, "\x1b[{}A\x1b[J", self.lines);
+        }
+        let _ = writeln!(err, "{text}");
+        self.lines = text.lines().count();
+    }
+
+    /// Leaves the last screen where it is.
+    pub(crate) fn close(&mut self) {
+        self.lines = 0;
+    }
+}
+
+fn line(now: &Snapshot, rates: &RateSample) -> String {
+    let counts = now.counts();
+    format!(
+        "{:6.1} s  {} triggers ({}, {:.1} % dead)  {} built  {} stored  {} lost",
+        now.at.0 as f64 * 1e-9,
+        counts.triggers,
+        RateHz(rates.trigger_hz),
+        rates.refused_fraction * 100.0,
+        counts.events_built,
+        counts.events_stored,
+        now.losses().total()
+    )
+}
+
+/// The mean latency of a kind of role between two snapshots.
+fn mean_latency(before: &Snapshot, now: &Snapshot, kind: &str) -> String {
+    let sum = |snapshot: &Snapshot| {
+        snapshot.kind(kind).fold((0, 0), |(ns, n), role| {
+            (ns + role.gauges.latency_sum_ns, n + role.gauges.latency_count)
+        })
+    };
+    let ((ns0, n0), (ns1, n1)) = (sum(before), sum(now));
+    match n1.saturating_sub(n0) {
+        0 => "-".to_owned(),
+        n => DurationNs(ns1.saturating_sub(ns0) / n).to_string(),
+    }
+}
+
+fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) -> String {
+    let counts = now.counts();
+    let losses = now.losses();
+    let held = |kind: &str| now.kind(kind).map(|role| role.gauges.held).sum::<u64>();
+    let pages = now.kind("ru").map(|role| role.gauges.held_max).sum::<u64>();
+    let lost: Vec<String> = (losses.iter())
+        .filter(|(_, n)| *n > 0)
+        .map(|(cause, n)| format!("{}.{} {n}", cause.area().key(), cause.key()))
+        .collect();
+    let lost = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
+    let row = |name: &str, total: u64, rate: f64, note: String| {
+        let rate = RateHz(rate).to_string();
+        format!("  {name:<18}{total:>12}{rate:>14}   {note}\n")
+    };
+    let mut text = format!("{title}\n  {:<18}{:>12}{:>14}\n", "", "total", "now");
+    text += &row("triggers", counts.triggers, rates.trigger_hz, format!(
+        "dead time {:.2} %, decision {}",
+        rates.refused_fraction * 100.0,
+        mean_latency(before, now, "src")
+    ));
+    text += &row("Level-2 accepts", counts.l2_accepted, rates.l2_accept_hz, format!(
+        "{:.2} % of triggers",
+        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64
+    ));
+    let built_hz = rates.l2_accept_hz;
+    text += &row("events built", counts.events_built, built_hz, format!(
+        "{} incomplete, {:.1} MB/s, build {}",
+        counts.events_incomplete,
+        rates.built_bytes_per_s / 1e6,
+        mean_latency(before, now, "bu")
+    ));
+    text += &row("filter accepts", counts.filter_accepted, rates.filter_accept_hz, format!(
+        "{} stored in whole chunks",
+        counts.events_stored
+    ));
+    text += &format!("  fragments buffered {} of {pages} pages, events in building {}\n", held("ru"), held("bu"));
+    text += &format!("  losses: {lost}\n");
+    text += &format!("  {:.1} s", now.at.0 as f64 * 1e-9);
+    text
+}

@@ -1,0 +1,238 @@
+//! The summary of a run: the `livetime.run/1` document and its text for people.
+//!
+//! It puts together what the chain counted and what is known of the machine; the form of the
+//! document is in `livetime_store::summary`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
+use livetime_store::summary::{
+    DeadTime, Latencies, MachineSummary, RateSeries, RunIdentification, WorkerSummary,
+};
+use livetime_store::{Condition, LatencySummary, RunBegin, RunSummary};
+use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber};
+use sha2::{Digest, Sha256};
+
+/// Bound of the build latency whose excess is given in ppm.
+const BUILD_BOUND: DurationNs = DurationNs(1_000_000);
+
+/// What identifies a run.
+pub(crate) struct RunFacts {
+    pub(crate) run: RunNumber,
+    pub(crate) seed: u64,
+    pub(crate) config_hash: String,
+    pub(crate) version: String,
+    pub(crate) command: Vec<String>,
+}
+
+impl RunFacts {
+    /// The facts of a run of the configuration `text`, started by this process.
+    pub(crate) fn new(text: &str, seed: u64, run: RunNumber) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let config_hash = digest.iter().take(8).fold(String::new(), |mut hash, byte| {
+            let _ = write!(hash, "{byte:02x}");
+            hash
+        });
+        let mut command: Vec<String> = std::env::args().collect();
+        if let Some(program) = command.first_mut() {
+            *program = "livetime".to_owned();
+        }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { run, seed, config_hash, version, command }
+    }
+
+    /// The configuration as it is kept with the run: the file, and the options over it.
+    pub(crate) fn config_with_options(&self, text: &str) -> String {
+        format!("# run {} was started by: {}\n{text}", self.run, self.command.join(" "))
+    }
+
+    /// The begin-of-run record.
+    pub(crate) fn begin_record(&self, mut begin: RunBegin, text: &str) -> RunBegin {
+        /// TAI is ahead of UTC by this much since 2017.
+        const TAI_MINUS_UTC_S: u64 = 37;
+        let utc = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let utc_ns = utc.map_or(0, |since| since.as_nanos() as u64);
+        begin.seed = self.seed;
+        begin.config_hash = self.config_hash.clone();
+        begin.version = self.version.clone();
+        begin.started_tai_ns = utc_ns + TAI_MINUS_UTC_S * 1_000_000_000;
+        begin.command = self.command.clone();
+        begin.config = text.to_owned();
+        begin
+    }
+}
+
+/// The document of a run.
+pub(crate) fn summarise(
+    facts: &RunFacts,
+    chain: &ChainConfig,
+    outcome: &ChainOutcome,
+    rates: &[RateSample],
+    bound: DurationNs,
+    condition: Condition,
+) -> RunSummary {
+    let duration_s = outcome.ended_at.0 as f64 * 1e-9;
+    let run = RunIdentification {
+        number: facts.run.0,
+        seed: facts.seed,
+        config_hash: facts.config_hash.clone(),
+        version: facts.version.clone(),
+        duration_s,
+        condition,
+    };
+    let latency = Latencies {
+        decision: latency_summary(&outcome.decision_latency, bound.0),
+        build: latency_summary(&outcome.build_latency, BUILD_BOUND.0),
+    };
+    let mut summary = RunSummary::new(run, &outcome.counts, &outcome.losses, latency)
+        .with_digest(outcome.digest);
+    let built: u64 = (outcome.roles.iter())
+        .filter(|(id, _)| id.starts_with("bu"))
+        .map(|(_, role)| role.gauges.bytes)
+        .sum();
+    let (refused_fraction, busy_fraction) = outcome.dead_time;
+    summary.dead_time = DeadTime { refused_fraction, busy_fraction };
+    summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
+    summary.copies_per_byte = outcome.copies_per_byte();
+    summary.rates = Some(rate_series(rates));
+    summary.workers = workers(chain, outcome);
+    summary.machine = Some(machine());
+    summary.command = facts.command.clone();
+    summary
+}
+
+fn rate_series(rates: &[RateSample]) -> RateSeries {
+    let column = |get: fn(&RateSample) -> f64| rates.iter().map(get).collect::<Vec<f64>>();
+    let series = BTreeMap::from([
+        ("trigger_hz".to_owned(), column(|rate| rate.trigger_hz)),
+        ("l2_accept_hz".to_owned(), column(|rate| rate.l2_accept_hz)),
+        ("filter_accept_hz".to_owned(), column(|rate| rate.filter_accept_hz)),
+        ("built_bytes_per_s".to_owned(), column(|rate| rate.built_bytes_per_s)),
+        ("refused_fraction".to_owned(), column(|rate| rate.refused_fraction)),
+    ]);
+    RateSeries { interval_s: 1.0, series }
+}
+
+fn workers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WorkerSummary> {
+    let summary = |worker: &livetime_node::WorkerConfig| {
+        let found = outcome.workers.iter().find(|outcome| outcome.name == worker.name);
+        let waits = found.map(|outcome| outcome.waits).unwrap_or_default();
+        let cycles = waits.busy + waits.spins + waits.yields + waits.sleeps;
+        WorkerSummary {
+            name: worker.name.clone(),
+            core: worker.core.and_then(|core| u32::try_from(core).ok()),
+            roles: worker.roles.clone(),
+            busy_fraction: waits.busy as f64 / cycles.max(1) as f64,
+        }
+    };
+    chain.workers.iter().map(summary).collect()
+}
+
+/// What is known of this machine from its own files; empty where it does not say.
+pub(crate) fn machine() -> MachineSummary {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key));
+        line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim()).to_owned()
+    };
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    let kib: u64 = memory.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    MachineSummary {
+        host: read("/proc/sys/kernel/hostname").trim().to_owned(),
+        cpu: field(&read("/proc/cpuinfo"), "model name"),
+        cores: livetime_shm::allowed_cpus().len() as u32,
+        memory_bytes: kib * 1024,
+        os: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+    }
+}
+
+/// What `livetime run` prints at its end.
+pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &Path) -> String {
+    let mut text = String::new();
+    let counts = ChainCounts::from(&summary.counts);
+    let _ = writeln!(
+        text,
+        "\nRun {:06}  {}  {:.1} s  seed {}",
+        summary.run.number, summary.run.condition, summary.run.duration_s, summary.run.seed
+    );
+    let _ = writeln!(text, "\n  {:<32}{:>14}", "counter", "count");
+    for (name, count) in counts.entries() {
+        let _ = writeln!(text, "  {name:<32}{count:>14}");
+    }
+    let _ = writeln!(text, "\n  losses");
+    let mut lost = false;
+    for (area, cause, count) in summary.losses.iter() {
+        lost = true;
+        let known = LossCause::ALL.iter().find(|known| known.key() == cause);
+        let help = known.map_or("", |cause| cause.help());
+        let name = format!("{area}.{cause}");
+        let _ = writeln!(text, "  {name:<32}{count:>14}  {help}");
+    }
+    if !lost {
+        let _ = writeln!(text, "  none");
+    }
+    figures(&mut text, summary, outcome, &counts);
+    let _ = writeln!(text, "\n  files    {}", directory.display());
+    let _ = writeln!(text, "  report   {}", directory.join("report.html").display());
+    let verdict = match (summary.conserved, lost) {
+        (true, false) => "Everything is accounted for: nothing was lost.",
+        (true, true) => "Everything is accounted for: every loss above is named.",
+        (false, _) => "NOT everything is accounted for:",
+    };
+    let _ = writeln!(text, "\n{verdict}");
+    for problem in &summary.conservation_problems {
+        let _ = writeln!(text, "  {problem}");
+    }
+    text
+}
+
+fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {
+    let seconds = summary.run.duration_s.max(1e-9);
+    let rate = |count: u64| RateHz(count as f64 / seconds);
+    let _ = writeln!(
+        text,
+        "\n  rates      {} triggers, {} Level-2 accepts ({:.2} %), {} stored",
+        rate(counts.triggers),
+        rate(counts.l2_accepted),
+        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64,
+        rate(counts.events_stored)
+    );
+    let source = outcome.details.get("src0");
+    let detail = |name: &str| source.and_then(|details| details.get(name)).copied().unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "  dead time  {:.3} % of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
+        summary.dead_time.refused_fraction * 100.0,
+        detail("refused_buffers"),
+        detail("refused_xoff"),
+        detail("refused_late"),
+        summary.dead_time.busy_fraction * 100.0
+    );
+    for (name, latency) in
+        [("decision", &summary.latency.decision), ("build", &summary.latency.build)]
+    {
+        let _ = writeln!(text, "  {name:<10} {}", latency_text(latency));
+    }
+    let _ = writeln!(
+        text,
+        "  built      {:.1} MB/s of payload, {:.2} copies per byte after the link page",
+        summary.throughput_bytes_per_s / 1e6,
+        summary.copies_per_byte
+    );
+}
+
+fn latency_text(latency: &LatencySummary) -> String {
+    let ns = |ns: u64| DurationNs(ns).to_string();
+    format!(
+        "min {}, median {}, 99 % {}, 99.9 % {}, max {}; {:.0} ppm above {}",
+        ns(latency.min),
+        ns(latency.p50),
+        ns(latency.p99),
+        ns(latency.p99_9),
+        ns(latency.max),
+        latency.over.ppm,
+        ns(latency.over.bound_ns)
+    )
+}

@@ -1,0 +1,248 @@
+//! `livetime report DIR`: the report page of a run directory, from its files alone.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use livetime_store::{Histogram, RunReader, RunSummary};
+use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
+use livetime_study::report::{Figure, Report, Table};
+use livetime_trigger::dimuon_mass;
+use livetime_wire::{DurationNs, LossCause, RateHz};
+
+use crate::exit;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Run directory, such as runs/000001
+    directory: PathBuf,
+    /// File to write; report.html in the run directory without it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Writes the page.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let output = options.output.clone().unwrap_or_else(|| options.directory.join("report.html"));
+    match write_report(&options.directory, &output) {
+        Ok(()) => {
+            println!("{}", output.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            exit::PROBLEM
+        }
+    }
+}
+
+/// Writes the report of a run directory.
+///
+/// # Errors
+/// What could not be read or written, in one sentence.
+pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let summary_json = read("summary.json")?;
+    let summary: RunSummary = serde_json::from_str(&summary_json)
+        .map_err(|error| format!("{} is no run summary: {error}", directory.join("summary.json").display()))?;
+    let config = read("config.toml")?;
+    let file = directory.join("events.mcap");
+    let stored = read_stored(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let report = page(&summary, config, summary_json, &stored);
+    fs::write(output, report.to_html())
+        .map_err(|error| format!("cannot write {}: {error}", output.display()))
+}
+
+/// What the report takes from the run file.
+struct Stored {
+    masses: HistogramPlot,
+    histograms: Vec<Histogram>,
+    events: u64,
+}
+
+/// Reads the stored events and fills the mass histogram from their full-precision objects.
+fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
+    const LOW: f64 = 40.0;
+    const HIGH: f64 = 140.0;
+    const BINS: usize = 100;
+    let mut reader = RunReader::open(BufReader::with_capacity(1 << 20, File::open(path)?))?;
+    let histograms = reader.histograms()?.unwrap_or_default();
+    let mut counts = vec![0.0_f64; BINS];
+    let (mut below, mut above, mut events) = (0.0, 0.0, 0);
+    while let Some(event) = reader.next_event()? {
+        events += 1;
+        let Some(mass) = dimuon_mass(&event) else { continue };
+        let bin = ((mass - LOW) / (HIGH - LOW) * BINS as f64).floor();
+        match bin {
+            bin if bin < 0.0 => below += 1.0,
+            bin if bin >= BINS as f64 => above += 1.0,
+            bin => counts[bin as usize] += 1.0,
+        }
+    }
+    let edges: Vec<f64> = (0..=BINS).map(|i| LOW + i as f64).collect();
+    let peak = (counts.iter().zip(&edges))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, edge)| edge + 0.5);
+    let masses = HistogramPlot {
+        title: "Dimuon mass of the stored events".to_owned(),
+        x: Axis::linear("dimuon mass [GeV]"),
+        y: Axis::linear("events / 1 GeV"),
+        edges,
+        counts,
+        underflow: below,
+        overflow: above,
+        marks: peak.map(|peak| (peak, format!("peak {peak:.1} GeV"))).into_iter().collect(),
+    };
+    Ok(Stored { masses, histograms, events })
+}
+
+fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Stored) -> Report {
+    let run = &summary.run;
+    let verdict = if summary.conserved {
+        let lost = summary.losses.total();
+        let named = if lost == 0 { "nothing was lost".to_owned() } else { format!("{lost} losses are named") };
+        format!("Every fragment and event is accounted for; {named}.")
+    } else {
+        format!("Not accounted for: {}", summary.conservation_problems.join("; "))
+    };
+    let mut figures = vec![Figure {
+        svg: stored.masses.to_svg(),
+        caption: format!(
+            "From the full-precision objects of the {} events in the run file, not from the coarse \
+             trigger words.",
+            stored.events
+        ),
+    }];
+    figures.extend(latency_figure(summary, stored));
+    figures.extend(rate_figure(summary));
+    Report {
+        title: format!("Run {:06}", run.number),
+        subtitle: format!(
+            "{} · {:.1} s · seed {} · configuration {} · livetime {}",
+            run.condition, run.duration_s, run.seed, run.config_hash, run.version
+        ),
+        verdict,
+        verdict_good: summary.conserved,
+        figures_of_merit: key_figures(summary),
+        figures,
+        tables: tables(summary),
+        command: summary.command.join(" "),
+        config,
+        summary_json,
+    }
+}
+
+fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
+    let counts = &summary.counts;
+    let seconds = summary.run.duration_s.max(1e-9);
+    let rate = |count: u64| RateHz(count as f64 / seconds).to_string();
+    let decision = &summary.latency.decision;
+    [
+        ("triggers", rate(counts.triggers)),
+        ("dead time (offers refused)", format!("{:.2} %", summary.dead_time.refused_fraction * 100.0)),
+        ("Level-2 accepts", rate(counts.l2_accepted)),
+        ("events stored", counts.events_stored.to_string()),
+        ("decision latency, median", DurationNs(decision.p50).to_string()),
+        ("decision latency, 99.9 %", DurationNs(decision.p99_9).to_string()),
+        ("built", format!("{:.1} MB/s", summary.throughput_bytes_per_s / 1e6)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {
+    let histogram = stored.histograms.iter().find(|h| h.name() == "decision_latency")?;
+    let axis = histogram.axes().first()?;
+    let bins = axis.bins();
+    let latency = &summary.latency.decision;
+    let mark = |ns: u64, name: &str| (ns as f64 / 1e3, format!("{name} {}", DurationNs(ns)));
+    let plot = HistogramPlot {
+        title: "Decision latency".to_owned(),
+        x: Axis::log("latency [us]"),
+        y: Axis { title: "triggers / bin".to_owned(), scale: Scale::Log },
+        edges: (0..=bins).map(|i| axis.edge(i) / 1e3).collect(),
+        counts: (1..=bins).map(|bin| histogram.count(bin)).collect(),
+        underflow: histogram.count(0),
+        overflow: histogram.count(bins + 1),
+        marks: vec![
+            mark(latency.p50, "50 %"),
+            mark(latency.p99, "99 %"),
+            mark(latency.p99_9, "99.9 %"),
+            mark(latency.max, "max"),
+        ],
+    };
+    Some(Figure {
+        svg: plot.to_svg(),
+        caption: "From the first word of the trigger packet to the last word of the reply at the \
+                  supervisor. On a shared or virtual machine the tail is the machine's."
+            .to_owned(),
+    })
+}
+
+fn rate_figure(summary: &RunSummary) -> Option<Figure> {
+    let rates = summary.rates.as_ref()?;
+    let series = |key: &str, label: &str| {
+        let values = rates.series.get(key)?;
+        let at = |(i, value): (usize, &f64)| ((i + 1) as f64 * rates.interval_s, *value);
+        Some(Series { label: label.to_owned(), points: values.iter().enumerate().map(at).collect() })
+    };
+    let plot = LinePlot {
+        title: "Rates over the run".to_owned(),
+        x: Axis::linear("time since start [s]"),
+        y: Axis { title: "rate [Hz]".to_owned(), scale: Scale::Log },
+        series: [
+            series("trigger_hz", "triggers"),
+            series("l2_accept_hz", "Level-2 accepts"),
+            series("filter_accept_hz", "filter accepts"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    };
+    let caption = format!("Means over intervals of {} s.", rates.interval_s);
+    Some(Figure { svg: plot.to_svg(), caption })
+}
+
+fn tables(summary: &RunSummary) -> Vec<Table> {
+    let table = |caption: &str, headings: &[&str], rows| Table {
+        caption: caption.to_owned(),
+        headings: headings.iter().map(|heading| (*heading).to_owned()).collect(),
+        rows,
+    };
+    let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
+    let counts = counts.into_iter().map(|(name, n)| vec![name.to_owned(), n.to_string()]).collect();
+    let help = |cause: &str| {
+        let found = LossCause::ALL.iter().find(|known| known.key() == cause);
+        found.map_or("", |cause| cause.help()).to_owned()
+    };
+    let mut losses: Vec<Vec<String>> = (summary.losses.iter())
+        .map(|(area, cause, n)| vec![format!("{area}.{cause}"), n.to_string(), help(cause)])
+        .collect();
+    if losses.is_empty() {
+        losses.push(vec!["none".to_owned(), "0".to_owned(), String::new()]);
+    }
+    let workers = (summary.workers.iter())
+        .map(|worker| vec![worker.name.clone(), worker.roles.join(" "), format!("{:.0} %", worker.busy_fraction * 100.0)])
+        .collect();
+    let latency = |name: &str, l: &livetime_store::LatencySummary| {
+        let mut row = vec![name.to_owned(), l.count.to_string()];
+        row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| DurationNs(ns).to_string()));
+        row
+    };
+    let latencies = vec![
+        latency("decision", &summary.latency.decision),
+        latency("build", &summary.latency.build),
+    ];
+    vec![
+        table("Counts", &["counter", "count"], counts),
+        table("Losses", &["cause", "count", "what it means"], losses),
+        table("Latency", &["", "count", "min", "50 %", "99 %", "99.9 %", "max"], latencies),
+        table("Workers", &["worker", "roles", "duty cycles with work"], workers),
+    ]
+}

@@ -1,0 +1,271 @@
+//! `livetime run CONFIG`: a whole chain on this machine, from emulated front-ends to the report.
+//!
+//! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
+//! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use livetime_node::{
+    Chain, ChainOutcome, LinkFault, RateSample, RunFile, Snapshot, stored_latency,
+};
+use livetime_store::{Condition, RunBegin, RunEnd, RunSummary};
+use livetime_wire::{DurationNs, RateHz};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::{self, Loaded, Overrides, RunConfig};
+use crate::exit;
+use crate::run_directory::RunDirectory;
+use crate::run_live::LiveDisplay;
+use crate::run_summary::{self, RunFacts};
+use crate::verb::report::write_report;
+
+/// How often the driver looks at the chain.
+const LOOK: Duration = Duration::from_millis(20);
+/// Interval of the rates over time.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+/// A drain without any progress for this time is given up; longer than the builder's timeouts.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Configuration file
+    config: PathBuf,
+    /// Replay recorded events (CSV) instead of the configured source
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Seed of the generator
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Put the run's files into this directory, which must not hold a run
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// End after this time of data taking, such as 10s
+    #[arg(long, value_name = "TIME")]
+    duration: Option<DurationNs>,
+    /// End after this number of accepted triggers
+    #[arg(long, value_name = "N")]
+    triggers: Option<u64>,
+    /// Wait for a free Level-2 buffer instead of refusing: equal seeds give equal runs
+    #[arg(long)]
+    lossless: bool,
+    /// Rate of the triggers, such as 10kHz
+    #[arg(long)]
+    rate: Option<RateHz>,
+    /// Let a link fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s)
+    #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
+    fault: Vec<LinkFault>,
+    /// Print one JSON document (livetime.run/1) on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why the run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    SourceFinished,
+    Interrupted,
+    Killed,
+    WriterFailed,
+    Stuck,
+}
+
+/// Runs the chain.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let overrides = Overrides {
+        seed: options.seed,
+        duration: options.duration,
+        triggers: options.triggers,
+        lossless: options.lossless,
+        rate: options.rate,
+        events: options.events.clone(),
+    };
+    let loaded = match config::load(&options.config, &overrides) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprint!("{problems}");
+            return exit::PROBLEM;
+        }
+    };
+    match take_data(options, loaded) {
+        Ok(good) if good => ExitCode::SUCCESS,
+        Ok(_) => exit::PROBLEM,
+        Err(error) => {
+            eprintln!("error: {error}");
+            exit::PROBLEM
+        }
+    }
+}
+
+/// The whole run; `true` when everything is accounted for and nothing failed.
+fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
+    let Loaded { text, config } = loaded;
+    let links = config.chain.data_links.len();
+    if let Some(fault) = options.fault.iter().find(|fault| fault.link >= links) {
+        return Err(format!("there is no data link {}; links are 0 to {}", fault.link, links - 1).into());
+    }
+    // Before anything can be lost: from here on signals are events, not deaths.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
+    let RunConfig { mut chain, .. } = config;
+    chain.run = directory.number();
+    chain.faults = options.fault.clone();
+    let facts = RunFacts::new(&text, chain.source.seed, chain.run);
+    std::fs::write(directory.file("config.toml"), facts.config_with_options(&text))?;
+    let begin = facts.begin_record(RunBegin::new(chain.run), &text);
+    let file = RunFile::create(&directory.file("events.mcap"), &begin, chain.store)?;
+    eprintln!(
+        "run {} · seed {} · configuration {} · livetime {} · {}",
+        chain.run,
+        facts.seed,
+        facts.config_hash,
+        facts.version,
+        directory.path().display()
+    );
+    let bound = chain.supervisor.deadline;
+    let running = Chain::start(&chain, file)?;
+    let mut display = LiveDisplay::new(&chain);
+    let (ending, rates) = watch(&running, &mut signals, &mut display);
+    display.close();
+    let mut outcome = running.finish();
+    let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
+    let closing = close_file(&mut outcome, condition, ending);
+    let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
+    summary.files = vec!["events.mcap".to_owned(), "summary.json".to_owned(), "config.toml".to_owned()];
+    if let Ok(file) = &closing {
+        summary.files[0] = file.display().to_string();
+    }
+    std::fs::write(directory.file("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    let report = directory.file("report.html");
+    let reported = write_report(directory.path(), &report);
+    if reported.is_ok() {
+        summary.files.push(report.display().to_string());
+    }
+    if options.json {
+        println!("{}", serde_json::to_string(&summary)?);
+    } else {
+        print!("{}", run_summary::to_text(&summary, &outcome, directory.path()));
+    }
+    Ok(conclude(&summary, &outcome, ending, [closing.err(), reported.err()]))
+}
+
+/// Says what went wrong, if anything did; `true` for a good run.
+fn conclude(
+    summary: &RunSummary,
+    outcome: &ChainOutcome,
+    ending: Ending,
+    errors: [Option<String>; 2],
+) -> bool {
+    let mut good = summary.conserved;
+    for failure in outcome.failures.iter().cloned().chain(errors.into_iter().flatten()) {
+        good = false;
+        eprintln!("error: {failure}");
+    }
+    for problem in &summary.conservation_problems {
+        eprintln!("error: {problem}");
+    }
+    if ending == Ending::Stuck {
+        good = false;
+        eprintln!("error: the chain did not drain within {DRAIN_PATIENCE:?} without progress");
+    }
+    if !good {
+        eprintln!("help: `{}` reproduces the run", summary.command.join(" "));
+    }
+    good
+}
+
+/// Watches the chain until it has drained or is to end by force.
+fn watch(
+    running: &Chain,
+    signals: &mut Signals,
+    display: &mut LiveDisplay,
+) -> (Ending, Vec<RateSample>) {
+    let mut ending = None;
+    let mut rates = Vec::new();
+    let mut last_rate = running.snapshot();
+    let mut rate_due = Instant::now() + RATE_INTERVAL;
+    let mut progress = (last_rate.clone(), Instant::now());
+    loop {
+        std::thread::sleep(LOOK);
+        for _ in signals.pending() {
+            if ending == Some(Ending::Interrupted) {
+                return (Ending::Killed, rates);
+            }
+            eprintln!("\nstopping: the run ends in order; once more ends it at once");
+            ending = Some(Ending::Interrupted);
+            running.stop();
+        }
+        if ending.is_none() && running.has_writer_failed() {
+            ending = Some(Ending::WriterFailed);
+            running.stop();
+        }
+        if ending.is_none() && running.is_source_finished() {
+            ending = Some(Ending::SourceFinished);
+            running.stop();
+        }
+        let now = running.snapshot();
+        if Instant::now() >= rate_due {
+            rate_due += RATE_INTERVAL;
+            rates.extend(RateSample::between(&last_rate, &now).filter(|_| ending.is_none()));
+            last_rate = now.clone();
+        }
+        display.show(&now);
+        let Some(reason) = ending else { continue };
+        if running.is_drained() {
+            return (reason, rates);
+        }
+        if has_moved(&progress.0, &now) {
+            progress = (now, Instant::now());
+        } else if progress.1.elapsed() > DRAIN_PATIENCE {
+            return (Ending::Stuck, rates);
+        }
+    }
+}
+
+fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
+    before.counts() != now.counts() || before.losses() != now.losses()
+}
+
+fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Condition {
+    let mut condition = match ending {
+        Ending::SourceFinished => Condition::GOOD,
+        Ending::Interrupted | Ending::WriterFailed => Condition::INTERRUPTED,
+        Ending::Killed | Ending::Stuck => Condition::ABORTED,
+    };
+    if faults || outcome.counts.events_incomplete > 0 {
+        condition = condition | Condition::DEGRADED;
+    }
+    if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {
+        condition = condition | Condition::INCOMPLETE;
+    }
+    condition
+}
+
+/// Closes the run file with its end-of-run record; returns its path.
+fn close_file(
+    outcome: &mut ChainOutcome,
+    condition: Condition,
+    ending: Ending,
+) -> Result<PathBuf, String> {
+    let Some(file) = outcome.run_file.take() else {
+        return Err("the run file is gone with its writer".to_owned());
+    };
+    let path = file.path().to_owned();
+    let reason = match ending {
+        Ending::SourceFinished => "the source has ended",
+        Ending::Interrupted => "stopped by the operator",
+        Ending::Killed => "ended at once by the operator",
+        Ending::WriterFailed => "the run file could not be written",
+        Ending::Stuck => "the chain did not drain",
+    };
+    let end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
+        .with_counts(&outcome.counts, &outcome.losses);
+    let histograms = [
+        stored_latency("decision_latency", "decision latency", &outcome.decision_latency),
+        stored_latency("build_latency", "build latency", &outcome.build_latency),
+    ];
+    file.close(&end, &histograms).map(|_| path).map_err(|error| error.to_string())
+}

@@ -1,0 +1,141 @@
+//! `livetime source CONFIG`: events, trigger packets and decisions of a source, as JSON lines.
+//!
+//! One line per event, in the order of the source's sequence, as if none were refused. The plain
+//! Python oracle reads these lines and must come to the same words and bits.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use livetime_node::ChainConfig;
+use livetime_source::{EventGenerator, PacketEncoder, PacketHeader, PhysicsGenerator, SourceEvent};
+use livetime_trigger::LevelTwo;
+use livetime_wire::object::ObjectKind;
+use livetime_wire::trigger_packet::TriggerPacketView;
+use livetime_wire::{RunNs, TriggerNumber};
+use serde_json::json;
+
+use crate::config::{self, Overrides};
+use crate::exit;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Configuration file
+    config: PathBuf,
+    /// Number of events
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    triggers: u64,
+    /// Recorded events (CSV) instead of the configured source
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Seed of the generator
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Add the Level-2 decisions before and after prescale
+    #[arg(long)]
+    decide: bool,
+    /// File to write, one JSON line per event; standard output without it
+    #[arg(long, value_name = "FILE")]
+    jsonl: Option<PathBuf>,
+}
+
+/// Writes the lines.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let overrides = Overrides {
+        seed: options.seed,
+        events: options.events.clone(),
+        ..Overrides::default()
+    };
+    let loaded = match config::load(&options.config, &overrides) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprint!("{problems}");
+            return exit::PROBLEM;
+        }
+    };
+    let written = match &options.jsonl {
+        Some(path) => File::create(path)
+            .and_then(|file| write_lines(options, &loaded.config.chain, BufWriter::new(file))),
+        None => write_lines(options, &loaded.config.chain, std::io::stdout().lock()),
+    };
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let path = options.jsonl.as_ref().map_or("standard output".into(), |p| p.display().to_string());
+            eprintln!("error: cannot write {path}: {error}");
+            exit::PROBLEM
+        }
+    }
+}
+
+fn kind_name(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Muon => "muon",
+        ObjectKind::Electron => "electron",
+        ObjectKind::Track => "track",
+        ObjectKind::Jet => "jet",
+        ObjectKind::Photon => "photon",
+    }
+}
+
+fn write_lines(
+    options: &Options,
+    chain: &ChainConfig,
+    mut out: impl Write,
+) -> std::io::Result<()> {
+    let seed = chain.source.seed;
+    let generator = match &chain.recorded {
+        Some(recorded) => EventGenerator::Recorded(recorded.clone()),
+        None => {
+            let physics = PhysicsGenerator::new(chain.source.physics.clone(), seed);
+            EventGenerator::Physics(Box::new(physics))
+        }
+    };
+    let mut encoder = PacketEncoder::new(chain.source.packet_words_max);
+    let mut level_two = LevelTwo::new(&chain.menu);
+    let mut event = SourceEvent::new();
+    let mut words = Vec::new();
+    for index in 0..options.triggers {
+        generator.event(index, &mut event);
+        // Header fields that a run takes from its clock are made from the index here.
+        let header = PacketHeader {
+            trigger: TriggerNumber(index + 1),
+            l2_buffer: (index % 4) as u8,
+            bunch: (index * 17 % 3564) as u32,
+            run: event.run,
+            lumi_section: (index / 250_000) as u32,
+            triggered_at: RunNs(index * 100_000),
+            index,
+        };
+        encoder.encode(&event, &header, &mut words);
+        let objects: Vec<_> = (event.objects.iter())
+            .map(|o| json!([kind_name(o.kind), o.pt, o.eta, o.phi, o.charge, o.dxy, o.iso, o.chi2]))
+            .collect();
+        let packet: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
+        let mut line = json!({
+            "index": index,
+            "trigger": header.trigger.to_string(),
+            "event": event.number.to_string(),
+            "header": {
+                "l2_buffer": header.l2_buffer,
+                "bunch": header.bunch & 0xFF,
+                "run": header.run.0 & 0x00FF_FFFF,
+                "lumi": header.lumi_section & 0xFF,
+                "time": header.triggered_at.0 / 25 & 0xFFFF_FFFF,
+            },
+            "objects": objects,
+            "packet": packet,
+        });
+        if options.decide {
+            let view = TriggerPacketView::new_checked(&words)
+                .map_err(|error| std::io::Error::other(format!("event {index}: {error}")))?;
+            let decided = level_two.decide(&view);
+            line["before"] = decided.before.to_string().into();
+            line["after"] = decided.after.to_string().into();
+        }
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
