@@ -50,9 +50,9 @@ pub struct ChainOutcome {
     pub ended_at: RunNs,
     /// Whether everything had passed before the end.
     pub drained: bool,
-    /// Payload bytes of all fragments sent.
-    pub bytes_sent: u64,
-    /// Payload bytes copied by the writer.
+    /// Payload bytes of the events that the writer was given.
+    pub bytes_stored: u64,
+    /// Bytes that our code wrote after the link page for them: chunk data, headers included.
     pub bytes_copied: u64,
     /// Failures of roles, such as a full disk.
     pub failures: Vec<String>,
@@ -81,7 +81,7 @@ impl ChainOutcome {
             workers: Vec::new(),
             ended_at,
             drained,
-            bytes_sent: 0,
+            bytes_stored: 0,
             bytes_copied: 0,
             failures: Vec::new(),
             run_file: None,
@@ -104,7 +104,6 @@ impl ChainOutcome {
         self.counts.merge(&result.counts.chain);
         self.losses.merge(&result.counts.losses);
         if let Some(latency) = result.decision_latency {
-            self.bytes_sent += result.counts.gauges.bytes;
             // Both histograms have the same bounds.
             let added = self.decision_latency.add(latency);
             debug_assert!(added.is_ok());
@@ -120,7 +119,8 @@ impl ChainOutcome {
             self.dead_time = dead_time;
         }
         if let Some(file) = result.run_file {
-            self.bytes_copied += result.counts.gauges.bytes;
+            self.bytes_stored += result.counts.gauges.bytes;
+            self.bytes_copied += result.bytes_copied;
             self.run_file = Some(file);
         }
         self.failures.extend(result.failure);
@@ -133,9 +133,10 @@ impl ChainOutcome {
         self.counts.problems(&self.losses)
     }
 
-    /// Copies of a payload byte by our code after its page, averaged over all bytes received.
+    /// Copies of a stored payload byte by our code after its link page; bytes of events that are
+    /// not stored are copied by nobody.
     pub fn copies_per_byte(&self) -> f64 {
-        self.bytes_copied as f64 / self.bytes_sent.max(1) as f64
+        self.bytes_copied as f64 / self.bytes_stored.max(1) as f64
     }
 }
 

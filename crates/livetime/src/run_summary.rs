@@ -217,7 +217,7 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
     }
     let _ = writeln!(
         text,
-        "  built      {:.1} MB/s of payload, {:.2} copies per byte after the link page",
+        "  built      {:.1} MB/s of payload, {:.2} copies per stored byte after the link page",
         summary.throughput_bytes_per_s / 1e6,
         summary.copies_per_byte
     );

@@ -55,6 +55,8 @@ pub struct RoleResult {
     pub dead_time: Option<(f64, f64)>,
     /// Further counters by name, for the report.
     pub details: BTreeMap<String, u64>,
+    /// Bytes that the role wrote after the link page, from the writer.
+    pub bytes_copied: u64,
     /// Why the role failed, if it did.
     pub failure: Option<String>,
     /// The run file, still open, from the writer.

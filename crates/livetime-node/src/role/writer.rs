@@ -169,6 +169,7 @@ pub struct Writer {
     failure: Option<String>,
     /// Events that the file did not take, as long as it could be written.
     refused: u64,
+    bytes_copied: u64,
 }
 
 impl Writer {
@@ -184,6 +185,7 @@ impl Writer {
             flushed_at: RunNs(0),
             failure: None,
             refused: 0,
+            bytes_copied: 0,
         }
     }
 
@@ -230,6 +232,7 @@ impl Writer {
         let (trigger, time) = (ticket.trigger, ticket.triggered_at);
         let fragments = (0..self.event.fragment_count()).flat_map(|i| self.event.parts(i).parts);
         let all = std::iter::once(self.header.as_slice()).chain(fragments);
+        let words: usize = all.clone().map(<[u32]>::len).sum();
         let writer = &mut self.parts.file.writer;
         let pages: usize = ticket.fragments.iter().map(|fragment| fragment.pages.len()).sum();
         let written = if pages < PARTS {
@@ -241,6 +244,7 @@ impl Writer {
             writer.write_event(trigger, time, &parts)
         };
         self.counts.gauges.bytes += self.event.bytes();
+        self.bytes_copied += words as u64 * 4;
         self.note_result(written)
     }
 
@@ -316,7 +320,14 @@ impl Role for Writer {
             self.note_result(flushed);
         }
         self.publish();
-        let Self { parts, counts, failure, .. } = *self;
-        RoleResult { id: parts.id, counts, failure, run_file: Some(parts.file), ..RoleResult::default() }
+        let Self { parts, counts, failure, bytes_copied, .. } = *self;
+        RoleResult {
+            id: parts.id,
+            counts,
+            failure,
+            bytes_copied,
+            run_file: Some(parts.file),
+            ..RoleResult::default()
+        }
     }
 }

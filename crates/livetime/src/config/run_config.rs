@@ -364,12 +364,33 @@ fn place_links(
             paths.push(table.path.clone());
         }
     }
+    let (data, paths) = interleaved(data, paths);
     if trigger.len() != 1 {
         let found = format!("{} links to trg0", trigger.len());
         let help = "write one `[[link]]` with `to = \"trg0\"`: triggers are decided on its packets";
         findings.report(Problem::new(ONE_OF, "link", found, "exactly one", help));
     }
     (trigger.pop(), data, paths)
+}
+
+/// The links in turn over the readout units: the first of each, the second of each, and so on.
+///
+/// The source puts object `i` of an event on link `i`, so that neighbours, such as the two muons
+/// of a pair, come together only in the event builder.
+fn interleaved(
+    links: Vec<DataLinkConfig>,
+    paths: Vec<String>,
+) -> (Vec<DataLinkConfig>, Vec<String>) {
+    let mut seen = BTreeMap::<u16, usize>::new();
+    let mut all: Vec<_> = (links.into_iter().zip(paths))
+        .map(|(link, path)| {
+            let rank = seen.entry(link.unit).or_default();
+            *rank += 1;
+            ((*rank, link.unit), link, path)
+        })
+        .collect();
+    all.sort_by_key(|(order, ..)| *order);
+    all.into_iter().map(|(_, link, path)| (link, path)).unzip()
 }
 
 /// The sources of each readout unit.
