@@ -17,9 +17,10 @@
 //! time (one writes the next page while the other reads the last), so packed words would bounce
 //! between them at each step. A line per page costs 1.5 % of pages of 4 KiB.
 //!
-//! Budget per page: taking, finishing, holding, giving back and releasing are one locked
-//! instruction each (about 20 cycles) on that one line, plus one local count per handle; no system
-//! call, no allocation. The rules of one page are in [`crate::page_state`].
+//! Budget per page: claiming, holding, giving back and releasing are one locked instruction each
+//! (about 20 cycles) on that one line, finishing is a store; each writer and reader takes two more
+//! on the local count of its handle. No system call, no allocation. The rules of one page are in
+//! [`crate::page_state`].
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -207,6 +208,26 @@ const _: () = assert!(size_of::<PoolFront>() <= STATE_OFFSET);
 
 /// A pool of pages, open in this process. Clones are cheap enough for one per role, and each
 /// counts its own handles: give every thread its own clone.
+///
+/// # Example
+/// ```
+/// use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
+///
+/// let config = PoolConfig { pages: 4, page_bytes: 4096, huge_pages: HugePages::Prefer };
+/// let pool = PagePool::create(&config)?;
+/// let mut writer = pool.write(PageIndex(2))?;
+/// writer[..3].copy_from_slice(&[7, 8, 9]);
+/// let filled = writer.finish();
+///
+/// // Another process: `PagePool::open(descriptor)`; another thread: a clone.
+/// let reader = pool.clone().read(filled)?;
+/// assert_eq!(reader[..3], [7, 8, 9]);
+/// assert!(pool.release(filled).is_err(), "it is being read");
+/// drop(reader);
+/// pool.release(filled)?;
+/// assert_eq!(pool.counts().free, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PagePool {
     handle: Arc<Handle>,
@@ -596,6 +617,11 @@ impl PageWords for PageLine {
     #[inline]
     fn load_state(&self, order: Ordering) -> u32 {
         self.state.load(order)
+    }
+
+    #[inline]
+    fn store_state(&self, word: u32, order: Ordering) {
+        self.state.store(word, order);
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 //! The protocol of one page: free, being written, filled, being released.
 //!
 //! A page's shared words are one state word and, for each process that may use the pool, a count
-//! of the read holds this process has on the page. The state word is changed by compare-exchange
-//! only; a count is changed only by its own process. That makes every step of a dying process
+//! of the read holds this process has on the page. A free or filled page is claimed by
+//! compare-exchange; while it is being written or released, its claimant alone changes the state
+//! word; a count is changed only by its own process. That makes every step of a dying process
 //! recoverable: whatever it held is marked with its owner id, and no step needs two words to agree.
 //!
 //! A release and a new read hold meet as in Dekker's algorithm: the reader raises its count and
@@ -106,6 +107,9 @@ pub trait PageWords {
     /// Reads the state word.
     fn load_state(&self, order: Ordering) -> u32;
 
+    /// Writes the state word.
+    fn store_state(&self, word: u32, order: Ordering);
+
     /// Replaces the state word `current` by `new`; `Err` with the word found otherwise.
     ///
     /// # Errors
@@ -182,7 +186,7 @@ pub fn begin_writing(words: &impl PageWords, owner: OwnerId) -> Result<StateWord
 #[inline]
 pub fn finish_writing(words: &impl PageWords, claim: StateWord) -> Result<(), Refusal> {
     let filled = claim.with(PageState::Filled, claim.owner());
-    // Release pairs with the state load in `begin_reading`: the data was written before.
+    // The Release in there pairs with the state load in `begin_reading`: the data was written.
     end_writing(words, claim, filled)
 }
 
@@ -192,21 +196,19 @@ pub fn finish_writing(words: &impl PageWords, claim: StateWord) -> Result<(), Re
 /// [`Refusal::State`] if the page was taken away from a writer believed dead.
 #[inline]
 pub fn abandon_writing(words: &impl PageWords, claim: StateWord) -> Result<(), Refusal> {
-    // Release pairs with the Acquire in `begin_writing`: our writes are over.
+    // The Release in there pairs with the Acquire in `begin_writing`: our writes are over.
     end_writing(words, claim, claim.freed())
 }
 
 #[inline]
 fn end_writing(words: &impl PageWords, claim: StateWord, next: StateWord) -> Result<(), Refusal> {
-    words
-        .exchange_state(
-            claim.to_bits(),
-            next.to_bits(),
-            Ordering::Release,
-            Ordering::Relaxed,
-        )
-        .map(|_| ())
-        .map_err(|bits| Refusal::State(StateWord::from_bits(bits).state()))
+    // Relaxed: our own word, unless the page was recovered, after which nothing is done.
+    let found = StateWord::from_bits(words.load_state(Ordering::Relaxed));
+    if found != claim {
+        return Err(Refusal::State(found.state()));
+    }
+    words.store_state(next.to_bits(), Ordering::Release);
+    Ok(())
 }
 
 /// Takes a read hold on a filled page.
@@ -259,16 +261,11 @@ pub fn release(words: &impl PageWords, owner: OwnerId) -> Result<(), Refusal> {
     let next = if holds == 0 { filled.freed() } else { filled };
     // Release pairs with the Acquire in `begin_writing` (the readers' ends, seen through their
     // counts, come before) and with the state load in `begin_reading` (the data again).
-    let ended = words.exchange_state(
-        releasing.to_bits(),
-        next.to_bits(),
-        Ordering::Release,
-        Ordering::Relaxed,
-    );
-    match (ended, holds) {
-        (Ok(_), 0) => Ok(()),
-        (Ok(_), readers) => Err(Refusal::Read(readers)),
-        (Err(bits), _) => Err(Refusal::State(StateWord::from_bits(bits).state())),
+    words.store_state(next.to_bits(), Ordering::Release);
+    if holds == 0 {
+        Ok(())
+    } else {
+        Err(Refusal::Read(holds))
     }
 }
 

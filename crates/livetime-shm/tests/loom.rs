@@ -255,6 +255,7 @@ enum PageFlaw {
     NoTotalOrder,
     EndReading,
     FinishWriting,
+    Freeing,
 }
 
 struct LoomPage {
@@ -292,6 +293,13 @@ impl LoomPage {
         finish_writing(self, claim)
     }
 
+    fn write_and_abandon(&self, owner: OwnerId) -> Result<(), Refusal> {
+        let claim = begin_writing(self, owner)?;
+        // SAFETY: the pointer is valid during the call; loom reports any concurrent access.
+        self.data.with_mut(|cell| unsafe { *cell += 1 });
+        abandon_writing(self, claim)
+    }
+
     fn read(&self, owner: OwnerId) -> Result<u32, Refusal> {
         begin_reading(self, owner)?;
         // SAFETY: the pointer is valid during the call; loom reports any concurrent write.
@@ -306,6 +314,15 @@ impl PageWords for LoomPage {
         self.state.load(order)
     }
 
+    fn store_state(&self, word: u32, order: Ordering) {
+        let is_flawed = match StateWord::from_bits(word).state() {
+            PageState::Filled => self.flaw == PageFlaw::FinishWriting,
+            _ => self.flaw == PageFlaw::Freeing,
+        };
+        self.state
+            .store(word, if is_flawed { Ordering::Relaxed } else { order });
+    }
+
     fn exchange_state(
         &self,
         current: u32,
@@ -313,13 +330,6 @@ impl PageWords for LoomPage {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32> {
-        let is_flawed = self.flaw == PageFlaw::FinishWriting
-            && StateWord::from_bits(new).state() == PageState::Filled;
-        let success = if is_flawed {
-            Ordering::Relaxed
-        } else {
-            success
-        };
         self.state.compare_exchange(current, new, success, failure)
     }
 
@@ -422,18 +432,13 @@ fn relaxed_finish_is_noticed() {
     fill_then_read(PageFlaw::FinishWriting);
 }
 
-/// Two threads want the same page; two threads release the same page.
+/// Two threads want the same page for writing, then to release it.
 #[test]
 fn a_page_has_one_writer_and_one_releaser() {
     check(|| {
         let page = LoomPage::free(PageFlaw::None);
         let far = Arc::clone(&page);
-        let other = thread::spawn(move || {
-            let claim = begin_writing(&*far, SECOND)?;
-            // SAFETY: the pointer is valid during the call; loom reports any concurrent access.
-            far.data.with_mut(|cell| unsafe { *cell += 1 });
-            abandon_writing(&*far, claim)
-        });
+        let other = thread::spawn(move || far.write_and_abandon(SECOND));
         let own = page.write(FIRST, 9);
         let other = other.join().unwrap();
         assert!(own.is_ok() || other.is_ok());
@@ -445,4 +450,28 @@ fn a_page_has_one_writer_and_one_releaser() {
         let own = release(&*page, FIRST).is_ok();
         assert!(own ^ releaser.join().unwrap(), "released once");
     });
+}
+
+/// A page is written again after another thread has given it up.
+fn write_after_another(flaw: PageFlaw) {
+    check(move || {
+        let page = LoomPage::free(flaw);
+        let far = Arc::clone(&page);
+        let other = thread::spawn(move || far.write_and_abandon(SECOND).is_ok());
+        while page.write_and_abandon(FIRST).is_err() {
+            thread::yield_now();
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_free_page_is_really_free() {
+    write_after_another(PageFlaw::None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn relaxed_freeing_is_noticed() {
+    write_after_another(PageFlaw::Freeing);
 }

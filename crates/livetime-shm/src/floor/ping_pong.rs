@@ -1,7 +1,9 @@
 //! The floor of every latency: a few cache lines handed to the other core and back.
 //!
-//! Both threads spin, each on the sequence word of one fixed slot, and copy the payload in and
-//! out, as anybody who moves these bytes must. There is no ring, no length and no check here.
+//! Both threads spin, each on the sequence word of a slot that both know, and copy the payload in
+//! and out, as anybody who moves these bytes must. There is no ring, no length and no check here.
+//! The time depends on where a line lies (which slice of the last-level cache is its home) by a
+//! third, so the slots move on several times in a measurement.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,6 +19,8 @@ pub const PING_PONG_BYTES_MAX: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rounds before the measurement, which bring code and lines into the caches.
 const WARM_UP_ROUNDS: u32 = 1_000;
+/// Places in memory that a measurement visits one after the other.
+const PLACES: u32 = 64;
 /// Words that share the cache line of the sequence word.
 const FIRST_LINE_WORDS: usize = 15;
 
@@ -48,18 +52,20 @@ pub fn cache_line_ping_pong(bytes_each_way: usize, rounds: u32) -> Result<PingPo
     let words = bytes_each_way.div_ceil(size_of::<u32>());
     let cpus = two_cores();
     let clock = TscClock::calibrate();
-    let there = Slot::new(words);
-    let back = Slot::new(words);
+    let there: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();
+    let back: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();
     let stop = AtomicBool::new(false);
     let total = rounds + WARM_UP_ROUNDS;
+    let place = |round: u32| (u64::from(round - 1) * u64::from(PLACES) / u64::from(total)) as usize;
 
     let samples = std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             pin_current_thread(cpus[1])?;
             let mut own = vec![0u32; words];
             for round in 1..=total {
-                there.receive(round, &mut own, cpus, &stop)?;
-                back.send(round, &own);
+                let place = place(round);
+                there[place].receive(round, &mut own, cpus, &stop)?;
+                back[place].send(round, &own);
             }
             Ok(())
         });
@@ -68,6 +74,7 @@ pub fn cache_line_ping_pong(bytes_each_way: usize, rounds: u32) -> Result<PingPo
             let mut own: Vec<u32> = (0..words as u32).collect();
             let mut samples_ns = Vec::with_capacity(rounds as usize);
             for round in 1..=total {
+                let (there, back) = (&there[place(round)], &back[place(round)]);
                 let start = clock.ticks();
                 there.send(round, &own);
                 back.receive(round, &mut own, cpus, &stop)?;
