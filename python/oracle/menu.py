@@ -82,7 +82,7 @@ def single_muon(packet: Packet, options: dict, _spot: tuple[int, int]) -> bool:
 def dimuon(packet: Packet, options: dict, _spot: tuple[int, int]) -> bool:
     mask, pt_min = type_mask(options), threshold(options["pt_min"], "energy")
     good = [q for t, q, pt in packet.muons if t & mask == mask and pt * 500 > pt_min]
-    return any(charges_agree(options["charge"], a, b) for a, b in combinations(good, 2))
+    return any(charges_agree(options.get("charge", "opposite"), a, b) for a, b in combinations(good, 2))
 
 
 def two_track(packet: Packet, options: dict, spot: tuple[int, int]) -> bool:
@@ -94,8 +94,8 @@ def two_track(packet: Packet, options: dict, spot: tuple[int, int]) -> bool:
         "d_min": threshold(options["d_min"], "length"),
         "d_max": threshold(options["d_max"], "length"),
         "lxy_min": threshold(options["lxy_min"], "length"),
-        "chi2_max": int(Decimal(str(options["chi2_max"])) * 16),
-        "charge": options["charge"],
+        "chi2_max": int(Decimal(str(options.get("chi2_max", 25))) * 16),
+        "charge": options.get("charge", "opposite"),
     }
     if "d_pair_max" in options:
         cut["d_pair_max"] = threshold(options["d_pair_max"], "length")
