@@ -7,7 +7,9 @@
 use std::fmt::Write;
 
 /// Petroff's six-colour sequence.
-pub const PALETTE: [&str; 6] = ["#5790fc", "#f89c20", "#e42536", "#964a8b", "#9c9ca1", "#7a21dd"];
+pub const PALETTE: [&str; 6] = [
+    "#5790fc", "#f89c20", "#e42536", "#964a8b", "#9c9ca1", "#7a21dd",
+];
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
@@ -37,12 +39,18 @@ pub struct Axis {
 impl Axis {
     /// A linear axis.
     pub fn linear(title: impl Into<String>) -> Self {
-        Self { title: title.into(), scale: Scale::Linear }
+        Self {
+            title: title.into(),
+            scale: Scale::Linear,
+        }
     }
 
     /// A logarithmic axis.
     pub fn log(title: impl Into<String>) -> Self {
-        Self { title: title.into(), scale: Scale::Log }
+        Self {
+            title: title.into(),
+            scale: Scale::Log,
+        }
     }
 }
 
@@ -91,7 +99,10 @@ pub struct LinePlot {
 
 /// Escapes text for SVG and HTML.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// The mapping of one axis onto the page.
@@ -113,15 +124,19 @@ impl Mapping {
                 (low, if high > low { high } else { low * 10.0 })
             }
         };
-        Self { scale, low, high, start, end }
+        Self {
+            scale,
+            low,
+            high,
+            start,
+            end,
+        }
     }
 
     fn fraction(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Log => {
-                (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
-            }
+            Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
         }
     }
 
@@ -136,7 +151,14 @@ impl Mapping {
             Scale::Log => {
                 let first = self.low.log10().ceil() as i32;
                 let last = self.high.log10().floor() as i32;
-                (first..=last).map(|power| 10f64.powi(power)).collect()
+                if last > first {
+                    return (first..=last).map(|power| 10f64.powi(power)).collect();
+                }
+                // Less than two decades fit: the steps in between are needed to read the axis.
+                let inside = |tick: &f64| (self.low..=self.high).contains(tick);
+                let steps = (first - 1..=last + 1)
+                    .flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
+                steps.filter(inside).collect()
             }
             Scale::Linear => {
                 let step = round_step((self.high - self.low) / 6.0);
@@ -152,7 +174,10 @@ impl Mapping {
 fn round_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.max(1e-12).log10().floor());
     let factor = raw / power;
-    let round = [1.0, 2.0, 5.0].into_iter().find(|round| factor <= *round).unwrap_or(10.0);
+    let round = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|round| factor <= *round)
+        .unwrap_or(10.0);
     round * power
 }
 
@@ -239,7 +264,12 @@ impl HistogramPlot {
         let mut path = format!("M{:.1} {:.1}", x.at(first), y.at(low));
         for (edges, count) in self.edges.windows(2).zip(&self.counts) {
             let at = y.at(count.max(low));
-            let _ = write!(path, "L{:.1} {at:.1}L{:.1} {at:.1}", x.at(edges[0]), x.at(edges[1]));
+            let _ = write!(
+                path,
+                "L{:.1} {at:.1}L{:.1} {at:.1}",
+                x.at(edges[0]),
+                x.at(edges[1])
+            );
         }
         let _ = write!(path, "L{:.1} {:.1}Z", x.at(last), y.at(low));
         let colour = PALETTE[0];
@@ -249,7 +279,11 @@ impl HistogramPlot {
         );
         for (index, (value, text)) in self.marks.iter().enumerate() {
             let (at, height) = (x.at(*value), TOP + 16.0 + 15.0 * (index % 8) as f64);
-            let anchor = if at > WIDTH * 0.8 { ("end", -4.0) } else { ("start", 4.0) };
+            let anchor = if at > WIDTH * 0.8 {
+                ("end", -4.0)
+            } else {
+                ("start", 4.0)
+            };
             let _ = write!(
                 out,
                 "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{}\" stroke=\"{}\" \
@@ -282,13 +316,23 @@ impl LinePlot {
         let fold = |get: fn(&(f64, f64)) -> f64, start, pick: fn(f64, f64) -> f64| {
             points().map(get).fold(start, pick)
         };
-        let (first, last) = (fold(|p| p.0, f64::MAX, f64::min), fold(|p| p.0, f64::MIN, f64::max));
-        let (first, last) = if first <= last { (first, last) } else { (0.0, 1.0) };
+        let (first, last) = (
+            fold(|p| p.0, f64::MAX, f64::min),
+            fold(|p| p.0, f64::MIN, f64::max),
+        );
+        let (first, last) = if first <= last {
+            (first, last)
+        } else {
+            (0.0, 1.0)
+        };
         let highest = fold(|p| p.1, 0.0, f64::max);
         let (low, high) = match self.y.scale {
             Scale::Linear => (0.0, highest.max(1e-9) * 1.12),
             Scale::Log => {
-                let least = points().map(|p| p.1).filter(|y| *y > 0.0).fold(f64::MAX, f64::min);
+                let least = points()
+                    .map(|p| p.1)
+                    .filter(|y| *y > 0.0)
+                    .fold(f64::MAX, f64::min);
                 (least.min(highest.max(1e-9)) * 0.7, highest * 1.5)
             }
         };
@@ -331,7 +375,9 @@ mod tests {
             x: Axis::linear("mass [GeV]"),
             y: Axis::linear("events / GeV"),
             edges: (60..=120).map(f64::from).collect(),
-            counts: (0..60).map(|i| f64::from(1000 / (1 + (i - 31i32).pow(2)))).collect(),
+            counts: (0..60)
+                .map(|i| f64::from(1000 / (1 + (i - 31i32).pow(2))))
+                .collect(),
             underflow: 3.0,
             overflow: 4.0,
             marks: vec![(91.0, "peak 91 GeV".to_owned())],
@@ -361,7 +407,10 @@ mod tests {
             title: "rates".to_owned(),
             x: Axis::linear("time [s]"),
             y: Axis::linear("rate [Hz]"),
-            series: vec![Series { label: "empty".to_owned(), points: Vec::new() }],
+            series: vec![Series {
+                label: "empty".to_owned(),
+                points: Vec::new(),
+            }],
         };
         assert!(!line.to_svg().contains("NaN"));
     }
@@ -372,6 +421,11 @@ mod tests {
         assert_eq!(mapping.ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
         let mapping = Mapping::new(Scale::Log, 500.0, 2e6, 0.0, 1.0);
         assert_eq!(mapping.ticks(), [1e3, 1e4, 1e5, 1e6]);
-        assert_eq!([0.0, 0.25, 20_000.0, 3e6].map(label), ["0", "0.25", "20k", "3M"]);
+        let mapping = Mapping::new(Scale::Log, 3e3, 9e3, 0.0, 1.0);
+        assert_eq!(mapping.ticks(), [5e3]);
+        assert_eq!(
+            [0.0, 0.25, 20_000.0, 3e6].map(label),
+            ["0", "0.25", "20k", "3M"]
+        );
     }
 }

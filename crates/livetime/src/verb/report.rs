@@ -25,7 +25,10 @@ pub(crate) struct Options {
 
 /// Writes the page.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let output = options.output.clone().unwrap_or_else(|| options.directory.join("report.html"));
+    let output = options
+        .output
+        .clone()
+        .unwrap_or_else(|| options.directory.join("report.html"));
     match write_report(&options.directory, &output) {
         Ok(()) => {
             println!("{}", output.display());
@@ -45,11 +48,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String> {
     let read = |name: &str| {
         let path = directory.join(name);
-        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+        fs::read_to_string(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))
     };
     let summary_json = read("summary.json")?;
-    let summary: RunSummary = serde_json::from_str(&summary_json)
-        .map_err(|error| format!("{} is no run summary: {error}", directory.join("summary.json").display()))?;
+    let summary: RunSummary = serde_json::from_str(&summary_json).map_err(|error| {
+        format!(
+            "{} is no run summary: {error}",
+            directory.join("summary.json").display()
+        )
+    })?;
     let config = read("config.toml")?;
     let file = directory.join("events.mcap");
     let stored = read_stored(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -76,7 +84,9 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
     let (mut below, mut above, mut events) = (0.0, 0.0, 0);
     while let Some(event) = reader.next_event()? {
         events += 1;
-        let Some(mass) = dimuon_mass(&event) else { continue };
+        let Some(mass) = dimuon_mass(&event) else {
+            continue;
+        };
         let bin = ((mass - LOW) / (HIGH - LOW) * BINS as f64).floor();
         match bin {
             bin if bin < 0.0 => below += 1.0,
@@ -85,9 +95,7 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
         }
     }
     let edges: Vec<f64> = (0..=BINS).map(|i| LOW + i as f64).collect();
-    let peak = (counts.iter().zip(&edges))
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, edge)| edge + 0.5);
+    let peak = peak_position(&counts, &edges);
     let masses = HistogramPlot {
         title: "Dimuon mass of the stored events".to_owned(),
         x: Axis::linear("dimuon mass [GeV]"),
@@ -96,19 +104,47 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
         counts,
         underflow: below,
         overflow: above,
-        marks: peak.map(|peak| (peak, format!("peak {peak:.1} GeV"))).into_iter().collect(),
+        marks: peak
+            .map(|peak| (peak, format!("peak {peak:.1} GeV")))
+            .into_iter()
+            .collect(),
     };
-    Ok(Stored { masses, histograms, events })
+    Ok(Stored {
+        masses,
+        histograms,
+        events,
+    })
+}
+
+/// Where the peak is: the mean of the entries within three bins of the highest one.
+fn peak_position(counts: &[f64], edges: &[f64]) -> Option<f64> {
+    const REACH: usize = 3;
+    let (highest, count) = (counts.iter().enumerate()).max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    if *count <= 0.0 {
+        return None;
+    }
+    let first = highest.saturating_sub(REACH);
+    let bins = first..(highest + REACH + 1).min(counts.len());
+    let sum: f64 = counts[bins.clone()].iter().sum();
+    let centre = |bin: usize| (edges[bin] + edges[bin + 1]) / 2.0;
+    Some(bins.map(|bin| counts[bin] * centre(bin)).sum::<f64>() / sum)
 }
 
 fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Stored) -> Report {
     let run = &summary.run;
     let verdict = if summary.conserved {
         let lost = summary.losses.total();
-        let named = if lost == 0 { "nothing was lost".to_owned() } else { format!("{lost} losses are named") };
+        let named = if lost == 0 {
+            "nothing was lost".to_owned()
+        } else {
+            format!("{lost} losses are named")
+        };
         format!("Every fragment and event is accounted for; {named}.")
     } else {
-        format!("Not accounted for: {}", summary.conservation_problems.join("; "))
+        format!(
+            "Not accounted for: {}",
+            summary.conservation_problems.join("; ")
+        )
     };
     let mut figures = vec![Figure {
         svg: stored.masses.to_svg(),
@@ -144,12 +180,24 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     let decision = &summary.latency.decision;
     [
         ("triggers", rate(counts.triggers)),
-        ("dead time (offers refused)", format!("{:.2} %", summary.dead_time.refused_fraction * 100.0)),
+        (
+            "dead time (offers refused)",
+            format!("{:.2} %", summary.dead_time.refused_fraction * 100.0),
+        ),
         ("Level-2 accepts", rate(counts.l2_accepted)),
         ("events stored", counts.events_stored.to_string()),
-        ("decision latency, median", DurationNs(decision.p50).to_string()),
-        ("decision latency, 99.9 %", DurationNs(decision.p99_9).to_string()),
-        ("built", format!("{:.1} MB/s", summary.throughput_bytes_per_s / 1e6)),
+        (
+            "decision latency, median",
+            DurationNs(decision.p50).to_string(),
+        ),
+        (
+            "decision latency, 99.9 %",
+            DurationNs(decision.p99_9).to_string(),
+        ),
+        (
+            "built",
+            format!("{:.1} MB/s", summary.throughput_bytes_per_s / 1e6),
+        ),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -157,7 +205,10 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
 }
 
 fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {
-    let histogram = stored.histograms.iter().find(|h| h.name() == "decision_latency")?;
+    let histogram = stored
+        .histograms
+        .iter()
+        .find(|h| h.name() == "decision_latency")?;
     let axis = histogram.axes().first()?;
     let bins = axis.bins();
     let latency = &summary.latency.decision;
@@ -165,7 +216,10 @@ fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {
     let plot = HistogramPlot {
         title: "Decision latency".to_owned(),
         x: Axis::log("latency [us]"),
-        y: Axis { title: "triggers / bin".to_owned(), scale: Scale::Log },
+        y: Axis {
+            title: "triggers / bin".to_owned(),
+            scale: Scale::Log,
+        },
         edges: (0..=bins).map(|i| axis.edge(i) / 1e3).collect(),
         counts: (1..=bins).map(|bin| histogram.count(bin)).collect(),
         underflow: histogram.count(0),
@@ -190,12 +244,18 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
     let series = |key: &str, label: &str| {
         let values = rates.series.get(key)?;
         let at = |(i, value): (usize, &f64)| ((i + 1) as f64 * rates.interval_s, *value);
-        Some(Series { label: label.to_owned(), points: values.iter().enumerate().map(at).collect() })
+        Some(Series {
+            label: label.to_owned(),
+            points: values.iter().enumerate().map(at).collect(),
+        })
     };
     let plot = LinePlot {
         title: "Rates over the run".to_owned(),
         x: Axis::linear("time since start [s]"),
-        y: Axis { title: "rate [Hz]".to_owned(), scale: Scale::Log },
+        y: Axis {
+            title: "rate [Hz]".to_owned(),
+            scale: Scale::Log,
+        },
         series: [
             series("trigger_hz", "triggers"),
             series("l2_accept_hz", "Level-2 accepts"),
@@ -206,17 +266,26 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
         .collect(),
     };
     let caption = format!("Means over intervals of {} s.", rates.interval_s);
-    Some(Figure { svg: plot.to_svg(), caption })
+    Some(Figure {
+        svg: plot.to_svg(),
+        caption,
+    })
 }
 
 fn tables(summary: &RunSummary) -> Vec<Table> {
     let table = |caption: &str, headings: &[&str], rows| Table {
         caption: caption.to_owned(),
-        headings: headings.iter().map(|heading| (*heading).to_owned()).collect(),
+        headings: headings
+            .iter()
+            .map(|heading| (*heading).to_owned())
+            .collect(),
         rows,
     };
     let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
-    let counts = counts.into_iter().map(|(name, n)| vec![name.to_owned(), n.to_string()]).collect();
+    let counts = counts
+        .into_iter()
+        .map(|(name, n)| vec![name.to_owned(), n.to_string()])
+        .collect();
     let help = |cause: &str| {
         let found = LossCause::ALL.iter().find(|known| known.key() == cause);
         found.map_or("", |cause| cause.help()).to_owned()
@@ -228,7 +297,13 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
         losses.push(vec!["none".to_owned(), "0".to_owned(), String::new()]);
     }
     let workers = (summary.workers.iter())
-        .map(|worker| vec![worker.name.clone(), worker.roles.join(" "), format!("{:.0} %", worker.busy_fraction * 100.0)])
+        .map(|worker| {
+            vec![
+                worker.name.clone(),
+                worker.roles.join(" "),
+                format!("{:.0} %", worker.busy_fraction * 100.0),
+            ]
+        })
         .collect();
     let latency = |name: &str, l: &livetime_store::LatencySummary| {
         let mut row = vec![name.to_owned(), l.count.to_string()];
@@ -242,7 +317,15 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
     vec![
         table("Counts", &["counter", "count"], counts),
         table("Losses", &["cause", "count", "what it means"], losses),
-        table("Latency", &["", "count", "min", "50 %", "99 %", "99.9 %", "max"], latencies),
-        table("Workers", &["worker", "roles", "duty cycles with work"], workers),
+        table(
+            "Latency",
+            &["", "count", "min", "50 %", "99 %", "99.9 %", "max"],
+            latencies,
+        ),
+        table(
+            "Workers",
+            &["worker", "roles", "duty cycles with work"],
+            workers,
+        ),
     ]
 }
