@@ -31,12 +31,21 @@ impl LiveDisplay {
             chain.run,
             chain.data_links.len()
         );
-        Self { terminal: std::io::stderr().is_terminal(), title, lines: 0, shown: None }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            title,
+            lines: 0,
+            shown: None,
+        }
     }
 
     /// Shows a snapshot when it is time to.
     pub(crate) fn show(&mut self, now: &Snapshot) {
-        let every = if self.terminal { SCREEN_EVERY } else { LINE_EVERY };
+        let every = if self.terminal {
+            SCREEN_EVERY
+        } else {
+            LINE_EVERY
+        };
         let Some((shown_at, before)) = &self.shown else {
             self.shown = Some((Instant::now(), now.clone()));
             return;
@@ -45,7 +54,11 @@ impl LiveDisplay {
             return;
         }
         if let Some(rates) = RateSample::between(before, now) {
-            let text = if self.terminal { screen(&self.title, before, now, &rates) } else { line(now, &rates) };
+            let text = if self.terminal {
+                screen(&self.title, before, now, &rates)
+            } else {
+                line(now, &rates)
+            };
             self.draw(&text);
         }
         self.shown = Some((Instant::now(), now.clone()));
@@ -85,7 +98,10 @@ fn line(now: &Snapshot, rates: &RateSample) -> String {
 fn mean_latency(before: &Snapshot, now: &Snapshot, kind: &str) -> String {
     let sum = |snapshot: &Snapshot| {
         snapshot.kind(kind).fold((0, 0), |(ns, n), role| {
-            (ns + role.gauges.latency_sum_ns, n + role.gauges.latency_count)
+            (
+                ns + role.gauges.latency_sum_ns,
+                n + role.gauges.latency_count,
+            )
         })
     };
     let ((ns0, n0), (ns1, n1)) = (sum(before), sum(now));
@@ -104,33 +120,58 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
         .filter(|(_, n)| *n > 0)
         .map(|(cause, n)| format!("{}.{} {n}", cause.area().key(), cause.key()))
         .collect();
-    let lost = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
+    let lost = if lost.is_empty() {
+        "none".to_owned()
+    } else {
+        lost.join(", ")
+    };
     let row = |name: &str, total: u64, rate: f64, note: String| {
         let rate = RateHz(rate).to_string();
         format!("  {name:<18}{total:>12}{rate:>14}   {note}\n")
     };
     let mut text = format!("{title}\n  {:<18}{:>12}{:>14}\n", "", "total", "now");
-    text += &row("triggers", counts.triggers, rates.trigger_hz, format!(
-        "dead time {:.2} %, decision {}",
-        rates.refused_fraction * 100.0,
-        mean_latency(before, now, "src")
-    ));
-    text += &row("Level-2 accepts", counts.l2_accepted, rates.l2_accept_hz, format!(
-        "{:.2} % of triggers",
-        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64
-    ));
+    text += &row(
+        "triggers",
+        counts.triggers,
+        rates.trigger_hz,
+        format!(
+            "dead time {:.2} %, decision {}",
+            rates.refused_fraction * 100.0,
+            mean_latency(before, now, "src")
+        ),
+    );
+    text += &row(
+        "Level-2 accepts",
+        counts.l2_accepted,
+        rates.l2_accept_hz,
+        format!(
+            "{:.2} % of triggers",
+            counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64
+        ),
+    );
     let built_hz = rates.l2_accept_hz;
-    text += &row("events built", counts.events_built, built_hz, format!(
-        "{} incomplete, {:.1} MB/s, build {}",
-        counts.events_incomplete,
-        rates.built_bytes_per_s / 1e6,
-        mean_latency(before, now, "bu")
-    ));
-    text += &row("filter accepts", counts.filter_accepted, rates.filter_accept_hz, format!(
-        "{} stored in whole chunks",
-        counts.events_stored
-    ));
-    text += &format!("  fragments buffered {} of {pages} pages, events in building {}\n", held("ru"), held("bu"));
+    text += &row(
+        "events built",
+        counts.events_built,
+        built_hz,
+        format!(
+            "{} incomplete, {:.1} MB/s, build {}",
+            counts.events_incomplete,
+            rates.built_bytes_per_s / 1e6,
+            mean_latency(before, now, "bu")
+        ),
+    );
+    text += &row(
+        "filter accepts",
+        counts.filter_accepted,
+        rates.filter_accept_hz,
+        format!("{} stored in whole chunks", counts.events_stored),
+    );
+    text += &format!(
+        "  fragments buffered {} of {pages} pages, events in building {}\n",
+        held("ru"),
+        held("bu")
+    );
     text += &format!("  losses: {lost}\n");
     text += &format!("  {:.1} s", now.at.0 as f64 * 1e-9);
     text

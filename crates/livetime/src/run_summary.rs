@@ -40,12 +40,22 @@ impl RunFacts {
             *program = "livetime".to_owned();
         }
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { run, seed, config_hash, version, command }
+        Self {
+            run,
+            seed,
+            config_hash,
+            version,
+            command,
+        }
     }
 
     /// The configuration as it is kept with the run: the file, and the options over it.
     pub(crate) fn config_with_options(&self, text: &str) -> String {
-        format!("# run {} was started by: {}\n{text}", self.run, self.command.join(" "))
+        format!(
+            "# run {} was started by: {}\n{text}",
+            self.run,
+            self.command.join(" ")
+        )
     }
 
     /// The begin-of-run record.
@@ -86,14 +96,17 @@ pub(crate) fn summarise(
         decision: latency_summary(&outcome.decision_latency, bound.0),
         build: latency_summary(&outcome.build_latency, BUILD_BOUND.0),
     };
-    let mut summary = RunSummary::new(run, &outcome.counts, &outcome.losses, latency)
-        .with_digest(outcome.digest);
+    let mut summary =
+        RunSummary::new(run, &outcome.counts, &outcome.losses, latency).with_digest(outcome.digest);
     let built: u64 = (outcome.roles.iter())
         .filter(|(id, _)| id.starts_with("bu"))
         .map(|(_, role)| role.gauges.bytes)
         .sum();
     let (refused_fraction, busy_fraction) = outcome.dead_time;
-    summary.dead_time = DeadTime { refused_fraction, busy_fraction };
+    summary.dead_time = DeadTime {
+        refused_fraction,
+        busy_fraction,
+    };
     summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
     summary.copies_per_byte = outcome.copies_per_byte();
     summary.rates = Some(rate_series(rates));
@@ -108,16 +121,31 @@ fn rate_series(rates: &[RateSample]) -> RateSeries {
     let series = BTreeMap::from([
         ("trigger_hz".to_owned(), column(|rate| rate.trigger_hz)),
         ("l2_accept_hz".to_owned(), column(|rate| rate.l2_accept_hz)),
-        ("filter_accept_hz".to_owned(), column(|rate| rate.filter_accept_hz)),
-        ("built_bytes_per_s".to_owned(), column(|rate| rate.built_bytes_per_s)),
-        ("refused_fraction".to_owned(), column(|rate| rate.refused_fraction)),
+        (
+            "filter_accept_hz".to_owned(),
+            column(|rate| rate.filter_accept_hz),
+        ),
+        (
+            "built_bytes_per_s".to_owned(),
+            column(|rate| rate.built_bytes_per_s),
+        ),
+        (
+            "refused_fraction".to_owned(),
+            column(|rate| rate.refused_fraction),
+        ),
     ]);
-    RateSeries { interval_s: 1.0, series }
+    RateSeries {
+        interval_s: 1.0,
+        series,
+    }
 }
 
 fn workers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WorkerSummary> {
     let summary = |worker: &livetime_node::WorkerConfig| {
-        let found = outcome.workers.iter().find(|outcome| outcome.name == worker.name);
+        let found = outcome
+            .workers
+            .iter()
+            .find(|outcome| outcome.name == worker.name);
         let waits = found.map(|outcome| outcome.waits).unwrap_or_default();
         let cycles = waits.busy + waits.spins + waits.yields + waits.sleeps;
         WorkerSummary {
@@ -135,10 +163,16 @@ pub(crate) fn machine() -> MachineSummary {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, key: &str| {
         let line = text.lines().find(|line| line.starts_with(key));
-        line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim()).to_owned()
+        line.and_then(|line| line.split_once(':'))
+            .map_or("", |(_, value)| value.trim())
+            .to_owned()
     };
     let memory = field(&read("/proc/meminfo"), "MemTotal");
-    let kib: u64 = memory.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let kib: u64 = memory
+        .split_whitespace()
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     MachineSummary {
         host: read("/proc/sys/kernel/hostname").trim().to_owned(),
         cpu: field(&read("/proc/cpuinfo"), "model name"),
@@ -175,7 +209,11 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     }
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());
-    let _ = writeln!(text, "  report   {}", directory.join("report.html").display());
+    let _ = writeln!(
+        text,
+        "  report   {}",
+        directory.join("report.html").display()
+    );
     let verdict = match (summary.conserved, lost) {
         (true, false) => "Everything is accounted for: nothing was lost.",
         (true, true) => "Everything is accounted for: every loss above is named.",
@@ -200,7 +238,12 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         rate(counts.events_stored)
     );
     let source = outcome.details.get("src0");
-    let detail = |name: &str| source.and_then(|details| details.get(name)).copied().unwrap_or(0);
+    let detail = |name: &str| {
+        source
+            .and_then(|details| details.get(name))
+            .copied()
+            .unwrap_or(0)
+    };
     let _ = writeln!(
         text,
         "  dead time  {:.3} % of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
@@ -210,9 +253,10 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         detail("refused_late"),
         summary.dead_time.busy_fraction * 100.0
     );
-    for (name, latency) in
-        [("decision", &summary.latency.decision), ("build", &summary.latency.build)]
-    {
+    for (name, latency) in [
+        ("decision", &summary.latency.decision),
+        ("build", &summary.latency.build),
+    ] {
         let _ = writeln!(text, "  {name:<10} {}", latency_text(latency));
     }
     let _ = writeln!(

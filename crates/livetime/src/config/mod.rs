@@ -32,12 +32,16 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
     let cores = livetime_shm::allowed_cpus();
     let reading = run_config::read(&text, overrides, &cores);
     let Some(mut config) = reading.config else {
-        return Err(render::render_problems(&name, &text, &reading.spans, &reading.problems));
+        return Err(render::render_problems(
+            &name,
+            &text,
+            &reading.spans,
+            &reading.problems,
+        ));
     };
     if let Some(events) = &config.events {
-        let events = read_events(events).map_err(|error| {
-            format!("error: recorded events cannot be used\n{error}\n")
-        })?;
+        let events = read_events(events)
+            .map_err(|error| format!("error: recorded events cannot be used\n{error}\n"))?;
         config.chain.recorded = Some(events);
     }
     Ok(Loaded { text, config })

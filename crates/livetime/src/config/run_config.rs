@@ -12,9 +12,7 @@ use livetime_readout::LinkConfig;
 use livetime_shm::WaitStrategy;
 use livetime_source::{ArrivalKind, OfferMode, RecordedEvents, SourceConfig};
 use livetime_store::WriterLimits;
-use livetime_trigger::{
-    EnergyMev, MassWindowConfig, Menu, MenuConfig, SupervisorConfig,
-};
+use livetime_trigger::{EnergyMev, MassWindowConfig, Menu, MenuConfig, SupervisorConfig};
 use livetime_wire::fragment::CrcCheck;
 use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz, RunNumber, SourceId};
 
@@ -83,7 +81,11 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
     let (spans, mut problems) = findings.into_parts();
     let place = |problem: &Problem| spans.get(&problem.path).map_or(usize::MAX, |s| s.start);
     problems.sort_by_key(place);
-    Reading { config: config.filter(|_| problems.is_empty()), problems, spans }
+    Reading {
+        config: config.filter(|_| problems.is_empty()),
+        problems,
+        spans,
+    }
 }
 
 fn read_root(
@@ -143,7 +145,11 @@ fn read_root(
         findings.report(on_written_keys(problem, &source_path, &data_paths));
     }
     let events = overrides.events.clone().or(events);
-    Some(RunConfig { directory, events, chain })
+    Some(RunConfig {
+        directory,
+        events,
+        chain,
+    })
 }
 
 fn check_format(root: &mut Section<'_, '_>, findings: &Findings) {
@@ -158,7 +164,9 @@ fn check_format(root: &mut Section<'_, '_>, findings: &Findings) {
 
 fn read_run(root: &mut Section<'_, '_>, source: &mut SourceConfig) -> PathBuf {
     let mut directory = PathBuf::from("runs");
-    let Some(mut run) = root.section("run") else { return directory };
+    let Some(mut run) = root.section("run") else {
+        return directory;
+    };
     let mut duration = source.triggers.duration.unwrap_or_default();
     run.quantity("duration", &mut duration);
     source.triggers.duration = Some(duration);
@@ -209,7 +217,9 @@ fn read_source(
         let help = "write one `[[source]]` table; it feeds all links";
         findings.report(Problem::new(ONE_OF, "source", found, "exactly once", help));
     }
-    let Some(mut source) = sources.pop() else { return ("source".to_owned(), None) };
+    let Some(mut source) = sources.pop() else {
+        return ("source".to_owned(), None);
+    };
     let path = source.path().to_owned();
     let kinds = [("physics", false), ("recorded", true)];
     let is_recorded = source.choice("kind", &kinds).unwrap_or(false);
@@ -219,7 +229,10 @@ fn read_source(
     }
     let triggers = &mut config.triggers;
     source.quantity("rate", &mut triggers.arrival.rate);
-    let kinds = [("poisson", ArrivalKind::Poisson), ("periodic", ArrivalKind::FixedGap)];
+    let kinds = [
+        ("poisson", ArrivalKind::Poisson),
+        ("periodic", ArrivalKind::FixedGap),
+    ];
     if let Some(kind) = source.choice("arrival", &kinds) {
         triggers.arrival.kind = kind;
     }
@@ -271,12 +284,18 @@ fn read_physics(mut section: Section<'_, '_>, config: &mut SourceConfig) {
 
 fn read_links(root: &mut Section<'_, '_>, findings: &Findings) -> Vec<LinkTable> {
     let tables = root.sections("link");
-    tables.into_iter().filter_map(|link| read_link(link, findings)).collect()
+    tables
+        .into_iter()
+        .filter_map(|link| read_link(link, findings))
+        .collect()
 }
 
 fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTable> {
     let path = section.path().to_owned();
-    section.require("to", "the unit at its near end, such as \"ru0\" or \"trg0\"");
+    section.require(
+        "to",
+        "the unit at its near end, such as \"ru0\" or \"trg0\"",
+    );
     section.require("source_id", "the source at its far end, such as 0x510000");
     let to = section.text("to");
     let source = section.integer("source_id", 0..=u64::from(u32::MAX));
@@ -289,8 +308,9 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
     let mut page = ByteSize(u64::from(link.page_words) * 4);
     section.quantity("page", &mut page);
     link.page_words = words(page, "page", &section, findings);
-    let mut fragment_max =
-        ByteSize(u64::from(link.page_words) * 4 * livetime_wire::message::FRAGMENT_PAGES_MAX as u64);
+    let mut fragment_max = ByteSize(
+        u64::from(link.page_words) * 4 * livetime_wire::message::FRAGMENT_PAGES_MAX as u64,
+    );
     section.quantity("fragment_max", &mut fragment_max);
     link.fragment_words_max = words(fragment_max, "fragment_max", &section, findings);
     for (key, field) in [
@@ -320,11 +340,19 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
 
 /// A size as words; what is no whole number of words is a problem.
 fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findings) -> u32 {
-    let words = u32::try_from(size.0 / 4).ok().filter(|_| size.0.is_multiple_of(4));
+    let words = u32::try_from(size.0 / 4)
+        .ok()
+        .filter(|_| size.0.is_multiple_of(4));
     words.unwrap_or_else(|| {
         let allowed = "a multiple of 4 B below 16 GiB";
         let help = "links carry words of 4 bytes";
-        findings.report(Problem::new(OUT_OF_RANGE, section.key_path(key), size, allowed, help));
+        findings.report(Problem::new(
+            OUT_OF_RANGE,
+            section.key_path(key),
+            size,
+            allowed,
+            help,
+        ));
         1024
     })
 }
@@ -340,7 +368,10 @@ fn place_links(
             trigger.push(table.link.clone());
             continue;
         }
-        let index = table.to.strip_prefix("ru").and_then(|index| index.parse::<u16>().ok());
+        let index = table
+            .to
+            .strip_prefix("ru")
+            .and_then(|index| index.parse::<u16>().ok());
         let Some(unit) = index else {
             findings.report(Problem::new(
                 LINK_TARGET,
@@ -360,7 +391,11 @@ fn place_links(
                 let first = format!("{}.source_id", paths[other]);
                 findings.report(problem.with_related(first, "first used here"));
             }
-            data.push(DataLinkConfig { source, unit, link: table.link.clone() });
+            data.push(DataLinkConfig {
+                source,
+                unit,
+                link: table.link.clone(),
+            });
             paths.push(table.path.clone());
         }
     }
@@ -395,15 +430,29 @@ fn interleaved(
 
 /// The sources of each readout unit.
 fn units_of(links: &[DataLinkConfig], findings: &Findings) -> Vec<Vec<SourceId>> {
-    let count = links.iter().map(|link| usize::from(link.unit) + 1).max().unwrap_or(0);
+    let count = links
+        .iter()
+        .map(|link| usize::from(link.unit) + 1)
+        .max()
+        .unwrap_or(0);
     let mut units = vec![Vec::new(); count];
     for link in links {
         units[usize::from(link.unit)].push(link.source);
     }
-    for (index, _) in units.iter().enumerate().filter(|(_, sources)| sources.is_empty()) {
+    for (index, _) in units
+        .iter()
+        .enumerate()
+        .filter(|(_, sources)| sources.is_empty())
+    {
         let found = format!("ru{index}, which no link goes to");
         let help = "number the readout units from ru0 without gaps";
-        findings.report(Problem::new(UNIT_GAP, "link", found, "a link to each unit", help));
+        findings.report(Problem::new(
+            UNIT_GAP,
+            "link",
+            found,
+            "a link to each unit",
+            help,
+        ));
     }
     units
 }
@@ -435,7 +484,9 @@ fn read_trigger(
 
 fn read_builder(root: &mut Section<'_, '_>) -> livetime_builder::BuilderConfig {
     let mut config = livetime_builder::BuilderConfig::default();
-    let Some(mut section) = root.section("builder") else { return config };
+    let Some(mut section) = root.section("builder") else {
+        return config;
+    };
     if let Some(units) = section.integer("builder_units", 1..=4096) {
         config.builder_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -462,7 +513,9 @@ fn read_filter(
     builder: &mut livetime_builder::BuilderConfig,
 ) -> FilterConfig {
     let mut window = MassWindowConfig::default();
-    let Some(mut section) = root.section("filter") else { return FilterConfig::MassWindow(window) };
+    let Some(mut section) = root.section("filter") else {
+        return FilterConfig::MassWindow(window);
+    };
     if let Some(units) = section.integer("units", 1..=4096) {
         builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -481,15 +534,22 @@ fn read_filter(
         window.keep_one_in = u32::try_from(one_in).unwrap_or(u32::MAX);
     }
     section.finish();
-    if accept_all == Some(true) { FilterConfig::AcceptAll } else { FilterConfig::MassWindow(window) }
+    if accept_all == Some(true) {
+        FilterConfig::AcceptAll
+    } else {
+        FilterConfig::MassWindow(window)
+    }
 }
 
 fn read_store(root: &mut Section<'_, '_>) -> WriterLimits {
     let mut limits = WriterLimits::default();
-    let Some(mut section) = root.section("store") else { return limits };
-    for (key, field) in
-        [("chunk", &mut limits.chunk_bytes), ("event_max", &mut limits.event_bytes_max)]
-    {
+    let Some(mut section) = root.section("store") else {
+        return limits;
+    };
+    for (key, field) in [
+        ("chunk", &mut limits.chunk_bytes),
+        ("event_max", &mut limits.event_bytes_max),
+    ] {
         let mut size = ByteSize(*field as u64);
         section.quantity(key, &mut size);
         *field = usize::try_from(size.0).unwrap_or(usize::MAX);
@@ -519,15 +579,25 @@ struct Workers {
 }
 
 fn read_workers(root: &mut Section<'_, '_>) -> Workers {
-    let mut workers = Workers { wait: None, listed: Vec::new() };
-    let Some(mut section) = root.section("workers") else { return workers };
+    let mut workers = Workers {
+        wait: None,
+        listed: Vec::new(),
+    };
+    let Some(mut section) = root.section("workers") else {
+        return workers;
+    };
     workers.wait = section.choice("wait", &WAITS);
     for (index, mut worker) in section.sections("worker").into_iter().enumerate() {
         worker.require("roles", "a list of role ids, such as [\"ru0\", \"ru1\"]");
         workers.listed.push(WorkerConfig {
-            name: worker.text("name").unwrap_or_else(|| format!("worker{index}")),
+            name: worker
+                .text("name")
+                .unwrap_or_else(|| format!("worker{index}")),
             core: worker.integer("core", 0..=4095).map(|core| core as usize),
-            wait: worker.choice("wait", &WAITS).or(workers.wait).unwrap_or_default(),
+            wait: worker
+                .choice("wait", &WAITS)
+                .or(workers.wait)
+                .unwrap_or_default(),
             roles: worker.texts("roles").unwrap_or_default(),
         });
         worker.finish();
@@ -543,7 +613,10 @@ fn workers_of(chain: &ChainConfig, workers: Workers, cores: &[usize]) -> Vec<Wor
     let mut default = chain.default_workers(cores.len());
     if let Some(wait) = workers.wait {
         // The writer sleeps at the disk whatever the others do.
-        for worker in default.iter_mut().filter(|worker| worker.wait != WaitStrategy::Block) {
+        for worker in default
+            .iter_mut()
+            .filter(|worker| worker.wait != WaitStrategy::Block)
+        {
             worker.wait = wait;
         }
     }
@@ -555,7 +628,9 @@ fn on_written_keys(mut problem: Problem, source_path: &str, data_paths: &[String
     let written = |path: &str| {
         let in_source = path.strip_prefix(&format!("{source_path}.data_links["));
         if let Some(index) = in_source.and_then(|rest| rest.trim_end_matches(']').parse().ok()) {
-            return data_paths.get::<usize>(index).map(|path| format!("{path}.source_id"));
+            return data_paths
+                .get::<usize>(index)
+                .map(|path| format!("{path}.source_id"));
         }
         let renamed = path
             .replace(".page_words", ".page")
@@ -586,16 +661,17 @@ pub(crate) fn read_events(path: &std::path::Path) -> Result<RecordedEvents, Stri
 
 /// A fault of the command line: `link-down:L3@4s+1s`.
 pub(crate) fn parse_fault(text: &str) -> Result<LinkFault, String> {
-    const FORM: &str = "a fault is written link-down:LINK@START+DURATION, such as link-down:3@4s+1s";
+    const FORM: &str =
+        "a fault is written link-down:LINK@START+DURATION, such as link-down:3@4s+1s";
     let rest = text.strip_prefix("link-down:").ok_or(FORM)?;
     let (link, when) = rest.split_once('@').ok_or(FORM)?;
     let (start, length) = when.split_once('+').ok_or(FORM)?;
-    let duration = |text: &str| text.parse::<DurationNs>().map_err(|error| {
-        format!("\"{text}\" is no time ({error}); {FORM}")
-    });
+    let duration = |text: &str| {
+        text.parse::<DurationNs>()
+            .map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
+    };
     let from = livetime_wire::RunNs(duration(start)?.0);
     let until = from.after(duration(length)?);
     let link = link.trim_start_matches('L').parse().map_err(|_| FORM)?;
     Ok(LinkFault { link, from, until })
 }
-

@@ -53,7 +53,10 @@ pub(crate) fn read_menu(trigger: &mut Section<'_, '_>, findings: &Findings) -> M
     }
     if trigger.has("path") {
         let paths = trigger.sections("path");
-        menu.paths = paths.into_iter().filter_map(|path| read_path(path, findings)).collect();
+        menu.paths = paths
+            .into_iter()
+            .filter_map(|path| read_path(path, findings))
+            .collect();
     }
     menu
 }
@@ -61,7 +64,11 @@ pub(crate) fn read_menu(trigger: &mut Section<'_, '_>, findings: &Findings) -> M
 fn read_beam_spot(trigger: &mut Section<'_, '_>, findings: &Findings) -> Option<BeamSpot> {
     let texts = trigger.texts("beam_spot")?;
     let spot = match texts.as_slice() {
-        [x, y] => x.parse().ok().zip(y.parse().ok()).map(|(x, y)| BeamSpot { x, y }),
+        [x, y] => x
+            .parse()
+            .ok()
+            .zip(y.parse().ok())
+            .map(|(x, y)| BeamSpot { x, y }),
         _ => None,
     };
     if spot.is_none() {
@@ -88,7 +95,9 @@ fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathCo
     let name = section.text("name");
     let bit = section.integer("bit", 0..=127);
     let l1 = section.integers("l1", 63);
-    let prescale = section.integer("prescale", 1..=u64::from(u32::MAX)).unwrap_or(1);
+    let prescale = section
+        .integer("prescale", 1..=u64::from(u32::MAX))
+        .unwrap_or(1);
     let cut = section.choice("cut", &CUTS);
     let cut = cut.and_then(|cut| read_cut(cut, &mut section, findings));
     section.finish();
@@ -114,9 +123,15 @@ fn read_cut(cut: CutName, section: &mut Section<'_, '_>, findings: &Findings) ->
         CutName::Dimuon => {
             section.require("pt_min", ENERGY);
             let types = read_types(section, findings);
-            let charge = section.choice("charge", &CHARGES).unwrap_or(ChargeRule::Opposite);
+            let charge = section
+                .choice("charge", &CHARGES)
+                .unwrap_or(ChargeRule::Opposite);
             let pt_min = section.parsed("pt_min", ENERGY, str::parse)?;
-            Cut::Dimuon(DimuonCut { types, pt_min, charge })
+            Cut::Dimuon(DimuonCut {
+                types,
+                pt_min,
+                charge,
+            })
         }
         CutName::TwoTrack => Cut::TwoTrack(read_two_track(section, findings)?),
     })
@@ -160,7 +175,9 @@ fn read_two_track(section: &mut Section<'_, '_>, findings: &Findings) -> Option<
     let d_max = section.parsed("d_max", LENGTH, str::parse);
     let lxy_min = section.parsed("lxy_min", LENGTH, str::parse);
     let d_pair_max = section.parsed("d_pair_max", LENGTH, str::parse);
-    let charge = section.choice("charge", &CHARGES).unwrap_or(ChargeRule::Opposite);
+    let charge = section
+        .choice("charge", &CHARGES)
+        .unwrap_or(ChargeRule::Opposite);
     let chi2 = section.number("chi2_max", 0.0625..=128.0).unwrap_or(25.0);
     let sixteenths = chi2 * 16.0;
     if sixteenths.fract() != 0.0 {

@@ -90,15 +90,28 @@ fn measure_floor() -> Result<Map<String, Value>, Box<dyn std::error::Error>> {
         result.insert(name, latency(&measured.round_trip));
     }
     let kernel: [(&str, Result<_, FloorError>); 4] = [
-        ("pipe_round_trip_136_bytes", pipe_round_trip(136, KERNEL_ROUNDS)),
+        (
+            "pipe_round_trip_136_bytes",
+            pipe_round_trip(136, KERNEL_ROUNDS),
+        ),
         ("eventfd_round_trip", eventfd_round_trip(KERNEL_ROUNDS)),
-        ("tcp_round_trip_136_bytes_polling", tcp_round_trip(136, KERNEL_ROUNDS, TcpWait::Polling)),
-        ("tcp_round_trip_136_bytes_blocking", tcp_round_trip(136, KERNEL_ROUNDS, TcpWait::Blocking)),
+        (
+            "tcp_round_trip_136_bytes_polling",
+            tcp_round_trip(136, KERNEL_ROUNDS, TcpWait::Polling),
+        ),
+        (
+            "tcp_round_trip_136_bytes_blocking",
+            tcp_round_trip(136, KERNEL_ROUNDS, TcpWait::Blocking),
+        ),
     ];
     for (name, measured) in kernel {
         result.insert(name.to_owned(), latency(&measured?.round_trip));
     }
-    let pages = PoolConfig { pages: 4096, page_bytes: 4096, huge_pages: HugePages::Prefer };
+    let pages = PoolConfig {
+        pages: 4096,
+        page_bytes: 4096,
+        huge_pages: HugePages::Prefer,
+    };
     let copy = memcpy_through_pool(&PagePool::create(&pages)?, COPY_BYTES)?;
     result.insert(
         "memcpy_through_pool".to_owned(),
@@ -119,8 +132,14 @@ fn measure_floor() -> Result<Map<String, Value>, Box<dyn std::error::Error>> {
 }
 
 fn print_floor(result: &Map<String, Value>) {
-    println!("{:<40}{:>10}{:>10}{:>10}{:>10}{:>12}  ns", "floor", "min", "p50", "p99", "p99.9", "max");
-    for (name, value) in result.iter().filter(|(_, value)| value.get("p50").is_some()) {
+    println!(
+        "{:<40}{:>10}{:>10}{:>10}{:>10}{:>12}  ns",
+        "floor", "min", "p50", "p99", "p99.9", "max"
+    );
+    for (name, value) in result
+        .iter()
+        .filter(|(_, value)| value.get("p50").is_some())
+    {
         let ns = |key: &str| value[key].as_u64().unwrap_or(0);
         println!(
             "{name:<40}{:>10}{:>10}{:>10}{:>10}{:>12}",
@@ -132,7 +151,10 @@ fn print_floor(result: &Map<String, Value>) {
         );
     }
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    println!("memcpy through a 16 MiB pool: {:.1} GB/s", number(&result["memcpy_through_pool"]["gb_per_s"]));
+    println!(
+        "memcpy through a 16 MiB pool: {:.1} GB/s",
+        number(&result["memcpy_through_pool"]["gb_per_s"])
+    );
     let gaps = &result["poll_gaps"];
     println!(
         "polling thread on core {}: {:.2} % of the time lost in gaps above 1 us, longest {} ns",

@@ -30,15 +30,26 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .sum();
     println!("{}: good", options.config.display());
     println!("  roles    {}", chain.role_ids().join(" "));
-    println!("  links    1 trigger, {} data, {} of pages", chain.data_links.len(), ByteSize(pages));
+    println!(
+        "  links    1 trigger, {} data, {} of pages",
+        chain.data_links.len(),
+        ByteSize(pages)
+    );
     let builder = &chain.builder;
     println!(
         "  builder  {} x {} credits, timeout {}",
         builder.builder_units, builder.credits, builder.timeout
     );
     for worker in &chain.workers {
-        let core = worker.core.map_or("any core".to_owned(), |core| format!("core {core}"));
-        println!("  worker   {}: {} ({core}, {:?})", worker.name, worker.roles.join(" "), worker.wait);
+        let core = worker
+            .core
+            .map_or("any core".to_owned(), |core| format!("core {core}"));
+        println!(
+            "  worker   {}: {} ({core}, {:?})",
+            worker.name,
+            worker.roles.join(" "),
+            worker.wait
+        );
     }
     ExitCode::SUCCESS
 }

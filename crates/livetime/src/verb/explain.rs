@@ -30,7 +30,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
         None => {
             eprintln!("error: no problem has the code \"{code}\"");
-            eprintln!("help: `livetime explain` lists the {} codes there are", PAGES.len());
+            eprintln!(
+                "help: `livetime explain` lists the {} codes there are",
+                PAGES.len()
+            );
             exit::PROBLEM
         }
     }
@@ -38,7 +41,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// The first heading of a page, without its code.
 fn title(page: &str) -> &str {
-    let heading = page.lines().next().unwrap_or_default().trim_start_matches('#').trim();
+    let heading = page
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches('#')
+        .trim();
     heading.split_once(": ").map_or(heading, |(_, title)| title)
 }
 

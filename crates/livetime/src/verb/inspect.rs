@@ -45,11 +45,19 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         let mut output = BufWriter::new(output);
         let (_, recovered) = recover(input, &mut output)?;
         output.flush()?;
-        eprintln!("recovered {} events into {}", recovered.file.events_stored, copy.display());
+        eprintln!(
+            "recovered {} events into {}",
+            recovered.file.events_stored,
+            copy.display()
+        );
     }
     let mut reader = RunReader::open(BufReader::new(File::open(&options.file)?))?;
     let found = inspect(&mut reader)?;
-    let triggers = if options.triggers { Some(stored_triggers(&mut reader)?) } else { None };
+    let triggers = if options.triggers {
+        Some(stored_triggers(&mut reader)?)
+    } else {
+        None
+    };
     if options.json {
         let mut document = serde_json::to_value(&found)?;
         if let Some(triggers) = &triggers {
@@ -59,17 +67,35 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         println!("{document}");
         return Ok(found.is_good());
     }
-    println!("run {:06}: {} events, {}", found.run, found.events, found.condition);
+    println!(
+        "run {:06}: {} events, {}",
+        found.run, found.events, found.condition
+    );
     if let (Some(first), Some(last)) = (found.first_trigger, found.last_trigger) {
-        println!("  triggers {first} to {last}, {} incomplete events", found.events_incomplete);
+        println!(
+            "  triggers {first} to {last}, {} incomplete events",
+            found.events_incomplete
+        );
     }
-    println!("  complete {}, checksum errors {}", found.complete, found.checksum_errors);
-    println!("  {} chunks, {} bytes, index by {}", found.chunks, found.bytes, found.index);
+    println!(
+        "  complete {}, checksum errors {}",
+        found.complete, found.checksum_errors
+    );
+    println!(
+        "  {} chunks, {} bytes, index by {}",
+        found.chunks, found.bytes, found.index
+    );
     for range in &found.damage {
-        println!("  damaged: {} bytes at {}: {}", range.bytes, range.offset, range.reason);
+        println!(
+            "  damaged: {} bytes at {}: {}",
+            range.bytes, range.offset, range.reason
+        );
     }
     if !found.complete && options.recover.is_none() {
-        eprintln!("help: `livetime inspect {} --recover COPY` writes a repaired copy", options.file.display());
+        eprintln!(
+            "help: `livetime inspect {} --recover COPY` writes a repaired copy",
+            options.file.display()
+        );
     }
     for trigger in triggers.iter().flatten() {
         println!("{trigger}");
@@ -78,9 +104,7 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
 }
 
 /// Trigger numbers of the stored events, ascending.
-fn stored_triggers(
-    reader: &mut RunReader<BufReader<File>>,
-) -> Result<Vec<u64>, std::io::Error> {
+fn stored_triggers(reader: &mut RunReader<BufReader<File>>) -> Result<Vec<u64>, std::io::Error> {
     reader.rewind();
     let mut triggers = Vec::new();
     while let Some(event) = reader.next_event()? {

@@ -105,7 +105,12 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let Loaded { text, config } = loaded;
     let links = config.chain.data_links.len();
     if let Some(fault) = options.fault.iter().find(|fault| fault.link >= links) {
-        return Err(format!("there is no data link {}; links are 0 to {}", fault.link, links - 1).into());
+        return Err(format!(
+            "there is no data link {}; links are 0 to {}",
+            fault.link,
+            links - 1
+        )
+        .into());
     }
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -114,7 +119,10 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     chain.run = directory.number();
     chain.faults = options.fault.clone();
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
-    std::fs::write(directory.file("config.toml"), facts.config_with_options(&text))?;
+    std::fs::write(
+        directory.file("config.toml"),
+        facts.config_with_options(&text),
+    )?;
     let begin = facts.begin_record(RunBegin::new(chain.run), &text);
     let file = RunFile::create(&directory.file("events.mcap"), &begin, chain.store)?;
     eprintln!(
@@ -134,11 +142,18 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
     let closing = close_file(&mut outcome, condition, ending);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    summary.files = vec!["events.mcap".to_owned(), "summary.json".to_owned(), "config.toml".to_owned()];
+    summary.files = vec![
+        "events.mcap".to_owned(),
+        "summary.json".to_owned(),
+        "config.toml".to_owned(),
+    ];
     if let Ok(file) = &closing {
         summary.files[0] = file.display().to_string();
     }
-    std::fs::write(directory.file("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    std::fs::write(
+        directory.file("summary.json"),
+        serde_json::to_string_pretty(&summary)? + "\n",
+    )?;
     let report = directory.file("report.html");
     let reported = write_report(directory.path(), &report);
     if reported.is_ok() {
@@ -147,9 +162,17 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     if options.json {
         println!("{}", serde_json::to_string(&summary)?);
     } else {
-        print!("{}", run_summary::to_text(&summary, &outcome, directory.path()));
+        print!(
+            "{}",
+            run_summary::to_text(&summary, &outcome, directory.path())
+        );
     }
-    Ok(conclude(&summary, &outcome, ending, [closing.err(), reported.err()]))
+    Ok(conclude(
+        &summary,
+        &outcome,
+        ending,
+        [closing.err(), reported.err()],
+    ))
 }
 
 /// Says what went wrong, if anything did; `true` for a good run.
@@ -160,7 +183,12 @@ fn conclude(
     errors: [Option<String>; 2],
 ) -> bool {
     let mut good = summary.conserved;
-    for failure in outcome.failures.iter().cloned().chain(errors.into_iter().flatten()) {
+    for failure in outcome
+        .failures
+        .iter()
+        .cloned()
+        .chain(errors.into_iter().flatten())
+    {
         good = false;
         eprintln!("error: {failure}");
     }
@@ -264,8 +292,14 @@ fn close_file(
     let end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);
     let histograms = [
-        stored_latency("decision_latency", "decision latency", &outcome.decision_latency),
+        stored_latency(
+            "decision_latency",
+            "decision latency",
+            &outcome.decision_latency,
+        ),
         stored_latency("build_latency", "build latency", &outcome.build_latency),
     ];
-    file.close(&end, &histograms).map(|_| path).map_err(|error| error.to_string())
+    file.close(&end, &histograms)
+        .map(|_| path)
+        .map_err(|error| error.to_string())
 }

@@ -63,7 +63,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let path = options.jsonl.as_ref().map_or("standard output".into(), |p| p.display().to_string());
+            let path = options
+                .jsonl
+                .as_ref()
+                .map_or("standard output".into(), |p| p.display().to_string());
             eprintln!("error: cannot write {path}: {error}");
             exit::PROBLEM
         }
@@ -80,11 +83,7 @@ fn kind_name(kind: ObjectKind) -> &'static str {
     }
 }
 
-fn write_lines(
-    options: &Options,
-    chain: &ChainConfig,
-    mut out: impl Write,
-) -> std::io::Result<()> {
+fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> std::io::Result<()> {
     let seed = chain.source.seed;
     let generator = match &chain.recorded {
         Some(recorded) => EventGenerator::Recorded(recorded.clone()),
@@ -111,7 +110,18 @@ fn write_lines(
         };
         encoder.encode(&event, &header, &mut words);
         let objects: Vec<_> = (event.objects.iter())
-            .map(|o| json!([kind_name(o.kind), o.pt, o.eta, o.phi, o.charge, o.dxy, o.iso, o.chi2]))
+            .map(|o| {
+                json!([
+                    kind_name(o.kind),
+                    o.pt,
+                    o.eta,
+                    o.phi,
+                    o.charge,
+                    o.dxy,
+                    o.iso,
+                    o.chi2
+                ])
+            })
             .collect();
         let packet: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
         let mut line = json!({
