@@ -36,8 +36,8 @@ pub struct BuilderConfig {
     /// filters and takes pages in every readout unit: see [`crate::PageDemand`].
     pub credits: u32,
     /// Most triggers that one request, release or clear names, 1 to 32. Default 8. Messages are
-    /// never held back to fill up; small numbers cost messages under load (paper 003 saw its rate
-    /// limited by them at 4).
+    /// never held back to fill up; small numbers cost messages under load (the CMS
+    /// event builder demonstrators were limited by them at 4).
     pub requests_per_message: u32,
     /// Time from the arrival of an assignment to the event's closing without the fragments that
     /// did not come. Default 1 s. Longer holds up one credit per broken event for as long; shorter
@@ -60,7 +60,8 @@ pub struct BuilderConfig {
     /// come late: rate x probe interval is ample.
     pub history: u32,
     /// Triggers that a readout unit holds fragments or requests for. Default 4096 (200 KiB). When
-    /// full, fragments wait in their link.
+    /// full, fragments wait in their link. Fragments whose trigger number is further ahead than
+    /// this of every trigger that a message has named are refused: their number is damaged.
     pub trigger_window: u32,
 }
 
