@@ -149,7 +149,9 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
             counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64
         ),
     );
-    let built_hz = rates.l2_accept_hz;
+    let seconds = now.at.since(before.at).as_seconds();
+    let built = counts.events_built - before.counts().events_built;
+    let built_hz = built as f64 / seconds;
     text += &row(
         "events built",
         counts.events_built,
