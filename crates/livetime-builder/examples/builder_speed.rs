@@ -282,7 +282,7 @@ impl Chain {
                 .map(|index| Readout {
                     unit: ReadoutUnit::new(&config, index, EPOCH),
                     sources: config.sources_of(index),
-                    file: vec![Vec::with_capacity(sources_per_unit as usize); 1024],
+                    file: vec![Vec::new(); 1024],
                     pages_free: (0..pages).collect(),
                     next_trigger: 1,
                 })

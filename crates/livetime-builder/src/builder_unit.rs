@@ -101,10 +101,10 @@ impl Round {
 }
 
 /// What the current round of releases says.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Releasing {
-    /// These events are complete.
-    Whole(TriggerList),
+    /// That many of the first finished events, all complete.
+    Whole(usize),
     /// This one is not: each readout unit hears what was missing of its sources.
     Partial(u32),
 }
@@ -502,24 +502,29 @@ impl BuilderUnit {
     /// Tells every readout unit to release a group of complete events, or an incomplete one.
     fn poll_release(&mut self) -> Option<Outgoing> {
         let units = self.readout_count();
-        if self.releasing.is_none() {
-            self.releasing = Some(self.next_releasing()?);
-            self.release_round.start(self.index, units);
-        }
+        let releasing = match self.releasing {
+            Some(releasing) => releasing,
+            None => {
+                let next = self.next_releasing()?;
+                self.release_round.start(self.index, units);
+                *self.releasing.insert(next)
+            }
+        };
         let to = self.release_round.step(units);
-        let message = match self.releasing.as_ref()? {
-            Releasing::Whole(triggers) => BuilderMessage::Release {
-                triggers: triggers.clone(),
+        let message = match releasing {
+            Releasing::Whole(events) => BuilderMessage::Release {
+                triggers: self.finished_events().take(events).collect(),
             },
             Releasing::Partial(slot) => {
-                let trigger = self.assembly.event(*slot).trigger;
-                self.partial_release(to, trigger, *slot)
+                let trigger = self.assembly.event(slot).trigger;
+                self.partial_release(to, trigger, slot)
             }
         };
         if self.release_round.left == 0 {
-            let released = match self.releasing.take() {
-                Some(Releasing::Whole(triggers)) => triggers.len(),
-                _ => 1,
+            self.releasing = None;
+            let released = match releasing {
+                Releasing::Whole(events) => events,
+                Releasing::Partial(_) => 1,
             };
             self.clearing.extend(self.finished.drain(..released));
         }
@@ -532,13 +537,17 @@ impl BuilderUnit {
         if self.assembly.event(first).outcome != Outcome::Complete {
             return Some(Releasing::Partial(first));
         }
-        let events = self.finished.iter().map(|slot| self.assembly.event(*slot));
-        let triggers = events
+        let complete = self
+            .finished
+            .iter()
             .take(self.group_max)
-            .take_while(|event| event.outcome == Outcome::Complete)
-            .map(|event| event.trigger)
-            .collect();
-        Some(Releasing::Whole(triggers))
+            .take_while(|slot| self.assembly.event(**slot).outcome == Outcome::Complete);
+        Some(Releasing::Whole(complete.count()))
+    }
+
+    fn finished_events(&self) -> impl Iterator<Item = TriggerNumber> {
+        let slots = self.finished.iter();
+        slots.map(|slot| self.assembly.event(*slot).trigger)
     }
 
     /// The release of an event that is not complete, as one readout unit must hear it. Nothing of

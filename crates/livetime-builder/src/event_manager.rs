@@ -424,13 +424,8 @@ mod tests {
 
         fn granted() -> Self {
             let mut bench = Self::new();
-            for builder in 0..2 {
-                let request = BuilderMessage::EventRequest { credits: 3 };
-                assert_eq!(
-                    bench.send(UnitId::builder(builder), request),
-                    Handled::Taken
-                );
-            }
+            bench.grant(0, 3);
+            bench.grant(1, 3);
             bench
         }
 
@@ -450,7 +445,7 @@ mod tests {
             handled
         }
 
-        fn accept(&mut self, trigger: u64) -> Handled {
+        fn offer(&mut self, trigger: u64) -> Handled {
             self.send(
                 UnitId::SUPERVISOR,
                 BuilderMessage::L2Accept {
@@ -461,9 +456,19 @@ mod tests {
             )
         }
 
-        fn clear(&mut self, builder: u16, trigger: u64) -> Handled {
+        fn accept(&mut self, trigger: u64) {
+            assert_eq!(self.offer(trigger), Handled::Taken);
+        }
+
+        fn grant(&mut self, builder: u16, credits: u32) {
+            let request = BuilderMessage::EventRequest { credits };
+            assert_eq!(self.send(UnitId::builder(builder), request), Handled::Taken);
+        }
+
+        fn clear(&mut self, builder: u16, trigger: u64) {
             let triggers = [TriggerNumber(trigger)].into_iter().collect();
-            self.send(UnitId::builder(builder), BuilderMessage::Clear { triggers })
+            let clear = BuilderMessage::Clear { triggers };
+            assert_eq!(self.send(UnitId::builder(builder), clear), Handled::Taken);
         }
 
         /// Polls one assignment: trigger and builder unit.
@@ -490,14 +495,14 @@ mod tests {
     fn events_go_in_trigger_order_to_the_unit_with_most_credits() {
         let mut bench = Bench::granted();
         for trigger in [10, 30, 20] {
-            assert_eq!(bench.accept(trigger), Handled::Taken);
+            bench.accept(trigger);
         }
         assert_eq!(bench.assigned(), Some((10, 0)), "first of equals");
         assert_eq!(bench.assigned(), Some((20, 1)));
         assert_eq!(bench.assigned(), Some((30, 0)));
         assert_eq!(bench.assigned(), None);
-        assert_eq!(bench.clear(0, 10), Handled::Taken);
-        assert_eq!(bench.clear(0, 30), Handled::Taken);
+        bench.clear(0, 10);
+        bench.clear(0, 30);
         assert_eq!(bench.evm.free_credits(0), 3);
         bench.accept(40);
         assert_eq!(bench.assigned(), Some((40, 0)), "bu1 is behind");
@@ -505,21 +510,42 @@ mod tests {
         assert_eq!(bench.evm.counts().cleared, 2);
     }
 
+    /// The talk slows one builder unit down by half: the others keep their pace.
+    #[test]
+    fn a_builder_of_half_the_speed_gets_half_the_events() {
+        let mut bench = Bench::granted();
+        let mut building: [VecDeque<u64>; 2] = Default::default();
+        let mut next = 1;
+        for cycle in 0..300 {
+            while bench.evm.queued() < 4 {
+                bench.accept(next);
+                next += 1;
+            }
+            while let Some((trigger, builder)) = bench.assigned() {
+                building[usize::from(builder)].push_back(trigger);
+            }
+            for builder in 0..2_u16 {
+                if builder == 0 || cycle % 2 == 0 {
+                    let done = building[usize::from(builder)].pop_front();
+                    bench.clear(builder, done.expect("never without work"));
+                }
+            }
+        }
+        assert_eq!(bench.evm.counts().cleared, 300 + 150);
+    }
+
     #[test]
     fn without_credits_the_queue_fills_and_the_supervisor_waits() {
         let mut bench = Bench::new();
         for trigger in 1..=4 {
-            assert_eq!(bench.accept(trigger), Handled::Taken);
+            bench.accept(trigger);
         }
-        assert_eq!(bench.accept(5), Handled::Busy);
+        assert_eq!(bench.offer(5), Handled::Busy);
         assert_eq!(bench.assigned(), None);
-        bench.send(
-            UnitId::builder(1),
-            BuilderMessage::EventRequest { credits: 1 },
-        );
+        bench.grant(1, 1);
         assert_eq!(bench.assigned(), Some((1, 1)));
         assert_eq!(bench.assigned(), None);
-        assert_eq!(bench.accept(5), Handled::Taken, "handed in again");
+        assert_eq!(bench.offer(5), Handled::Taken, "handed in again");
         assert_eq!(bench.evm.counts().messages.missing, 0);
         assert_eq!(bench.evm.queued(), 4);
     }
@@ -527,10 +553,7 @@ mod tests {
     #[test]
     fn repetitions_change_nothing() {
         let mut bench = Bench::granted();
-        bench.send(
-            UnitId::builder(0),
-            BuilderMessage::EventRequest { credits: 3 },
-        );
+        bench.grant(0, 3);
         assert_eq!(bench.evm.free_credits(0), 3, "never beyond the window");
         bench.accept(1);
         bench.accept(1);
@@ -612,7 +635,7 @@ mod tests {
         }
         bench.evm.abort();
         assert_eq!(bench.assigned(), None);
-        assert_eq!(bench.accept(5), Handled::Taken);
+        bench.accept(5);
         assert_eq!(bench.evm.losses().of(LossCause::EventAborted), 3);
         bench.clear(0, 1);
         assert!(!bench.evm.is_idle());

@@ -73,10 +73,10 @@ impl FilterDispatch {
         }
     }
 
-    /// A filter unit is back, with nothing in it.
+    /// A filter unit that was removed is back, with nothing in it.
     pub fn restore_filter(&mut self, filter: u16) {
         if let Some(free) = self.free.get_mut(usize::from(filter)) {
-            *free = Some(self.window);
+            free.get_or_insert(self.window);
         }
     }
 

@@ -356,14 +356,15 @@ impl Network {
                 self.poll_every_unit();
             }
         }
-        self.links.get_mut(&source).unwrap().pop_front();
+        self.links.get_mut(&source).expect("just read").pop_front();
         true
     }
 
     /// False when the readout unit makes it wait.
     fn receive_fragment(&mut self, trigger: TriggerNumber, source: SourceId) -> bool {
         let readouts = &self.config.readout_units;
-        let unit = readouts.iter().position(|s| s.contains(&source)).unwrap();
+        let unit = readouts.iter().position(|s| s.contains(&source));
+        let unit = unit.expect("every link has its unit");
         match self.readouts[unit].handle_fragment(self.now, trigger, source) {
             FragmentVerdict::Wait => return false,
             FragmentVerdict::Discard { .. } => {}
@@ -442,7 +443,7 @@ impl Network {
     }
 
     fn deliver_on(&mut self, pair: (UnitId, UnitId)) -> bool {
-        let envelope = Envelope::parse(&self.lanes[&pair][0]).unwrap();
+        let envelope = Envelope::parse(&self.lanes[&pair][0]).expect("a unit wrote it");
         let unit = usize::from(pair.0.index);
         let handled = match pair.0.kind {
             UnitKind::EventManager => self.evm.handle_message(self.now, &envelope),
@@ -452,7 +453,7 @@ impl Network {
         assert_ne!(handled, Handled::Refused, "{envelope:?}");
         assert!(self.evm.credits_conserved());
         if handled == Handled::Taken {
-            self.lanes.get_mut(&pair).unwrap().pop_front();
+            self.lanes.get_mut(&pair).expect("just read").pop_front();
         }
         handled == Handled::Taken
     }
@@ -570,12 +571,12 @@ impl Network {
         };
         let waiting = self.filters[filter].len();
         let chosen = self.random.below(waiting);
-        let ticket = self.filters[filter].remove(chosen).unwrap();
+        let ticket = self.filters[filter].remove(chosen).expect("is waiting");
         for fragment in &ticket.fragments {
             let pages = &self.pages[usize::from(fragment.pool)];
             assert!(pages.contains(&fragment.pages[0]), "page freed too early");
         }
-        let is_accepted = ticket.trigger.0 % 2 == 0;
+        let is_accepted = ticket.trigger.0.is_multiple_of(2);
         let sender = if is_accepted {
             self.counts.filter_accepted += 1;
             self.counts.events_stored += 1;
