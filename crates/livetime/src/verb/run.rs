@@ -3,7 +3,7 @@
 //! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
 //! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -142,37 +142,42 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
     let closing = close_file(&mut outcome, condition, ending);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    summary.files = vec![
-        "events.mcap".to_owned(),
-        "summary.json".to_owned(),
-        "config.toml".to_owned(),
-    ];
-    if let Ok(file) = &closing {
-        summary.files[0] = file.display().to_string();
-    }
-    std::fs::write(
-        directory.file("summary.json"),
-        serde_json::to_string_pretty(&summary)? + "\n",
-    )?;
-    let report = directory.file("report.html");
-    let reported = write_report(directory.path(), &report);
-    if reported.is_ok() {
-        summary.files.push(report.display().to_string());
-    }
+    let unreported = write_files(&directory, &mut summary, closing.as_deref().ok())?;
     if options.json {
         println!("{}", serde_json::to_string(&summary)?);
     } else {
-        print!(
-            "{}",
-            run_summary::to_text(&summary, &outcome, directory.path())
-        );
+        let text = run_summary::to_text(&summary, &outcome, directory.path());
+        print!("{text}");
     }
     Ok(conclude(
         &summary,
         &outcome,
         ending,
-        [closing.err(), reported.err()],
+        [closing.err(), unreported],
     ))
+}
+
+/// Writes summary and report and lists the run's files; returns why there is no report, if so.
+fn write_files(
+    directory: &RunDirectory,
+    summary: &mut RunSummary,
+    run_file: Option<&Path>,
+) -> std::io::Result<Option<String>> {
+    let report = directory.file("report.html");
+    let others = ["summary.json", "config.toml"].map(|name| directory.file(name));
+    let paths = run_file
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(others)
+        .chain([report.clone()]);
+    summary.files = paths.map(|path| path.display().to_string()).collect();
+    let json = serde_json::to_string_pretty(&summary).map_err(std::io::Error::other)?;
+    std::fs::write(directory.file("summary.json"), json + "\n")?;
+    let failed = write_report(directory.path(), &report).err();
+    if failed.is_some() {
+        summary.files.pop();
+    }
+    Ok(failed)
 }
 
 /// Says what went wrong, if anything did; `true` for a good run.
