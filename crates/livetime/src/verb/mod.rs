@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod inspect;
+pub(crate) mod pattern;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod source;

@@ -18,12 +18,16 @@ use serde_json::json;
 
 use crate::config::{self, Overrides};
 use crate::exit;
+use crate::verb::pattern;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Configuration file
-    config: PathBuf,
+    /// Configuration file; not needed with --pattern
+    #[arg(required_unless_present = "pattern")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pattern: pattern::Options,
     /// Number of events
     #[arg(long, value_name = "N", default_value_t = 1000)]
     triggers: u64,
@@ -43,12 +47,18 @@ pub(crate) struct Options {
 
 /// Writes the lines.
 pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(pattern) = options.pattern.pattern {
+        return pattern::run(&options.pattern, pattern, options.seed);
+    }
+    let Some(config) = &options.config else {
+        unreachable!("the command line demands a configuration without a pattern")
+    };
     let overrides = Overrides {
         seed: options.seed,
         events: options.events.clone(),
         ..Overrides::default()
     };
-    let loaded = match config::load(&options.config, &overrides) {
+    let loaded = match config::load(config, &overrides) {
         Ok(loaded) => loaded,
         Err(problems) => {
             eprint!("{problems}");
