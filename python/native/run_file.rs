@@ -1,0 +1,385 @@
+//! An open run file as a Python class: its records as JSON, ranges of its events as arrays.
+//!
+//! Events are numbered from 0 in the order of their trigger numbers, through the file's index, so
+//! that any range is read without what lies before it. Only one event and the columns of the range
+//! are in memory. An event that is damaged is left out of every column alike, and listed. The
+//! reader is locked only while the interpreter is released: a thread that waits for it can never
+//! stop the one that has it.
+
+use std::fs::File;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use livetime_store::damage::DamageList;
+use livetime_store::histogram::histograms_to_json;
+use livetime_store::run_reader::IndexOrigin;
+use livetime_store::{Condition, Damage, OpenError, ReadError, RunReader, inspect};
+use livetime_wire::event::EventView;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyIndexError, PyOSError};
+use pyo3::prelude::*;
+
+use crate::FormatError;
+use crate::columns::{EventColumns, FragmentColumns, MaskColumns, MissingColumns, ObjectColumns};
+
+/// Events between two looks at signals, so that Ctrl-C ends a long read.
+const EVENTS_PER_SIGNAL_CHECK: usize = 4096;
+
+type Array<'py, T> = Bound<'py, PyArray1<T>>;
+
+/// One open run file.
+#[pyclass(frozen, module = "livetime._native")]
+#[derive(Debug)]
+pub(crate) struct RunFile {
+    path: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    reader: RunReader<File>,
+    /// Damaged events that were looked up; the reader lists only what it iterated over.
+    damage: DamageList,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("run", &self.reader.run())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn event_count(&mut self) -> std::io::Result<usize> {
+        Ok(self.reader.event_index()?.places().len())
+    }
+
+    /// All damage known, that of events looked up included.
+    fn all_damage(&self) -> DamageList {
+        let mut all = self.reader.damage().clone();
+        self.damage
+            .entries()
+            .iter()
+            .for_each(|damage| all.push(*damage));
+        all
+    }
+
+    fn is_complete(&mut self) -> std::io::Result<bool> {
+        let events = self.event_count()? as u64;
+        let own_end = self.reader.end().filter(|end| !end.recovered);
+        let all_there = own_end.is_some_and(|end| end.events_stored == events);
+        Ok(all_there && self.all_damage().total() == 0)
+    }
+
+    /// As `livetime inspect` judges, from what is known without reading every chunk.
+    fn condition(&mut self) -> std::io::Result<Condition> {
+        let events = self.event_count()? as u64;
+        let end = self.reader.end();
+        let mut condition = end.map_or(Condition::INTERRUPTED, |end| end.condition);
+        if end.is_some_and(|end| end.events_stored != events) {
+            condition |= Condition::INCOMPLETE;
+        }
+        if self.all_damage().checksum_errors() > 0 {
+            condition |= Condition::TAINTED;
+        }
+        Ok(condition)
+    }
+}
+
+impl RunFile {
+    /// Runs `work` on the reader without the interpreter's lock.
+    fn with_state<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State) -> std::io::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| work(&mut self.lock()))
+            .map_err(|error| self.io_error(&error))
+    }
+
+    /// The reader keeps only what it verified, so that it can be used after a panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `push` with each whole event of `start..stop`.
+    fn read(
+        &self,
+        py: Python<'_>,
+        start: usize,
+        stop: usize,
+        mut push: impl FnMut(&EventView<'_>) + Send,
+    ) -> PyResult<()> {
+        let events = self.with_state(py, State::event_count)?;
+        if start > stop || stop > events {
+            let message = format!("events {start} to {stop} of a run file that has {events}");
+            return Err(PyIndexError::new_err(message));
+        }
+        py.detach(|| {
+            let mut state = self.lock();
+            let State { reader, damage } = &mut *state;
+            for index in start..stop {
+                if (index - start) % EVENTS_PER_SIGNAL_CHECK == EVENTS_PER_SIGNAL_CHECK - 1 {
+                    Python::attach(|py| py.check_signals())?;
+                }
+                let places = reader
+                    .event_index()
+                    .map_err(|error| self.io_error(&error))?
+                    .places();
+                // Another thread may have refreshed the file; its events only grow.
+                let Some(trigger) = places.get(index).map(|place| place.trigger) else {
+                    break;
+                };
+                match reader.event(trigger) {
+                    Ok(Some(event)) => push(&event),
+                    Ok(None) => {}
+                    Err(ReadError::Io(error)) => return Err(self.io_error(&error)),
+                    Err(ReadError::Damaged { damage: found, .. }) => damage.push(found),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn io_error(&self, error: &std::io::Error) -> PyErr {
+        os_error(&self.path, error)
+    }
+}
+
+/// The `OSError` that Python itself would raise for this path.
+fn os_error(path: &str, error: &std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(code) => {
+            let text = error.to_string();
+            let text = text
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            PyOSError::new_err((code, text, path.to_owned()))
+        }
+        None => PyOSError::new_err(format!("{path}: {error}")),
+    }
+}
+
+fn open_state(path: &str) -> PyResult<State> {
+    let file = File::open(path).map_err(|error| os_error(path, &error))?;
+    let mut reader = RunReader::open(file).map_err(|error| match error {
+        OpenError::Io(error) => os_error(path, &error),
+        foreign @ OpenError::NotRunFile { .. } => {
+            FormatError::new_err(format!("{path}: {foreign}"))
+        }
+    })?;
+    reader
+        .event_index()
+        .map_err(|error| os_error(path, &error))?;
+    Ok(State {
+        reader,
+        damage: DamageList::default(),
+    })
+}
+
+#[pymethods]
+impl RunFile {
+    #[new]
+    fn new(py: Python<'_>, path: String) -> PyResult<Self> {
+        let state = py.detach(|| open_state(&path))?;
+        Ok(Self {
+            path,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The run number.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with_state(py, |state| Ok(state.reader.run().0))
+    }
+
+    /// Number of events in the index.
+    #[getter]
+    fn event_count(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with_state(py, State::event_count)
+    }
+
+    /// Bytes of the file.
+    #[getter]
+    fn file_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with_state(py, |state| Ok(state.reader.input_bytes()))
+    }
+
+    /// `summary` or `scan`: where the list of chunks comes from.
+    #[getter]
+    fn origin(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with_state(py, |state| {
+            Ok(match state.reader.origin() {
+                IndexOrigin::Summary => "summary",
+                IndexOrigin::Scan => "scan",
+            })
+        })
+    }
+
+    /// Whether the run closed the file and everything is there, as far as it was read.
+    #[getter]
+    fn complete(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_state(py, State::is_complete)
+    }
+
+    /// Condition flags as text.
+    #[getter]
+    fn condition(&self, py: Python<'_>) -> PyResult<String> {
+        self.with_state(py, |state| Ok(state.condition()?.to_string()))
+    }
+
+    /// Smallest and largest trigger number, `None` without events.
+    #[getter]
+    fn trigger_bounds(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
+        self.with_state(py, |state| {
+            let places = state.reader.event_index()?.places();
+            Ok(places
+                .first()
+                .zip(places.last())
+                .map(|(a, b)| (a.trigger.0, b.trigger.0)))
+        })
+    }
+
+    /// Offset, bytes and reason of each range that was passed over, up to a bound.
+    fn damage(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, String)>> {
+        self.with_state(py, |state| {
+            let row = |damage: &Damage| (damage.offset, damage.bytes, damage.reason.to_string());
+            Ok(state.all_damage().entries().iter().map(row).collect())
+        })
+    }
+
+    /// The begin-of-run record as JSON.
+    fn begin_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with_state(py, |state| {
+            Ok(state
+                .reader
+                .begin()
+                .map(serde_json::to_string)
+                .transpose()?)
+        })
+    }
+
+    /// The end-of-run record as JSON.
+    fn end_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with_state(py, |state| {
+            Ok(state.reader.end().map(serde_json::to_string).transpose()?)
+        })
+    }
+
+    /// The histograms that were written last, as the JSON of a dictionary in UHI form.
+    fn histograms_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with_state(py, |state| {
+            let histograms = state.reader.histograms()?;
+            Ok(histograms.map(|histograms| histograms_to_json(&histograms).to_string()))
+        })
+    }
+
+    /// Reads every chunk and compares every checksum; the document `livetime.inspect/1`.
+    fn inspect_json(&self, py: Python<'_>) -> PyResult<String> {
+        self.with_state(py, |state| {
+            Ok(serde_json::to_string(&inspect(&mut state.reader)?)?)
+        })
+    }
+
+    /// Takes up what was written since the file was opened.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_state(py, |state| {
+            state.reader.refresh()?;
+            state.event_count().map(|_| ())
+        })
+    }
+
+    /// Bytes of the events of a range, as the index has them.
+    fn range_bytes(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<u64> {
+        self.with_state(py, |state| {
+            let places = state.reader.event_index()?.places();
+            let stop = stop.min(places.len());
+            let range = places.get(start.min(stop)..stop).unwrap_or_default();
+            Ok(range.iter().map(|place| u64::from(place.bytes)).sum())
+        })
+    }
+
+    /// Rows of `EVENT_DTYPE`, as words.
+    fn events<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Array<'py, u64>> {
+        let mut columns = EventColumns::default();
+        self.read(py, start, stop, |event| columns.push(event))?;
+        Ok(PyArray1::from_vec(py, columns.rows))
+    }
+
+    /// Low and high words of the decisions, in turn.
+    fn masks<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Array<'py, u64>> {
+        let mut columns = MaskColumns::default();
+        self.read(py, start, stop, |event| columns.push(event))?;
+        Ok(PyArray1::from_vec(py, columns.masks))
+    }
+
+    /// Offsets by event, and the sources that are missing.
+    fn missing<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<(Array<'py, i64>, Array<'py, u32>)> {
+        let mut columns = MissingColumns::default();
+        self.read(py, start, stop, |event| columns.push(event))?;
+        let MissingColumns { offsets, sources } = columns;
+        Ok((
+            PyArray1::from_vec(py, offsets),
+            PyArray1::from_vec(py, sources),
+        ))
+    }
+
+    /// A dictionary of columns: offsets by event, source, status, number of words, and with
+    /// `words` offsets by fragment and the words.
+    #[pyo3(signature = (start, stop, sources, words))]
+    fn fragments<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+        sources: Option<Vec<u32>>,
+        words: bool,
+    ) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
+        let mut columns = FragmentColumns::new(sources, words);
+        self.read(py, start, stop, |event| columns.push(event))?;
+        let out = pyo3::types::PyDict::new(py);
+        out.set_item("offsets", PyArray1::from_vec(py, columns.offsets))?;
+        out.set_item("source", PyArray1::from_vec(py, columns.sources))?;
+        out.set_item("status", PyArray1::from_vec(py, columns.statuses))?;
+        out.set_item("word_count", PyArray1::from_vec(py, columns.word_counts))?;
+        if words {
+            out.set_item("word_offsets", PyArray1::from_vec(py, columns.word_offsets))?;
+            out.set_item("words", PyArray1::from_vec(py, columns.words))?;
+        }
+        Ok(out)
+    }
+
+    /// A dictionary of columns: offsets by event, kind, pt, eta, phi, charge, dxy, and the number
+    /// of fragments that could not be read.
+    fn objects<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
+        let mut columns = ObjectColumns::default();
+        self.read(py, start, stop, |event| columns.push(event))?;
+        let out = pyo3::types::PyDict::new(py);
+        out.set_item("offsets", PyArray1::from_vec(py, columns.offsets))?;
+        out.set_item("kind", PyArray1::from_vec(py, columns.kinds))?;
+        for (name, values) in ["pt", "eta", "phi", "charge", "dxy"]
+            .iter()
+            .zip(columns.values)
+        {
+            out.set_item(name, PyArray1::from_vec(py, values))?;
+        }
+        out.set_item("unreadable", columns.unreadable)?;
+        Ok(out)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("RunFile({:?})", self.path)
+    }
+}

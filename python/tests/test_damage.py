@@ -1,0 +1,163 @@
+"""Runs that are growing, cut off, damaged, foreign or not there."""
+
+import json
+
+import numpy as np
+import pytest
+
+import livetime
+
+pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
+
+
+def rows(run):
+    """The triggers of all rows, after checking that every table has the same rows."""
+    events = run.events()
+    count = len(events)
+    for table in (run.decisions(), run.objects(), run.fragments(), run.missing()):
+        assert len(table) == count
+    assert run.dimuon_mass().shape == (count,)
+    return events["trigger"].tolist()
+
+
+def test_a_path_that_is_not_there_is_the_usual_error(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        livetime.open(tmp_path / "000007")
+    assert error.value.filename == str(tmp_path / "000007")
+    with pytest.raises(FileNotFoundError, match="events.mcap"):
+        livetime.open(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"# a text\n" * 999, b"\x89MCAP0\r\n", bytes(100_000)])
+def test_foreign_files_are_refused(tmp_path, data):
+    path = tmp_path / "foreign.mcap"
+    path.write_bytes(data)
+    with pytest.raises(livetime.FormatError, match="not a run file") as error:
+        livetime.open(path)
+    assert str(path) in str(error.value)
+    assert isinstance(error.value, livetime.LivetimeError)
+
+
+def test_a_cut_file_gives_what_is_complete(sample, copy_of):
+    found = []
+    for share in (0.999, 0.9, 0.5, 0.1):
+        cut = livetime.open(copy_of(sample.data[: int(len(sample.data) * share)], summary=False))
+        triggers = rows(cut)
+        assert not cut.complete
+        assert cut.end is None if share < 0.9 else True
+        assert cut.summary is None
+        assert cut.config["run"] == {"seed": 7}
+        assert triggers == sorted(set(triggers) & set(sample.truth["trigger"]))
+        assert len(cut) == len(triggers)
+        found.append(len(triggers))
+    assert found == sorted(found, reverse=True)
+    assert 0 < found[-1] < found[1] < 3000
+    assert cut.condition == "INTERRUPTED"
+    assert "still being written, or cut off" in str(cut)
+    assert repr(cut).endswith("INTERRUPTED>")
+    [damage] = cut.damage
+    assert damage.offset + damage.bytes == int(len(sample.data) * 0.1)
+    assert "cut off" in damage.reason
+
+
+def test_every_short_prefix_is_refused_or_read(sample, copy_of):
+    outcomes = set()
+    for length in range(0, 8000, 97):
+        directory = copy_of(sample.data[:length])
+        try:
+            run = livetime.open(directory)
+        except livetime.FormatError:
+            outcomes.add("refused")
+        else:
+            assert rows(run) == []
+            assert not run.complete
+            outcomes.add("read")
+    assert outcomes == {"refused", "read"}
+
+
+def test_a_growing_file_is_followed(sample, copy_of):
+    half = len(sample.data) // 2
+    directory = copy_of(sample.data[:half], summary=False)
+    run = livetime.open(directory)
+    first = rows(run)
+    assert run.histograms == {}
+    with open(run.file, "ab") as file:
+        file.write(sample.data[half:])
+    assert rows(run) == first, "nothing changes without refresh"
+    run.refresh()
+    assert rows(run) == sample.truth["trigger"]
+    assert run.end["events_stored"] == 3000
+    assert run.complete
+    assert run.damage == []
+    assert list(run.histograms) == ["dimuon_mass", "time_objects"]
+
+
+def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
+    # The events of the sample are found by their magic word; one in the middle is hit.
+    magic = (0x4C544556).to_bytes(4, "little")
+    at = sample.data.index(magic, len(sample.data) // 2)
+    data = bytearray(sample.data)
+    data[at + 400] ^= 4
+    run = livetime.open(copy_of(bytes(data)))
+    assert run.damage == []
+    triggers = rows(run)
+    [lost] = set(sample.truth["trigger"]) - set(triggers)
+    assert triggers == sorted(triggers)
+    assert len(run) == 3000
+    [damage] = run.damage
+    assert damage.offset == at
+    assert "CRC" in damage.reason
+    assert not run.complete
+    assert run.condition == "TAINTED"
+    assert f"bytes at {at}" in str(run)
+    row = sample.truth["trigger"].index(lost)
+    assert len(run.events(row, row + 1)) == 0
+    # Going through the chunks, as every other reader does, loses the whole chunk.
+    assert run.inspect()["events"] < 2999
+
+
+def test_a_damaged_index_is_rebuilt(sample, copy_of):
+    at = sample.data.rindex(b"event-index", 0, len(sample.data) - 2000)
+    data = bytearray(sample.data)
+    data[at + 200] ^= 1
+    run = livetime.open(copy_of(bytes(data)))
+    assert rows(run) == sample.truth["trigger"]
+
+
+def test_flips_anywhere_never_give_wrong_values(sample, copy_of):
+    truth = dict(zip(sample.truth["trigger"], sample.truth["mass"]))
+    seed = 20261120
+    random = np.random.default_rng(seed)
+    for place in random.integers(0, len(sample.data) * 8, 60).tolist():
+        data = bytearray(sample.data)
+        data[place // 8] ^= 1 << place % 8
+        run = livetime.open(copy_of(bytes(data)))
+        masses = run.dimuon_mass()
+        for trigger, mass in zip(rows(run), masses.tolist()):
+            expected = truth[trigger]
+            assert (expected is None) == np.isnan(mass), f"seed {seed}, bit {place}"
+            assert expected is None or abs(mass - expected) < 1e-5 * expected
+
+
+def test_documents_beside_the_file(sample, copy_of):
+    directory = copy_of(sample.data)
+    summary = json.loads((directory / "summary.json").read_text())
+    summary["run"]["number"] = 41
+    (directory / "summary.json").write_text(json.dumps(summary))
+    assert livetime.open(directory).summary is None
+    for text in ("{", "[]", "{}", "7"):
+        (directory / "summary.json").write_text(text)
+        with pytest.raises(livetime.FormatError, match="summary.json"):
+            _ = livetime.open(directory).summary
+    (directory / "config.toml").write_text("= wrong")
+    assert livetime.open(directory).config["format"] == 1, "the file's own record is used"
+
+
+def test_a_file_on_its_own_is_enough(sample, tmp_path):
+    path = tmp_path / "moved.mcap"
+    path.write_bytes(sample.data)
+    run = livetime.open(path)
+    assert run.summary is None
+    assert run.complete
+    assert run.paths["dimuon"] == 3
+    assert "12000 offered" in str(run), "counts of the end-of-run record"
