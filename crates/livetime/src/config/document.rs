@@ -1,7 +1,7 @@
 //! A TOML document read key by key, with all problems collected and placed.
 //!
-//! It knows keys, types, units and places, and no meaning: the sections are read by
-//! `run_config.rs`. Every value's span is remembered under its key path, so that a problem found
+//! It knows keys, types, units and places, and no meaning: the tables are read by the files
+//! beside it. Every value's span is remembered under its key path, so that a problem found
 //! later by a core's `validate()` still points at the line that caused it.
 
 use std::cell::RefCell;
@@ -12,21 +12,9 @@ use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The text is not TOML.
-pub(crate) const SYNTAX: ProblemCode = ProblemCode::new("C0001", "not valid TOML");
-/// A key that nothing reads.
-pub(crate) const UNKNOWN_KEY: ProblemCode = ProblemCode::new("C0002", "unknown key");
-/// A value of the wrong type.
-pub(crate) const WRONG_TYPE: ProblemCode = ProblemCode::new("C0003", "value of the wrong type");
-/// A quantity that cannot be read.
-pub(crate) const BAD_QUANTITY: ProblemCode = ProblemCode::new("C0004", "quantity cannot be read");
-/// A word that is not one of those allowed.
-pub(crate) const BAD_CHOICE: ProblemCode =
-    ProblemCode::new("C0005", "value is not one of those allowed");
-/// A number outside its range.
-pub(crate) const OUT_OF_RANGE: ProblemCode = ProblemCode::new("C0006", "number out of range");
-/// A key that must be there is not.
-pub(crate) const MISSING_KEY: ProblemCode = ProblemCode::new("C0007", "key is missing");
+use super::problem_code::{
+    BAD_CHOICE, BAD_QUANTITY, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY, WRONG_TYPE,
+};
 
 /// What is gathered while a document is read: places of keys and problems.
 #[derive(Debug, Default)]
@@ -39,6 +27,12 @@ impl Findings {
     /// Adds a problem.
     pub(crate) fn report(&self, problem: Problem) {
         self.problems.borrow_mut().push(problem);
+    }
+
+    /// Whether a problem with one of these codes was reported.
+    pub(crate) fn has_any(&self, codes: &[ProblemCode]) -> bool {
+        let problems = self.problems.borrow();
+        problems.iter().any(|problem| codes.contains(&problem.code))
     }
 
     /// Remembers where a key path stands.

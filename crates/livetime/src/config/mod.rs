@@ -1,16 +1,26 @@
 //! The configuration: TOML with places, to typed values, to problems rendered for people.
 //!
-//! `document.rs` knows TOML and units, `run_config.rs` what the tables mean, `render.rs` how
-//! problems look. The cores check their own values.
+//! `document.rs` knows TOML and units, the sections what the tables mean, `run_config.rs` how they
+//! fit together, `render.rs` how problems look. The cores check their own values.
 
+mod builder_section;
 mod document;
+mod filter_section;
+mod link_fault;
+mod link_section;
+mod problem_code;
 mod render;
 mod run_config;
+mod source_section;
+mod store_section;
 mod trigger_section;
+mod worker_section;
 
 use std::path::Path;
 
-pub(crate) use run_config::{Overrides, RunConfig, parse_fault, read_events};
+pub(crate) use link_fault::parse_fault;
+pub(crate) use run_config::{Overrides, RunConfig};
+pub(crate) use source_section::read_events;
 
 /// A configuration file that was read.
 pub(crate) struct Loaded {

@@ -1,16 +1,15 @@
 //! The `[trigger]` table: beam spot, supervisor and the Level-2 menu.
 
+use livetime_source::SourceConfig;
 use livetime_trigger::{
     BeamSpot, ChargeRule, Cut, DimuonCut, MenuConfig, PathConfig, SingleMuonCut, Sixteenths,
-    TwoTrackCut,
+    SupervisorConfig, TwoTrackCut,
 };
+use livetime_wire::Problem;
 use livetime_wire::trigger_packet::MuonStub;
-use livetime_wire::{Problem, ProblemCode};
 
-use super::document::{Findings, OUT_OF_RANGE, Section};
-
-/// The beam spot is not two lengths.
-pub(crate) const BEAM_SPOT: ProblemCode = ProblemCode::new("C0101", "beam spot is not two lengths");
+use super::document::{Findings, Section};
+use super::problem_code::{BEAM_SPOT, OUT_OF_RANGE};
 
 pub(crate) const ENERGY: &str = "an energy with unit in quotes, such as \"1.5 GeV\" (MeV, GeV)";
 pub(crate) const LENGTH: &str = "a length with unit in quotes, such as \"120 um\" (um, mm, cm)";
@@ -45,20 +44,69 @@ const CUTS: [(&str, CutName); 5] = [
     ("two_track", CutName::TwoTrack),
 ];
 
-/// Reads `beam_spot` and the `path` tables; the default menu stays when there are none.
-pub(crate) fn read_menu(trigger: &mut Section<'_, '_>, findings: &Findings) -> MenuConfig {
-    let mut menu = MenuConfig::default();
+/// The table's parts, which go to three cores.
+#[derive(Debug)]
+pub(crate) struct TriggerTable {
+    /// The Level-2 menu.
+    pub(crate) menu: MenuConfig,
+    /// The key path of each of its paths.
+    pub(crate) path_keys: Vec<String>,
+    /// The supervisor.
+    pub(crate) supervisor: SupervisorConfig,
+    /// Most words of a trigger packet.
+    pub(crate) packet_words_max: usize,
+}
+
+/// Reads the table.
+pub(crate) fn read_trigger(root: &mut Section<'_, '_>, findings: &Findings) -> TriggerTable {
+    let mut table = TriggerTable {
+        menu: MenuConfig::default(),
+        path_keys: Vec::new(),
+        supervisor: SupervisorConfig::default(),
+        packet_words_max: SourceConfig::default().packet_words_max,
+    };
+    let Some(mut trigger) = root.section("trigger") else {
+        return table;
+    };
+    let supervisor = &mut table.supervisor;
+    if let Some(buffers) = trigger.integer("l2_buffers", 1..=4) {
+        supervisor.l2_buffers = u8::try_from(buffers).unwrap_or(4);
+    }
+    trigger.quantity("deadline", &mut supervisor.deadline);
+    trigger.quantity("decision_timeout", &mut supervisor.decision_timeout);
+    if let Some(queue) = trigger.integer("output_queue", 2..=65_536) {
+        supervisor.output_queue = queue as usize;
+    }
+    if let Some(words) = trigger.integer("packet_words_max", 10..=65_535) {
+        table.packet_words_max = words as usize;
+    }
+    read_menu(&mut trigger, &mut table, findings);
+    trigger.finish();
+    table
+}
+
+/// Reads `beam_spot` and the `path` tables; the default paths stay when none can be read.
+fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: &Findings) {
     if let Some(spot) = read_beam_spot(trigger, findings) {
-        menu.beam_spot = spot;
+        table.menu.beam_spot = spot;
     }
-    if trigger.has("path") {
-        let paths = trigger.sections("path");
-        menu.paths = paths
-            .into_iter()
-            .filter_map(|path| read_path(path, findings))
-            .collect();
+    if !trigger.has("path") {
+        return;
     }
-    menu
+    let sections = trigger.sections("path");
+    let is_empty = sections.is_empty();
+    let mut paths = Vec::new();
+    for section in sections {
+        let key = section.path().to_owned();
+        if let Some(path) = read_path(section, findings) {
+            paths.push(path);
+            table.path_keys.push(key);
+        }
+    }
+    // A menu that is empty only because its paths have problems is not a problem of its own.
+    if is_empty || !paths.is_empty() {
+        table.menu.paths = paths;
+    }
 }
 
 fn read_beam_spot(trigger: &mut Section<'_, '_>, findings: &Findings) -> Option<BeamSpot> {

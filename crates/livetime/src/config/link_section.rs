@@ -1,0 +1,218 @@
+//! The `[[link]]` tables: the trigger link, the data links, and the readout units they end at.
+//!
+//! One table stands for `count` links with consecutive source ids. The readout units have no table
+//! of their own: they are those that links go to.
+
+use std::collections::BTreeMap;
+
+use livetime_node::DataLinkConfig;
+use livetime_readout::LinkConfig;
+use livetime_wire::fragment::CrcCheck;
+use livetime_wire::message::FRAGMENT_PAGES_MAX;
+use livetime_wire::{ByteSize, Problem, SourceId};
+
+use super::document::{Findings, Section};
+use super::problem_code::{LINK_TARGET, ONE_OF, OUT_OF_RANGE, SOURCE_ID_TWICE, UNIT_GAP};
+
+/// The unit at the near end of the trigger link.
+const TRIGGER_NODE: &str = "trg0";
+/// Pages of a trigger link: packets are small and never wait for the event builder.
+const TRIGGER_PAGES: u32 = 256;
+
+/// One table as it is written.
+#[derive(Debug)]
+pub(crate) struct LinkTable {
+    /// Its key path.
+    pub(crate) path: String,
+    to: String,
+    source: u32,
+    count: u32,
+    /// The receiver of each of its links.
+    pub(crate) link: LinkConfig,
+}
+
+/// All links by what they end at.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// The trigger link, if there is one.
+    pub(crate) trigger: Option<LinkConfig>,
+    /// The data links, in the order in which an event's objects are spread over them.
+    pub(crate) data: Vec<DataLinkConfig>,
+    /// The key path of the table of each data link.
+    pub(crate) data_paths: Vec<String>,
+}
+
+/// Reads all tables.
+pub(crate) fn read_links(root: &mut Section<'_, '_>, findings: &Findings) -> Vec<LinkTable> {
+    let tables = root.sections("link");
+    tables
+        .into_iter()
+        .filter_map(|link| read_link(link, findings))
+        .collect()
+}
+
+fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTable> {
+    let path = section.path().to_owned();
+    section.require(
+        "to",
+        "the unit at its near end, such as \"ru0\" or \"trg0\"",
+    );
+    section.require("source_id", "the source at its far end, such as 0x510000");
+    let to = section.text("to");
+    let source = section.integer("source_id", 0..=u64::from(u32::MAX));
+    let is_trigger = to.as_deref() == Some(TRIGGER_NODE);
+    let most = if is_trigger { 1 } else { 4096 };
+    let count = section.integer("count", 1..=most).unwrap_or(1);
+    let mut link = LinkConfig::default();
+    if is_trigger {
+        link.pages = TRIGGER_PAGES;
+    }
+    let mut page = ByteSize(u64::from(link.page_words) * 4);
+    section.quantity("page", &mut page);
+    link.page_words = words(page, "page", &section, findings);
+    let mut fragment_max = ByteSize(u64::from(link.page_words) * 4 * FRAGMENT_PAGES_MAX as u64);
+    section.quantity("fragment_max", &mut fragment_max);
+    link.fragment_words_max = words(fragment_max, "fragment_max", &section, findings);
+    for (key, field) in [
+        ("pages", &mut link.pages),
+        ("request_depth", &mut link.request_depth),
+        ("acknowledge_depth", &mut link.acknowledge_depth),
+        ("xoff_below", &mut link.xoff_below),
+        ("xon_above", &mut link.xon_above),
+        ("words_in_flight", &mut link.words_in_flight),
+    ] {
+        if let Some(value) = section.integer(key, 0..=1 << 24) {
+            *field = u32::try_from(value).unwrap_or(u32::MAX);
+        }
+    }
+    if section.switch("crc") == Some(false) {
+        link.crc = CrcCheck::Off;
+    }
+    let last = source.map_or(0, |first| first + count - 1);
+    if last > u64::from(u32::MAX) {
+        findings.report(Problem::new(
+            OUT_OF_RANGE,
+            section.key_path("count"),
+            count,
+            "source ids up to 0xffffffff",
+            "lower `source_id` or `count`: the links of a table have consecutive source ids",
+        ));
+    }
+    section.finish();
+    Some(LinkTable {
+        path,
+        to: to?,
+        source: u32::try_from(source?).ok()?,
+        count: u32::try_from(count).ok()?,
+        link,
+    })
+}
+
+/// A size as words; what is no whole number of words is a problem.
+fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findings) -> u32 {
+    let words = u32::try_from(size.0 / 4)
+        .ok()
+        .filter(|_| size.0.is_multiple_of(4));
+    words.unwrap_or_else(|| {
+        let allowed = "a multiple of 4 B below 16 GiB";
+        let help = "links carry words of 4 bytes";
+        findings.report(Problem::new(
+            OUT_OF_RANGE,
+            section.key_path(key),
+            size,
+            allowed,
+            help,
+        ));
+        1024
+    })
+}
+
+/// Sorts links by what they end at.
+pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
+    let mut trigger = Vec::new();
+    let (mut data, mut paths) = (Vec::<DataLinkConfig>::new(), Vec::new());
+    for table in tables {
+        if table.to == TRIGGER_NODE {
+            trigger.push(table.link.clone());
+            continue;
+        }
+        let index = table.to.strip_prefix("ru");
+        let Some(unit) = index.and_then(|index| index.parse::<u16>().ok()) else {
+            findings.report(Problem::new(
+                LINK_TARGET,
+                format!("{}.to", table.path),
+                format!("\"{}\"", table.to),
+                "\"trg0\" or a readout unit: \"ru0\", \"ru1\", ..",
+                "connect the link to the trigger node or to a readout unit",
+            ));
+            continue;
+        };
+        for source in (0..table.count).map(|i| SourceId(table.source.saturating_add(i))) {
+            if let Some(other) = data.iter().position(|link| link.source == source) {
+                let path = format!("{}.source_id", table.path);
+                let help = "the builder files fragments under their source id, so each has its own";
+                let allowed = "an id that no other link has";
+                let problem = Problem::new(SOURCE_ID_TWICE, path, source, allowed, help);
+                let first = format!("{}.source_id", paths[other]);
+                findings.report(problem.with_related(first, "first used here"));
+            }
+            data.push(DataLinkConfig {
+                source,
+                unit,
+                link: table.link.clone(),
+            });
+            paths.push(table.path.clone());
+        }
+    }
+    let (data, data_paths) = interleaved(data, paths);
+    if trigger.len() != 1 {
+        let found = format!("{} links to trg0", trigger.len());
+        let help = "write one `[[link]]` with `to = \"trg0\"`: triggers are decided on its packets";
+        findings.report(Problem::new(ONE_OF, "link", found, "exactly one", help));
+    }
+    Links {
+        trigger: trigger.pop(),
+        data,
+        data_paths,
+    }
+}
+
+/// The links in turn over the readout units: the first of each, the second of each, and so on.
+///
+/// The source puts object `i` of an event on link `i`, so that neighbours, such as the two muons
+/// of a pair, come together only in the event builder.
+fn interleaved(
+    links: Vec<DataLinkConfig>,
+    paths: Vec<String>,
+) -> (Vec<DataLinkConfig>, Vec<String>) {
+    let mut seen = BTreeMap::<u16, usize>::new();
+    let mut all: Vec<_> = (links.into_iter().zip(paths))
+        .map(|(link, path)| {
+            let rank = seen.entry(link.unit).or_default();
+            *rank += 1;
+            ((*rank, link.unit), link, path)
+        })
+        .collect();
+    all.sort_by_key(|(order, ..)| *order);
+    all.into_iter().map(|(_, link, path)| (link, path)).unzip()
+}
+
+/// The sources of each readout unit.
+pub(crate) fn units_of(links: &[DataLinkConfig], findings: &Findings) -> Vec<Vec<SourceId>> {
+    let units = links.iter().map(|link| usize::from(link.unit) + 1).max();
+    let mut units = vec![Vec::new(); units.unwrap_or(0)];
+    for link in links {
+        units[usize::from(link.unit)].push(link.source);
+    }
+    let mut empty = units.iter().enumerate().filter(|(_, s)| s.is_empty());
+    if let Some((first, _)) = empty.next() {
+        let found = match empty.count() {
+            0 => format!("without a link to ru{first}"),
+            more => format!("without a link to ru{first} and {more} more"),
+        };
+        let help = "number the readout units from ru0 without gaps";
+        let allowed = "a link to each unit";
+        findings.report(Problem::new(UNIT_GAP, "link", found, allowed, help));
+    }
+    units
+}

@@ -1,0 +1,36 @@
+//! Codes of the problems that reading a configuration raises, area C.
+//!
+//! C00xx are about the text and its values, C01xx about tables and how they fit together. What the
+//! cores find has codes of their own crates. Each code has a page under `docs/explain/`.
+
+use livetime_wire::ProblemCode;
+
+/// The text is not TOML.
+pub(crate) const SYNTAX: ProblemCode = ProblemCode::new("C0001", "not valid TOML");
+/// A key that nothing reads.
+pub(crate) const UNKNOWN_KEY: ProblemCode = ProblemCode::new("C0002", "unknown key");
+/// A value of the wrong type.
+pub(crate) const WRONG_TYPE: ProblemCode = ProblemCode::new("C0003", "value of the wrong type");
+/// A quantity that cannot be read.
+pub(crate) const BAD_QUANTITY: ProblemCode = ProblemCode::new("C0004", "quantity cannot be read");
+/// A word that is not one of those allowed.
+pub(crate) const BAD_CHOICE: ProblemCode =
+    ProblemCode::new("C0005", "value is not one of those allowed");
+/// A number outside its range.
+pub(crate) const OUT_OF_RANGE: ProblemCode = ProblemCode::new("C0006", "number out of range");
+/// A key that must be there is not.
+pub(crate) const MISSING_KEY: ProblemCode = ProblemCode::new("C0007", "key is missing");
+
+/// The beam spot is not two lengths.
+pub(crate) const BEAM_SPOT: ProblemCode = ProblemCode::new("C0101", "beam spot is not two lengths");
+/// The file is of another format version.
+pub(crate) const FORMAT: ProblemCode = ProblemCode::new("C0102", "configuration of another format");
+/// The number of sources or trigger links is not one.
+pub(crate) const ONE_OF: ProblemCode = ProblemCode::new("C0103", "table is not there exactly once");
+/// A link to a unit that does not exist.
+pub(crate) const LINK_TARGET: ProblemCode = ProblemCode::new("C0104", "link to an unknown unit");
+/// Two links with one source id.
+pub(crate) const SOURCE_ID_TWICE: ProblemCode =
+    ProblemCode::new("C0105", "source id is used twice");
+/// Readout units without links in between.
+pub(crate) const UNIT_GAP: ProblemCode = ProblemCode::new("C0106", "readout unit without links");

@@ -1,0 +1,116 @@
+//! The `[[source]]` table: when triggers come and what their events are made of.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use livetime_source::{ArrivalKind, RecordedEvents, SourceConfig};
+use livetime_trigger::LengthUm;
+use livetime_wire::Problem;
+
+use super::document::{Findings, Section};
+use super::problem_code::ONE_OF;
+use super::trigger_section::LENGTH;
+
+/// What a source makes its events from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SourceKind {
+    Physics,
+    Recorded,
+}
+
+const KINDS: [(&str, SourceKind); 2] = [
+    ("physics", SourceKind::Physics),
+    ("recorded", SourceKind::Recorded),
+];
+const ARRIVALS: [(&str, ArrivalKind); 2] = [
+    ("poisson", ArrivalKind::Poisson),
+    ("periodic", ArrivalKind::FixedGap),
+];
+
+/// Reads the one `[[source]]` table; returns its key path and the recorded events it names.
+///
+/// Of several tables all are read, for the sake of their problems.
+pub(crate) fn read_source(
+    root: &mut Section<'_, '_>,
+    config: &mut SourceConfig,
+    findings: &Findings,
+) -> (String, Option<PathBuf>) {
+    let sources = root.sections("source");
+    if sources.len() != 1 {
+        let found = format!("there {} times", sources.len());
+        let help = "write one `[[source]]` table; it feeds all links";
+        findings.report(Problem::new(ONE_OF, "source", found, "exactly once", help));
+    }
+    let read = sources.into_iter().map(|table| read_table(table, config));
+    read.last().unwrap_or_else(|| ("source".to_owned(), None))
+}
+
+fn read_table(mut source: Section<'_, '_>, config: &mut SourceConfig) -> (String, Option<PathBuf>) {
+    let path = source.path().to_owned();
+    let kind = source.choice("kind", &KINDS).unwrap_or(SourceKind::Physics);
+    let mut events = None;
+    // With generated events the key is an unknown one: it would change nothing.
+    if kind == SourceKind::Recorded {
+        source.require("events", "the path of a CSV file of recorded events");
+        events = source.text("events").map(PathBuf::from);
+    }
+    let triggers = &mut config.triggers;
+    source.quantity("rate", &mut triggers.arrival.rate);
+    if let Some(kind) = source.choice("arrival", &ARRIVALS) {
+        triggers.arrival.kind = kind;
+    }
+    source.quantity("lateness_max", &mut triggers.lateness_max);
+    if let Some(mut fragment) = source.section("fragment") {
+        fragment.quantity("bytes_mean", &mut config.fragment.bytes_mean);
+        fragment.quantity("bytes_max", &mut config.fragment.bytes_max);
+        if let Some(sigma) = fragment.number("log_sigma", 0.0..=2.0) {
+            config.fragment.log_sigma = sigma;
+        }
+        fragment.finish();
+    }
+    if let Some(physics) = source.section("physics") {
+        read_physics(physics, config);
+    }
+    source.finish();
+    (path, events)
+}
+
+fn read_physics(mut section: Section<'_, '_>, config: &mut SourceConfig) {
+    let physics = &mut config.physics;
+    for (key, field) in [
+        ("z_fraction", &mut physics.z_fraction),
+        ("continuum_fraction", &mut physics.continuum_fraction),
+        ("displaced_fraction", &mut physics.displaced_fraction),
+        ("single_muon_fraction", &mut physics.single_muon_fraction),
+        ("calorimeter_fraction", &mut physics.calorimeter_fraction),
+        ("empty_fraction", &mut physics.empty_fraction),
+    ] {
+        *field = section.number(key, 0.0..=1.0).unwrap_or(*field);
+    }
+    for (key, field) in [
+        ("soft_tracks_mean", &mut physics.soft_tracks_mean),
+        ("soft_jets_mean", &mut physics.soft_jets_mean),
+    ] {
+        *field = section.number(key, 0.0..=60.0).unwrap_or(*field);
+    }
+    for (key, field) in [
+        ("beam_x", &mut physics.beam_mm.0),
+        ("beam_y", &mut physics.beam_mm.1),
+    ] {
+        if let Some(LengthUm(um)) = section.parsed(key, LENGTH, str::parse) {
+            *field = f64::from(um) * 1e-3;
+        }
+    }
+    section.finish();
+}
+
+/// Reads recorded events.
+///
+/// # Errors
+/// Every problem of the file with line and column.
+pub(crate) fn read_events(path: &Path) -> Result<RecordedEvents, String> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    RecordedEvents::read(BufReader::new(file))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
