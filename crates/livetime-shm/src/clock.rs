@@ -92,6 +92,34 @@ impl TscClock {
         }
     }
 
+    /// The calibration as words, so that another process of this machine reads the same time.
+    pub fn to_words(&self) -> [u64; 4] {
+        let source = match self.source {
+            TickSource::TimeStampCounter => 1,
+            TickSource::Monotonic => 0,
+        };
+        [
+            source,
+            self.origin_ticks,
+            self.origin_ns,
+            self.ns_per_tick_q32,
+        ]
+    }
+
+    /// The clock of [`TscClock::to_words`]; the words must come from a process of this machine.
+    pub fn from_words(words: [u64; 4]) -> Self {
+        let [source, origin_ticks, origin_ns, ns_per_tick_q32] = words;
+        Self {
+            source: match source {
+                0 => TickSource::Monotonic,
+                _ => TickSource::TimeStampCounter,
+            },
+            origin_ticks,
+            origin_ns,
+            ns_per_tick_q32,
+        }
+    }
+
     /// What is counted.
     pub fn source(&self) -> TickSource {
         self.source
@@ -121,7 +149,8 @@ impl TscClock {
     /// which grows by about 1 us per second of run.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.origin_ns + self.ticks_to_ns(self.ticks().saturating_sub(self.origin_ticks))
+        self.origin_ns
+            .saturating_add(self.ticks_to_ns(self.ticks().saturating_sub(self.origin_ticks)))
     }
 }
 
@@ -204,6 +233,17 @@ mod tests {
         assert_eq!(clock.rate_hz(), 1e9);
         let first = clock.now_ns();
         assert!(clock.now_ns() >= first);
+    }
+
+    #[test]
+    fn a_clock_of_words_reads_the_same_time() {
+        for clock in [TscClock::calibrate(), TscClock::monotonic()] {
+            let other = TscClock::from_words(clock.to_words());
+            assert_eq!(other.source(), clock.source());
+            assert_eq!(other.ticks_to_ns(12_345), clock.ticks_to_ns(12_345));
+            let before = clock.now_ns();
+            assert!(other.now_ns() >= before);
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod peer;
 pub mod process_id;
 pub mod ring;
 pub mod ring_region;
+pub mod shared_words;
 pub mod wait;
 
 pub use affinity::{
@@ -46,4 +47,5 @@ pub use peer::{PeerError, PeerWatch, Received, control_pair, recv_fds, send_fds}
 pub use process_id::ProcessId;
 pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};
+pub use shared_words::{SharedWords, WordsError};
 pub use wait::{WaitCounts, WaitStrategy, Waiter};

@@ -108,6 +108,16 @@ impl DecisionDigest {
         self.0 = self.0.wrapping_add(hash);
     }
 
+    /// The digest as a number, to be passed on.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The digest of [`DecisionDigest::to_bits`].
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Takes in all decisions of another digest.
     pub fn merge(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
