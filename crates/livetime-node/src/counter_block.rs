@@ -1,14 +1,18 @@
 //! Counters that a role publishes and everybody may read while the run goes on.
 //!
-//! Cores count in plain integers; after a duty cycle with work the role copies them here with
-//! relaxed stores. A reader gets each counter whole but not all of one instant, which is why the
-//! equations of `livetime_wire::count` are claimed only after drain. It computes no rates.
+//! Cores count in plain integers; after a duty cycle with work the role copies them here. A reader
+//! gets the counters of one role as of one publication, those of different roles not of one
+//! instant, which is why the equations of `livetime_wire::count` are claimed only after drain. The
+//! words may lie in memory shared with other processes. It computes no rates.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use livetime_shm::SharedWords;
 use livetime_wire::{ChainCounts, LossCause, LossCounts};
 
+/// Looks at a block that changes under the reader.
+const READ_ATTEMPTS: usize = 8;
 const COUNTS: usize = 15;
 const LOSSES: usize = LossCause::ALL.len();
 
@@ -47,45 +51,95 @@ pub struct RoleCounts {
 }
 
 const GAUGES: usize = 9;
+const COPY: usize = COUNTS + LOSSES + GAUGES;
 
-/// The shared memory of one role's counters.
+/// The shared memory of one role's counters: twice, so that there is always a whole one.
+///
+/// ```text
+/// word 0       number of publications; its lowest bit says which copy is the last whole one
+///      1..     first copy: counters, losses, gauges
+///      1+COPY  second copy
+/// ```
 #[derive(Debug)]
 pub struct CounterBlock {
-    words: [AtomicU64; COUNTS + LOSSES + GAUGES],
+    words: SharedWords,
+    first: usize,
 }
 
 impl CounterBlock {
-    /// All counters zero.
+    /// Words of a block, a multiple of two cache lines.
+    pub const WORDS: usize = (1 + 2 * COPY).next_multiple_of(16);
+
+    /// All counters zero, for threads of this process.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            words: [const { AtomicU64::new(0) }; COUNTS + LOSSES + GAUGES],
+            words: SharedWords::on_heap(Self::WORDS),
+            first: 0,
         })
     }
 
-    /// Publishes; only the role itself calls this.
+    /// The block at `first` of shared words; `None` when it does not fit.
+    pub fn at(words: &SharedWords, first: usize) -> Option<Arc<Self>> {
+        let end = first.checked_add(Self::WORDS)?;
+        let words = words.clone();
+        (end <= words.words().len()).then(|| Arc::new(Self { words, first }))
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        &self.words.words()[self.first..self.first + Self::WORDS]
+    }
+
+    /// Publishes; only the role itself calls this. A role that is killed in here leaves the
+    /// counters of its publication before.
     pub fn publish(&self, counts: &RoleCounts) {
+        let words = self.words();
+        // Relaxed: only this thread writes it.
+        let sequence = words[0].load(Ordering::Relaxed).wrapping_add(1);
         let chain = counts.chain.entries().into_iter().map(|(_, value)| value);
         let losses = counts.losses.iter().map(|(_, value)| value);
         let gauges = counts.gauges.to_array();
-        for (word, value) in self.words.iter().zip(chain.chain(losses).chain(gauges)) {
-            // Relaxed: each counter stands for itself; the readers claim nothing about pairs.
+        let copy = &words[copy_of(sequence)..];
+        for (word, value) in copy.iter().zip(chain.chain(losses).chain(gauges)) {
+            // Relaxed: covered by the Release below.
             word.store(value, Ordering::Relaxed);
         }
+        // Release pairs with the Acquire in `read`.
+        words[0].store(sequence, Ordering::Release);
     }
 
-    /// Reads all counters.
+    /// Reads all counters of one publication. Under many publications in a row it may give up and
+    /// mix two; a role that is idle or gone is read exactly.
     pub fn read(&self) -> RoleCounts {
-        let value = |index: usize| self.words[index].load(Ordering::Relaxed);
+        let words = self.words();
+        let mut values = [0; COPY];
+        for _ in 0..READ_ATTEMPTS {
+            // Acquire pairs with the Release in `publish`.
+            let sequence = words[0].load(Ordering::Acquire);
+            let copy = &words[copy_of(sequence)..];
+            for (value, word) in values.iter_mut().zip(copy) {
+                *value = word.load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            // Relaxed: ordered by the fence. Only the publication after the next writes this copy.
+            if words[0].load(Ordering::Relaxed) == sequence {
+                break;
+            }
+        }
         let mut losses = LossCounts::new();
         for (index, cause) in LossCause::ALL.iter().enumerate() {
-            losses.add(*cause, value(COUNTS + index));
+            losses.add(*cause, values[COUNTS + index]);
         }
         RoleCounts {
-            chain: ChainCounts::from_values(std::array::from_fn(value)),
+            chain: ChainCounts::from_values(std::array::from_fn(|i| values[i])),
             losses,
-            gauges: Gauges::from_array(std::array::from_fn(|i| value(COUNTS + LOSSES + i))),
+            gauges: Gauges::from_array(std::array::from_fn(|i| values[COUNTS + LOSSES + i])),
         }
     }
+}
+
+/// Where the copy of a publication begins.
+fn copy_of(sequence: u64) -> usize {
+    1 + (sequence & 1) as usize * COPY
 }
 
 impl Gauges {
@@ -154,5 +208,21 @@ mod tests {
         counts.gauges.record_latency(7);
         block.publish(&counts);
         assert_eq!(block.read(), counts);
+    }
+
+    #[test]
+    fn blocks_share_words_and_must_fit() {
+        let words = SharedWords::on_heap(2 * CounterBlock::WORDS + 5);
+        let first = CounterBlock::at(&words, 5).unwrap();
+        let second = CounterBlock::at(&words, 5 + CounterBlock::WORDS).unwrap();
+        assert!(CounterBlock::at(&words, 6 + CounterBlock::WORDS).is_none());
+        assert!(CounterBlock::at(&words, usize::MAX).is_none());
+        let mut counts = RoleCounts::default();
+        for triggers in 1..4 {
+            counts.chain.triggers = triggers;
+            first.publish(&counts);
+            assert_eq!(first.read(), counts);
+            assert_eq!(second.read(), RoleCounts::default());
+        }
     }
 }

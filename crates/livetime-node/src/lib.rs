@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod chain_config;
 pub mod chain_outcome;
+pub mod chain_plan;
 pub mod completion;
 pub mod counter_block;
 pub mod emulated_link;
@@ -15,6 +16,7 @@ pub mod message_ring;
 pub mod pooled_event;
 pub mod pooled_page;
 pub mod role;
+pub mod role_ends;
 pub mod run_clock;
 mod settlement;
 pub mod snapshot;

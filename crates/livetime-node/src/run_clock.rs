@@ -20,6 +20,19 @@ impl RunClock {
         Self { clock, start_ns }
     }
 
+    /// The clock as words, so that another process of this machine reads the same time.
+    pub fn to_words(&self) -> [u64; 5] {
+        let [a, b, c, d] = self.clock.to_words();
+        [self.start_ns, a, b, c, d]
+    }
+
+    /// The clock of [`RunClock::to_words`].
+    pub fn from_words(words: [u64; 5]) -> Self {
+        let [start_ns, a, b, c, d] = words;
+        let clock = Arc::new(TscClock::from_words([a, b, c, d]));
+        Self { clock, start_ns }
+    }
+
     /// The time since the start.
     pub fn now(&self) -> RunNs {
         RunNs(self.clock.now_ns().saturating_sub(self.start_ns))

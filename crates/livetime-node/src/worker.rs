@@ -3,14 +3,13 @@
 //! A role is not a thread. Each duty cycle polls every role of the worker once; the sum of their
 //! work tells the waiter how to spend the time until the next. What a role does is in `role/`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use livetime_shm::{WaitCounts, Waiter, pin_current_thread};
+use livetime_shm::{SharedWords, WaitCounts, Waiter, pin_current_thread};
 
-use crate::run_clock::RunClock;
 use crate::role::Role;
+use crate::run_clock::RunClock;
 
 /// What the run's driver wants of the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,14 +26,39 @@ pub enum Phase {
 }
 
 /// The phase, shared by the driver and all workers.
-#[derive(Debug, Clone, Default)]
-pub struct PhaseCell(Arc<AtomicU8>);
+#[derive(Debug, Clone)]
+pub struct PhaseCell {
+    words: SharedWords,
+    index: usize,
+}
+
+impl Default for PhaseCell {
+    /// A cell for threads of this process.
+    fn default() -> Self {
+        Self {
+            words: SharedWords::on_heap(1),
+            index: 0,
+        }
+    }
+}
 
 impl PhaseCell {
+    /// The cell at `index` of shared words, which must have such a word.
+    pub fn at(words: &SharedWords, index: usize) -> Self {
+        assert!(
+            index < words.words().len(),
+            "the words have a place for the phase"
+        );
+        Self {
+            words: words.clone(),
+            index,
+        }
+    }
+
     /// The present phase.
     pub fn get(&self) -> Phase {
         // Relaxed: the phase orders nothing; data moves through the rings.
-        match self.0.load(Ordering::Relaxed) {
+        match self.words.words()[self.index].load(Ordering::Relaxed) {
             0 => Phase::Running,
             1 => Phase::Draining,
             2 => Phase::Ending,
@@ -44,7 +68,7 @@ impl PhaseCell {
 
     /// Moves on; a phase never goes back.
     pub fn advance(&self, phase: Phase) {
-        self.0.fetch_max(phase as u8, Ordering::Relaxed);
+        self.words.words()[self.index].fetch_max(phase as u64, Ordering::Relaxed);
     }
 }
 
@@ -83,11 +107,18 @@ impl Worker {
         phase: PhaseCell,
     ) -> std::io::Result<JoinHandle<WorkerResult>> {
         let name = self.name.clone();
-        std::thread::Builder::new().name(name).spawn(move || self.run(&clock, &phase))
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || self.run(&clock, &phase))
     }
 
     fn run(self, clock: &RunClock, phase: &PhaseCell) -> WorkerResult {
-        let Self { name, core, mut waiter, mut roles } = self;
+        let Self {
+            name,
+            core,
+            mut waiter,
+            mut roles,
+        } = self;
         let pin = core.map(pin_current_thread).transpose();
         loop {
             let now_phase = phase.get();

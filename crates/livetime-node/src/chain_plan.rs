@@ -1,0 +1,266 @@
+//! The plan of a chain: which pools and rings there are, how large, and whose ends they are.
+//!
+//! It follows from the configuration alone, so that every process of a run derives the same plan
+//! and only descriptors have to be passed. What a role does with its ends is in
+//! [`crate::role_ends`]; who makes them is [`crate::chain`] for threads and [`crate::process`] for
+//! processes.
+
+use std::fmt;
+
+use livetime_shm::{HugePages, PoolConfig, RingConfig};
+use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
+use livetime_wire::{UnitId, UnitKind};
+
+use crate::chain_config::ChainConfig;
+use crate::completion::COMPLETION_WORDS;
+
+/// Slots of the rings between cards and hosts; when full, entries wait in the card's FIFO.
+const CARD_RING_SLOTS: u32 = 1024;
+/// Words of a message that returns pages.
+const PAGES_BACK_WORDS: usize = 16;
+/// Words of a message that says what was written.
+const WRITTEN_WORDS: usize = 4;
+
+/// The trigger node. There is one.
+pub const TRIGGER_NODE: UnitId = UnitId {
+    kind: UnitKind::Trigger,
+    index: 0,
+};
+/// The writer. There is one.
+pub const WRITER: UnitId = UnitId {
+    kind: UnitKind::Writer,
+    index: 0,
+};
+/// Role id of the front-ends, with which the trigger supervisor lives.
+pub const FRONT_END: &str = "src0";
+
+/// What travels in a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Channel {
+    /// Builder messages.
+    Messages,
+    /// Event tickets.
+    Tickets,
+    /// Acknowledge entries of filled pages.
+    Completions,
+    /// Page numbers that go back to their link.
+    PagesBack,
+    /// Events that the writer is through with.
+    Written,
+}
+
+/// Which ring: who sends what to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RingKey {
+    /// The sender.
+    pub from: UnitId,
+    /// The receiver.
+    pub to: UnitId,
+    /// What it sends.
+    pub channel: Channel,
+}
+
+impl fmt::Display for RingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let channel = match self.channel {
+            Channel::Messages => "messages",
+            Channel::Tickets => "tickets",
+            Channel::Completions => "completions",
+            Channel::PagesBack => "pages_back",
+            Channel::Written => "written",
+        };
+        write!(f, "{}>{}:{channel}", self.from, self.to)
+    }
+}
+
+/// Which pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolKey {
+    /// The pages of a readout unit's data links.
+    Readout(u16),
+    /// The pages of the trigger link.
+    Packets,
+    /// The pages of the return link.
+    Replies,
+}
+
+impl fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Readout(index) => write!(f, "{}", UnitId::readout(*index)),
+            Self::Packets => f.write_str("packets"),
+            Self::Replies => f.write_str("replies"),
+        }
+    }
+}
+
+/// Role id of a unit.
+pub fn role_of(unit: UnitId) -> String {
+    match unit.kind {
+        UnitKind::Supervisor => FRONT_END.to_owned(),
+        _ => unit.to_string(),
+    }
+}
+
+/// A ring that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPlan {
+    /// Which.
+    pub key: RingKey,
+    /// Its size.
+    pub config: RingConfig,
+}
+
+/// A pool that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolPlan {
+    /// Which.
+    pub key: PoolKey,
+    /// Its size.
+    pub config: PoolConfig,
+    /// The roles that open it.
+    pub roles: Vec<String>,
+}
+
+/// Every ring, pool and role of a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainPlan {
+    /// The rings.
+    pub rings: Vec<RingPlan>,
+    /// The pools.
+    pub pools: Vec<PoolPlan>,
+    /// Role ids, in the order of the data.
+    pub roles: Vec<String>,
+}
+
+/// Units of one kind, by their number.
+pub fn units(kind: UnitKind, count: usize) -> impl Iterator<Item = UnitId> + Clone {
+    (0..count as u16).map(move |index| UnitId { kind, index })
+}
+
+impl ChainPlan {
+    /// The plan of a configuration.
+    pub fn new(config: &ChainConfig) -> Self {
+        let mut plan = Self {
+            rings: Vec::new(),
+            pools: Vec::new(),
+            roles: config.role_ids(),
+        };
+        plan.add_pools(config);
+        plan.add_card_rings(config);
+        plan.add_message_rings(config);
+        plan.add_event_rings(config);
+        plan
+    }
+
+    /// The plan of a ring.
+    pub fn ring(&self, key: RingKey) -> Option<&RingPlan> {
+        self.rings.iter().find(|ring| ring.key == key)
+    }
+
+    /// The rings of which a unit has an end.
+    pub fn rings_of(&self, unit: UnitId) -> impl Iterator<Item = &RingPlan> {
+        self.rings
+            .iter()
+            .filter(move |ring| ring.key.from == unit || ring.key.to == unit)
+    }
+
+    fn add_ring(&mut self, from: UnitId, to: UnitId, channel: Channel, slots: u64, words: usize) {
+        let slots = u32::try_from(slots)
+            .unwrap_or(u32::MAX / 2)
+            .next_power_of_two()
+            .max(16);
+        let key = RingKey { from, to, channel };
+        debug_assert!(self.ring(key).is_none(), "{key} is planned twice");
+        let slot_words = words as u32;
+        let config = RingConfig { slots, slot_words };
+        self.rings.push(RingPlan { key, config });
+    }
+
+    fn add_pools(&mut self, config: &ChainConfig) {
+        let pool = |pages: u32, page_words: u32| PoolConfig {
+            pages,
+            page_bytes: page_words * 4,
+            huge_pages: HugePages::Prefer,
+        };
+        let filters = units(UnitKind::Filter, config.builder.filter_units.into());
+        for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
+            let links = || config.data_links.iter().filter(|l| l.unit == ru.index);
+            let pages = links().map(|link| link.link.pages).sum();
+            let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
+            let mut roles = vec![FRONT_END.to_owned(), ru.to_string(), WRITER.to_string()];
+            roles.extend(filters.clone().map(|fu| fu.to_string()));
+            self.pools.push(PoolPlan {
+                key: PoolKey::Readout(ru.index),
+                config: pool(pages, page_words),
+                roles,
+            });
+        }
+        let link = &config.trigger_link;
+        for key in [PoolKey::Packets, PoolKey::Replies] {
+            self.pools.push(PoolPlan {
+                key,
+                config: pool(link.pages, link.page_words),
+                roles: vec![FRONT_END.to_owned(), TRIGGER_NODE.to_string()],
+            });
+        }
+    }
+
+    /// Rings between the cards of the links and their hosts.
+    fn add_card_rings(&mut self, config: &ChainConfig) {
+        let cards = UnitId::SUPERVISOR;
+        // A slot for every page, so that returning a page never fails.
+        let pages = u64::from(config.trigger_link.pages);
+        for (card, host) in [(cards, TRIGGER_NODE), (TRIGGER_NODE, cards)] {
+            self.add_ring(card, host, Channel::Completions, pages, COMPLETION_WORDS);
+            self.add_ring(host, card, Channel::PagesBack, pages, 2);
+        }
+        let slots = u64::from(CARD_RING_SLOTS);
+        for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
+            self.add_ring(cards, ru, Channel::Completions, slots, COMPLETION_WORDS);
+            self.add_ring(ru, cards, Channel::PagesBack, slots, PAGES_BACK_WORDS);
+        }
+    }
+
+    /// Rings of messages between supervisor, event manager, readout and builder units.
+    fn add_message_rings(&mut self, config: &ChainConfig) {
+        let builder = &config.builder;
+        let (evm, slots) = (UnitId::EVENT_MANAGER, builder.ring_slots());
+        let credits = builder.credits_total();
+        let mut connect = |from, to, slots| {
+            self.add_ring(from, to, Channel::Messages, slots, MESSAGE_WORDS_MAX);
+        };
+        connect(UnitId::SUPERVISOR, evm, builder.evm_queue.into());
+        let readout_units = units(UnitKind::Readout, builder.readout_units.len());
+        for ru in readout_units.clone() {
+            connect(UnitId::SUPERVISOR, ru, builder.trigger_window.into());
+        }
+        for bu in units(UnitKind::Builder, builder.builder_units.into()) {
+            connect(evm, bu, credits);
+            connect(bu, evm, credits);
+            for ru in readout_units.clone() {
+                connect(bu, ru, slots);
+                connect(ru, bu, slots);
+            }
+            for fu in units(UnitKind::Filter, builder.filter_units.into()) {
+                connect(fu, bu, credits);
+            }
+            connect(WRITER, bu, credits);
+        }
+    }
+
+    /// Rings of whole events.
+    fn add_event_rings(&mut self, config: &ChainConfig) {
+        let builder = &config.builder;
+        let ticket_words = EventTicket::words_max(config.data_links.len(), FRAGMENT_PAGES_MAX);
+        let per_builder = u64::from(builder.filter_in_flight);
+        let in_filter = per_builder * u64::from(builder.builder_units);
+        for fu in units(UnitKind::Filter, builder.filter_units.into()) {
+            for bu in units(UnitKind::Builder, builder.builder_units.into()) {
+                self.add_ring(bu, fu, Channel::Tickets, per_builder, ticket_words);
+            }
+            self.add_ring(fu, WRITER, Channel::Tickets, in_filter, ticket_words);
+            self.add_ring(WRITER, fu, Channel::Written, in_filter, WRITTEN_WORDS);
+        }
+    }
+}
