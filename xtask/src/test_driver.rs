@@ -1,11 +1,12 @@
 //! `cargo xtask test`: every check and every test, then the slowest, the skipped and the count.
 //!
 //! It runs the checks (formatting, lints, documentation, tidy), each test program of the
-//! workspace, the documentation examples and the Python oracle, goes on after a failure, and ends
-//! with a line `N passed, N failed, N skipped`. A test that cannot run prints `SKIPPED: reason`
+//! workspace, the documentation examples, the loom models, the Python oracle and the Python package,
+//! goes on after a failure, and ends with a line `N passed, N failed, N skipped`. A test that cannot run prints `SKIPPED: reason`
 //! and returns; it is counted as skipped, not as passed. How one test program is run and read is
 //! in [`rust_tests`].
 
+mod python_tests;
 mod rust_tests;
 
 use std::path::{Path, PathBuf};
@@ -151,7 +152,11 @@ pub(crate) fn run(crates: &[&str]) -> Result<bool, Failure> {
     }
     rust_tests::run(&environment, crates, &mut report)?;
     if crates.is_empty() {
-        run_python(&environment, &mut report);
+        run_loom(&environment, &mut report);
+    }
+    if crates.is_empty() {
+        python_tests::run_oracle(&environment, &mut report);
+        python_tests::run_package(&environment, &mut report);
     }
     println!("{}", report.closing());
     Ok(report.failed().is_empty())
@@ -202,6 +207,33 @@ fn run_check(report: &mut Report, name: &str, check: impl FnOnce() -> Result<boo
         }
     };
     report.add_check(format!("check {name}"), outcome, start.elapsed());
+}
+
+/// Runs the models of ring, pool and doorbell under loom, in a build of their own.
+fn run_loom(environment: &Environment, report: &mut Report) {
+    println!("loom models");
+    let start = Instant::now();
+    let mut command = environment.cargo(&[
+        "test",
+        "--quiet",
+        "--release",
+        "--package",
+        "livetime-shm",
+        "--test",
+        "loom",
+        "--target-dir",
+        "target/loom",
+    ]);
+    let passed = command
+        .env("RUSTFLAGS", "--cfg loom")
+        .status()
+        .is_ok_and(|s| s.success());
+    let outcome = if passed {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    };
+    report.add("loom models", outcome, start.elapsed());
 }
 
 /// Where and with which variables tests run.
@@ -264,72 +296,6 @@ fn absolute(here: &Path, path: std::ffi::OsString) -> Result<PathBuf, std::io::E
     std::path::absolute(here.join(path))
 }
 
-/// Runs the tests of the Python oracle with the interpreter's own test runner.
-fn run_python(environment: &Environment, report: &mut Report) {
-    println!("python oracle");
-    let start = Instant::now();
-    let mut command = environment.command("python3");
-    command.args([
-        "-m", "unittest", "discover", "-v", "-s", "python", "-t", "python",
-    ]);
-    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output();
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => {
-            println!("python3 cannot be started: {error}");
-            report.add("python oracle", Outcome::Failed, start.elapsed());
-            return;
-        }
-    };
-    let text = String::from_utf8_lossy(&output.stderr);
-    let counts = PythonCounts::parse(&text);
-    if !output.status.success() || counts.tests == 0 {
-        println!("{}{text}", String::from_utf8_lossy(&output.stdout));
-        report.add("python oracle", Outcome::Failed, start.elapsed());
-        return;
-    }
-    println!(
-        "  {} tests in {:.1} s",
-        counts.tests,
-        start.elapsed().as_secs_f64()
-    );
-    for (name, reason) in &counts.skipped {
-        report.add(name.clone(), environment.skipped(reason), Duration::ZERO);
-    }
-    // One record carries the time of all; the others are counted only.
-    report.unnamed_passed += counts.tests.saturating_sub(counts.skipped.len() + 1);
-    if counts.tests > counts.skipped.len() {
-        report.add("python oracle, all tests", Outcome::Passed, start.elapsed());
-    }
-}
-
-/// What `python3 -m unittest -v` says.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct PythonCounts {
-    tests: usize,
-    skipped: Vec<(String, String)>,
-}
-
-impl PythonCounts {
-    fn parse(text: &str) -> Self {
-        let mut counts = Self::default();
-        for line in text.lines() {
-            if let Some((test, reason)) = line.split_once(" ... skipped ") {
-                counts
-                    .skipped
-                    .push((test.to_owned(), reason.trim_matches(['\'', '"']).to_owned()));
-            } else if let Some(rest) = line.strip_prefix("Ran ") {
-                let number = rest
-                    .split(' ')
-                    .next()
-                    .and_then(|number| number.parse().ok());
-                counts.tests = number.unwrap_or(0);
-            }
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,24 +332,6 @@ mod tests {
             !closing.contains("  test 2\n"),
             "only the slowest are listed: {closing}"
         );
-    }
-
-    #[test]
-    fn python_counts_tests_and_skips() {
-        let text = "\
-test_a (test_menu.Menu.test_a) ... ok
-test_b (test_menu.Menu.test_b) ... skipped 'LIVETIME_DATA is not set'
-
-----
-Ran 2 tests in 0.123s
-
-OK (skipped=1)
-";
-        let counts = PythonCounts::parse(text);
-        assert_eq!(counts.tests, 2);
-        let (name, reason) = &counts.skipped[0];
-        assert_eq!(name, "test_b (test_menu.Menu.test_b)");
-        assert_eq!(reason, "LIVETIME_DATA is not set");
     }
 
     #[test]
