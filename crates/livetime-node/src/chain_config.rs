@@ -3,6 +3,8 @@
 //! Typed values only; files, units and places in texts are read by the program. The rules between
 //! parts (pages against credits, links against readout units) are checked here.
 
+use std::collections::BTreeMap;
+
 use livetime_builder::{BuilderConfig, PageDemand};
 use livetime_readout::LinkConfig;
 use livetime_shm::WaitStrategy;
@@ -14,19 +16,29 @@ use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, UnitId,
 use crate::role::front_end::LinkFault;
 
 /// Links of one readout unit must have pages of one size.
-pub const MIXED_PAGES: ProblemCode =
-    ProblemCode::new("L0201", "links of one readout unit have pages of different sizes");
+pub const MIXED_PAGES: ProblemCode = ProblemCode::new(
+    "L0201",
+    "links of one readout unit have pages of different sizes",
+);
 /// Page size that memory cannot be divided into.
 pub const PAGE_ALIGNMENT: ProblemCode =
     ProblemCode::new("L0202", "page size is not a multiple of 64 B");
+/// Fragments of the source that a link does not take.
+pub const FRAGMENT_LIMIT: ProblemCode = ProblemCode::new(
+    "L0203",
+    "link takes shorter fragments than the source sends",
+);
+/// Trigger packets that do not fit into a page of the trigger link.
+pub const PACKET_PAGE: ProblemCode =
+    ProblemCode::new("L0204", "trigger packet does not fit into a page");
 /// More spinning workers than cores.
 pub const SPINNING_WORKERS: ProblemCode =
     ProblemCode::new("R0101", "more spinning workers than cores");
 /// A role that runs nowhere, twice, or does not exist.
-pub const ROLE_PLACEMENT: ProblemCode =
-    ProblemCode::new("R0102", "roles and workers do not match");
+pub const ROLE_PLACEMENT: ProblemCode = ProblemCode::new("R0102", "roles and workers do not match");
 /// A core that this process may not use.
-pub const WORKER_CORE: ProblemCode = ProblemCode::new("R0103", "worker on a core that is not there");
+pub const WORKER_CORE: ProblemCode =
+    ProblemCode::new("R0103", "worker on a core that is not there");
 
 /// One data link.
 #[derive(Debug, Clone)]
@@ -97,7 +109,10 @@ impl ChainConfig {
             (0..count).map(move |index| UnitId { kind, index }.to_string())
         };
         let mut ids = vec!["src0".to_owned(), "trg0".to_owned()];
-        ids.extend(units(UnitKind::Readout, self.builder.readout_units.len() as u16));
+        ids.extend(units(
+            UnitKind::Readout,
+            self.builder.readout_units.len() as u16,
+        ));
         ids.push(UnitId::EVENT_MANAGER.to_string());
         ids.extend(units(UnitKind::Builder, self.builder.builder_units));
         ids.extend(units(UnitKind::Filter, self.builder.filter_units));
@@ -122,12 +137,20 @@ impl ChainConfig {
                 ("filter", of(&["fu"])),
             ]
         } else {
-            vec![("source", of(&["src"])), ("units", of(&["trg", "ru", "evm", "bu", "fu"]))]
+            vec![
+                ("source", of(&["src"])),
+                ("units", of(&["trg", "ru", "evm", "bu", "fu"])),
+            ]
         };
         let wait = WaitStrategy::Adaptive;
         let mut workers: Vec<WorkerConfig> = groups
             .into_iter()
-            .map(|(name, roles)| WorkerConfig { name: name.to_owned(), core: None, wait, roles })
+            .map(|(name, roles)| WorkerConfig {
+                name: name.to_owned(),
+                core: None,
+                wait,
+                roles,
+            })
             .collect();
         workers.push(WorkerConfig {
             name: "writer".to_owned(),
@@ -139,9 +162,19 @@ impl ChainConfig {
     }
 
     /// Problems between the parts; those within a part are found by its own `validate`.
-    /// `link_path` gives the key of a data link by its index.
-    pub fn validate(&self, cores: &[usize], link_path: impl Fn(usize) -> String) -> Vec<Problem> {
+    /// `trigger_path` is the key of the trigger link, `link_path` gives that of a data link by its
+    /// index.
+    pub fn validate(
+        &self,
+        cores: &[usize],
+        trigger_path: &str,
+        link_path: impl Fn(usize) -> String,
+    ) -> Vec<Problem> {
         let mut problems = self.check_pages(&link_path);
+        for (index, link) in self.data_links.iter().enumerate() {
+            problems.extend(self.check_data_link(link, &link_path(index)));
+        }
+        problems.extend(self.check_trigger_link(trigger_path));
         problems.extend(self.check_workers(cores));
         problems
     }
@@ -152,7 +185,9 @@ impl ChainConfig {
             let links: Vec<(usize, &DataLinkConfig)> = (self.data_links.iter().enumerate())
                 .filter(|(_, link)| usize::from(link.unit) == unit)
                 .collect();
-            let Some((first, reference)) = links.first() else { continue };
+            let Some((first, reference)) = links.first() else {
+                continue;
+            };
             for (index, link) in &links {
                 let (found, expected) = (link.link.page_words, reference.link.page_words);
                 if found != expected {
@@ -170,15 +205,41 @@ impl ChainConfig {
             }
             problems.extend(self.check_demand(&links, link_path));
         }
-        let all = self.data_links.iter().enumerate();
-        for (index, link) in all.filter(|(_, link)| !link.link.page_words.is_multiple_of(16)) {
+        problems
+    }
+
+    fn check_data_link(&self, link: &DataLinkConfig, path: &str) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = check_alignment(&link.link, path).into_iter().collect();
+        let (sent, taken) = (
+            self.source.fragment.bytes_max,
+            ByteSize(u64::from(link.link.fragment_words_max) * 4),
+        );
+        if taken < sent {
             problems.push(Problem::new(
-                PAGE_ALIGNMENT,
-                format!("{}.page", link_path(index)),
-                format!("{} B", u64::from(link.link.page_words) * 4),
-                "a multiple of 64 B",
-                "choose a power of two, such as \"4 KiB\"",
+                FRAGMENT_LIMIT,
+                format!("{path}.fragment_max"),
+                taken,
+                format!("at least {sent}, the source's `fragment.bytes_max`"),
+                "raise `fragment_max` or `page`, or lower `bytes_max`: what is longer is lost",
             ));
+        }
+        problems
+    }
+
+    fn check_trigger_link(&self, path: &str) -> Vec<Problem> {
+        let link = &self.trigger_link;
+        let mut problems: Vec<Problem> = check_alignment(link, path).into_iter().collect();
+        let most = link.page_words.min(link.fragment_words_max);
+        let packet = self.source.packet_words_max;
+        if packet as u64 > u64::from(most) {
+            let problem = Problem::new(
+                PACKET_PAGE,
+                "trigger.packet_words_max",
+                packet,
+                format!("at most {most}, the words of a page of the trigger link"),
+                "lower it, or raise `page` of the link to trg0",
+            );
+            problems.push(problem.with_related(format!("{path}.page"), "page set here"));
         }
         problems
     }
@@ -207,18 +268,31 @@ impl ChainConfig {
             xoff_reserve: link.link.xon_above,
         };
         let pool_path = format!("{}.pages", link_path(*index));
-        demand.check(&self.builder, "builder", 1, u64::from(link.link.pages), &pool_path)
+        demand.check(
+            &self.builder,
+            "builder",
+            1,
+            u64::from(link.link.pages),
+            &pool_path,
+        )
     }
 
     fn check_workers(&self, cores: &[usize]) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let spinning =
-            self.workers.iter().filter(|worker| worker.wait == WaitStrategy::Spin).count();
+        let spinning = self
+            .workers
+            .iter()
+            .filter(|worker| worker.wait == WaitStrategy::Spin)
+            .count();
         if spinning > 0 && self.workers.len() > cores.len() {
             problems.push(Problem::new(
                 SPINNING_WORKERS,
                 "workers.wait",
-                format!("\"spin\" with {} workers on {} cores", self.workers.len(), cores.len()),
+                format!(
+                    "\"spin\" with {} workers on {} cores",
+                    self.workers.len(),
+                    cores.len()
+                ),
                 "\"adaptive\", or no more workers than cores",
                 "set `wait = \"adaptive\"`: a spinning worker keeps the others from their core",
             ));
@@ -234,29 +308,200 @@ impl ChainConfig {
                 ));
             }
         }
-        let placed = || self.workers.iter().flat_map(|worker| &worker.roles);
+        problems.extend(self.check_roles());
+        problems
+    }
+
+    /// Whether each role runs in exactly one worker.
+    fn check_roles(&self) -> Vec<Problem> {
         let ids = self.role_ids();
-        for id in &ids {
-            let count = placed().filter(|role| *role == id).count();
-            if count != 1 {
-                problems.push(Problem::new(
-                    ROLE_PLACEMENT,
-                    "workers.worker",
-                    format!("{count} workers with the role {id}"),
-                    "exactly one",
-                    "list each role in one worker, or leave out `[[workers.worker]]` altogether",
-                ));
+        let mut places: BTreeMap<&str, usize> = ids.iter().map(|id| (id.as_str(), 0)).collect();
+        let mut strangers = Vec::new();
+        for role in self.workers.iter().flat_map(|worker| &worker.roles) {
+            match places.get_mut(role.as_str()) {
+                Some(count) => *count += 1,
+                None => strangers.push(role.as_str()),
             }
         }
-        for role in placed().filter(|role| !ids.contains(role)) {
-            problems.push(Problem::new(
-                ROLE_PLACEMENT,
-                "workers.worker",
-                format!("a role {role} that this chain does not have"),
-                ids.join(", "),
-                "remove it, or add the unit",
-            ));
+        let in_order = ids.iter().map(String::as_str);
+        let nowhere = in_order.clone().filter(|id| places[id] == 0).collect();
+        let twice = in_order.filter(|id| places[id] > 1).collect();
+        let mut problems = Vec::new();
+        for (roles, place, allowed, help) in [
+            (
+                nowhere,
+                "in no worker",
+                "each role in exactly one worker",
+                "add them to a worker, or leave out `[[workers.worker]]` altogether",
+            ),
+            (
+                twice,
+                "in several places",
+                "each role in exactly one worker",
+                "leave each of them in one worker",
+            ),
+            (
+                strangers,
+                "not in this chain",
+                "the roles that `livetime check` lists for the chain without workers",
+                "remove them, or add the units",
+            ),
+        ] {
+            if !roles.is_empty() {
+                let found = format!("{} {place}", some_of(&roles));
+                let key = "workers.worker";
+                problems.push(Problem::new(ROLE_PLACEMENT, key, found, allowed, help));
+            }
         }
         problems
+    }
+}
+
+fn check_alignment(link: &LinkConfig, path: &str) -> Option<Problem> {
+    if link.page_words.is_multiple_of(16) {
+        return None;
+    }
+    Some(Problem::new(
+        PAGE_ALIGNMENT,
+        format!("{path}.page"),
+        format!("{} B", u64::from(link.page_words) * 4),
+        "a multiple of 64 B",
+        "choose a power of two, such as \"4 KiB\"",
+    ))
+}
+
+/// The first of a list of roles, and how many more there are.
+fn some_of(roles: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let shown = roles[..roles.len().min(SHOWN)].join(" ");
+    match roles.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_source::SourceConfig;
+    use livetime_trigger::MenuConfig;
+
+    use super::*;
+
+    const CORES: [usize; 2] = [0, 1];
+
+    /// Two readout units with two links each, and the default workers.
+    fn config() -> ChainConfig {
+        let link = |index: u16| DataLinkConfig {
+            source: SourceId(u32::from(index)),
+            unit: index % 2,
+            link: LinkConfig::default(),
+        };
+        let sources = |unit| vec![SourceId(unit), SourceId(unit + 2)];
+        let mut config = ChainConfig {
+            run: RunNumber(1),
+            source: SourceConfig::default(),
+            recorded: None,
+            trigger_link: LinkConfig::default(),
+            data_links: (0..4).map(link).collect(),
+            menu: Menu::new_checked(MenuConfig::default(), "trigger").expect("it is good"),
+            supervisor: SupervisorConfig::default(),
+            builder: BuilderConfig {
+                readout_units: vec![sources(0), sources(1)],
+                ..BuilderConfig::default()
+            },
+            filter: FilterConfig::AcceptAll,
+            store: WriterLimits::default(),
+            workers: Vec::new(),
+            faults: Vec::new(),
+        };
+        config.workers = config.default_workers(CORES.len());
+        config
+    }
+
+    fn problems(config: &ChainConfig) -> Vec<(&'static str, String)> {
+        let problems = config.validate(&CORES, "trigger_link", |index| format!("link[{index}]"));
+        let problems = problems.into_iter();
+        problems.map(|p| (p.code.code, p.path)).collect()
+    }
+
+    #[test]
+    fn chain_of_default_parts_has_no_problem() {
+        assert_eq!(problems(&config()), []);
+    }
+
+    #[test]
+    fn each_contradiction_between_parts_is_one_problem_at_its_key() {
+        type Change = fn(&mut ChainConfig);
+        let cases: [(&str, &str, Change); 10] = [
+            ("L0201", "link[2].page", |c| {
+                c.data_links[2].link.page_words = 2048;
+            }),
+            ("L0202", "trigger_link.page", |c| {
+                c.trigger_link.page_words = 1000
+            }),
+            ("L0203", "link[3].fragment_max", |c| {
+                c.data_links[3].link.fragment_words_max = 4095;
+            }),
+            ("L0204", "trigger.packet_words_max", |c| {
+                c.source.packet_words_max = 1025;
+            }),
+            ("L0204", "trigger.packet_words_max", |c| {
+                c.trigger_link.fragment_words_max = 509;
+            }),
+            ("B0107", "builder.credits", |c| {
+                c.data_links[1].link.pages = 242
+            }),
+            ("R0101", "workers.wait", |c| {
+                c.workers[1].wait = WaitStrategy::Spin
+            }),
+            ("R0103", "workers.worker[0].core", |c| {
+                c.workers[0].core = Some(2)
+            }),
+            ("R0102", "workers.worker", |c| c.builder.builder_units = 200),
+            ("R0102", "workers.worker", |c| {
+                c.workers[0].roles.push("ts0".to_owned());
+            }),
+        ];
+        for (code, key, change) in cases {
+            let mut config = config();
+            change(&mut config);
+            if code == "R0102" && config.builder.builder_units > 2 {
+                // Enough pages, so that only the roles are wrong.
+                let links = config.data_links.iter_mut();
+                links.for_each(|link| link.link.pages = 4096);
+            }
+            assert_eq!(problems(&config), [(code, key.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn link_with_pages_of_an_odd_size_is_named() {
+        let mut config = config();
+        let links = config.data_links.iter_mut();
+        links.for_each(|link| link.link.page_words = 1032);
+        let keys: Vec<String> = problems(&config).into_iter().map(|(_, key)| key).collect();
+        assert_eq!(
+            keys,
+            [
+                "link[0].page",
+                "link[1].page",
+                "link[2].page",
+                "link[3].page"
+            ]
+        );
+    }
+
+    #[test]
+    fn misplaced_roles_are_listed_shortly() {
+        let mut config = config();
+        config.builder.builder_units = 20;
+        config.workers[0].roles.push("wr0".to_owned());
+        let problems = config.check_roles();
+        let found: Vec<&str> = problems.iter().map(|p| p.found.as_str()).collect();
+        let expected = [
+            "bu2 bu3 bu4 bu5 bu6 bu7 bu8 bu9 and 10 more in no worker",
+            "wr0 in several places",
+        ];
+        assert_eq!(found, expected);
     }
 }

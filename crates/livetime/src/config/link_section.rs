@@ -36,6 +36,8 @@ pub(crate) struct LinkTable {
 pub(crate) struct Links {
     /// The trigger link, if there is one.
     pub(crate) trigger: Option<LinkConfig>,
+    /// The key path of its table.
+    pub(crate) trigger_path: String,
     /// The data links, in the order in which an event's objects are spread over them.
     pub(crate) data: Vec<DataLinkConfig>,
     /// The key path of the table of each data link.
@@ -133,7 +135,7 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
     let (mut data, mut paths) = (Vec::<DataLinkConfig>::new(), Vec::new());
     for table in tables {
         if table.to == TRIGGER_NODE {
-            trigger.push(table.link.clone());
+            trigger.push((table.link.clone(), table.path.clone()));
             continue;
         }
         let index = table.to.strip_prefix("ru");
@@ -170,8 +172,10 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
         let help = "write one `[[link]]` with `to = \"trg0\"`: triggers are decided on its packets";
         findings.report(Problem::new(ONE_OF, "link", found, "exactly one", help));
     }
+    let (trigger, trigger_path) = trigger.pop().unzip();
     Links {
-        trigger: trigger.pop(),
+        trigger,
+        trigger_path: trigger_path.unwrap_or_else(|| "link".to_owned()),
         data,
         data_paths,
     }

@@ -61,7 +61,14 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
     let table = parse(text, &findings);
     let root = Section::root(table.get_ref(), &findings);
     let config = read_root(root, overrides, cores, &findings);
-    let (spans, mut problems) = findings.into_parts();
+    let (spans, found) = findings.into_parts();
+    // All links of a table have the same problem; it is said once.
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in found {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
     let place = |problem: &Problem| spans.get(&problem.path).map_or(usize::MAX, |s| s.start);
     problems.sort_by_key(place);
     Reading {
@@ -124,7 +131,7 @@ fn read_root(
     };
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| links.data_paths.get(index).cloned().unwrap_or_default();
-    problems.extend(chain.validate(cores, data_key));
+    problems.extend(chain.validate(cores, &links.trigger_path, data_key));
     let keys = WrittenKeys {
         source: &source_key,
         data_links: &links.data_paths,
@@ -264,3 +271,6 @@ impl WrittenKeys<'_> {
             .replace("builder.filter_in_flight", "filter.in_flight")
     }
 }
+
+#[cfg(test)]
+mod tests;
