@@ -2,11 +2,24 @@
 
 use std::process::ExitCode;
 
+use crate::console::say;
+
 /// A problem with the input, the machine or the run.
 pub(crate) const PROBLEM: ExitCode = {
     // ExitCode::from is not const, FAILURE is, and it is 1 on every system that we run on.
     ExitCode::FAILURE
 };
+
+/// The exit code of a verb whose last act was to print its result.
+pub(crate) fn after_printing(printed: std::io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("error: {error}"));
+            PROBLEM
+        }
+    }
+}
 
 /// A panic: our own bug.
 const BUG: i32 = 70;
@@ -16,10 +29,10 @@ pub(crate) fn report_panics_as_bugs() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
-        eprintln!(
+        say(format_args!(
             "this is a bug in livetime {}; please report it with the command and the lines above",
             env!("CARGO_PKG_VERSION")
-        );
+        ));
         std::process::exit(BUG);
     }));
 }

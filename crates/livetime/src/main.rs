@@ -5,6 +5,7 @@
 //! or a FAIL, 2 usage, 70 our own bug.
 
 mod config;
+mod console;
 mod exit;
 mod run_directory;
 mod run_live;

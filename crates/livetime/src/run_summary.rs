@@ -16,7 +16,7 @@ use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber};
 use sha2::{Digest, Sha256};
 
 /// Bound of the build latency whose excess is given in ppm.
-const BUILD_BOUND: DurationNs = DurationNs(1_000_000);
+pub(crate) const BUILD_BOUND: DurationNs = DurationNs(1_000_000);
 
 /// What identifies a run.
 pub(crate) struct RunFacts {
@@ -54,7 +54,7 @@ impl RunFacts {
         format!(
             "# run {} was started by: {}\n{text}",
             self.run,
-            self.command.join(" ")
+            shell_words(&self.command)
         )
     }
 
@@ -72,6 +72,19 @@ impl RunFacts {
         begin.config = text.to_owned();
         begin
     }
+}
+
+/// A command as a shell takes it back.
+pub(crate) fn shell_words(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// The document of a run.
@@ -279,4 +292,25 @@ fn latency_text(latency: &LatencySummary) -> String {
         latency.over.ppm,
         ns(latency.over.bound_ns)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_pasted_into_a_shell() {
+        let words = [
+            "livetime",
+            "run",
+            "my run.toml",
+            "--fault",
+            "link-down:3@4s+1s",
+            "a'b",
+            "",
+        ];
+        let words = words.map(str::to_owned);
+        let text = r"livetime run 'my run.toml' --fault link-down:3@4s+1s 'a'\''b' ''";
+        assert_eq!(shell_words(&words), text);
+    }
 }

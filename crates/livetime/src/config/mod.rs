@@ -18,9 +18,19 @@ mod worker_section;
 
 use std::path::Path;
 
+use document::Quantity;
 pub(crate) use link_fault::parse_fault;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use source_section::read_events;
+
+/// A quantity with unit in an option, such as `--rate 10kHz`.
+///
+/// # Errors
+/// What is wrong with the text, and how the quantity is written.
+pub(crate) fn parse_quantity<T: Quantity<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|error: T::Err| format!("{}; write {}", error.to_string(), T::ALLOWED))
+}
 
 /// A configuration file that was read.
 pub(crate) struct Loaded {
@@ -37,7 +47,8 @@ pub(crate) struct Loaded {
 pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        format!("error: cannot read {name}: {error}\nhelp: examples/dimuon.toml is a configuration to start from\n")
+        let help = "examples/dimuon.toml is a configuration to start from";
+        format!("error: cannot read {name}: {error}\nhelp: {help}\n")
     })?;
     let cores = livetime_shm::allowed_cpus();
     let reading = run_config::read(&text, overrides, &cores);
@@ -50,8 +61,10 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
         ));
     };
     if let Some(events) = &config.events {
-        let events = read_events(events)
-            .map_err(|error| format!("error: recorded events cannot be used\n{error}\n"))?;
+        let events = read_events(events).map_err(|error| {
+            let help = "docs/formats/recorded-events.md names the columns and their ranges";
+            format!("error: recorded events cannot be used\n{error}\nhelp: {help}\n")
+        })?;
         config.chain.recorded = Some(events);
     }
     Ok(Loaded { text, config })

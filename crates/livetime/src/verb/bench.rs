@@ -10,6 +10,7 @@ use livetime_shm::floor::{
 use livetime_shm::{HugePages, PagePool, PoolConfig, allowed_cpus};
 use serde_json::{Map, Value, json};
 
+use crate::console::{print, print_line, say};
 use crate::exit;
 use crate::run_summary::machine;
 
@@ -45,23 +46,19 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let What::Floor(floor) = &options.what;
     match measure_floor() {
         Ok(result) if floor.json => {
-            println!(
-                "{}",
-                json!({
-                    "schema": "livetime.bench/1",
-                    "bench": "floor",
-                    "machine": machine(),
-                    "floor": result,
-                })
-            );
-            ExitCode::SUCCESS
+            let document = json!({
+                "schema": "livetime.bench/1",
+                "bench": "floor",
+                "machine": machine(),
+                "floor": result,
+            });
+            exit::after_printing(print_line(document))
         }
-        Ok(result) => {
-            print_floor(&result);
-            ExitCode::SUCCESS
-        }
+        Ok(result) => exit::after_printing(print(floor_text(&result))),
         Err(error) => {
-            eprintln!("error: the floor could not be measured: {error}");
+            say(format_args!(
+                "error: the floor could not be measured: {error}"
+            ));
             exit::PROBLEM
         }
     }
@@ -131,9 +128,9 @@ fn measure_floor() -> Result<Map<String, Value>, Box<dyn std::error::Error>> {
     Ok(result)
 }
 
-fn print_floor(result: &Map<String, Value>) {
-    println!(
-        "{:<40}{:>10}{:>10}{:>10}{:>10}{:>12}  ns",
+fn floor_text(result: &Map<String, Value>) -> String {
+    let mut text = format!(
+        "{:<40}{:>10}{:>10}{:>10}{:>10}{:>12}  ns\n",
         "floor", "min", "p50", "p99", "p99.9", "max"
     );
     for (name, value) in result
@@ -141,8 +138,8 @@ fn print_floor(result: &Map<String, Value>) {
         .filter(|(_, value)| value.get("p50").is_some())
     {
         let ns = |key: &str| value[key].as_u64().unwrap_or(0);
-        println!(
-            "{name:<40}{:>10}{:>10}{:>10}{:>10}{:>12}",
+        text += &format!(
+            "{name:<40}{:>10}{:>10}{:>10}{:>10}{:>12}\n",
             ns("min"),
             ns("p50"),
             ns("p99"),
@@ -151,20 +148,21 @@ fn print_floor(result: &Map<String, Value>) {
         );
     }
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    println!(
-        "memcpy through a 16 MiB pool: {:.1} GB/s",
+    text += &format!(
+        "memcpy through a 16 MiB pool: {:.1} GB/s\n",
         number(&result["memcpy_through_pool"]["gb_per_s"])
     );
     let gaps = &result["poll_gaps"];
-    println!(
-        "polling thread on core {}: {:.2} % of the time lost in gaps above 1 us, longest {} ns",
+    text += &format!(
+        "polling thread on core {}: {:.2} % of the time lost in gaps above 1 us, longest {} ns\n",
         gaps["core"],
         number(&gaps["lost_fraction"]) * 100.0,
         gaps["max"]
     );
     if let Some(rates) = gaps["rates"].as_object() {
         for (name, rate) in rates {
-            println!("  {name:<30}{:>10.1}", number(rate));
+            text += &format!("  {name:<30}{:>10.1}\n", number(rate));
         }
     }
+    text
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use livetime_wire::ByteSize;
 
 use crate::config::{self, Overrides};
+use crate::console::{print, say};
 use crate::exit;
 
 /// Options of the verb.
@@ -20,7 +21,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let loaded = match config::load(&options.config, &Overrides::default()) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprint!("{problems}");
+            say(problems.trim_end());
             return exit::PROBLEM;
         }
     };
@@ -28,28 +29,24 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let pages: u64 = (chain.data_links.iter())
         .map(|link| u64::from(link.link.pages) * u64::from(link.link.page_words) * 4)
         .sum();
-    println!("{}: good", options.config.display());
-    println!("  roles    {}", chain.role_ids().join(" "));
-    println!(
-        "  links    1 trigger, {} data, {} of pages",
-        chain.data_links.len(),
-        ByteSize(pages)
-    );
     let builder = &chain.builder;
-    println!(
-        "  builder  {} x {} credits, timeout {}",
-        builder.builder_units, builder.credits, builder.timeout
+    let mut text = format!(
+        "{}: good\n  roles    {}\n  links    1 trigger, {} data, {} of pages\n  builder  {} x {} \
+         credits, timeout {}\n",
+        options.config.display(),
+        chain.role_ids().join(" "),
+        chain.data_links.len(),
+        ByteSize(pages),
+        builder.builder_units,
+        builder.credits,
+        builder.timeout
     );
     for worker in &chain.workers {
         let core = worker
             .core
             .map_or("any core".to_owned(), |core| format!("core {core}"));
-        println!(
-            "  worker   {}: {} ({core}, {:?})",
-            worker.name,
-            worker.roles.join(" "),
-            worker.wait
-        );
+        let (name, roles) = (&worker.name, worker.roles.join(" "));
+        text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
     }
-    ExitCode::SUCCESS
+    exit::after_printing(print(text))
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::console::{print, say};
 use crate::exit;
 
 /// Codes and pages, sorted by code.
@@ -17,23 +18,20 @@ pub(crate) struct Options {
 /// Prints the page of a code, or the list of codes.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let Some(code) = &options.code else {
-        for (code, page) in PAGES {
-            println!("{code}  {}", title(page));
-        }
-        return ExitCode::SUCCESS;
+        let lines = PAGES
+            .iter()
+            .map(|(code, page)| format!("{code}  {}\n", title(page)));
+        return exit::after_printing(print(lines.collect::<String>()));
     };
     let wanted = code.to_uppercase();
     match PAGES.iter().find(|(code, _)| *code == wanted) {
-        Some((_, page)) => {
-            print!("{page}");
-            ExitCode::SUCCESS
-        }
+        Some((_, page)) => exit::after_printing(print(page)),
         None => {
-            eprintln!("error: no problem has the code \"{code}\"");
-            eprintln!(
+            say(format_args!("error: no problem has the code \"{code}\""));
+            say(format_args!(
                 "help: `livetime explain` lists the {} codes there are",
                 PAGES.len()
-            );
+            ));
             exit::PROBLEM
         }
     }

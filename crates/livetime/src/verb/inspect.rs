@@ -1,12 +1,19 @@
 //! `livetime inspect FILE`: what a run file holds; with `--recover` a repaired copy.
+//!
+//! Results are read from the file alone, every checksum compared; nothing in the file is changed.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use livetime_store::{RunReader, inspect, recover};
+use livetime_store::{Inspection, RunReader, inspect, recover};
+use livetime_wire::SourceId;
+use serde_json::{Value, json};
 
+use crate::console::{print, print_line, say};
 use crate::exit;
 
 /// Options of the verb.
@@ -31,7 +38,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
-            eprintln!("error: {}: {error}", options.file.display());
+            say(format_args!("error: {}: {error}", options.file.display()));
             exit::PROBLEM
         }
     }
@@ -45,71 +52,113 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         let mut output = BufWriter::new(output);
         let (_, recovered) = recover(input, &mut output)?;
         output.flush()?;
-        eprintln!(
+        say(format_args!(
             "recovered {} events into {}",
             recovered.file.events_stored,
             copy.display()
-        );
+        ));
     }
     let mut reader = RunReader::open(BufReader::new(File::open(&options.file)?))?;
     let found = inspect(&mut reader)?;
-    let triggers = if options.triggers {
-        Some(stored_triggers(&mut reader)?)
+    let stored = if options.triggers || found.events_incomplete > 0 {
+        StoredEvents::read(&mut reader)?
     } else {
-        None
+        StoredEvents::default()
     };
     if options.json {
-        let mut document = serde_json::to_value(&found)?;
-        if let Some(triggers) = &triggers {
-            let texts: Vec<String> = triggers.iter().map(u64::to_string).collect();
-            document["triggers"] = texts.into();
+        let document = json_document(&found, &stored, options.triggers)?;
+        print_line(document)?;
+    } else {
+        print(text(&found, &stored, options.triggers))?;
+        if !found.complete && options.recover.is_none() {
+            say(format_args!(
+                "help: `livetime inspect {} --recover COPY` writes a repaired copy",
+                options.file.display()
+            ));
         }
-        println!("{document}");
-        return Ok(found.is_good());
-    }
-    println!(
-        "run {:06}: {} events, {}",
-        found.run, found.events, found.condition
-    );
-    if let (Some(first), Some(last)) = (found.first_trigger, found.last_trigger) {
-        println!(
-            "  triggers {first} to {last}, {} incomplete events",
-            found.events_incomplete
-        );
-    }
-    println!(
-        "  complete {}, checksum errors {}",
-        found.complete, found.checksum_errors
-    );
-    println!(
-        "  {} chunks, {} bytes, index by {}",
-        found.chunks, found.bytes, found.index
-    );
-    for range in &found.damage {
-        println!(
-            "  damaged: {} bytes at {}: {}",
-            range.bytes, range.offset, range.reason
-        );
-    }
-    if !found.complete && options.recover.is_none() {
-        eprintln!(
-            "help: `livetime inspect {} --recover COPY` writes a repaired copy",
-            options.file.display()
-        );
-    }
-    for trigger in triggers.iter().flatten() {
-        println!("{trigger}");
     }
     Ok(found.is_good())
 }
 
-/// Trigger numbers of the stored events, ascending.
-fn stored_triggers(reader: &mut RunReader<BufReader<File>>) -> Result<Vec<u64>, std::io::Error> {
-    reader.rewind();
-    let mut triggers = Vec::new();
-    while let Some(event) = reader.next_event()? {
-        triggers.push(event.header().trigger.0);
+/// What is said of the stored events beside their number.
+#[derive(Debug, Default)]
+struct StoredEvents {
+    /// Their trigger numbers, ascending.
+    triggers: Vec<u64>,
+    /// Of the incomplete ones: how many lack each source.
+    missing: BTreeMap<SourceId, u64>,
+}
+
+impl StoredEvents {
+    fn read(reader: &mut RunReader<BufReader<File>>) -> std::io::Result<Self> {
+        let mut stored = Self::default();
+        reader.rewind();
+        while let Some(event) = reader.next_event()? {
+            stored.triggers.push(event.header().trigger.0);
+            for source in event.missing() {
+                *stored.missing.entry(source).or_default() += 1;
+            }
+        }
+        stored.triggers.sort_unstable();
+        Ok(stored)
     }
-    triggers.sort_unstable();
-    Ok(triggers)
+}
+
+/// The document `livetime.inspect/1`, with the sources missing and, if wanted, the triggers.
+fn json_document(
+    found: &Inspection,
+    stored: &StoredEvents,
+    triggers: bool,
+) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(found)?;
+    let missing = stored.missing.iter();
+    let missing: Vec<Value> = missing
+        .map(|(source, events)| json!({ "source": source.to_string(), "events": events }))
+        .collect();
+    document["sources_missing"] = missing.into();
+    if triggers {
+        let texts: Vec<String> = stored.triggers.iter().map(u64::to_string).collect();
+        document["triggers"] = texts.into();
+    }
+    Ok(document)
+}
+
+fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
+    let mut text = format!(
+        "run {:06}: {} events, {}\n",
+        found.run, found.events, found.condition
+    );
+    if let (Some(first), Some(last)) = (found.first_trigger, found.last_trigger) {
+        let incomplete = found.events_incomplete;
+        let _ = writeln!(
+            text,
+            "  triggers {first} to {last}, {incomplete} incomplete events"
+        );
+    }
+    for (source, events) in &stored.missing {
+        let _ = writeln!(text, "  source {source} is missing in {events} events");
+    }
+    let _ = writeln!(
+        text,
+        "  complete {}, checksum errors {}",
+        found.complete, found.checksum_errors
+    );
+    let _ = writeln!(
+        text,
+        "  {} chunks, {} bytes, index by {}",
+        found.chunks, found.bytes, found.index
+    );
+    for range in &found.damage {
+        let _ = writeln!(
+            text,
+            "  damaged: {} bytes at {}: {}",
+            range.bytes, range.offset, range.reason
+        );
+    }
+    if triggers {
+        for trigger in &stored.triggers {
+            let _ = writeln!(text, "{trigger}");
+        }
+    }
+    text
 }

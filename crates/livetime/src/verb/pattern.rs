@@ -13,6 +13,7 @@ use livetime_source::pattern::{Pattern, PatternChecker, PatternConfig, PatternGe
 use livetime_wire::RunNs;
 use serde_json::json;
 
+use crate::console::{print_line, say};
 use crate::exit;
 
 /// Options of the pattern mode.
@@ -43,7 +44,7 @@ pub(crate) fn run(options: &Options, pattern: Pattern, seed: Option<u64>) -> Exi
     let problems = config.validate("pattern");
     if !problems.is_empty() {
         for problem in problems {
-            eprintln!("{problem}");
+            say(problem);
         }
         return exit::PROBLEM;
     }
@@ -53,25 +54,23 @@ pub(crate) fn run(options: &Options, pattern: Pattern, seed: Option<u64>) -> Exi
     }
     let (made, seen) = (link.generator.counts(), link.checker.counts());
     let received = link.receiver.destination_counters();
-    println!(
-        "{}",
-        json!({
-            "schema": "livetime.pattern/1",
-            "pattern": pattern.name(),
-            "blocks_made": made.blocks,
-            "words_made": made.words,
-            "errors_injected": made.errors_injected,
-            "data_words_received": received.data_words,
-            "blocks_checked": seen.blocks,
-            "words_checked": seen.words,
-            "blocks_bad": seen.blocks_bad,
-            "words_bad": seen.words_bad,
-            "first_error": link.first_error,
-        })
-    );
+    let document = json!({
+        "schema": "livetime.pattern/1",
+        "pattern": pattern.name(),
+        "blocks_made": made.blocks,
+        "words_made": made.words,
+        "errors_injected": made.errors_injected,
+        "data_words_received": received.data_words,
+        "blocks_checked": seen.blocks,
+        "words_checked": seen.words,
+        "blocks_bad": seen.blocks_bad,
+        "words_bad": seen.words_bad,
+        "first_error": link.first_error,
+    });
+    let printed = exit::after_printing(print_line(document));
     let whole = seen.blocks == made.blocks && seen.words == made.words;
     if whole && seen.blocks_bad == 0 {
-        ExitCode::SUCCESS
+        printed
     } else {
         exit::PROBLEM
     }

@@ -11,7 +11,9 @@ use livetime_study::report::{Figure, Report, Table};
 use livetime_trigger::dimuon_mass;
 use livetime_wire::{DurationNs, LossCause, RateHz};
 
+use crate::console::{print_line, say};
 use crate::exit;
+use crate::run_summary::shell_words;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -30,12 +32,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
     match write_report(&options.directory, &output) {
-        Ok(()) => {
-            println!("{}", output.display());
-            ExitCode::SUCCESS
-        }
+        Ok(()) => exit::after_printing(print_line(output.display())),
         Err(error) => {
-            eprintln!("error: {error}");
+            say(format_args!("error: {error}"));
             exit::PROBLEM
         }
     }
@@ -167,7 +166,7 @@ fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Sto
         figures_of_merit: key_figures(summary),
         figures,
         tables: tables(summary),
-        command: summary.command.join(" "),
+        command: shell_words(&summary.command),
         config,
         summary_json,
     }

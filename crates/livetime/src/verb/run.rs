@@ -3,12 +3,12 @@
 //! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
 //! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use livetime_node::{
-    Chain, ChainOutcome, LinkFault, RateSample, RunFile, Snapshot, stored_latency,
+    Chain, ChainConfig, ChainOutcome, LinkFault, RateSample, RunFile, Snapshot, stored_latency,
 };
 use livetime_store::{Condition, RunBegin, RunEnd, RunSummary};
 use livetime_wire::{DurationNs, RateHz};
@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, Loaded, Overrides, RunConfig};
+use crate::console::{self, say};
 use crate::exit;
 use crate::run_directory::RunDirectory;
 use crate::run_live::LiveDisplay;
@@ -26,7 +27,7 @@ use crate::verb::report::write_report;
 const LOOK: Duration = Duration::from_millis(20);
 /// Interval of the rates over time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
-/// A drain without any progress for this time is given up; longer than the builder's timeouts.
+/// A drain without any progress for this time, and that of the configured timeouts, is given up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Options of the verb.
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// End after this time of data taking, such as 10s
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = config::parse_quantity::<DurationNs>)]
     duration: Option<DurationNs>,
     /// End after this number of accepted triggers
     #[arg(long, value_name = "N")]
@@ -53,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long)]
     lossless: bool,
     /// Rate of the triggers, such as 10kHz
-    #[arg(long)]
+    #[arg(long, value_parser = config::parse_quantity::<RateHz>)]
     rate: Option<RateHz>,
     /// Let a link fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s)
     #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
@@ -86,7 +87,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let loaded = match config::load(&options.config, &overrides) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprint!("{problems}");
+            say(problems.trim_end());
             return exit::PROBLEM;
         }
     };
@@ -94,7 +95,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
-            eprintln!("error: {error}");
+            say(format_args!("error: {error}"));
             exit::PROBLEM
         }
     }
@@ -125,87 +126,73 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     )?;
     let begin = facts.begin_record(RunBegin::new(chain.run), &text);
     let file = RunFile::create(&directory.file("events.mcap"), &begin, chain.store)?;
-    eprintln!(
+    say(format_args!(
         "run {} · seed {} · configuration {} · livetime {} · {}",
         chain.run,
         facts.seed,
         facts.config_hash,
         facts.version,
         directory.path().display()
-    );
+    ));
     let bound = chain.supervisor.deadline;
     let running = Chain::start(&chain, file)?;
     let mut display = LiveDisplay::new(&chain);
-    let (ending, rates) = watch(&running, &mut signals, &mut display);
+    let patience = drain_patience(&chain);
+    let (ending, rates) = watch(&running, &mut signals, &mut display, patience);
     display.close();
     let mut outcome = running.finish();
     let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
     let closing = close_file(&mut outcome, condition, ending);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    let unreported = write_files(&directory, &mut summary, closing.as_deref().ok())?;
-    if options.json {
-        println!("{}", serde_json::to_string(&summary)?);
+    let mut errors: Vec<String> = outcome.failures.clone();
+    errors.extend(closing.err());
+    errors.extend(write_files(&directory, &mut summary));
+    // A disk that takes no more files is no reason to keep the account of the run back.
+    let printed = if options.json {
+        console::print_line(serde_json::to_string(&summary)?)
     } else {
         let text = run_summary::to_text(&summary, &outcome, directory.path());
-        print!("{text}");
+        console::print(text)
+    };
+    errors.extend(printed.err().map(|error| error.to_string()));
+    if ending == Ending::Stuck {
+        errors.push(format!("nothing moved for {patience:?} of the drain"));
     }
-    Ok(conclude(
-        &summary,
-        &outcome,
-        ending,
-        [closing.err(), unreported],
-    ))
+    Ok(conclude(&summary, &errors))
 }
 
-/// Writes summary and report and lists the run's files; returns why there is no report, if so.
-fn write_files(
-    directory: &RunDirectory,
-    summary: &mut RunSummary,
-    run_file: Option<&Path>,
-) -> std::io::Result<Option<String>> {
-    let report = directory.file("report.html");
-    let others = ["summary.json", "config.toml"].map(|name| directory.file(name));
-    let paths = run_file
-        .map(Path::to_owned)
-        .into_iter()
-        .chain(others)
-        .chain([report.clone()]);
-    summary.files = paths.map(|path| path.display().to_string()).collect();
-    let json = serde_json::to_string_pretty(&summary).map_err(std::io::Error::other)?;
-    std::fs::write(directory.file("summary.json"), json + "\n")?;
-    let failed = write_report(directory.path(), &report).err();
-    if failed.is_some() {
-        summary.files.pop();
+/// How long a drain may stand still: whatever the configuration waits for must have passed.
+fn drain_patience(chain: &ChainConfig) -> Duration {
+    let waits = [chain.builder.timeout, chain.supervisor.decision_timeout];
+    DRAIN_PATIENCE + waits.map(|wait| Duration::from_nanos(wait.0)).iter().sum()
+}
+
+/// Writes summary and report, and lists the run's files; returns what could not be written.
+fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String> {
+    let names = ["events.mcap", "summary.json", "config.toml", "report.html"];
+    let [_, summary_file, _, report] = names.map(|name| directory.file(name));
+    summary.files = Vec::from(names.map(|name| directory.file(name).display().to_string()));
+    let mut errors = Vec::new();
+    let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    match std::fs::write(&summary_file, json + "\n") {
+        Ok(()) => errors.extend(write_report(directory.path(), &report).err()),
+        Err(error) => errors.push(format!("cannot write {}: {error}", summary_file.display())),
     }
-    Ok(failed)
+    if !errors.is_empty() {
+        (summary.files).retain(|file| std::path::Path::new(file).is_file());
+    }
+    errors
 }
 
 /// Says what went wrong, if anything did; `true` for a good run.
-fn conclude(
-    summary: &RunSummary,
-    outcome: &ChainOutcome,
-    ending: Ending,
-    errors: [Option<String>; 2],
-) -> bool {
-    let mut good = summary.conserved;
-    for failure in outcome
-        .failures
-        .iter()
-        .cloned()
-        .chain(errors.into_iter().flatten())
-    {
-        good = false;
-        eprintln!("error: {failure}");
+fn conclude(summary: &RunSummary, errors: &[String]) -> bool {
+    for error in errors.iter().chain(&summary.conservation_problems) {
+        say(format_args!("error: {error}"));
     }
-    for problem in &summary.conservation_problems {
-        eprintln!("error: {problem}");
-    }
-    if ending == Ending::Stuck {
-        good = false;
-        eprintln!("error: the chain did not drain within {DRAIN_PATIENCE:?} without progress");
-    }
+    let good = summary.conserved && errors.is_empty();
     if !good {
-        eprintln!("help: `{}` reproduces the run", summary.command.join(" "));
+        let command = run_summary::shell_words(&summary.command);
+        say(format_args!("help: `{command}` reproduces the run"));
     }
     good
 }
@@ -215,6 +202,7 @@ fn watch(
     running: &Chain,
     signals: &mut Signals,
     display: &mut LiveDisplay,
+    patience: Duration,
 ) -> (Ending, Vec<RateSample>) {
     let mut ending = None;
     let mut rates = Vec::new();
@@ -227,7 +215,7 @@ fn watch(
             if ending == Some(Ending::Interrupted) {
                 return (Ending::Killed, rates);
             }
-            eprintln!("\nstopping: the run ends in order; once more ends it at once");
+            say("\nstopping: the run ends in order; once more ends it at once");
             ending = Some(Ending::Interrupted);
             running.stop();
         }
@@ -252,7 +240,7 @@ fn watch(
         }
         if has_moved(&progress.0, &now) {
             progress = (now, Instant::now());
-        } else if progress.1.elapsed() > DRAIN_PATIENCE {
+        } else if progress.1.elapsed() > patience {
             return (Ending::Stuck, rates);
         }
     }

@@ -4,7 +4,7 @@
 //! Python oracle reads these lines and must come to the same words and bits.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ use livetime_wire::{RunNs, TriggerNumber};
 use serde_json::json;
 
 use crate::config::{self, Overrides};
+use crate::console::say;
 use crate::exit;
 use crate::verb::pattern;
 
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let loaded = match config::load(config, &overrides) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprint!("{problems}");
+            say(problems.trim_end());
             return exit::PROBLEM;
         }
     };
@@ -72,12 +73,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
+        // A reader of standard output that has seen enough.
+        Err(error) if options.jsonl.is_none() && error.kind() == ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             let path = options
                 .jsonl
                 .as_ref()
                 .map_or("standard output".into(), |p| p.display().to_string());
-            eprintln!("error: cannot write {path}: {error}");
+            say(format_args!("error: cannot write {path}: {error}"));
             exit::PROBLEM
         }
     }
