@@ -375,7 +375,7 @@ impl<'t, 'f> Section<'t, 'f> {
                 Some(known) => format!("a key with a similar name is `{known}`"),
                 None => "remove the key".to_owned(),
             };
-            let found = format!("`{}`", key.get_ref());
+            let found = "not a key of this table";
             let allowed = list(self.known.iter().copied());
             self.findings
                 .report(Problem::new(UNKNOWN_KEY, path, found, allowed, help));

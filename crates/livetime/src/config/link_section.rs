@@ -168,7 +168,7 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
     }
     let (data, data_paths) = interleaved(data, paths);
     if trigger.len() != 1 {
-        let found = format!("{} links to trg0", trigger.len());
+        let found = format!("there {} times with `to = \"trg0\"`", trigger.len());
         let help = "write one `[[link]]` with `to = \"trg0\"`: triggers are decided on its packets";
         findings.report(Problem::new(ONE_OF, "link", found, "exactly one", help));
     }

@@ -11,6 +11,8 @@ use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
 };
 
+use super::problem_code::SYNTAX;
+
 /// A problem with its place in a document.
 #[derive(Debug)]
 struct PlacedProblem<'a> {
@@ -21,17 +23,18 @@ struct PlacedProblem<'a> {
 
 impl fmt::Display for PlacedProblem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.problem.code.title)
+        let code = self.problem.code;
+        write!(f, "error[{}]: {}", code.code, code.title)?;
+        if self.labels.is_empty() {
+            write!(f, ": {}", found(self.problem))?;
+        }
+        Ok(())
     }
 }
 
 impl std::error::Error for PlacedProblem<'_> {}
 
 impl Diagnostic for PlacedProblem<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(format!("error[{}]", self.problem.code.code)))
-    }
-
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let Problem {
             allowed,
@@ -39,10 +42,12 @@ impl Diagnostic for PlacedProblem<'_> {
             code,
             ..
         } = self.problem;
-        let code = code.code;
-        Some(Box::new(format!(
-            "{help}\nallowed: {allowed}\nmore: `livetime explain {code}`"
-        )))
+        let mut lines = vec![help.clone()];
+        if !help.contains(allowed) {
+            lines.push(format!("allowed: {allowed}"));
+        }
+        lines.push(format!("more: `livetime explain {}`", code.code));
+        Some(Box::new(lines.join("\n")))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -55,7 +60,10 @@ impl Diagnostic for PlacedProblem<'_> {
 }
 
 /// The place of a key path, or of the longest part of it that stands in the document.
-fn place<'s>(path: &str, spans: &'s BTreeMap<String, Range<usize>>) -> Option<&'s Range<usize>> {
+pub(crate) fn place<'s>(
+    path: &str,
+    spans: &'s BTreeMap<String, Range<usize>>,
+) -> Option<&'s Range<usize>> {
     let mut path = path;
     loop {
         if let Some(span) = spans.get(path) {
@@ -64,6 +72,30 @@ fn place<'s>(path: &str, spans: &'s BTreeMap<String, Range<usize>>) -> Option<&'
         let end = path.rfind(['.', '['])?;
         path = &path[..end];
     }
+}
+
+fn found(problem: &Problem) -> String {
+    match problem.code {
+        // A syntax error has no key.
+        SYNTAX => problem.found.clone(),
+        _ => format!("`{}` is {}", problem.path, problem.found),
+    }
+}
+
+/// Where a problem stands and what was found there; none where the document says nothing of it.
+fn labels(problem: &Problem, spans: &BTreeMap<String, Range<usize>>) -> Vec<LabeledSpan> {
+    let Some(span) = place(&problem.path, spans) else {
+        return Vec::new();
+    };
+    let found = Some(found(problem));
+    let mut labels = vec![LabeledSpan::new_primary_with_span(found, span.clone())];
+    if let Some((path, label)) = &problem.related
+        && let Some(other) = place(path, spans).filter(|other| *other != span)
+    {
+        let label = Some(label.clone());
+        labels.push(LabeledSpan::new_with_span(label, other.clone()));
+    }
+    labels
 }
 
 /// Renders all problems, each with code, place, value found, value allowed and help.
@@ -79,31 +111,17 @@ pub(crate) fn render_problems(
         .with_width(100);
     let mut out = String::new();
     for problem in problems {
-        let found = format!("`{}` is {}", problem.path, problem.found);
-        let mut labels = Vec::new();
-        match place(&problem.path, spans) {
-            Some(span) => labels.push(LabeledSpan::new_primary_with_span(
-                Some(found),
-                span.clone(),
-            )),
-            None => labels.push(LabeledSpan::new_primary_with_span(Some(found), 0..0)),
-        }
-        if let Some((path, label)) = &problem.related
-            && let Some(span) = place(path, spans)
-        {
-            labels.push(LabeledSpan::new_with_span(
-                Some(label.clone()),
-                span.clone(),
-            ));
-        }
         let placed = PlacedProblem {
             problem,
             source: &source,
-            labels,
+            labels: labels(problem, spans),
         };
-        if handler.render_report(&mut out, &placed).is_err() {
-            out.push_str(&problem.to_string());
+        let mut rendered = String::new();
+        if handler.render_report(&mut rendered, &placed).is_err() {
+            rendered = problem.to_string();
         }
+        // The handler's mark of an error says less than the word that follows it.
+        out.push_str(rendered.trim_start_matches([' ', '\u{d7}']));
         out.push('\n');
     }
     let s = if problems.len() == 1 { "" } else { "s" };

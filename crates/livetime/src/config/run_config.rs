@@ -18,6 +18,7 @@ use super::document::{Findings, Section, parse};
 use super::filter_section::read_filter;
 use super::link_section::{place_links, read_links, units_of};
 use super::problem_code::{FORMAT, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
+use super::render::place;
 use super::source_section::read_source;
 use super::store_section::read_store;
 use super::trigger_section::read_trigger;
@@ -69,8 +70,7 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
             problems.push(problem);
         }
     }
-    let place = |problem: &Problem| spans.get(&problem.path).map_or(usize::MAX, |s| s.start);
-    problems.sort_by_key(place);
+    problems.sort_by_key(|problem| place(&problem.path, &spans).map_or(usize::MAX, |s| s.start));
     Reading {
         config: config.filter(|_| problems.is_empty()),
         problems,
@@ -139,8 +139,11 @@ fn read_root(
     };
     let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
     for problem in problems {
-        // What the cores say about misplaced links has been said where the links are written.
-        if !(links_misplaced && keys.is_about_all_links(&problem)) {
+        // What the cores say about misplaced links has been said where the links are written, and
+        // that there is none is said once.
+        let said = (links_misplaced && keys.is_about_all_links(&problem))
+            || (chain.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS));
+        if !said {
             findings.report(keys.place(problem));
         }
     }
@@ -210,6 +213,9 @@ fn apply(overrides: &Overrides, source: &mut SourceConfig, supervisor: &mut Supe
     }
 }
 
+/// What the builder calls the links of the readout units.
+const READOUT_UNITS: &str = "builder.readout_units";
+
 /// The keys that a person wrote, where the cores name their own fields.
 struct WrittenKeys<'a> {
     source: &'a str,
@@ -230,7 +236,7 @@ impl WrittenKeys<'_> {
     /// Whether a core found it in the set of all links, not in one of them.
     fn is_about_all_links(&self, problem: &Problem) -> bool {
         let sources = format!("{}.data_links", self.source);
-        problem.path.starts_with(&sources) || problem.path.starts_with("builder.readout_units")
+        problem.path.starts_with(&sources) || problem.path.starts_with(READOUT_UNITS)
     }
 
     /// The problem on the written keys.
@@ -254,7 +260,7 @@ impl WrittenKeys<'_> {
         {
             return format!("{key}{rest}");
         }
-        if path == data_links || path.starts_with("builder.readout_units") {
+        if path == data_links || path.starts_with(READOUT_UNITS) {
             return "link".to_owned();
         }
         for key in ["duration", "triggers"] {

@@ -405,7 +405,6 @@ fn problems_of_one_table_do_not_hide_those_of_others() {
         ("C0103", "source"),
         ("C0103", "link"),
         ("L0304", "link"),
-        ("B0102", "link"),
     ];
     assert_eq!(problems(text), each(expected));
 }
