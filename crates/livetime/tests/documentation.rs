@@ -1,0 +1,312 @@
+//! The pages say what the program does: keys, defaults, options, counters, losses, the example.
+//!
+//! Each test asks the built program, or the crate that counts, and compares it with the page, so
+//! that neither can change alone. Whether the sentences around the tables are true is for readers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use livetime_wire::{ChainCounts, LossCause};
+use serde_json::Value;
+
+const UNKNOWN: &str = "zz_unknown";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page(name: &str) -> String {
+    let path = root().join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn livetime(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_livetime"));
+    command
+        .args(arguments)
+        .output()
+        .expect("the built program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Cells of a table row, without the outer bars.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+    Some(inner.split(" | ").map(str::trim).collect())
+}
+
+fn code(cell: &str) -> Option<&str> {
+    cell.strip_prefix('`')?.strip_suffix('`')
+}
+
+/// The documented keys of each table with their default cells; `""` is the top of the file.
+fn documented_keys() -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut tables = BTreeMap::<String, BTreeMap<String, String>>::new();
+    let (mut table, mut column) = (None, None);
+    for line in page("docs/configuration.md").lines() {
+        if line.starts_with('#') {
+            let name = line.trim_start_matches('#').trim();
+            table = match code(name) {
+                Some(name) => Some(name.trim_matches(['[', ']']).to_owned()),
+                None => (name == "Top of the file").then(String::new),
+            };
+        }
+        let (Some(table), Some(cells)) = (&table, cells(line)) else {
+            continue;
+        };
+        if cells[0] == "key" {
+            column = cells.iter().position(|cell| *cell == "default");
+        } else if let (Some(key), Some(column)) = (code(cells[0]), column) {
+            let keys = tables.entry(table.clone()).or_default();
+            let twice = keys.insert(key.to_owned(), cells[column].to_owned());
+            assert_eq!(twice, None, "`{table}.{key}` stands twice on the page");
+        }
+    }
+    tables
+}
+
+/// One path for each cut, so that every key of every cut is asked for.
+const CUTS: [&str; 5] = ["auto", "min_bias", "single_muon", "dimuon", "two_track"];
+
+/// A configuration with a key in every table that nothing reads.
+fn configuration_of_unknown_keys() -> String {
+    let mut text = format!("{UNKNOWN} = 1\nformat = 1\n");
+    for table in [
+        "[run]",
+        "[[source]]",
+        "[source.fragment]",
+        "[source.physics]",
+        "[[source]]\nkind = \"recorded\"",
+        "[[link]]",
+        "[trigger]",
+        "[builder]",
+        "[filter]",
+        "[store]",
+        "[workers]",
+        "[[workers.worker]]",
+    ] {
+        text += &format!("{table}\n{UNKNOWN} = 1\n");
+    }
+    for cut in CUTS {
+        text += &format!("[[trigger.path]]\ncut = \"{cut}\"\n{UNKNOWN} = 1\n");
+    }
+    text
+}
+
+/// `trigger.path[3]` without the index: the name of the table on the page.
+fn without_index(path: &str) -> String {
+    let mut name = String::new();
+    let mut inside = false;
+    for c in path.chars() {
+        inside = (inside || c == '[') && c != ']';
+        if !inside && c != ']' {
+            name.push(c);
+        }
+    }
+    name
+}
+
+/// The keys that the program allows in each table, from what it says about unknown ones.
+fn keys_of_the_program() -> BTreeMap<String, BTreeSet<String>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("unknown.toml");
+    std::fs::write(&file, configuration_of_unknown_keys()).expect("the folder is ours");
+    let output = livetime(&["check", file.to_str().expect("a path in UTF-8")]);
+    assert_eq!(output.status.code(), Some(1));
+    let problems = text(&output.stderr);
+    let mut tables = BTreeMap::<String, BTreeSet<String>>::new();
+    for problem in problems
+        .split("error[")
+        .filter(|text| text.starts_with("C0002"))
+    {
+        let end = problem
+            .find(&format!("{UNKNOWN}` is"))
+            .expect("the key is named with its path");
+        let start = problem[..end].rfind('`').expect("the path is in backticks");
+        let table = problem[start + 1..end].trim_end_matches('.');
+        let (_, allowed) = problem
+            .split_once("allowed: ")
+            .expect("the allowed keys are listed");
+        let (allowed, _) = allowed.split_once("more:").expect("the code comes last");
+        let keys = allowed
+            .split([',', ' ', '\n'])
+            .filter(|key| !key.is_empty());
+        tables
+            .entry(without_index(table))
+            .or_default()
+            .extend(keys.map(str::to_owned));
+    }
+    tables
+}
+
+#[test]
+fn every_key_is_on_the_page_and_every_key_on_the_page_is_read() {
+    let documented = documented_keys();
+    let program = keys_of_the_program();
+    for (table, keys) in &program {
+        let known: BTreeSet<&str> = documented
+            .get(table)
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
+            .collect();
+        // Tables of tables have sections of their own.
+        let tables = keys.iter().filter(|key| {
+            let path = format!("{table}.{key}");
+            documented.contains_key(path.trim_start_matches('.'))
+        });
+        let tables: BTreeSet<&str> = tables.map(String::as_str).collect();
+        let keys: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
+        let missing: Vec<_> = keys
+            .difference(&known)
+            .filter(|k| !tables.contains(*k))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "[{table}] lacks on the page: {missing:?}"
+        );
+        let gone: Vec<_> = known.difference(&keys).collect();
+        assert!(gone.is_empty(), "[{table}] has on the page only: {gone:?}");
+    }
+    let tables: Vec<_> = program.keys().collect();
+    assert_eq!(tables, documented.keys().collect::<Vec<_>>());
+}
+
+/// The smallest configuration.
+const SMALLEST: [(&str, &str); 4] = [
+    ("", "format = 1"),
+    ("[[source]]", ""),
+    ("[[link]]", "to = \"ru0\"\nsource_id = 1"),
+    ("[[link]]", "to = \"trg0\"\nsource_id = 2"),
+];
+
+#[test]
+fn documented_defaults_are_what_leaving_them_out_means() {
+    let documented = documented_keys();
+    let defaults = |table: &str| {
+        let keys = documented.get(table).into_iter().flatten();
+        let lines = keys.filter_map(|(key, default)| Some(format!("{key} = {}\n", code(default)?)));
+        lines.collect::<String>()
+    };
+    let mut smallest = String::new();
+    let mut spelled_out = String::new();
+    for (heading, keys) in SMALLEST {
+        smallest += &format!("{heading}\n{keys}\n");
+        let table = heading.trim_matches(['[', ']']);
+        spelled_out += &format!("{heading}\n{keys}\n");
+        // The trigger link has other defaults in some places, which the page says in words.
+        if !keys.contains("trg0") {
+            spelled_out += &defaults(table);
+        }
+        if table == "source" {
+            for part in ["source.fragment", "source.physics"] {
+                spelled_out += &format!("[{part}]\n{}", defaults(part));
+            }
+        }
+    }
+    for table in ["run", "trigger", "builder", "filter", "store", "workers"] {
+        spelled_out += &format!("[{table}]\n{}", defaults(table));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |name: &str, configuration: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, configuration).expect("the folder is ours");
+        let out = folder.path().join(format!("{name}.out"));
+        let (file, out) = (file.to_str().expect("UTF-8"), out.to_str().expect("UTF-8"));
+        let options = ["--triggers", "2000", "--lossless", "--json", "--out", out];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_livetime"));
+        command
+            .current_dir(folder.path())
+            .args(["run", file])
+            .args(options);
+        let output = command.output().expect("the built program starts");
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        (
+            summary["counts"].clone(),
+            summary["decision_digest"].clone(),
+        )
+    };
+    // Equal decisions, stored events and sizes; bounds that a good run does not reach are only
+    // checked to be allowed.
+    assert_eq!(
+        run("smallest.toml", &smallest),
+        run("spelled.toml", &spelled_out)
+    );
+}
+
+#[test]
+fn every_counter_and_loss_is_in_the_operators_tables_in_the_words_of_the_code() {
+    let page = page("docs/operator.md");
+    for (counter, _) in ChainCounts::default().entries() {
+        let row = format!("\n| `{counter}` | ");
+        assert!(page.contains(&row), "no row for the counter {counter}");
+    }
+    for cause in LossCause::ALL {
+        let row = format!(
+            "\n| `{}.{}` | {} | ",
+            cause.area().key(),
+            cause.key(),
+            cause.help()
+        );
+        assert!(page.contains(&row), "no row, or an old one: {row}");
+    }
+    let rows = page.lines().filter_map(cells);
+    let documented = rows.filter_map(|cells| code(cells[0])).filter(|name| {
+        let area = name.split_once('.').map(|(area, _)| area);
+        LossCause::ALL
+            .iter()
+            .any(|cause| Some(cause.area().key()) == area)
+    });
+    assert_eq!(
+        documented.count(),
+        LossCause::ALL.len(),
+        "rows without a cause"
+    );
+}
+
+#[test]
+fn every_verb_and_option_of_run_is_on_the_operators_page() {
+    let page = page("docs/operator.md");
+    let help = text(&livetime(&["--help"]).stdout);
+    let (_, verbs) = help.split_once("Commands:\n").expect("verbs are listed");
+    let verbs = verbs.lines().take_while(|line| !line.is_empty());
+    let verbs = verbs.filter_map(|line| line.split_whitespace().next());
+    for verb in verbs.filter(|verb| *verb != "help" && *verb != "run") {
+        assert!(
+            page.contains(&format!("\n| `{verb}")),
+            "no row for `{verb}`"
+        );
+    }
+    let help = text(&livetime(&["run", "--help"]).stdout);
+    let options = help
+        .split_whitespace()
+        .filter(|word| word.starts_with("--"));
+    for option in options.filter(|option| *option != "--help") {
+        assert!(
+            page.contains(&format!("\n| `{option}")),
+            "no row for `{option}`"
+        );
+    }
+}
+
+#[test]
+fn the_example_gives_its_expected_output() {
+    let expected = page("examples/dimuon.expected.json");
+    let expected: Value = serde_json::from_str(&expected).expect("the file is JSON");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = root().join("examples/dimuon.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_livetime"));
+    command.current_dir(folder.path()).arg("run").arg(config);
+    command.args(["--triggers", "20000", "--lossless", "--json"]);
+    let output = command.output().expect("the built program starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    for key in ["schema", "counts", "losses", "conserved", "decision_digest"] {
+        assert_eq!(found[key], expected[key], "{key}; see examples/README.md");
+    }
+}
