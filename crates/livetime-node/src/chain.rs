@@ -16,6 +16,7 @@ use crate::chain_config::ChainConfig;
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
+use crate::process::{Launcher, ProcessError, ProcessGroup};
 use crate::role::Role;
 use crate::role::writer::RunFile;
 use crate::role_ends::{MissingEnd, RoleEnds, WriterEnds};
@@ -36,6 +37,9 @@ pub enum ChainError {
     /// The plan lacks an end that a role needs.
     #[error("the plan of the chain is incomplete: {0}")]
     Plan(#[from] MissingEnd),
+    /// The roles' processes did not start.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// No thread.
     #[error("cannot start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -49,6 +53,7 @@ pub struct Chain {
     blocks: Vec<(String, Arc<CounterBlock>)>,
     threads: Vec<JoinHandle<WorkerResult>>,
     writer_failed: Arc<AtomicBool>,
+    processes: Option<ProcessGroup>,
 }
 
 /// Makes every ring and pool of a plan and gives each role its ends.
@@ -141,7 +146,40 @@ impl Chain {
             blocks,
             threads,
             writer_failed: failed,
+            processes: None,
         })
+    }
+
+    /// Builds the chain with a process per role, but for the writer, and lets it run.
+    ///
+    /// # Errors
+    /// [`ChainError`] when memory cannot be had, or a role process did not start or is not ours.
+    pub fn start_processes(
+        config: &ChainConfig,
+        file: RunFile,
+        launcher: &Launcher,
+    ) -> Result<Self, ChainError> {
+        let failed = Arc::new(AtomicBool::new(false));
+        let writer = WriterEnds {
+            file,
+            failed: failed.clone(),
+        };
+        let group = ProcessGroup::start(config, launcher, writer)?;
+        Ok(Self {
+            run: config.run,
+            clock: group.clock().clone(),
+            phase: group.page().phase(),
+            blocks: group.blocks(config),
+            threads: Vec::new(),
+            writer_failed: failed,
+            processes: Some(group),
+        })
+    }
+
+    /// Roles whose processes went away since the last look; none where roles are threads.
+    pub fn take_lost(&mut self) -> Vec<String> {
+        let processes = self.processes.as_mut();
+        processes.map(ProcessGroup::look).unwrap_or_default()
     }
 
     /// The counters of all roles now.
@@ -185,6 +223,11 @@ impl Chain {
     /// still on its way and counts it.
     pub fn finish(self) -> ChainOutcome {
         let drained = self.is_drained();
+        if let Some(group) = self.processes {
+            let ended_at = self.clock.now();
+            let (results, workers) = group.finish(drained);
+            return ChainOutcome::collect(self.run, results, workers, ended_at, drained);
+        }
         self.phase.advance(if drained {
             Phase::Ending
         } else {

@@ -15,6 +15,7 @@ pub mod emulated_link;
 pub mod message_ring;
 pub mod pooled_event;
 pub mod pooled_page;
+pub mod process;
 pub mod role;
 pub mod role_ends;
 pub mod run_clock;

@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use livetime_wire::{DecisionDigest, RunNs};
+use livetime_shm::{Consumer, Producer};
+use livetime_wire::{DecisionDigest, RunNs, UnitId};
 
+use crate::chain_plan::RingKey;
 use crate::counter_block::RoleCounts;
 use crate::worker::Phase;
 
@@ -20,6 +22,26 @@ pub mod readout;
 pub mod trigger;
 pub mod writer;
 
+/// What happens to the peers of a role that has a process for itself.
+pub enum RoleCommand {
+    /// A unit is gone; what it sent before is still in the rings.
+    PeerLost {
+        /// Which.
+        unit: UnitId,
+    },
+    /// A unit that was lost is back, behind new rings.
+    PeerBack {
+        /// Which.
+        unit: UnitId,
+        /// Its new epoch.
+        epoch: u32,
+        /// New rings towards it.
+        producers: BTreeMap<RingKey, Producer>,
+        /// New rings from it.
+        consumers: BTreeMap<RingKey, Consumer>,
+    },
+}
+
 /// One role, polled once per duty cycle of its worker.
 pub trait Role: Send {
     /// Its id, such as `ru0`.
@@ -29,6 +51,9 @@ pub trait Role: Send {
     /// [`Phase::Aborting`] the core is told to give up what it can, and what it gave up still
     /// travels.
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize;
+
+    /// Takes note of what happened to a peer; a role that does not care ignores it.
+    fn handle_command(&mut self, _now: RunNs, _command: RoleCommand) {}
 
     /// Counts everything that is still held as lost; only at the end of a run that was ended by
     /// force, in the order of [`crate::settlement`]. Other roles still take what this one sends.

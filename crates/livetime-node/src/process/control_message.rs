@@ -1,0 +1,354 @@
+//! What parent and role processes say to each other, one JSON document per packet.
+//!
+//! ```text
+//! child                                   parent
+//!   │──hello: protocol, version, role────►│  refused unless it is this very program
+//!   │◄─begin: run, clock, epochs──────────│  with the run page and the writer's doorbell
+//!   │◄─ends: names────────────────────────│  with their descriptors, at most 16 a packet
+//!   │──ready─────────────────────────────►│
+//!   │◄─start──────────────────────────────│
+//!   │◄─command────────────────────────────│  a peer is lost or back, any number of times
+//!   │──histogram, .., result─────────────►│  after the run page said that the run ends
+//! ```
+//! Both sides end when the socket hangs up. It is the control plane: nothing of the data passes
+//! here, and documents may allocate.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use livetime_shm::{PeerError, recv_fds, send_fds};
+use livetime_wire::UnitId;
+use serde_json::{Value, json};
+
+/// Version of these documents.
+pub const PROTOCOL: u64 = 1;
+/// Longest document.
+const DOCUMENT_MAX: usize = 64 * 1024;
+/// Entries of a histogram in one document.
+pub const ENTRIES_MAX: usize = 1000;
+
+/// One end of a ring, or a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndName {
+    /// `producer`, `consumer` or `pool`.
+    pub kind: String,
+    /// Name of the ring or pool.
+    pub name: String,
+    /// Epoch of the ring; 0 for pools.
+    pub epoch: u64,
+}
+
+/// A document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// Who a child is.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u64,
+        /// Version of the program.
+        version: String,
+        /// Role id.
+        role: String,
+        /// Identity of the configuration, such as its hash.
+        config: String,
+    },
+    /// The run that a role is to serve.
+    Begin {
+        /// Run number.
+        run: u32,
+        /// Index of the role's block on the run page.
+        block: u64,
+        /// The run's clock.
+        clock: [u64; 5],
+        /// The role's epoch.
+        epoch: u32,
+        /// Epochs of units that are not in their first, by unit code.
+        epochs: Vec<(u16, u32)>,
+    },
+    /// Ends, in the order of the descriptors.
+    Ends(Vec<EndName>),
+    /// A child has everything.
+    Ready,
+    /// A child cannot serve.
+    Refused(String),
+    /// Go.
+    Start,
+    /// Something happened to a peer.
+    Command {
+        /// `lost` or `back`.
+        what: String,
+        /// Code of the unit.
+        unit: u16,
+        /// Its epoch.
+        epoch: u32,
+        /// The new ends towards it.
+        ends: Vec<EndName>,
+    },
+    /// A part of a histogram: values with their counts.
+    Histogram {
+        /// Which.
+        name: String,
+        /// Values and counts.
+        entries: Vec<(u64, u64)>,
+    },
+    /// What a role leaves behind, but for counters and histograms.
+    Result(RoleLeft),
+}
+
+/// What a role leaves behind, but for counters and histograms.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RoleLeft {
+    /// Further counters by name.
+    pub details: BTreeMap<String, u64>,
+    /// Digest of all decisions, from the front-end.
+    pub digest: Option<u64>,
+    /// Dead time fractions, from the front-end.
+    pub dead_time: Option<(f64, f64)>,
+    /// Bytes written after the link page.
+    pub bytes_copied: u64,
+    /// Why the role failed, if it did.
+    pub failure: Option<String>,
+    /// Duty cycles by what followed them: busy, spins, yields, sleeps.
+    pub waits: [u64; 4],
+    /// Why its thread could not be pinned, if it was to be.
+    pub pin_error: Option<String>,
+}
+
+impl EndName {
+    fn to_json(&self) -> Value {
+        json!([self.kind, self.name, self.epoch])
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            kind: text(&value[0])?,
+            name: text(&value[1])?,
+            epoch: value[2].as_u64()?,
+        })
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn list<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
+    value.as_array()?.iter().map(read).collect()
+}
+
+fn small<T: TryFrom<u64>>(value: &Value) -> Option<T> {
+    T::try_from(value.as_u64()?).ok()
+}
+
+impl Message {
+    /// The first word of the document, for reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "hello",
+            Self::Begin { .. } => "begin",
+            Self::Ends(_) => "ends",
+            Self::Ready => "ready",
+            Self::Refused(_) => "refused",
+            Self::Start => "start",
+            Self::Command { .. } => "command",
+            Self::Histogram { .. } => "histogram",
+            Self::Result(_) => "result",
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let ends = |ends: &[EndName]| ends.iter().map(EndName::to_json).collect::<Value>();
+        let body = match self {
+            Self::Hello {
+                protocol,
+                version,
+                role,
+                config,
+            } => json!([protocol, version, role, config]),
+            Self::Begin {
+                run,
+                block,
+                clock,
+                epoch,
+                epochs,
+            } => json!([run, block, clock, epoch, epochs]),
+            Self::Ends(names) => ends(names),
+            Self::Ready | Self::Start => Value::Null,
+            Self::Refused(reason) => json!(reason),
+            Self::Command {
+                what,
+                unit,
+                epoch,
+                ends: names,
+            } => json!([what, unit, epoch, ends(names)]),
+            Self::Histogram { name, entries } => json!([name, entries]),
+            Self::Result(left) => json!({
+                "details": left.details,
+                "digest": left.digest,
+                "dead_time": left.dead_time.map(|(a, b)| [a, b]),
+                "bytes_copied": left.bytes_copied,
+                "failure": left.failure,
+                "waits": left.waits,
+                "pin_error": left.pin_error,
+            }),
+        };
+        json!([self.name(), body])
+    }
+
+    fn from_json(document: &Value) -> Option<Self> {
+        let body = &document[1];
+        Some(match document[0].as_str()? {
+            "hello" => Self::Hello {
+                protocol: body[0].as_u64()?,
+                version: text(&body[1])?,
+                role: text(&body[2])?,
+                config: text(&body[3])?,
+            },
+            "begin" => Self::Begin {
+                run: small(&body[0])?,
+                block: body[1].as_u64()?,
+                clock: list(&body[2], Value::as_u64)?.try_into().ok()?,
+                epoch: small(&body[3])?,
+                epochs: list(&body[4], |pair| Some((small(&pair[0])?, small(&pair[1])?)))?,
+            },
+            "ends" => Self::Ends(list(body, EndName::from_json)?),
+            "ready" => Self::Ready,
+            "start" => Self::Start,
+            "refused" => Self::Refused(text(body)?),
+            "command" => Self::Command {
+                what: text(&body[0])?,
+                unit: small(&body[1])?,
+                epoch: small(&body[2])?,
+                ends: list(&body[3], EndName::from_json)?,
+            },
+            "histogram" => Self::Histogram {
+                name: text(&body[0])?,
+                entries: list(&body[1], |pair| {
+                    Some((pair[0].as_u64()?, pair[1].as_u64()?))
+                })?,
+            },
+            "result" => Self::Result(RoleLeft::from_json(body)?),
+            _ => return None,
+        })
+    }
+
+    /// Sends the document with descriptors.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
+        send_fds(socket, self.to_json().to_string().as_bytes(), fds)
+    }
+
+    /// Receives a document with its descriptors; `Ok(None)` for one that cannot be read.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub fn recv(socket: impl AsFd) -> Result<Option<(Self, Vec<OwnedFd>)>, PeerError> {
+        let mut buffer = vec![0; DOCUMENT_MAX];
+        let received = recv_fds(socket, &mut buffer)?;
+        let document = serde_json::from_slice(&buffer[..received.bytes]).unwrap_or(Value::Null);
+        Ok(Self::from_json(&document).map(|message| (message, received.fds)))
+    }
+}
+
+impl RoleLeft {
+    fn from_json(body: &Value) -> Option<Self> {
+        let details = body["details"].as_object()?.iter();
+        let dead_time = list(&body["dead_time"], Value::as_f64);
+        Some(Self {
+            details: details
+                .map(|(name, value)| Some((name.clone(), value.as_u64()?)))
+                .collect::<Option<_>>()?,
+            digest: body["digest"].as_u64(),
+            dead_time: dead_time.and_then(|pair| Some((*pair.first()?, *pair.get(1)?))),
+            bytes_copied: body["bytes_copied"].as_u64()?,
+            failure: text(&body["failure"]),
+            waits: list(&body["waits"], Value::as_u64)?.try_into().ok()?,
+            pin_error: text(&body["pin_error"]),
+        })
+    }
+}
+
+/// The unit of a code in a document.
+pub fn unit_of_code(code: u16) -> Option<UnitId> {
+    UnitId::from_code(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::control_pair;
+
+    use super::*;
+
+    fn end(name: &str) -> EndName {
+        EndName {
+            kind: "producer".to_owned(),
+            name: name.to_owned(),
+            epoch: 3,
+        }
+    }
+
+    #[test]
+    fn documents_travel_whole() {
+        let (ours, theirs) = control_pair().unwrap();
+        let messages = [
+            Message::Hello {
+                protocol: 1,
+                version: "0.1.0".to_owned(),
+                role: "ru0".to_owned(),
+                config: "abc".to_owned(),
+            },
+            Message::Begin {
+                run: 7,
+                block: 2,
+                clock: [1, 2, 3, u64::MAX, 5],
+                epoch: 1,
+                epochs: vec![(3, 2)],
+            },
+            Message::Ends(vec![end("a>b:messages"), end("c")]),
+            Message::Ready,
+            Message::Start,
+            Message::Refused("no".to_owned()),
+            Message::Command {
+                what: "back".to_owned(),
+                unit: 9,
+                epoch: 2,
+                ends: vec![end("x")],
+            },
+            Message::Histogram {
+                name: "build".to_owned(),
+                entries: vec![(1, 2), (u64::MAX, 4)],
+            },
+            Message::Result(RoleLeft {
+                details: BTreeMap::from([("n".to_owned(), 4)]),
+                digest: Some(u64::MAX),
+                dead_time: Some((0.25, 0.5)),
+                failure: Some("disk".to_owned()),
+                waits: [1, 2, 3, 4],
+                ..RoleLeft::default()
+            }),
+        ];
+        for message in messages {
+            message.send(&ours, &[ours.as_fd()]).unwrap();
+            let (received, fds) = Message::recv(&theirs).unwrap().unwrap();
+            assert_eq!(received, message);
+            assert_eq!(fds.len(), 1);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_document() {
+        let (ours, theirs) = control_pair().unwrap();
+        for bytes in [
+            &b"x"[..],
+            b"[]",
+            b"[\"hello\",[1]]",
+            b"[\"begin\",[1,2,[1],3,[]]]",
+            b"{}",
+        ] {
+            send_fds(&ours, bytes, &[]).unwrap();
+            assert_eq!(Message::recv(&theirs).unwrap().map(|found| found.0), None);
+        }
+    }
+}

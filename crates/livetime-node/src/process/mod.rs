@@ -1,0 +1,86 @@
+//! A chain whose roles are processes.
+//!
+//! The parent makes every ring, pool and counter page of the [`crate::chain_plan::ChainPlan`],
+//! starts one process per role and passes the descriptors over an inherited socket pair; the
+//! writer, which holds the run file, is a thread of the parent. Data never passes through the
+//! parent. Start with [`process_group`] (the parent's side) and [`role_process`] (the child's
+//! side); what they say to each other is in [`control_message`].
+
+pub mod control_message;
+pub mod process_group;
+pub mod role_loop;
+pub mod role_process;
+pub mod run_page;
+
+pub use process_group::{Launcher, ProcessGroup};
+pub use role_process::serve_role;
+
+use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};
+
+use crate::role_ends::MissingEnd;
+
+/// Why a role process could not be started, or could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// No memory for the page of counters, or not one.
+    #[error("cannot share counters: {0}")]
+    Words(#[from] WordsError),
+    /// No memory for a doorbell, or not one.
+    #[error("cannot share a doorbell: {0}")]
+    Doorbell(#[from] DoorbellError),
+    /// A pool could not be made or opened.
+    #[error("cannot share a page pool: {0}")]
+    Pool(#[from] PoolError),
+    /// A ring could not be made or opened.
+    #[error("cannot share a ring: {0}")]
+    Ring(#[from] RingError),
+    /// An end was not passed.
+    #[error("incomplete ends: {0}")]
+    Plan(#[from] MissingEnd),
+    /// The socket to the other side failed.
+    #[error("control socket of {role}: {error}")]
+    Control {
+        /// The role at one end.
+        role: String,
+        /// Why.
+        error: PeerError,
+    },
+    /// A process or thread could not be started.
+    #[error("cannot start {role}: {error}")]
+    Start {
+        /// The role.
+        role: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The other side is of another program or configuration.
+    #[error("{role} has {what} {found}, expected {expected}")]
+    Stranger {
+        /// The role.
+        role: String,
+        /// What differs.
+        what: &'static str,
+        /// Value found.
+        found: String,
+        /// Value needed.
+        expected: String,
+    },
+    /// The role gave up before the start.
+    #[error("{role} refused to start: {reason}")]
+    Refused {
+        /// The role.
+        role: String,
+        /// Why.
+        reason: String,
+    },
+    /// The other side said something out of turn.
+    #[error("{role} sent {found} where {expected} was due")]
+    OutOfTurn {
+        /// The role.
+        role: String,
+        /// What came.
+        found: String,
+        /// What should have come.
+        expected: &'static str,
+    },
+}

@@ -1,0 +1,60 @@
+//! The duty cycles of one role that has a process, or a thread of the parent, for itself.
+//!
+//! It differs from [`crate::worker`] in that the settlement of a run ended by force happens here,
+//! step by step as the parent says, since no process can poll the role of another.
+
+use std::sync::mpsc::Receiver;
+
+use livetime_shm::Waiter;
+use livetime_wire::UnitKind;
+
+use crate::process::run_page::{Activity, RunPage, SettleStep};
+use crate::role::{Role, RoleCommand};
+use crate::role_ends::unit_of;
+use crate::run_clock::RunClock;
+use crate::worker::Phase;
+
+/// Polls `role` until the run ends. Counters and activity go to block `index` of `page`.
+pub fn run_role(
+    role: &mut dyn Role,
+    page: &RunPage,
+    index: usize,
+    clock: &RunClock,
+    waiter: &mut Waiter,
+    commands: &Receiver<RoleCommand>,
+) {
+    let phase_cell = page.phase();
+    let is_builder = unit_of(role.id()).is_some_and(|unit| unit.kind == UnitKind::Builder);
+    let closes_at = if is_builder {
+        SettleStep::CloseBuilders
+    } else {
+        SettleStep::CloseOthers
+    };
+    let mut activity = page.activity(index);
+    let mut closed = false;
+    loop {
+        let phase = phase_cell.get();
+        let step = match phase {
+            Phase::Ending => return,
+            Phase::Aborting => page.step(),
+            _ => SettleStep::GiveUp,
+        };
+        if step == SettleStep::Finish {
+            return;
+        }
+        if !closed && step >= closes_at {
+            closed = true;
+            role.close();
+        }
+        let mut work = 0;
+        while let Ok(command) = commands.try_recv() {
+            role.handle_command(clock.now(), command);
+            work += 1;
+        }
+        work += role.poll(clock.now(), phase);
+        activity.cycles += 1;
+        activity.work += work as u64;
+        page.note(index, Activity { ..activity });
+        waiter.after(work);
+    }
+}

@@ -1,0 +1,337 @@
+//! The child's side: a process that serves one role of a run.
+//!
+//! It opens what it is given, polls its role until the run page says that the run ends, and sends
+//! back what the role leaves. A second thread listens at the control socket: it hands on commands,
+//! and ends the process at once when the parent is gone, whatever the role is doing.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use hdrhistogram::Histogram;
+use livetime_shm::{
+    Doorbell, PagePool, PeerError, Waiter, open_consumer, open_producer, pin_current_thread,
+};
+use livetime_wire::{RunNumber, UnitId};
+
+use super::ProcessError;
+use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
+use super::role_loop::run_role;
+use super::run_page::RunPage;
+use crate::chain_config::{ChainConfig, WorkerConfig};
+use crate::chain_plan::{ChainPlan, PoolKey, RingKey};
+use crate::role::{RoleCommand, RoleResult};
+use crate::role_ends::RoleEnds;
+use crate::run_clock::RunClock;
+
+/// Exit code of a role whose parent is gone.
+const PARENT_GONE: i32 = 3;
+
+/// Everything that the parent sent before the start.
+struct Given {
+    page: RunPage,
+    block: usize,
+    clock: RunClock,
+    ends: RoleEnds,
+}
+
+struct Control<'a> {
+    socket: OwnedFd,
+    role: &'a str,
+}
+
+impl Control<'_> {
+    fn failed(&self, error: PeerError) -> ProcessError {
+        ProcessError::Control {
+            role: self.role.to_owned(),
+            error,
+        }
+    }
+
+    fn send(&self, message: &Message) -> Result<(), ProcessError> {
+        message
+            .send(&self.socket, &[])
+            .map_err(|error| self.failed(error))
+    }
+
+    fn recv(&self, expected: &'static str) -> Result<(Message, Vec<OwnedFd>), ProcessError> {
+        let received = Message::recv(&self.socket).map_err(|error| self.failed(error))?;
+        received.ok_or_else(|| self.out_of_turn("nonsense", expected))
+    }
+
+    fn out_of_turn(&self, found: &str, expected: &'static str) -> ProcessError {
+        ProcessError::OutOfTurn {
+            role: format!("the parent of {}", self.role),
+            found: found.to_owned(),
+            expected,
+        }
+    }
+}
+
+/// Serves role `id` for the parent at the other end of `socket` until the run ends. `version` and
+/// `identity` name program and configuration; the parent refuses others than its own. `worker`
+/// says how the role waits and where it runs.
+///
+/// # Errors
+/// [`ProcessError`] when the role could not be set up or its result not be sent.
+pub fn serve_role(
+    socket: OwnedFd,
+    id: &str,
+    version: &str,
+    identity: &str,
+    mut config: ChainConfig,
+    worker: &WorkerConfig,
+) -> Result<(), ProcessError> {
+    let control = Control { socket, role: id };
+    control.send(&Message::Hello {
+        protocol: PROTOCOL,
+        version: version.to_owned(),
+        role: id.to_owned(),
+        config: identity.to_owned(),
+    })?;
+    let prepared = take_ends(&control, &mut config).and_then(|given| {
+        let Given {
+            page,
+            block,
+            clock,
+            ends,
+        } = given;
+        Ok((page, block, clock, ends.into_role(&config, None)?))
+    });
+    let (page, block, clock, mut role) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            control.send(&Message::Refused(error.to_string()))?;
+            return Err(error);
+        }
+    };
+    control.send(&Message::Ready)?;
+    match control.recv("start")? {
+        (Message::Start, _) => {}
+        (other, _) => return Err(control.out_of_turn(other.name(), "start")),
+    }
+    let (sender, commands) = channel();
+    listen(&control, ChainPlan::new(&config), sender)?;
+    let pin_error = pin(worker);
+    let mut waiter = Waiter::new(worker.wait);
+    run_role(role.as_mut(), &page, block, &clock, &mut waiter, &commands);
+    let result = role.finish(clock.now());
+    let waits = waiter.counts();
+    let waits = [waits.busy, waits.spins, waits.yields, waits.sleeps];
+    send_result(&control, result, waits, pin_error)
+}
+
+fn pin(worker: &WorkerConfig) -> Option<String> {
+    let pinned = worker.core.map(pin_current_thread).transpose();
+    pinned.err().map(|error| error.to_string())
+}
+
+/// Takes the documents before the start.
+fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, ProcessError> {
+    let (message, fds) = control.recv("begin")?;
+    let Message::Begin {
+        run,
+        block,
+        clock,
+        epoch,
+        epochs,
+    } = message
+    else {
+        return Err(control.out_of_turn(message.name(), "begin"));
+    };
+    let missing = |end: &str| crate::role_ends::MissingEnd {
+        role: control.role.to_owned(),
+        end: end.to_owned(),
+    };
+    let mut fds = fds.into_iter();
+    let page = RunPage::open(fds.next().ok_or_else(|| missing("run page"))?)?;
+    let bell = Doorbell::open(fds.next().ok_or_else(|| missing("doorbell"))?)?;
+    config.run = RunNumber(run);
+    let block = usize::try_from(block).unwrap_or(usize::MAX);
+    let counters = page.block(block).ok_or_else(|| missing("counters"))?;
+    let mut ends = RoleEnds::new(control.role, counters, bell);
+    ends.epoch = epoch;
+    let epochs = epochs
+        .into_iter()
+        .filter_map(|(code, epoch)| Some((unit_of_code(code)?, epoch)));
+    ends.epochs = epochs.collect::<BTreeMap<UnitId, u32>>();
+    let plan = ChainPlan::new(config);
+    loop {
+        match control.recv("ends")? {
+            // An empty list says that there are no more.
+            (Message::Ends(names), _) if names.is_empty() => break,
+            (Message::Ends(names), fds) => {
+                for (name, fd) in names.iter().zip(fds) {
+                    open_end(&plan, name, fd, &mut ends)?;
+                }
+            }
+            (other, _) => return Err(control.out_of_turn(other.name(), "ends")),
+        }
+    }
+    Ok(Given {
+        page,
+        block,
+        clock: RunClock::from_words(clock),
+        ends,
+    })
+}
+
+/// Opens one end that came as a descriptor. Names that the plan does not know are left alone: what
+/// is missing is found when the role is made.
+fn open_end(
+    plan: &ChainPlan,
+    name: &EndName,
+    fd: OwnedFd,
+    ends: &mut RoleEnds,
+) -> Result<(), ProcessError> {
+    match name.kind.as_str() {
+        "pool" => {
+            if let Some(key) = pool_key(plan, &name.name) {
+                ends.pools.insert(key, PagePool::open(fd)?);
+            }
+        }
+        "producer" => {
+            if let Some(key) = ring_key(plan, &name.name) {
+                ends.producers.insert(key, open_producer(fd, name.epoch)?);
+            }
+        }
+        "consumer" => {
+            if let Some(key) = ring_key(plan, &name.name) {
+                ends.consumers.insert(key, open_consumer(fd, name.epoch)?);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn ring_key(plan: &ChainPlan, name: &str) -> Option<RingKey> {
+    let mut keys = plan.rings.iter().map(|ring| ring.key);
+    keys.find(|key| key.to_string() == name)
+}
+
+fn pool_key(plan: &ChainPlan, name: &str) -> Option<PoolKey> {
+    let mut keys = plan.pools.iter().map(|pool| pool.key);
+    keys.find(|key| key.to_string() == name)
+}
+
+/// Starts the thread that listens at the control socket.
+fn listen(
+    control: &Control<'_>,
+    plan: ChainPlan,
+    commands: Sender<RoleCommand>,
+) -> Result<(), ProcessError> {
+    let start = |error| ProcessError::Start {
+        role: control.role.to_owned(),
+        error,
+    };
+    let socket = control.socket.try_clone().map_err(start)?;
+    let role = control.role.to_owned();
+    let listener = move || {
+        loop {
+            match Message::recv(&socket) {
+                Ok(Some((message, fds))) => {
+                    match to_command(&plan, message, fds) {
+                        // The role is through already when nobody takes it.
+                        Ok(Some(command)) => drop(commands.send(command)),
+                        Ok(None) => {}
+                        Err(error) => eprintln!("{role}: a command was not understood: {error}"),
+                    }
+                }
+                Ok(None) => eprintln!("{role}: the parent sent nonsense"),
+                // Whatever the role is doing: without a parent there is no run.
+                Err(_) => std::process::exit(PARENT_GONE),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("control".to_owned());
+    thread.spawn(listener).map_err(start)?;
+    Ok(())
+}
+
+fn to_command(
+    plan: &ChainPlan,
+    message: Message,
+    fds: Vec<OwnedFd>,
+) -> Result<Option<RoleCommand>, ProcessError> {
+    let Message::Command {
+        what,
+        unit,
+        epoch,
+        ends,
+    } = message
+    else {
+        return Ok(None);
+    };
+    let Some(unit) = unit_of_code(unit) else {
+        return Ok(None);
+    };
+    let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
+    for (name, fd) in ends.iter().zip(fds) {
+        let Some(key) = ring_key(plan, &name.name) else {
+            continue;
+        };
+        if name.kind == "producer" {
+            producers.insert(key, open_producer(fd, name.epoch)?);
+        } else {
+            consumers.insert(key, open_consumer(fd, name.epoch)?);
+        }
+    }
+    Ok(match what.as_str() {
+        "lost" => Some(RoleCommand::PeerLost { unit }),
+        "back" => Some(RoleCommand::PeerBack {
+            unit,
+            epoch,
+            producers,
+            consumers,
+        }),
+        _ => None,
+    })
+}
+
+fn send_result(
+    control: &Control<'_>,
+    result: RoleResult,
+    waits: [u64; 4],
+    pin_error: Option<String>,
+) -> Result<(), ProcessError> {
+    for (name, histogram) in [
+        ("decision", &result.decision_latency),
+        ("build", &result.build_latency),
+    ] {
+        let Some(histogram) = histogram else { continue };
+        send_histogram(control, name, histogram)?;
+    }
+    control.send(&Message::Result(RoleLeft {
+        details: result.details,
+        digest: result.digest.map(|digest| digest.to_bits()),
+        dead_time: result.dead_time,
+        bytes_copied: result.bytes_copied,
+        failure: result.failure,
+        waits,
+        pin_error,
+    }))
+}
+
+fn send_histogram(
+    control: &Control<'_>,
+    name: &str,
+    histogram: &Histogram<u64>,
+) -> Result<(), ProcessError> {
+    let entries: Vec<(u64, u64)> = histogram
+        .iter_recorded()
+        .map(|value| (value.value_iterated_to(), value.count_at_value()))
+        .collect();
+    for part in entries.chunks(ENTRIES_MAX) {
+        control.send(&Message::Histogram {
+            name: name.to_owned(),
+            entries: part.to_vec(),
+        })?;
+    }
+    Ok(())
+}
+
+/// Commands for a role that never gets any.
+pub fn no_commands() -> Receiver<RoleCommand> {
+    channel().1
+}
