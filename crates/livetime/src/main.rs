@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verb::{bench, check, explain, inspect, report, run, source};
+use verb::{bench, check, explain, inspect, report, role, run, source};
 
 /// Trigger, data acquisition and timing for physics experiments.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ struct CommandLine {
 enum Verb {
     /// Take data: run a whole chain on this machine
     Run(run::Options),
+    /// Serve one role of a run in a process of its own (started by `run`)
+    #[command(hide = true)]
+    Role(role::Options),
     /// Check a configuration and say all its problems at once
     Check(check::Options),
     /// Say what a run file holds, or repair it
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     exit::report_panics_as_bugs();
     match CommandLine::parse().verb {
         Verb::Run(options) => run::run(&options),
+        Verb::Role(options) => role::run(&options),
         Verb::Check(options) => check::run(&options),
         Verb::Inspect(options) => inspect::run(&options),
         Verb::Report(options) => report::run(&options),

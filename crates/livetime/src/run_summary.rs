@@ -27,14 +27,19 @@ pub(crate) struct RunFacts {
     pub(crate) command: Vec<String>,
 }
 
+/// The first 16 hexadecimal digits of the SHA-256 of a configuration's text.
+pub(crate) fn config_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(8).fold(String::new(), |mut hash, byte| {
+        let _ = write!(hash, "{byte:02x}");
+        hash
+    })
+}
+
 impl RunFacts {
     /// The facts of a run of the configuration `text`, started by this process.
     pub(crate) fn new(text: &str, seed: u64, run: RunNumber) -> Self {
-        let digest = Sha256::digest(text.as_bytes());
-        let config_hash = digest.iter().take(8).fold(String::new(), |mut hash, byte| {
-            let _ = write!(hash, "{byte:02x}");
-            hash
-        });
+        let config_hash = config_hash(text);
         let mut command: Vec<String> = std::env::args().collect();
         if let Some(program) = command.first_mut() {
             *program = "livetime".to_owned();

@@ -42,6 +42,8 @@ pub(crate) struct RunConfig {
     pub(crate) directory: PathBuf,
     /// Recorded events to replay, if any.
     pub(crate) events: Option<PathBuf>,
+    /// Whether each role gets a process of its own.
+    pub(crate) processes: bool,
     /// The chain, without run number and recorded events.
     pub(crate) chain: ChainConfig,
 }
@@ -129,6 +131,7 @@ fn read_root(
         workers: Vec::new(),
         faults: Vec::new(),
     };
+    let processes = workers.processes;
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| links.data_paths.get(index).cloned().unwrap_or_default();
     problems.extend(chain.validate(cores, &links.trigger_path, data_key));
@@ -151,6 +154,7 @@ fn read_root(
     Some(RunConfig {
         directory,
         events,
+        processes,
         chain,
     })
 }

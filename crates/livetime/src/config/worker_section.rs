@@ -15,6 +15,8 @@ const WAITS: [(&str, WaitStrategy); 3] = [
 #[derive(Debug, Default)]
 pub(crate) struct WorkerTable {
     wait: Option<WaitStrategy>,
+    /// Whether each role gets a process of its own. Default `false`.
+    pub(crate) processes: bool,
     listed: Vec<WorkerConfig>,
 }
 
@@ -25,6 +27,7 @@ pub(crate) fn read_workers(root: &mut Section<'_, '_>) -> WorkerTable {
         return table;
     };
     table.wait = section.choice("wait", &WAITS);
+    table.processes = section.switch("processes").unwrap_or(false);
     for (index, mut worker) in section.sections("worker").into_iter().enumerate() {
         worker.require("roles", "a list of role ids, such as [\"ru0\", \"ru1\"]");
         table.listed.push(WorkerConfig {

@@ -6,5 +6,6 @@ pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod pattern;
 pub(crate) mod report;
+pub(crate) mod role;
 pub(crate) mod run;
 pub(crate) mod source;

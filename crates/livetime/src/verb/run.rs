@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::{
     Chain, ChainConfig, ChainOutcome, LinkFault, RateSample, RunFile, Snapshot, stored_latency,
 };
@@ -22,6 +23,7 @@ use crate::run_directory::RunDirectory;
 use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
 use crate::verb::report::write_report;
+use crate::verb::role;
 
 /// How often the driver looks at the chain.
 const LOOK: Duration = Duration::from_millis(20);
@@ -30,20 +32,17 @@ const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// A drain without any progress for this time, and that of the configured timeouts, is given up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Options of the verb.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+/// What is run: a configuration and the options over it, the same for every process of a run.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct SourceOptions {
     /// Configuration file
-    config: PathBuf,
+    pub(crate) config: PathBuf,
     /// Replay recorded events (CSV) instead of the configured source
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Seed of the generator
     #[arg(long)]
     seed: Option<u64>,
-    /// Put the run's files into this directory, which must not hold a run
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
     /// End after this time of data taking, such as 10s
     #[arg(long, value_name = "TIME", value_parser = config::parse_quantity::<DurationNs>)]
     duration: Option<DurationNs>,
@@ -58,7 +57,60 @@ pub(crate) struct Options {
     rate: Option<RateHz>,
     /// Let a link fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s)
     #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
-    fault: Vec<LinkFault>,
+    pub(crate) fault: Vec<LinkFault>,
+}
+
+impl SourceOptions {
+    /// The values that go over those of the file.
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides {
+            seed: self.seed,
+            duration: self.duration,
+            triggers: self.triggers,
+            lossless: self.lossless,
+            rate: self.rate,
+            events: self.events.clone(),
+        }
+    }
+
+    /// The options as arguments that give the same values again.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![self.config.display().to_string()];
+        let mut add = |name: &str, value: Option<String>| {
+            arguments.extend(value.map(|value| format!("--{name}={value}")));
+        };
+        add(
+            "events",
+            self.events.as_ref().map(|path| path.display().to_string()),
+        );
+        add("seed", self.seed.map(|seed| seed.to_string()));
+        add(
+            "duration",
+            self.duration.map(|time| format!("{}ns", time.0)),
+        );
+        add("triggers", self.triggers.map(|count| count.to_string()));
+        add("rate", self.rate.map(|rate| format!("{}Hz", rate.0)));
+        for fault in &self.fault {
+            add("fault", Some(role::fault_text(fault)));
+        }
+        if self.lossless {
+            arguments.push("--lossless".to_owned());
+        }
+        arguments
+    }
+}
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    source: SourceOptions,
+    /// Put the run's files into this directory, which must not hold a run
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run each role in a process of its own, as `processes = true` under [workers] does
+    #[arg(long)]
+    processes: bool,
     /// Print one JSON document (livetime.run/1) on standard output
     #[arg(long)]
     json: bool,
@@ -71,20 +123,14 @@ enum Ending {
     Interrupted,
     Killed,
     WriterFailed,
+    RoleLost,
     Stuck,
 }
 
 /// Runs the chain.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let overrides = Overrides {
-        seed: options.seed,
-        duration: options.duration,
-        triggers: options.triggers,
-        lossless: options.lossless,
-        rate: options.rate,
-        events: options.events.clone(),
-    };
-    let loaded = match config::load(&options.config, &overrides) {
+    let source = &options.source;
+    let loaded = match config::load(&source.config, &source.overrides()) {
         Ok(loaded) => loaded,
         Err(problems) => {
             say(problems.trim_end());
@@ -105,7 +151,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
     let links = config.chain.data_links.len();
-    if let Some(fault) = options.fault.iter().find(|fault| fault.link >= links) {
+    if let Some(fault) = options
+        .source
+        .fault
+        .iter()
+        .find(|fault| fault.link >= links)
+    {
         return Err(format!(
             "there is no data link {}; links are 0 to {}",
             fault.link,
@@ -116,9 +167,13 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
-    let RunConfig { mut chain, .. } = config;
+    let RunConfig {
+        mut chain,
+        processes,
+        ..
+    } = config;
     chain.run = directory.number();
-    chain.faults = options.fault.clone();
+    chain.faults = options.source.fault.clone();
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     std::fs::write(
         directory.file("config.toml"),
@@ -135,10 +190,16 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         directory.path().display()
     ));
     let bound = chain.supervisor.deadline;
-    let running = Chain::start(&chain, file)?;
+    let mut running = if options.processes || processes {
+        chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
+        let launcher = role::launcher(&text, &options.source)?;
+        Chain::start_processes(&chain, file, &launcher)?
+    } else {
+        Chain::start(&chain, file)?
+    };
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
-    let (ending, rates) = watch(&running, &mut signals, &mut display, patience);
+    let (ending, rates) = watch(&mut running, &mut signals, &mut display, patience);
     display.close();
     let mut outcome = running.finish();
     let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
@@ -199,7 +260,7 @@ fn conclude(summary: &RunSummary, errors: &[String]) -> bool {
 
 /// Watches the chain until it has drained or is to end by force.
 fn watch(
-    running: &Chain,
+    running: &mut Chain,
     signals: &mut Signals,
     display: &mut LiveDisplay,
     patience: Duration,
@@ -226,6 +287,12 @@ fn watch(
         if ending.is_none() && running.is_source_finished() {
             ending = Some(Ending::SourceFinished);
             running.stop();
+        }
+        for role in running.take_lost() {
+            say(format_args!(
+                "\nerror: the process of {role} is gone: the run is ended"
+            ));
+            return (Ending::RoleLost, rates);
         }
         let now = running.snapshot();
         if Instant::now() >= rate_due {
@@ -254,7 +321,7 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     let mut condition = match ending {
         Ending::SourceFinished => Condition::GOOD,
         Ending::Interrupted | Ending::WriterFailed => Condition::INTERRUPTED,
-        Ending::Killed | Ending::Stuck => Condition::ABORTED,
+        Ending::Killed | Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
     if faults || outcome.counts.events_incomplete > 0 {
         condition = condition | Condition::DEGRADED;
@@ -280,6 +347,7 @@ fn close_file(
         Ending::Interrupted => "stopped by the operator",
         Ending::Killed => "ended at once by the operator",
         Ending::WriterFailed => "the run file could not be written",
+        Ending::RoleLost => "a role was lost",
         Ending::Stuck => "the chain did not drain",
     };
     let end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)

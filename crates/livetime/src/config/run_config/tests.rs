@@ -61,6 +61,7 @@ fn every_key_is_read_into_its_field() {
     let config = good(EVERY_KEY);
     assert_eq!(config.directory, PathBuf::from("elsewhere"));
     assert_eq!(config.events, Some(PathBuf::from("events.csv")));
+    assert!(config.processes);
     let chain = config.chain;
     let us = |us: u64| DurationNs(us * 1000);
     let expected = SourceConfig {
@@ -287,8 +288,10 @@ fn what_is_left_out_has_the_defaults_of_the_cores() {
     let RunConfig {
         directory,
         events,
+        processes,
         chain,
     } = good(LEAST);
+    assert!(!processes);
     assert_eq!((directory, events), (PathBuf::from("runs"), None));
     let source = SourceConfig {
         data_links: vec![SourceId(0x51_0000)],

@@ -1,0 +1,86 @@
+//! `livetime role ID CONFIG`: one role of a run, as a process of its own.
+//!
+//! Started by `livetime run` with `processes = true`, not by people: standard input is the socket
+//! to the parent, over which rings and pages come. It ends with its parent. What is said there is
+//! in `livetime_node::process`.
+
+use std::os::fd::AsFd;
+use std::process::{Command, ExitCode};
+
+use livetime_node::process::process_group::workers_of_processes;
+use livetime_node::process::{Launcher, serve_role};
+use livetime_node::{ChainConfig, LinkFault};
+
+use crate::config::{self, Loaded};
+use crate::console::say;
+use crate::exit;
+use crate::run_summary::config_hash;
+use crate::verb::run::SourceOptions;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Role id, such as ru0
+    id: String,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// Serves the role.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let Loaded { text, config } =
+        match config::load(&options.source.config, &options.source.overrides()) {
+            Ok(loaded) => loaded,
+            Err(problems) => {
+                say(format_args!("{}: {}", options.id, problems.trim_end()));
+                return exit::PROBLEM;
+            }
+        };
+    let mut chain = config.chain;
+    chain.faults = options.source.fault.clone();
+    match serve(&options.id, chain, &identity(&text, &options.source)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("error: {}: {error}", options.id));
+            exit::PROBLEM
+        }
+    }
+}
+
+fn serve(id: &str, chain: ChainConfig, identity: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
+    let worker = workers.into_iter().find(|worker| worker.name == id);
+    let worker = worker.ok_or("this chain has no such role")?;
+    serve_role(socket, id, VERSION, identity, chain, &worker)?;
+    Ok(())
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What parent and role must have in common: the configuration and the options over it.
+fn identity(text: &str, source: &SourceOptions) -> String {
+    format!("{} {}", config_hash(text), source.arguments().join(" "))
+}
+
+/// How `livetime run` starts the roles of a run with the configuration `text`.
+pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<Launcher> {
+    let program = std::env::current_exe()?;
+    let arguments = source.arguments();
+    let command = move |id: &str| {
+        let mut command = Command::new(&program);
+        command.args(["role", id]).args(&arguments);
+        command
+    };
+    Ok(Launcher {
+        command: Box::new(command),
+        version: VERSION.to_owned(),
+        identity: identity(text, source),
+    })
+}
+
+/// A fault as the option is written.
+pub(crate) fn fault_text(fault: &LinkFault) -> String {
+    let length = fault.until.since(fault.from);
+    format!("link-down:{}@{}ns+{}ns", fault.link, fault.from.0, length.0)
+}
