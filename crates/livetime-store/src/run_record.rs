@@ -20,7 +20,7 @@ pub struct RunBegin {
     /// Seed of everything random in the run.
     #[serde(with = "crate::string_u64")]
     pub seed: u64,
-    /// Hash of the effective configuration.
+    /// Hash of the configuration file's text.
     pub config_hash: String,
     /// Version of the program that takes the run.
     pub version: String,
@@ -30,7 +30,7 @@ pub struct RunBegin {
     /// The command that reproduces the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The effective configuration as TOML text.
+    /// The configuration as TOML text; options of the command go over it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config: String,
 }

@@ -139,7 +139,7 @@ pub struct RunIdentification {
     /// Seed of everything random in the run.
     #[serde(with = "crate::string_u64")]
     pub seed: u64,
-    /// Hash of the effective configuration.
+    /// First 64 bits of the SHA-256 of the configuration file's text, as 16 hexadecimal digits.
     pub config_hash: String,
     /// Version of the program.
     pub version: String,
@@ -179,7 +179,7 @@ pub struct LatencySummary {
     pub p99_99: u64,
     /// Largest.
     pub max: u64,
-    /// Share beyond the bound that the configuration gives.
+    /// Share beyond a bound.
     pub over: OverBound,
 }
 
@@ -224,9 +224,9 @@ pub struct Latencies {
 /// Dead time of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DeadTime {
-    /// Refused triggers over offered ones.
+    /// Offers that the supervisor refused over those that reached it.
     pub refused_fraction: f64,
-    /// Share of the time in which no Level-2 buffer was free.
+    /// Share of the time in which an offer would have been refused.
     pub busy_fraction: f64,
 }
 
@@ -235,7 +235,7 @@ pub struct DeadTime {
 pub struct RateSeries {
     /// Length of an interval \[s\].
     pub interval_s: f64,
-    /// By name, such as `triggers` \[Hz\] or `stored_bytes` \[B/s\], one rate for each interval.
+    /// By name, such as `trigger_hz` or `built_bytes_per_s`, one rate for each interval.
     pub series: BTreeMap<String, Vec<f64>>,
 }
 
@@ -289,7 +289,7 @@ pub struct RunSummary {
     pub dead_time: DeadTime,
     /// Latencies.
     pub latency: Latencies,
-    /// Bytes of fragments received per second of data taking.
+    /// Payload of the events into the builder units, in bytes per second of the run.
     pub throughput_bytes_per_s: f64,
     /// Writes of a payload byte by our code after the link page, per byte stored.
     pub copies_per_byte: f64,
