@@ -2,7 +2,7 @@
 //!
 //! [`Chain::start`] builds everything that will ever be allocated, [`Chain::snapshot`] looks at
 //! the run, [`Chain::finish`] collects what is left. When to stop is the caller's decision; how a
-//! run that was ended by force is settled is in [`crate::settlement`].
+//! run that was ended by force is settled is in `settlement.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

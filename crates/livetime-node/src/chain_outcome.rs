@@ -36,9 +36,9 @@ pub struct ChainOutcome {
     pub digest: DecisionDigest,
     /// Fraction of the offers refused, and of the time busy.
     pub dead_time: (f64, f64),
-    /// Decision latency [ns].
+    /// Decision latency \[ns\].
     pub decision_latency: Histogram<u64>,
-    /// Build latency [ns].
+    /// Build latency \[ns\].
     pub build_latency: Histogram<u64>,
     /// Each role's counters.
     pub roles: Vec<(String, RoleCounts)>,

@@ -27,13 +27,13 @@ pub struct Gauges {
     pub held: u64,
     /// The bound of `held`.
     pub held_max: u64,
-    /// Time in which the role refused its input (XOFF, full Level-2 buffers) [ns].
+    /// Time in which the role refused its input (XOFF, full Level-2 buffers) \[ns\].
     pub busy_ns: u64,
-    /// Sum of the latencies recorded [ns].
+    /// Sum of the latencies recorded \[ns\].
     pub latency_sum_ns: u64,
     /// Latencies recorded.
     pub latency_count: u64,
-    /// Largest latency recorded [ns].
+    /// Largest latency recorded \[ns\].
     pub latency_max_ns: u64,
     /// Events received by this role.
     pub received: u64,

@@ -65,15 +65,15 @@ impl Snapshot {
 /// Rates over one interval of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateSample {
-    /// End of the interval [s since the start of the run].
+    /// End of the interval \[s since the start of the run\].
     pub at_s: f64,
-    /// Triggers accepted by the supervisor [Hz].
+    /// Triggers accepted by the supervisor \[Hz\].
     pub trigger_hz: f64,
-    /// Triggers accepted by Level 2 [Hz].
+    /// Triggers accepted by Level 2 \[Hz\].
     pub l2_accept_hz: f64,
-    /// Events accepted by the filters [Hz].
+    /// Events accepted by the filters \[Hz\].
     pub filter_accept_hz: f64,
-    /// Payload bytes into the event builder [bytes/s].
+    /// Payload bytes into the event builder \[bytes/s\].
     pub built_bytes_per_s: f64,
     /// Fraction of the offers refused, 0..1.
     pub refused_fraction: f64,

@@ -56,7 +56,7 @@ pub trait Role: Send {
     fn handle_command(&mut self, _now: RunNs, _command: RoleCommand) {}
 
     /// Counts everything that is still held as lost; only at the end of a run that was ended by
-    /// force, in the order of [`crate::settlement`]. Other roles still take what this one sends.
+    /// force, in the order of `settlement.rs`. Other roles still take what this one sends.
     fn close(&mut self) {}
 
     /// Ends the role.
@@ -70,9 +70,9 @@ pub struct RoleResult {
     pub id: String,
     /// Its last counters.
     pub counts: RoleCounts,
-    /// Decision latency [ns], from the front-end.
+    /// Decision latency \[ns\], from the front-end.
     pub decision_latency: Option<Histogram<u64>>,
-    /// Build latency [ns], from a builder unit.
+    /// Build latency \[ns\], from a builder unit.
     pub build_latency: Option<Histogram<u64>>,
     /// Digest of all decisions, from the front-end.
     pub digest: Option<DecisionDigest>,

@@ -108,7 +108,7 @@ pub(crate) struct Options {
     /// Put the run's files into this directory, which must not hold a run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run each role in a process of its own, as `processes = true` under [workers] does
+    /// Run each role in a process of its own, as `processes = true` under `[workers]` does
     #[arg(long)]
     processes: bool,
     /// Print one JSON document (livetime.run/1) on standard output
