@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use livetime_shm::WaitCounts;
-use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
 use livetime_store::summary::OverBound;
-use livetime_wire::{ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber};
+use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
+use livetime_wire::{
+    ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber,
+};
 
 use crate::counter_block::RoleCounts;
 use crate::role::writer::RunFile;
@@ -91,11 +93,18 @@ impl ChainOutcome {
         }
         outcome.workers = workers
             .into_iter()
-            .map(|WorkerResult { name, waits, pin_error, .. }| WorkerOutcome {
-                name,
-                waits,
-                pin_error,
-            })
+            .map(
+                |WorkerResult {
+                     name,
+                     waits,
+                     pin_error,
+                     ..
+                 }| WorkerOutcome {
+                    name,
+                    waits,
+                    pin_error,
+                },
+            )
             .collect();
         outcome
     }
@@ -147,7 +156,10 @@ pub fn latency_summary(histogram: &Histogram<u64>, bound_ns: u64) -> LatencySumm
         return LatencySummary::empty(bound_ns);
     }
     let above = count - histogram.count_between(0, bound_ns);
-    let over = OverBound { bound_ns, ppm: above as f64 * 1e6 / count as f64 };
+    let over = OverBound {
+        bound_ns,
+        ppm: above as f64 * 1e6 / count as f64,
+    };
     LatencySummary::from_percentiles(count, histogram.mean(), over, |percent| match percent {
         0.0 => histogram.min(),
         _ => histogram.value_at_quantile(percent / 100.0),

@@ -31,7 +31,14 @@ pub struct CompletionError {
 impl Completion {
     /// The words: link and flags, page, length, status, begin word, end word.
     pub fn to_words(&self) -> [u32; COMPLETION_WORDS] {
-        let Completed { page, len_words, status, begin, end, block_end } = self.completed;
+        let Completed {
+            page,
+            len_words,
+            status,
+            begin,
+            end,
+            block_end,
+        } = self.completed;
         let block_end = match block_end {
             BlockEnd::EndWord => 0,
             BlockEnd::MoreToCome => 1,
@@ -54,9 +61,13 @@ impl Completion {
     /// # Errors
     /// [`CompletionError`] when length or flags are not those of an entry.
     pub fn parse(words: &[u32]) -> Result<Self, CompletionError> {
-        let error =
-            CompletionError { words: words.len(), first: words.first().copied().unwrap_or(0) };
-        let [first, page, len_words, status, begin, end] = *words else { return Err(error) };
+        let error = CompletionError {
+            words: words.len(),
+            first: words.first().copied().unwrap_or(0),
+        };
+        let [first, page, len_words, status, begin, end] = *words else {
+            return Err(error);
+        };
         if first & 0xFFF0 != 0 {
             return Err(error);
         }
@@ -86,9 +97,12 @@ mod tests {
 
     #[test]
     fn entries_round_trip_with_and_without_control_words() {
-        for block_end in
-            [BlockEnd::EndWord, BlockEnd::MoreToCome, BlockEnd::BeginWord, BlockEnd::LinkDown]
-        {
+        for block_end in [
+            BlockEnd::EndWord,
+            BlockEnd::MoreToCome,
+            BlockEnd::BeginWord,
+            BlockEnd::LinkDown,
+        ] {
             for (begin, end) in [(None, None), (Some(ControlWord(0)), Some(ControlWord(7)))] {
                 let completed = Completed {
                     page: 9,
@@ -98,7 +112,10 @@ mod tests {
                     end,
                     block_end,
                 };
-                let entry = Completion { link: 513, completed };
+                let entry = Completion {
+                    link: 513,
+                    completed,
+                };
                 assert_eq!(Completion::parse(&entry.to_words()), Ok(entry));
             }
         }

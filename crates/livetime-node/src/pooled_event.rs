@@ -73,7 +73,11 @@ impl PooledEvent {
     /// A [`TicketError`]; no page is held then.
     pub fn hold(&mut self, pools: &[PagePool]) -> Result<(), TicketError> {
         self.release();
-        let Self { ticket, readers, first_page } = self;
+        let Self {
+            ticket,
+            readers,
+            first_page,
+        } = self;
         let held = hold_pages(ticket, readers, first_page, pools);
         if held.is_err() {
             self.release();
@@ -89,7 +93,11 @@ impl PooledEvent {
 
     /// Payload bytes of all fragments.
     pub fn bytes(&self) -> u64 {
-        self.ticket.fragments.iter().map(|fragment| u64::from(fragment.words) * 4).sum()
+        self.ticket
+            .fragments
+            .iter()
+            .map(|fragment| u64::from(fragment.words) * 4)
+            .sum()
     }
 }
 
@@ -101,7 +109,9 @@ fn hold_pages(
 ) -> Result<(), TicketError> {
     for (fragment, descriptor) in ticket.fragments.iter().enumerate() {
         let pool = descriptor.pool;
-        let found = pools.get(usize::from(pool)).ok_or(TicketError::Pool { fragment, pool })?;
+        let found = pools
+            .get(usize::from(pool))
+            .ok_or(TicketError::Pool { fragment, pool })?;
         first_page.push(readers.len());
         for page in &descriptor.pages {
             let reader = found.read(PageIndex(*page));
@@ -109,7 +119,11 @@ fn hold_pages(
         }
         let room = descriptor.pages.len() * found.page_words();
         if descriptor.words as usize > room {
-            return Err(TicketError::Length { fragment, words: descriptor.words, room });
+            return Err(TicketError::Length {
+                fragment,
+                words: descriptor.words,
+                room,
+            });
         }
     }
     Ok(())

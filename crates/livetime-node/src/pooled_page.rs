@@ -35,7 +35,9 @@ impl PageStore for LinkPages {
     }
 
     fn words_mut(&mut self, _page: u32) -> &mut [u32] {
-        self.writer.as_mut().expect("filling was started before words are written")
+        self.writer
+            .as_mut()
+            .expect("filling was started before words are written")
     }
 
     fn finish(&mut self, _page: u32, _len_words: u32) {
@@ -54,7 +56,9 @@ pub struct HeldPages {
 impl HeldPages {
     /// Room for `pages` pages.
     pub fn with_capacity(pages: usize) -> Self {
-        Self { readers: Vec::with_capacity(pages) }
+        Self {
+            readers: Vec::with_capacity(pages),
+        }
     }
 
     /// Holds a page until [`HeldPages::clear`].
@@ -81,6 +85,9 @@ impl HeldPages {
 impl PageRead for HeldPages {
     fn words(&self, page: u32) -> &[u32] {
         // An empty slice makes the core refuse the fragment; it cannot happen for a held page.
-        self.readers.iter().find(|(held, _)| *held == page).map_or(&[], |(_, reader)| reader)
+        self.readers
+            .iter()
+            .find(|(held, _)| *held == page)
+            .map_or(&[], |(_, reader)| reader)
     }
 }

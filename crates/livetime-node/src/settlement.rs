@@ -20,8 +20,10 @@ const ROUNDS_MAX: usize = 100_000;
 fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
     let mut quiet = 0;
     for _ in 0..ROUNDS_MAX {
-        let work: usize =
-            roles.iter_mut().map(|role| role.poll(clock.now(), Phase::Aborting)).sum();
+        let work: usize = roles
+            .iter_mut()
+            .map(|role| role.poll(clock.now(), Phase::Aborting))
+            .sum();
         quiet = if work == 0 { quiet + 1 } else { 0 };
         if quiet >= QUIET_ROUNDS {
             return;
@@ -33,11 +35,17 @@ fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
 pub(crate) fn settle(roles: &mut [Box<dyn Role>], clock: &RunClock) {
     settle_round(roles, clock);
     let builders = UnitKind::Builder.prefix();
-    for role in roles.iter_mut().filter(|role| role.id().starts_with(builders)) {
+    for role in roles
+        .iter_mut()
+        .filter(|role| role.id().starts_with(builders))
+    {
         role.close();
     }
     settle_round(roles, clock);
-    for role in roles.iter_mut().filter(|role| !role.id().starts_with(builders)) {
+    for role in roles
+        .iter_mut()
+        .filter(|role| !role.id().starts_with(builders))
+    {
         role.close();
     }
     settle_round(roles, clock);

@@ -21,7 +21,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads all blocks.
     pub fn read(at: RunNs, blocks: &[(String, Arc<CounterBlock>)]) -> Self {
-        Self { at, roles: blocks.iter().map(|(id, block)| (id.clone(), block.read())).collect() }
+        Self {
+            at,
+            roles: blocks
+                .iter()
+                .map(|(id, block)| (id.clone(), block.read()))
+                .collect(),
+        }
     }
 
     /// The chain's counters, summed over roles.
@@ -56,9 +62,13 @@ impl Snapshot {
     /// The roles whose id starts with a kind's prefix (`ru`, `bu`, ..).
     pub fn kind<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a RoleCounts> {
         let is_kind = move |id: &str| {
-            id.strip_prefix(prefix).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+            id.strip_prefix(prefix)
+                .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
         };
-        self.roles.iter().filter(move |(id, _)| is_kind(id)).map(|(_, counts)| counts)
+        self.roles
+            .iter()
+            .filter(move |(id, _)| is_kind(id))
+            .map(|(_, counts)| counts)
     }
 }
 
@@ -89,7 +99,10 @@ impl RateSample {
         let (a, b) = (before.counts(), after.counts());
         let rate = |a: u64, b: u64| b.saturating_sub(a) as f64 / seconds;
         let bytes = |snapshot: &Snapshot| {
-            snapshot.kind("bu").map(|role| role.gauges.bytes).sum::<u64>()
+            snapshot
+                .kind("bu")
+                .map(|role| role.gauges.bytes)
+                .sum::<u64>()
         };
         let offered = b.offered.saturating_sub(a.offered);
         let refused = b.refused.saturating_sub(a.refused);
@@ -99,7 +112,11 @@ impl RateSample {
             l2_accept_hz: rate(a.l2_accepted, b.l2_accepted),
             filter_accept_hz: rate(a.filter_accepted, b.filter_accepted),
             built_bytes_per_s: rate(bytes(before), bytes(after)),
-            refused_fraction: if offered == 0 { 0.0 } else { refused as f64 / offered as f64 },
+            refused_fraction: if offered == 0 {
+                0.0
+            } else {
+                refused as f64 / offered as f64
+            },
         })
     }
 }
@@ -111,7 +128,10 @@ mod tests {
     #[test]
     fn rates_are_differences_over_time() {
         let block = CounterBlock::new();
-        let blocks = [("src0".to_owned(), block.clone()), ("bu1".to_owned(), CounterBlock::new())];
+        let blocks = [
+            ("src0".to_owned(), block.clone()),
+            ("bu1".to_owned(), CounterBlock::new()),
+        ];
         let before = Snapshot::read(RunNs(0), &blocks);
         let mut counts = RoleCounts::default();
         counts.chain.offered = 100;

@@ -109,7 +109,11 @@ impl Report {
 }
 
 fn write_table(out: &mut String, table: &Table) {
-    let _ = write!(out, "<table><caption>{}</caption><tr>", escape(&table.caption));
+    let _ = write!(
+        out,
+        "<table><caption>{}</caption><tr>",
+        escape(&table.caption)
+    );
     for heading in &table.headings {
         let _ = write!(out, "<th>{}</th>", escape(heading));
     }
@@ -137,7 +141,10 @@ mod tests {
             verdict: "every fragment is accounted for".to_owned(),
             verdict_good: true,
             figures_of_merit: vec![("rate <x>".to_owned(), "10 kHz".to_owned())],
-            figures: vec![Figure { svg: "<svg></svg>".to_owned(), caption: "a & b".to_owned() }],
+            figures: vec![Figure {
+                svg: "<svg></svg>".to_owned(),
+                caption: "a & b".to_owned(),
+            }],
             tables: vec![Table {
                 caption: "counts".to_owned(),
                 headings: vec!["name".to_owned(), "count".to_owned()],

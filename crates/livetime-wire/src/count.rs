@@ -86,6 +86,53 @@ impl ChainCounts {
         ]
     }
 
+    /// The counters of values in the order of [`ChainCounts::entries`].
+    pub fn from_values(values: [u64; 15]) -> Self {
+        let [
+            offered,
+            refused,
+            triggers,
+            l2_accepted,
+            l2_rejected,
+            sent,
+            received,
+            rest @ ..,
+        ] = values;
+        let [
+            dropped,
+            in_built,
+            in_incomplete,
+            built,
+            incomplete,
+            accepted,
+            rejected,
+            stored,
+        ] = rest;
+        Self {
+            offered,
+            refused,
+            triggers,
+            l2_accepted,
+            l2_rejected,
+            fragments_sent: sent,
+            fragments_received: received,
+            fragments_dropped_by_decision: dropped,
+            fragments_in_built: in_built,
+            fragments_in_incomplete: in_incomplete,
+            events_built: built,
+            events_incomplete: incomplete,
+            filter_accepted: accepted,
+            filter_rejected: rejected,
+            events_stored: stored,
+        }
+    }
+
+    /// Adds the counters of another unit.
+    pub fn merge(&mut self, other: &Self) {
+        let (mine, theirs) = (self.entries(), other.entries());
+        *self = Self::from_values(core::array::from_fn(|i| mine[i].1 + theirs[i].1));
+    }
+
     /// Every equation that does not hold, empty when everything is accounted for.
     pub fn problems(&self, losses: &LossCounts) -> Vec<ConservationProblem> {
         let lost = |area| losses.in_area(area);
@@ -178,6 +225,17 @@ mod tests {
             events_stored: 14,
         };
         (counts, losses)
+    }
+
+    #[test]
+    fn counters_merge_field_by_field() {
+        let (mut counts, _) = balanced();
+        let values = core::array::from_fn(|i| i as u64 + 1);
+        let other = ChainCounts::from_values(values);
+        assert_eq!(other.entries().map(|(_, value)| value), values);
+        assert_eq!((other.offered, other.events_stored), (1, 15));
+        counts.merge(&other);
+        assert_eq!(counts.refused, 32);
     }
 
     #[test]

@@ -83,16 +83,25 @@ impl Builder {
         let mut work = 0;
         loop {
             if self.waiting.is_none() {
-                let Some(filter) = self.parts.core.poll_ticket(&mut self.ticket) else { break };
+                let Some(filter) = self.parts.core.poll_ticket(&mut self.ticket) else {
+                    break;
+                };
                 let build = self.ticket.built_at.since(self.ticket.assigned_at).0;
                 record_latency(&mut self.latency, build);
                 self.counts.gauges.record_latency(build);
-                let words: u32 = self.ticket.fragments.iter().map(|fragment| fragment.words).sum();
+                let words: u32 = self
+                    .ticket
+                    .fragments
+                    .iter()
+                    .map(|fragment| fragment.words)
+                    .sum();
                 self.counts.gauges.bytes += u64::from(words) * 4;
                 self.ticket.emit(&mut self.words);
                 self.waiting = Some(filter.index);
             }
-            let ring = self.waiting.and_then(|filter| self.parts.tickets.get_mut(filter as usize));
+            let ring = self
+                .waiting
+                .and_then(|filter| self.parts.tickets.get_mut(filter as usize));
             let Some(ring) = ring else { break };
             if ring.try_push(&self.words).is_err() {
                 break;
@@ -137,7 +146,10 @@ impl Role for Builder {
             self.parts.core.handle_timeout(now);
         }
         work += self.send_tickets();
-        work += self.parts.outbox.send_all(|| self.parts.core.poll_output(now));
+        work += self
+            .parts
+            .outbox
+            .send_all(|| self.parts.core.poll_output(now));
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
@@ -167,7 +179,10 @@ impl Role for Builder {
             id: self.parts.id,
             counts: self.counts,
             build_latency: Some(self.latency),
-            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            details: details
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
             ..RoleResult::default()
         }
     }

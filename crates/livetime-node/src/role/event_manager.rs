@@ -35,7 +35,15 @@ impl EventManagerRole {
         outbox: Outbox,
         block: Arc<CounterBlock>,
     ) -> Self {
-        Self { id, core, inboxes, outbox, block, counts: RoleCounts::default(), aborted: false }
+        Self {
+            id,
+            core,
+            inboxes,
+            outbox,
+            block,
+            counts: RoleCounts::default(),
+            aborted: false,
+        }
     }
 
     fn publish(&mut self) {
@@ -101,7 +109,10 @@ impl Role for EventManagerRole {
         RoleResult {
             id: self.id,
             counts: self.counts,
-            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            details: details
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
             ..RoleResult::default()
         }
     }

@@ -168,13 +168,25 @@ impl FilterUnit {
         let Self { parts, done, .. } = self;
         let (sender, epoch) = (parts.unit, parts.epoch);
         let mut poll = || {
-            let (index, done) =
-                done.iter_mut().enumerate().find(|(_, done)| !done.triggers.is_empty())?;
-            let message = BuilderMessage::EventDone { triggers: done.triggers.take() };
+            let (index, done) = done
+                .iter_mut()
+                .enumerate()
+                .find(|(_, done)| !done.triggers.is_empty())?;
+            let message = BuilderMessage::EventDone {
+                triggers: done.triggers.take(),
+            };
             let sequence = done.sequence;
             done.sequence = sequence.wrapping_add(1);
             let to = UnitId::builder(index as u16);
-            Some(Outgoing { to, envelope: Envelope { sender, epoch, sequence, message } })
+            Some(Outgoing {
+                to,
+                envelope: Envelope {
+                    sender,
+                    epoch,
+                    sequence,
+                    message,
+                },
+            })
         };
         parts.outbox.send_all(&mut poll)
     }
@@ -221,6 +233,11 @@ impl Role for FilterUnit {
             details.insert(format!("reason.{name}.rejected"), *rejected);
         }
         details.insert("unreadable_tickets".to_owned(), self.unreadable);
-        RoleResult { id: self.parts.id, counts: self.counts, details, ..RoleResult::default() }
+        RoleResult {
+            id: self.parts.id,
+            counts: self.counts,
+            details,
+            ..RoleResult::default()
+        }
     }
 }

@@ -148,7 +148,9 @@ impl FrontEnd {
     /// Links that are to go down or come up now.
     fn apply_faults(&mut self, now: RunNs) {
         for fault in &self.parts.faults {
-            let Some(data_link) = self.parts.data_links.get_mut(fault.link) else { continue };
+            let Some(data_link) = self.parts.data_links.get_mut(fault.link) else {
+                continue;
+            };
             let down = (fault.from..fault.until).contains(&now);
             let state = if down { LinkState::Down } else { LinkState::Up };
             if data_link.link.source().link_status().link != state {
@@ -159,8 +161,18 @@ impl FrontEnd {
 
     /// Pages that the trigger node and the readout units have returned.
     fn take_pages_back(&mut self) -> usize {
-        let Self { parts, foreign_words, .. } = self;
-        let FrontEndParts { trigger, trigger_link, data_links, readout_units, .. } = parts;
+        let Self {
+            parts,
+            foreign_words,
+            ..
+        } = self;
+        let FrontEndParts {
+            trigger,
+            trigger_link,
+            data_links,
+            readout_units,
+            ..
+        } = parts;
         let mut work = 0;
         while let Ok(Some(good)) = trigger
             .pages_back
@@ -171,7 +183,10 @@ impl FrontEnd {
         }
         for (unit, rings) in readout_units.iter_mut().enumerate() {
             while let Ok(Some(bad)) = rings.pages_back.try_pop(|words| {
-                words.chunks_exact(2).filter(|pair| !recycle(data_links, unit, pair)).count()
+                words
+                    .chunks_exact(2)
+                    .filter(|pair| !recycle(data_links, unit, pair))
+                    .count()
             }) {
                 work += 1;
                 *foreign_words += bad as u64;
@@ -186,7 +201,9 @@ impl FrontEnd {
         loop {
             let rings = &mut self.parts.trigger;
             let entry = rings.replies.try_pop(Completion::parse);
-            let Ok(Some(Ok(Completion { completed, .. }))) = entry else { break };
+            let Ok(Some(Ok(Completion { completed, .. }))) = entry else {
+                break;
+            };
             work += 1;
             let page = PageIndex(completed.page);
             let Ok(reader) = rings.reply_pool.read(page) else {
@@ -194,7 +211,10 @@ impl FrontEnd {
                 continue;
             };
             let words = reader.get(..completed.len_words as usize).unwrap_or(&[]);
-            let outcome = self.parts.supervisor.handle_reply_words(now, words, completed.status);
+            let outcome = self
+                .parts
+                .supervisor
+                .handle_reply_words(now, words, completed.status);
             drop(reader);
             if let ReplyOutcome::Decided(sample) = outcome {
                 record_latency(&mut self.latency, sample.latency.0);
@@ -212,15 +232,28 @@ impl FrontEnd {
         let mut work = 0;
         let has_room = |parts: &mut FrontEndParts| {
             parts.event_manager.free_slots() > 0
-                && parts.readout_units.iter_mut().all(|rings| rings.decisions.free_slots() > 0)
+                && parts
+                    .readout_units
+                    .iter_mut()
+                    .all(|rings| rings.decisions.free_slots() > 0)
         };
         while has_room(&mut self.parts) {
-            let Some(output) = self.parts.supervisor.poll_output() else { break };
+            let Some(output) = self.parts.supervisor.poll_output() else {
+                break;
+            };
             work += 1;
             match output {
                 SupervisorOutput::Decision { trigger, keep } => self.send_decision(trigger, keep),
-                SupervisorOutput::L2Accept { trigger, mask, triggered_at } => {
-                    let message = BuilderMessage::L2Accept { trigger, mask, triggered_at };
+                SupervisorOutput::L2Accept {
+                    trigger,
+                    mask,
+                    triggered_at,
+                } => {
+                    let message = BuilderMessage::L2Accept {
+                        trigger,
+                        mask,
+                        triggered_at,
+                    };
                     let sequence = self.evm_sequence;
                     self.evm_sequence = sequence.wrapping_add(1);
                     let words = envelope(self.parts.epoch, sequence, message).to_words();
@@ -269,7 +302,9 @@ impl FrontEnd {
                         self.parts.source.handle_refused(offer, RefusalCause::Xoff);
                     }
                     Offer::Refused(_) => {
-                        self.parts.source.handle_refused(offer, RefusalCause::BuffersFull);
+                        self.parts
+                            .source
+                            .handle_refused(offer, RefusalCause::BuffersFull);
                     }
                 }
                 1
@@ -284,8 +319,14 @@ impl FrontEnd {
         trigger: TriggerNumber,
         l2_buffer: u8,
     ) {
-        let FrontEndParts { generator, encoder, trigger_link, supervisor, run, .. } =
-            &mut self.parts;
+        let FrontEndParts {
+            generator,
+            encoder,
+            trigger_link,
+            supervisor,
+            run,
+            ..
+        } = &mut self.parts;
         generator.event(offer.index, &mut self.event);
         let header = PacketHeader {
             trigger,
@@ -315,7 +356,9 @@ impl FrontEnd {
 
     /// Puts the fragment of the next link on it, once the packet is out.
     fn send_next_fragment(&mut self, now: RunNs) -> usize {
-        let Some(sending) = &mut self.sending else { return 0 };
+        let Some(sending) = &mut self.sending else {
+            return 0;
+        };
         let Some(data_link) = self.parts.data_links.get_mut(sending.next_link) else {
             self.sending = None;
             return 1;
@@ -325,7 +368,9 @@ impl FrontEnd {
         }
         let (index, trigger, link) = (sending.index, sending.trigger, sending.next_link);
         let (writer, event) = (&mut self.parts.writer, &self.event);
-        data_link.link.send(|words| writer.write(event, index, link, &trigger, words));
+        data_link
+            .link
+            .send(|words| writer.write(event, index, link, &trigger, words));
         data_link.link.pump(now);
         sending.next_link += 1;
         1
@@ -333,10 +378,20 @@ impl FrontEnd {
 
     /// Moves words on all links and hands acknowledge entries to their hosts.
     fn pump_links(&mut self, now: RunNs) -> usize {
-        let FrontEndParts { trigger_link, trigger, data_links, readout_units, .. } =
-            &mut self.parts;
+        let FrontEndParts {
+            trigger_link,
+            trigger,
+            data_links,
+            readout_units,
+            ..
+        } = &mut self.parts;
         let mut work = pump_link(now, trigger_link, 0, &mut trigger.completions);
-        for DataLink { link, unit, index_at_unit } in data_links {
+        for DataLink {
+            link,
+            unit,
+            index_at_unit,
+        } in data_links
+        {
             let ring = &mut readout_units[*unit].completions;
             work += pump_link(now, link, *index_at_unit, ring);
         }
@@ -417,8 +472,16 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
 fn pump_link(now: RunNs, link: &mut EmulatedLink, index: u16, ring: &mut Producer) -> usize {
     let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
     while ring.free_slots() > 0 {
-        let Some(completed) = link.poll_completed() else { break };
-        let sent = ring.try_push(&Completion { link: index, completed }.to_words());
+        let Some(completed) = link.poll_completed() else {
+            break;
+        };
+        let sent = ring.try_push(
+            &Completion {
+                link: index,
+                completed,
+            }
+            .to_words(),
+        );
         debug_assert!(sent.is_ok(), "a free slot was seen");
         work += 1;
     }
@@ -427,7 +490,12 @@ fn pump_link(now: RunNs, link: &mut EmulatedLink, index: u16, ring: &mut Produce
 }
 
 fn envelope(epoch: u32, sequence: u32, message: BuilderMessage) -> Envelope {
-    Envelope { sender: UnitId::SUPERVISOR, epoch, sequence, message }
+    Envelope {
+        sender: UnitId::SUPERVISOR,
+        epoch,
+        sequence,
+        message,
+    }
 }
 
 /// Lumi sections of 23.3 s, as long as at the LHC.
@@ -494,7 +562,10 @@ impl Role for FrontEnd {
             decision_latency: Some(self.latency),
             digest: Some(self.parts.supervisor.digest()),
             dead_time: Some((dead_time.refused_fraction(), dead_time.busy_fraction())),
-            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            details: details
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
             ..RoleResult::default()
         }
     }

@@ -125,7 +125,11 @@ impl Readout {
 
     /// Files a fragment if the core holds it; `false` when it has to wait.
     fn file(&mut self, now: RunNs, trigger: TriggerNumber, fragment: FragmentDescriptor) -> bool {
-        match self.parts.core.handle_fragment(now, trigger, fragment.source) {
+        match self
+            .parts
+            .core
+            .handle_fragment(now, trigger, fragment.source)
+        {
             FragmentVerdict::Hold => {
                 let filed = self.parts.buffer.insert(trigger, fragment);
                 // The core has checked source, repetition and room; the buffer has the same bounds.
@@ -145,14 +149,28 @@ impl Readout {
 
     /// Does what the core says, as long as there is room for its messages.
     fn act(&mut self) -> usize {
-        let Self { parts, pages_back, .. } = self;
-        let ReadoutParts { core, buffer, outbox, .. } = parts;
+        let Self {
+            parts, pages_back, ..
+        } = self;
+        let ReadoutParts {
+            core,
+            buffer,
+            outbox,
+            ..
+        } = parts;
         let mut work = 0;
         let sent = outbox.send_all(|| {
             loop {
                 match core.poll_output()? {
-                    ReadoutOutput::SendFragment { to, sequence, trigger, source } => {
-                        let Some(fragment) = buffer.fragment(trigger, source).cloned() else { continue };
+                    ReadoutOutput::SendFragment {
+                        to,
+                        sequence,
+                        trigger,
+                        source,
+                    } => {
+                        let Some(fragment) = buffer.fragment(trigger, source).cloned() else {
+                            continue;
+                        };
                         let envelope = core.fragment_message(sequence, trigger, fragment);
                         return Some(Outgoing { to, envelope });
                     }
@@ -174,9 +192,13 @@ impl Readout {
         while !self.pages_back.is_empty() && self.parts.pages_back.free_slots() > 0 {
             let mut pairs = arrayvec::ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
             while !pairs.is_full() {
-                let Some(page) = self.pages_back.pop_front() else { break };
+                let Some(page) = self.pages_back.pop_front() else {
+                    break;
+                };
                 let first_pages = &self.parts.first_pages;
-                let link = first_pages.partition_point(|first| *first <= page).saturating_sub(1);
+                let link = first_pages
+                    .partition_point(|first| *first <= page)
+                    .saturating_sub(1);
                 pairs.push(link as u32);
                 pairs.push(page);
             }
@@ -265,7 +287,12 @@ impl Role for Readout {
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
         self.publish();
         let counts = *self.parts.core.counts();
-        let flagged: u64 = self.parts.assemblers.iter().map(|a| a.counters().flagged).sum();
+        let flagged: u64 = self
+            .parts
+            .assemblers
+            .iter()
+            .map(|a| a.counters().flagged)
+            .sum();
         let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();
         let details = [
             ("fragments_filed", counts.fragments_filed),
@@ -274,14 +301,20 @@ impl Role for Readout {
             ("fragments_sent_again", counts.fragments_sent_again),
             ("triggers_kept", counts.triggers_kept),
             ("triggers_dropped", counts.triggers_dropped),
-            ("triggers_held_high_water", self.parts.buffer.counters().triggers_high_water.into()),
+            (
+                "triggers_held_high_water",
+                self.parts.buffer.counters().triggers_high_water.into(),
+            ),
             ("messages_received", counts.messages.received),
             ("messages_malformed", malformed + self.malformed),
         ];
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
-            details: details.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            details: details
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
             ..RoleResult::default()
         }
     }

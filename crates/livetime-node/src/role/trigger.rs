@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_readout::PageRead;
+use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_trigger::LevelTwoNode;
 use livetime_wire::RunNs;
 
@@ -56,7 +56,13 @@ impl TriggerNode {
     /// A node at the start of its run.
     pub fn new(parts: TriggerNodeParts) -> Self {
         let held = HeldPages::with_capacity(1);
-        Self { parts, held, counts: RoleCounts::default(), foreign: 0, unreadable: 0 }
+        Self {
+            parts,
+            held,
+            counts: RoleCounts::default(),
+            foreign: 0,
+            unreadable: 0,
+        }
     }
 
     /// Decides on the next packet; `false` when there is none or no way for the reply.
@@ -65,7 +71,9 @@ impl TriggerNode {
         if !parts.return_link.is_idle() {
             return false;
         }
-        let Ok(Some(entry)) = parts.packets.try_pop(Completion::parse) else { return false };
+        let Ok(Some(entry)) = parts.packets.try_pop(Completion::parse) else {
+            return false;
+        };
         let Ok(Completion { completed, .. }) = entry else {
             self.foreign += 1;
             return true;
@@ -99,7 +107,12 @@ impl TriggerNode {
 
     /// Moves replies on and takes their pages back.
     fn pump_replies(&mut self, now: RunNs) -> usize {
-        let TriggerNodeParts { return_link, replies, reply_pages_back, .. } = &mut self.parts;
+        let TriggerNodeParts {
+            return_link,
+            replies,
+            reply_pages_back,
+            ..
+        } = &mut self.parts;
         let mut work = 0;
         while let Ok(Some(good)) =
             reply_pages_back.try_pop(|words| words.iter().all(|page| return_link.recycle(*page)))
@@ -110,7 +123,9 @@ impl TriggerNode {
         return_link.pump(now);
         return_link.poll_flow(now);
         while replies.free_slots() > 0 {
-            let Some(completed) = return_link.poll_completed() else { break };
+            let Some(completed) = return_link.poll_completed() else {
+                break;
+            };
             let sent = replies.try_push(&Completion { link: 0, completed }.to_words());
             debug_assert!(sent.is_ok(), "a free slot was seen");
             work += 1;
@@ -166,6 +181,11 @@ impl Role for TriggerNode {
             details.insert(format!("path.{}.passed", path.name), counts.passes);
             details.insert(format!("path.{}.fired", path.name), counts.fires);
         }
-        RoleResult { id: self.parts.id, counts: self.counts, details, ..RoleResult::default() }
+        RoleResult {
+            id: self.parts.id,
+            counts: self.counts,
+            details,
+            ..RoleResult::default()
+        }
     }
 }

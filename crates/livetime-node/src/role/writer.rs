@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 use livetime_shm::{Consumer, PagePool, Producer};
-use livetime_store::{FileSummary, Histogram, RunBegin, RunEnd, RunWriter, WriteError, WriterLimits};
+use livetime_store::{
+    FileSummary, Histogram, RunBegin, RunEnd, RunWriter, WriteError, WriterLimits,
+};
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry};
 use livetime_wire::message::FRAGMENT_PAGES_MAX;
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber};
@@ -98,7 +100,11 @@ impl RunFile {
         limits: WriterLimits,
     ) -> Result<Self, RunFileError> {
         let path = path.to_owned();
-        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
         let file = match file {
             Ok(file) => file,
             Err(error) => return Err(RunFileError::Create { path, error }),
@@ -133,7 +139,10 @@ impl RunFile {
         let closed = self.try_close(time, end, histograms);
         match closed {
             Ok(summary) => Ok(summary),
-            Err(error) => Err(RunFileError::Write { path: self.path, error }),
+            Err(error) => Err(RunFileError::Write {
+                path: self.path,
+                error,
+            }),
         }
     }
 
@@ -143,7 +152,12 @@ impl RunFile {
         end: &RunEnd,
         histograms: &[Histogram],
     ) -> Result<FileSummary, WriteError> {
-        let io = |bytes_complete| move |source| WriteError::Io { bytes_complete, source };
+        let io = |bytes_complete| {
+            move |source| WriteError::Io {
+                bytes_complete,
+                source,
+            }
+        };
         let complete = self.writer.bytes_complete();
         self.writer
             .rewind_to_complete(|file, bytes| {
@@ -153,7 +167,10 @@ impl RunFile {
             .map_err(io(complete))?;
         self.writer.write_histograms(time, histograms)?;
         let summary = self.writer.finish(end)?;
-        self.writer.output_mut().sync_data().map_err(io(summary.bytes))?;
+        self.writer
+            .output_mut()
+            .sync_data()
+            .map_err(io(summary.bytes))?;
         Ok(summary)
     }
 }
@@ -205,7 +222,11 @@ impl Writer {
         self.event.release();
         let ticket = self.event.ticket();
         let trigger = ticket.trigger;
-        let done = [u32::from(ticket.builder), trigger.low(), (trigger.0 >> 32) as u32];
+        let done = [
+            u32::from(ticket.builder),
+            trigger.low(),
+            (trigger.0 >> 32) as u32,
+        ];
         let sent = self.parts.written[filter].try_push(&done);
         debug_assert!(sent.is_ok(), "a free slot was seen");
         true
@@ -218,7 +239,8 @@ impl Writer {
         }
         let ticket = self.event.ticket();
         self.entries.clear();
-        self.entries.extend((0..self.event.fragment_count()).map(|i| self.event.entry(i)));
+        self.entries
+            .extend((0..self.event.fragment_count()).map(|i| self.event.entry(i)));
         self.header.clear();
         let header = EventHeader {
             run: self.parts.run,
@@ -234,7 +256,11 @@ impl Writer {
         let all = std::iter::once(self.header.as_slice()).chain(fragments);
         let words: usize = all.clone().map(<[u32]>::len).sum();
         let writer = &mut self.parts.file.writer;
-        let pages: usize = ticket.fragments.iter().map(|fragment| fragment.pages.len()).sum();
+        let pages: usize = ticket
+            .fragments
+            .iter()
+            .map(|fragment| fragment.pages.len())
+            .sum();
         let written = if pages < PARTS {
             let parts: ArrayVec<&[u32], PARTS> = all.collect();
             writer.write_event(trigger, time, &parts)
@@ -320,7 +346,13 @@ impl Role for Writer {
             self.note_result(flushed);
         }
         self.publish();
-        let Self { parts, counts, failure, bytes_copied, .. } = *self;
+        let Self {
+            parts,
+            counts,
+            failure,
+            bytes_copied,
+            ..
+        } = *self;
         RoleResult {
             id: parts.id,
             counts,
