@@ -22,7 +22,18 @@ const PURPOSE: u64 = 0x5349_5A45;
 /// Bytes of a word.
 const WORD_BYTES: u64 = 4;
 
-/// Sizes of fragments.
+/// What the words behind the objects of a fragment are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PayloadKind {
+    /// A [`PayloadPattern`] of each fragment's own, which can be checked anywhere.
+    #[default]
+    Pattern,
+    /// Whatever the buffer that is written to holds: only header, objects, trailer and CRC-32C are
+    /// written, as by electronics that keep their data in place. For measuring what comes after.
+    Prefilled,
+}
+
+/// Sizes of fragments, and what they are filled with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FragmentConfig {
     /// Mean size of a fragment, header and trailer included. Default 2 KiB. Size pages so that most
@@ -34,6 +45,8 @@ pub struct FragmentConfig {
     /// Longest fragment; longer ones are cut to it, which lowers the mean (by 0.5 % with the
     /// defaults). Default 16 KiB. It must fit into the pages that one fragment may take.
     pub bytes_max: ByteSize,
+    /// What stands behind the objects. Default a pattern.
+    pub payload: PayloadKind,
 }
 
 impl Default for FragmentConfig {
@@ -42,6 +55,7 @@ impl Default for FragmentConfig {
             bytes_mean: ByteSize(2048),
             log_sigma: 0.832_6,
             bytes_max: ByteSize(16 * 1024),
+            payload: PayloadKind::Pattern,
         }
     }
 }
@@ -119,6 +133,7 @@ pub struct FragmentWriter {
     log_mean: f64,
     log_sigma: f64,
     words_max: usize,
+    payload: PayloadKind,
     size_key: u64,
     objects: Vec<PhysicsObject>,
     counts: FragmentCounts,
@@ -136,6 +151,7 @@ impl FragmentWriter {
             log_mean: words_mean.ln() - 0.5 * config.log_sigma * config.log_sigma,
             log_sigma: config.log_sigma,
             words_max: (config.bytes_max.0 / WORD_BYTES) as usize,
+            payload: config.payload,
             size_key: key(seed, PURPOSE),
             objects: Vec::with_capacity(OBJECTS_MAX),
             counts: FragmentCounts::default(),
@@ -170,7 +186,7 @@ impl FragmentWriter {
                 .map(|(i, object)| object.to_physics_object(i as u16)),
         );
         let words = self.words(index, link, self.objects.len());
-        // Cutting and growing keeps what is there: every word is written below.
+        // Cutting and growing keeps what is there: every word that is not prefilled is written below.
         out.truncate(words);
         out.resize(words, 0);
         let header = FragmentHeader {
@@ -186,16 +202,21 @@ impl FragmentWriter {
             source_event: event.number,
             event_objects: event.objects.len() as u32,
         };
-        let pattern = self.pattern(index, link);
+        let payload = match self.payload {
+            PayloadKind::Pattern => Some(self.pattern(index, link)),
+            PayloadKind::Prefilled => None,
+        };
         header.emit(0, words - OVERHEAD_WORDS, out, |data| {
             let block_words = block.emit(self.objects.iter(), data);
-            pattern.fill(&mut data[block_words..]);
+            if let Some(pattern) = payload {
+                pattern.fill(&mut data[block_words..]);
+            }
         });
         self.counts.fragments += 1;
         self.counts.words += words as u64;
     }
 
-    /// The payload that fragment (`index`, `link`) has.
+    /// The payload that fragment (`index`, `link`) has, unless it is prefilled.
     pub fn pattern(&self, index: u64, link: usize) -> PayloadPattern {
         PayloadPattern::new(self.seed, index, link)
     }

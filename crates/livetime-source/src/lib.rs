@@ -31,7 +31,9 @@ pub mod trigger_source;
 pub use arrival::{ArrivalConfig, ArrivalKind, ArrivalProcess};
 pub use encoder::{PacketCounts, PacketEncoder, PacketHeader};
 pub use event_generator::EventGenerator;
-pub use fragment_writer::{FragmentConfig, FragmentCounts, FragmentTrigger, FragmentWriter};
+pub use fragment_writer::{
+    FragmentConfig, FragmentCounts, FragmentTrigger, FragmentWriter, PayloadKind,
+};
 pub use payload::{PayloadError, PayloadPattern, check_payload};
 pub use physics::{EventClass, PhysicsGenerator};
 pub use physics_config::PhysicsConfig;

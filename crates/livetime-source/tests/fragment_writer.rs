@@ -1,8 +1,8 @@
 //! Fragments: what they hold, how their sizes are distributed, and that they can be checked.
 
 use livetime_source::{
-    FragmentConfig, FragmentTrigger, FragmentWriter, PayloadError, SourceEvent, SourceObject,
-    check_payload,
+    FragmentConfig, FragmentTrigger, FragmentWriter, PayloadError, PayloadKind, SourceEvent,
+    SourceObject, check_payload,
 };
 use livetime_wire::fragment::{FragmentView, OVERHEAD_WORDS};
 use livetime_wire::object::{ObjectBlock, ObjectBlockView, ObjectKind};
@@ -152,6 +152,7 @@ fn sizes_stay_within_their_limits_and_always_hold_the_objects() {
         bytes_mean: ByteSize(200),
         log_sigma: 2.0,
         bytes_max: ByteSize(4000),
+        ..FragmentConfig::default()
     };
     let sizes = sizes(&config, 20_000);
     let smallest = (OVERHEAD_WORDS + ObjectBlock::words(0)) as f64 * 4.0;
@@ -176,6 +177,28 @@ fn sizes_stay_within_their_limits_and_always_hold_the_objects() {
         );
     }
     assert_eq!(config.validate("f", 2), []);
+}
+
+#[test]
+fn prefilled_payload_stays_and_header_and_crc_are_right() {
+    let config = FragmentConfig {
+        log_sigma: 0.0,
+        payload: PayloadKind::Prefilled,
+        ..FragmentConfig::default()
+    };
+    let mut writer = writer(&config, 2);
+    let mut out = vec![0xABCD_0123; 512];
+    for index in 0..3 {
+        writer.write(&event(3), index, 1, &TRIGGER, &mut out);
+        let view = FragmentView::new_checked(&out).unwrap();
+        assert_eq!(view.check().crc_good, Some(true));
+        assert_eq!(view.header().trigger_low, TRIGGER.trigger.low());
+        let objects = ObjectBlockView::new_checked(view.data()).unwrap();
+        assert_eq!(objects.objects().len(), 1, "object 1 of 3 goes over link 1");
+        let payload = &view.data()[objects.words()..];
+        assert!(payload.len() > 400);
+        assert!(payload.iter().all(|word| *word == 0xABCD_0123));
+    }
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn every_key_is_read_into_its_field() {
             bytes_mean: ByteSize(3 * 1024),
             log_sigma: 0.5,
             bytes_max: ByteSize(24 * 1024),
+            ..FragmentConfig::default()
         },
         data_links: vec![SourceId(0x51_0000), SourceId(0x51_0001)],
         packet_words_max: 400,
