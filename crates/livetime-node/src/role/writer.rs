@@ -58,6 +58,8 @@ pub struct WriterParts {
 pub struct RunFile {
     path: PathBuf,
     writer: RunWriter<File>,
+    /// The bytes go nowhere: there is nothing to cut or to sync.
+    discards: bool,
 }
 
 /// Why a run file could not be created or closed.
@@ -110,7 +112,32 @@ impl RunFile {
             Err(error) => return Err(RunFileError::Create { path, error }),
         };
         match RunWriter::new(file, begin, limits) {
-            Ok(writer) => Ok(Self { path, writer }),
+            Ok(writer) => Ok(Self {
+                path,
+                writer,
+                discards: false,
+            }),
+            Err(error) => Err(RunFileError::Write { path, error }),
+        }
+    }
+
+    /// A file that keeps nothing, for measuring what comes before the disk: events are gathered
+    /// into chunks as for any other.
+    ///
+    /// # Errors
+    /// [`RunFileError`] when there is no null device.
+    pub fn discarding(begin: &RunBegin, limits: WriterLimits) -> Result<Self, RunFileError> {
+        let path = PathBuf::from("/dev/null");
+        let file = match File::options().write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) => return Err(RunFileError::Create { path, error }),
+        };
+        match RunWriter::new(file, begin, limits) {
+            Ok(writer) => Ok(Self {
+                path,
+                writer,
+                discards: true,
+            }),
             Err(error) => Err(RunFileError::Write { path, error }),
         }
     }
@@ -167,10 +194,12 @@ impl RunFile {
             .map_err(io(complete))?;
         self.writer.write_histograms(time, histograms)?;
         let summary = self.writer.finish(end)?;
-        self.writer
-            .output_mut()
-            .sync_data()
-            .map_err(io(summary.bytes))?;
+        if !self.discards {
+            self.writer
+                .output_mut()
+                .sync_data()
+                .map_err(io(summary.bytes))?;
+        }
         Ok(summary)
     }
 }
