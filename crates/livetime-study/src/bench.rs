@@ -1,0 +1,210 @@
+//! Benches: what the parts of the chain do on this machine, beside what the bare machine does.
+//!
+//! Each bench is a file of `bench/`; it measures its floor before, between and after its own
+//! blocks, in one run, because a floor is not one number ([`interleave`]). A result is a
+//! [`BenchDocument`], which is also the JSON that `livetime bench` prints; pages for people are
+//! made from that JSON alone ([`page`]). Nothing here judges a run of real data.
+
+pub mod builder;
+pub mod chain;
+pub mod document;
+pub mod floor;
+pub mod interleave;
+pub mod page;
+pub mod readout;
+pub mod ring;
+pub mod store;
+pub mod trigger_loop;
+mod two_cores;
+
+use std::path::PathBuf;
+
+use livetime_shm::floor::FloorError;
+use livetime_shm::{PageError, PlacementError, PoolError, PushError, RingError, RingFault};
+use livetime_shm::{request_fifo, request_normal};
+use serde_json::Value;
+
+pub use document::{BenchDocument, Target};
+
+/// Real-time priority of a bench that asks for one: above everything but the kernel's own.
+const PRIORITY: u8 = 10;
+
+/// A bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BenchName {
+    /// The bare machine.
+    Floor,
+    /// A ring between two threads.
+    Ring,
+    /// A trigger packet out and its decision back.
+    Loop,
+    /// From the line to a checked fragment on file.
+    Readout,
+    /// From filed fragments to whole events.
+    Builder,
+    /// Run files.
+    Store,
+    /// Everything, from trigger to writer.
+    Chain,
+}
+
+impl BenchName {
+    /// Every bench, in the order in which `all` runs them.
+    pub const ALL: [Self; 7] = [
+        Self::Floor,
+        Self::Ring,
+        Self::Loop,
+        Self::Readout,
+        Self::Builder,
+        Self::Store,
+        Self::Chain,
+    ];
+
+    /// The name as it is written on the command line and in documents.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Ring => "ring",
+            Self::Loop => "loop",
+            Self::Readout => "readout",
+            Self::Builder => "builder",
+            Self::Store => "store",
+            Self::Chain => "chain",
+        }
+    }
+}
+
+/// How benches are run.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// Everything short, for tests of the form: the figures mean little.
+    pub quick: bool,
+    /// Measuring threads ask for `SCHED_FIFO`, so that other programs do not interrupt them. They
+    /// rest between blocks, which leaves every other program a twentieth of the time.
+    pub realtime: bool,
+    /// Where the files of the store bench are written, and removed again.
+    pub directory: PathBuf,
+    /// What is known of the machine; goes into every document as it is.
+    pub machine: Value,
+}
+
+/// Why a bench could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The floor could not be measured.
+    #[error(transparent)]
+    Floor(#[from] FloorError),
+    /// No ring could be made.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// A ring between our own threads was damaged.
+    #[error(transparent)]
+    RingFault(#[from] RingFault),
+    /// A message found no room where there must be some.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    /// No page pool could be made.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A page was not in the state in which it must be.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// A thread could not be placed.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The chain could not be started.
+    #[error(transparent)]
+    Chain(#[from] livetime_node::ChainError),
+    /// The run file of a chain could not be made.
+    #[error(transparent)]
+    RunFile(#[from] livetime_node::RunFileError),
+    /// A run file could not be written.
+    #[error(transparent)]
+    Store(#[from] livetime_store::WriteError),
+    /// A file could not be written.
+    #[error("{step} failed: {source}")]
+    File {
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A partner thread did not answer for ten seconds, or gave up.
+    #[error("a partner thread does not answer")]
+    Stuck,
+    /// A measuring thread ended by a panic.
+    #[error("a measuring thread panicked")]
+    Thread,
+    /// What came out is not what went in: the measurement is worthless.
+    #[error("{what}: {found} where {expected} went in")]
+    Conservation {
+        /// What was counted.
+        what: &'static str,
+        /// What came out.
+        found: u64,
+        /// What went in.
+        expected: u64,
+    },
+}
+
+/// Runs one bench.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when counts are not conserved.
+pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    let scheduling = Scheduling::new(options.realtime);
+    let mut document = match name {
+        BenchName::Floor => floor::run(options),
+        BenchName::Ring => ring::run(options),
+        BenchName::Loop => trigger_loop::run(options),
+        BenchName::Readout => readout::run(options),
+        BenchName::Builder => builder::run(options),
+        BenchName::Store => {
+            // Most of its time is the disk's; nothing is gained by keeping others from the cores.
+            scheduling.leave();
+            store::run(options)
+        }
+        BenchName::Chain => chain::run(options),
+    }?;
+    document.machine = options.machine.clone();
+    document.add_machine("scheduling", scheduling.name());
+    document.add_machine("load_average", load_average());
+    document.add_machine("quick", options.quick);
+    Ok(document)
+}
+
+/// The load of the machine over the last minute: measured beside a compiler, nothing is worth much.
+fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// The scheduling of the threads that a bench starts: they inherit that of this thread.
+struct Scheduling {
+    granted: bool,
+}
+
+impl Scheduling {
+    fn new(realtime: bool) -> Self {
+        Self {
+            granted: realtime && request_fifo(PRIORITY).is_ok(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        if self.granted { "fifo" } else { "normal" }
+    }
+
+    fn leave(&self) {
+        if self.granted {
+            // A thread may always give up its privilege.
+            let _ = request_normal();
+        }
+    }
+}
+
+impl Drop for Scheduling {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,793 @@
+//! `builder`: fragments on file become whole events, pages handed over by number, on one core.
+//!
+//! Two readout units of four sources, two builder units, the event manager, and filter units that
+//! look at each event in place and answer at once; every message goes through a ring of its own,
+//! as in a run. A source takes a free page of 2 KiB, stamps header and trailer over payload that is
+//! already there, and files it. The event is whole when all eight fragments are in the ticket and
+//! each page holds the header that it must. The floor is a fragment's message alone: made, sent
+//! through a ring, parsed. Not measured: links and CRC (`readout`), threads (`chain`).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::time::Instant;
+
+use livetime_builder::{
+    BuilderConfig, BuilderUnit, EventManager, FragmentVerdict, Handled, Outgoing, PageDemand,
+    ReadoutOutput, ReadoutUnit,
+};
+use livetime_readout::{FragmentBuffer, FragmentBufferConfig};
+use livetime_shm::{
+    Consumer, HugePages, PageIndex, PagePool, PoolConfig, Producer, RingConfig, TscClock, ring,
+};
+use livetime_wire::fragment::{HEADER_WORDS, MARKER, OVERHEAD_WORDS, VERSION};
+use livetime_wire::message::{
+    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, MESSAGE_WORDS_MAX, TriggerList,
+};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{
+    ByteSize, L2Mask, LossCounts, RunNs, SourceId, TriggerNumber, UnitId, UnitKind,
+};
+use serde_json::json;
+
+use super::document::{BenchDocument, Target, median, rounded, time_per_item};
+use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
+use super::two_cores::run_alone;
+use super::{BenchError, BenchOptions};
+
+const READOUT_UNITS: u16 = 2;
+const SOURCES_PER_UNIT: u32 = 4;
+const SOURCES: u64 = READOUT_UNITS as u64 * SOURCES_PER_UNIT as u64;
+const FRAGMENT_WORDS: usize = 512;
+const FILTER: UnitId = UnitId {
+    kind: UnitKind::Filter,
+    index: 0,
+};
+const EPOCH: u32 = 0;
+/// Accepted triggers that wait for the event manager.
+const ACCEPTS_WAITING: usize = 16;
+/// Offers are made at this multiple of the best rate when they are paced.
+const OVERLOAD: f64 = 3.0;
+/// A block that takes longer will never end.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+struct Size {
+    blocks: usize,
+    events: u64,
+    floor_messages: u32,
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when a fragment is lost.
+pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    let size = if options.quick {
+        Size {
+            blocks: 2,
+            events: 200,
+            floor_messages: 2_000,
+        }
+    } else {
+        Size {
+            blocks: 60,
+            events: 2_500,
+            floor_messages: 20_000,
+        }
+    };
+    run_alone(|| measure(&size))
+}
+
+fn measure(size: &Size) -> Result<BenchDocument, BenchError> {
+    let chain = RefCell::new(Builders::new()?);
+    let mut floor_ring = message_ring(64)?;
+    let mut floor = || message_floor(&mut floor_ring, size.floor_messages);
+    chain.borrow_mut().build(size.events, None)?;
+    let mut document = BenchDocument::new("builder");
+    let best = interleave(
+        size.blocks,
+        LIKE_FLOORS,
+        &mut floor,
+        || Ok(chain.borrow_mut().build(size.events, None)?.ns_per_fragment),
+        |floor| *floor,
+    )?;
+    let selection = best.select(|floor| *floor, |_| ());
+    let times = selection.all(|kept| *kept.block);
+    let rate = 1e9 / median(&times);
+    document.add_result("fragment_ns", time_per_item(&times));
+    document.add_result("blocks", selection.to_json());
+    document.add_result(
+        "mb_per_s_by_page",
+        (rate * FRAGMENT_WORDS as f64 * 4.0 / 1e6).round(),
+    );
+    add_item_floor(&mut document.floor, "message_ns", &selection);
+    let to_message = selection.median(|kept| kept.block / kept.floor(|floor| *floor));
+    document.add_ratio("fragment_to_message", to_message);
+
+    let paced = interleave(
+        size.blocks,
+        LIKE_FLOORS,
+        &mut floor,
+        || {
+            chain
+                .borrow_mut()
+                .build(size.events, Some(OVERLOAD * rate / SOURCES as f64))
+        },
+        |floor| *floor,
+    )?;
+    let selection = paced.select(|floor| *floor, |_| ());
+    let times = selection.all(|kept| kept.block.ns_per_fragment);
+    let kept_rate = 1e9 / median(&times) / rate;
+    let refused: u64 = selection.kept.iter().map(|kept| kept.block.refused).sum();
+    let accepted: u64 = selection.kept.iter().map(|kept| kept.block.accepted).sum();
+    document.add_result(
+        "overloaded",
+        json!({
+            "offered_to_best_rate": OVERLOAD,
+            "fragment_ns": time_per_item(&times),
+            "refused_fraction": rounded(refused as f64 / (refused + accepted).max(1) as f64),
+            "blocks": selection.to_json(),
+        }),
+    );
+    document.add_ratio("overloaded_to_best_rate", kept_rate);
+    let account = chain.borrow().account()?;
+    document.add_result("events_built", account.built);
+    document.add_result("events_incomplete", account.incomplete);
+    document.add_result("fragments", account.fragments);
+    document.add_result("lost", account.lost);
+    document.add_target(Target::at_least("fragments_per_s", rate, 1e6));
+    document.add_target(Target::at_least("overloaded_to_best_rate", kept_rate, 0.95));
+    document.add_target(Target::at_most("lost", account.lost as f64, 0.0));
+    document.add_target(Target::at_most(
+        "events_incomplete",
+        account.incomplete as f64,
+        0.0,
+    ));
+    Ok(document)
+}
+
+fn message_ring(slots: u64) -> Result<(Producer, Consumer), BenchError> {
+    let slots = u32::try_from(slots.next_power_of_two())
+        .unwrap_or(1 << 16)
+        .max(16);
+    Ok(ring(&RingConfig {
+        slots,
+        slot_words: MESSAGE_WORDS_MAX as u32,
+    })?)
+}
+
+/// A fragment's message made, sent through a ring and parsed \[ns\].
+fn message_floor(
+    (producer, consumer): &mut (Producer, Consumer),
+    messages: u32,
+) -> Result<f64, BenchError> {
+    let start = Instant::now();
+    for sequence in 0..messages {
+        let envelope = Envelope {
+            sender: UnitId::readout(0),
+            epoch: EPOCH,
+            sequence,
+            message: BuilderMessage::FragmentData {
+                trigger: TriggerNumber(sequence.into()),
+                fragment: descriptor(0, SourceId(1), sequence),
+            },
+        };
+        producer.try_push(&envelope.to_words())?;
+        black_box(consumer.try_pop(Envelope::parse)?);
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(messages))
+}
+
+fn descriptor(pool: u16, source: SourceId, page: u32) -> FragmentDescriptor {
+    FragmentDescriptor {
+        source,
+        pool,
+        words: FRAGMENT_WORDS as u32,
+        status: FragmentStatus::GOOD,
+        crc: 0,
+        pages: [page].into_iter().collect(),
+    }
+}
+
+/// What one block did.
+struct Built {
+    ns_per_fragment: f64,
+    accepted: u64,
+    refused: u64,
+}
+
+/// What came out over all blocks.
+struct Account {
+    built: u64,
+    incomplete: u64,
+    fragments: u64,
+    lost: u64,
+}
+
+/// Triggers that come by a clock, whether there is room for them or not.
+struct Pace {
+    start_ns: u64,
+    per_ns: f64,
+    offered: u64,
+}
+
+impl Pace {
+    fn due(&self, now_ns: u64) -> u64 {
+        let arrived = now_ns.saturating_sub(self.start_ns) as f64 * self.per_ns;
+        (arrived as u64).saturating_sub(self.offered)
+    }
+}
+
+struct Manager {
+    core: EventManager,
+    inboxes: Vec<Inbox>,
+    outbox: Outbox,
+}
+
+struct Builder {
+    core: BuilderUnit,
+    inboxes: Vec<Inbox>,
+    outbox: Outbox,
+    answers: TriggerList,
+    answer_sequence: u32,
+}
+
+/// A readout unit with its pages.
+struct Readout {
+    core: ReadoutUnit,
+    index: u16,
+    sources: Vec<SourceId>,
+    pool: PagePool,
+    pages_free: Vec<u32>,
+    buffer: FragmentBuffer,
+    inboxes: Vec<Inbox>,
+    outbox: Outbox,
+}
+
+/// All units, polled in turn.
+struct Builders {
+    manager: Manager,
+    builders: Vec<Builder>,
+    readouts: Vec<Readout>,
+    ticket: EventTicket,
+    clock: TscClock,
+    next_trigger: u64,
+    accepts: VecDeque<TriggerNumber>,
+    accept_sequence: u32,
+    whole: u64,
+    damaged: u64,
+}
+
+impl Builders {
+    fn new() -> Result<Self, BenchError> {
+        let sources = |unit: u16| {
+            let of_unit = |source| SourceId(u32::from(unit) << 16 | source);
+            (0..SOURCES_PER_UNIT).map(of_unit).collect()
+        };
+        let config = BuilderConfig {
+            readout_units: (0..READOUT_UNITS).map(sources).collect(),
+            filter_in_flight: BuilderConfig::default().credits,
+            ..BuilderConfig::default()
+        };
+        debug_assert!(config.validate("builder").is_empty());
+        let slots = config.ring_slots().max(config.credits_total());
+        let (manager, readout, builder) = (
+            UnitId::EVENT_MANAGER,
+            UnitId::readout as fn(u16) -> UnitId,
+            UnitId::builder,
+        );
+        let mut rings = Rings {
+            slots,
+            rings: Vec::new(),
+        };
+        let mut builders = Vec::new();
+        let mut readouts = Vec::new();
+        for index in 0..config.builder_units {
+            let peers: Vec<UnitId> = std::iter::once(manager)
+                .chain((0..READOUT_UNITS).map(readout))
+                .collect();
+            builders.push(Builder {
+                core: BuilderUnit::new(&config, index, EPOCH),
+                inboxes: rings.inboxes(builder(index), &peers)?,
+                outbox: rings.outbox(builder(index), &peers)?,
+                answers: TriggerList::default(),
+                answer_sequence: 0,
+            });
+        }
+        let builder_units: Vec<UnitId> = (0..config.builder_units).map(builder).collect();
+        for index in 0..READOUT_UNITS {
+            let inboxes = rings.inboxes(readout(index), &builder_units)?;
+            let outbox = rings.outbox(readout(index), &builder_units)?;
+            readouts.push(Readout::new(&config, index, inboxes, outbox)?);
+        }
+        Ok(Self {
+            manager: Manager {
+                core: EventManager::new(&config, EPOCH),
+                inboxes: rings.inboxes(manager, &builder_units)?,
+                outbox: rings.outbox(manager, &builder_units)?,
+            },
+            ticket: builders[0].core.empty_ticket(),
+            builders,
+            readouts,
+            clock: TscClock::calibrate(),
+            next_trigger: 1,
+            accepts: VecDeque::with_capacity(ACCEPTS_WAITING),
+            accept_sequence: 0,
+            whole: 0,
+            damaged: 0,
+        })
+    }
+
+    /// Builds `events` events, as fast as pages come back or from offers at `events_per_s`, and
+    /// waits until nothing is on its way.
+    fn build(&mut self, events: u64, events_per_s: Option<f64>) -> Result<Built, BenchError> {
+        let first = self.next_trigger;
+        let until = first + events;
+        let start_ns = self.clock.now_ns();
+        let mut pace = events_per_s.map(|rate| Pace {
+            start_ns,
+            per_ns: rate * 1e-9,
+            offered: 0,
+        });
+        let mut refused = 0;
+        let start = Instant::now();
+        loop {
+            let now_ns = self.clock.now_ns();
+            let due = pace.as_ref().map_or(u64::MAX, |pace| pace.due(now_ns));
+            let wanted = due.min(until - self.next_trigger);
+            let now = RunNs(now_ns);
+            let accepted = self.trigger(now, wanted)?;
+            if let Some(pace) = &mut pace
+                && self.next_trigger < until
+            {
+                // Whatever came and found no page, no queue, is refused, not kept for later.
+                refused += due - accepted;
+                pace.offered += due;
+            }
+            let work = accepted as usize + self.cycle(now);
+            let over = self.next_trigger == until;
+            if over && work == 0 && self.is_idle() {
+                break;
+            }
+            if now_ns.saturating_sub(start_ns) > PATIENCE_NS {
+                return Err(BenchError::Stuck);
+            }
+        }
+        let accepted = self.next_trigger - first;
+        let ns = start.elapsed().as_secs_f64() * 1e9;
+        Ok(Built {
+            ns_per_fragment: ns / (accepted * SOURCES) as f64,
+            accepted,
+            refused,
+        })
+    }
+
+    /// Takes up to `wanted` triggers, as far as there are pages, and tells the event manager.
+    fn trigger(&mut self, now: RunNs, wanted: u64) -> Result<u64, BenchError> {
+        let mut accepted = 0;
+        while accepted < wanted
+            && self.accepts.len() < ACCEPTS_WAITING
+            && self.readouts.iter().all(Readout::has_room)
+        {
+            let trigger = TriggerNumber(self.next_trigger);
+            for readout in &mut self.readouts {
+                readout.bring(now, trigger)?;
+            }
+            self.accepts.push_back(trigger);
+            self.next_trigger += 1;
+            accepted += 1;
+        }
+        while let Some(trigger) = self.accepts.front().copied() {
+            let message = BuilderMessage::L2Accept {
+                trigger,
+                mask: L2Mask(1),
+                triggered_at: now,
+            };
+            let envelope = Envelope {
+                sender: UnitId::SUPERVISOR,
+                epoch: EPOCH,
+                sequence: self.accept_sequence,
+                message,
+            };
+            if self.manager.core.handle_message(now, &envelope) == Handled::Busy {
+                break;
+            }
+            self.accept_sequence = self.accept_sequence.wrapping_add(1);
+            self.accepts.pop_front();
+        }
+        Ok(accepted)
+    }
+
+    /// One duty cycle of every unit; returns the work done.
+    fn cycle(&mut self, now: RunNs) -> usize {
+        let Manager {
+            core,
+            inboxes,
+            outbox,
+        } = &mut self.manager;
+        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
+        work += outbox.send_all(|| core.poll_output(now));
+        for index in 0..self.builders.len() {
+            work += self.run_builder(index, now);
+        }
+        for readout in &mut self.readouts {
+            work += readout.poll(now);
+        }
+        work
+    }
+
+    fn run_builder(&mut self, index: usize, now: RunNs) -> usize {
+        let Self {
+            builders,
+            readouts,
+            ticket,
+            whole,
+            damaged,
+            ..
+        } = self;
+        let Builder {
+            core,
+            inboxes,
+            outbox,
+            answers,
+            answer_sequence,
+        } = &mut builders[index];
+        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
+        let mut answer = |core: &mut BuilderUnit, answers: &mut TriggerList| {
+            let envelope = Envelope {
+                sender: FILTER,
+                epoch: EPOCH,
+                sequence: *answer_sequence,
+                message: BuilderMessage::EventDone {
+                    triggers: answers.take(),
+                },
+            };
+            *answer_sequence = answer_sequence.wrapping_add(1);
+            let handled = core.handle_message(now, &envelope);
+            debug_assert_eq!(handled, Handled::Taken);
+        };
+        while core.poll_ticket(ticket).is_some() {
+            let is_whole = is_whole(ticket, readouts);
+            *whole += u64::from(is_whole);
+            *damaged += u64::from(!is_whole);
+            answers.push(ticket.trigger);
+            work += 1;
+            if answers.is_full() {
+                answer(core, answers);
+            }
+        }
+        if !answers.is_empty() {
+            answer(core, answers);
+        }
+        work + outbox.send_all(|| core.poll_output(now))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.accepts.is_empty()
+            && self.manager.core.is_idle()
+            && self.builders.iter().all(|builder| builder.core.is_idle())
+            && self.readouts.iter().all(|readout| readout.core.is_idle())
+    }
+
+    /// What came out, after every page has come back.
+    fn account(&self) -> Result<Account, BenchError> {
+        let mut losses = LossCounts::new();
+        losses.merge(self.manager.core.losses());
+        let (mut built, mut incomplete) = (0, 0);
+        for Builder { core, .. } in &self.builders {
+            losses.merge(core.losses());
+            built += core.counts().events_built;
+            incomplete += core.counts().events_incomplete;
+        }
+        for Readout {
+            core, buffer, pool, ..
+        } in &self.readouts
+        {
+            losses.merge(core.losses());
+            losses.merge(buffer.losses());
+            let (free, pages) = (pool.counts().free.into(), pool.page_count().into());
+            check("pages that came back", free, pages)?;
+        }
+        let triggers = self.next_trigger - 1;
+        check("events", built + incomplete, triggers)?;
+        check("whole events seen by the filter", self.whole, built)?;
+        let lost = losses.total() + self.damaged;
+        Ok(Account {
+            built,
+            incomplete,
+            fragments: triggers * SOURCES,
+            lost,
+        })
+    }
+}
+
+fn check(what: &'static str, found: u64, expected: u64) -> Result<(), BenchError> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(BenchError::Conservation {
+            what,
+            found,
+            expected,
+        })
+    }
+}
+
+/// Hands every message that came to a unit.
+fn receive(inboxes: &mut [Inbox], mut handle: impl FnMut(&Envelope) -> Handled) -> usize {
+    let mut count = 0;
+    for inbox in inboxes {
+        while let Some(envelope) = inbox.poll() {
+            if handle(&envelope) == Handled::Busy {
+                inbox.kept = Some(envelope);
+                break;
+            }
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Whether every source is there and every page holds the header that it must.
+fn is_whole(ticket: &EventTicket, readouts: &[Readout]) -> bool {
+    ticket.missing.is_empty()
+        && ticket.fragments.len() as u64 == SOURCES
+        && ticket.fragments.iter().all(|fragment| {
+            let pool = &readouts[usize::from(fragment.pool)].pool;
+            let Some(Ok(reader)) = fragment
+                .pages
+                .first()
+                .map(|page| pool.read(PageIndex(*page)))
+            else {
+                return false;
+            };
+            reader[3] == fragment.source.0 && reader[5] == ticket.trigger.low()
+        })
+}
+
+impl Readout {
+    fn new(
+        config: &BuilderConfig,
+        index: u16,
+        inboxes: Vec<Inbox>,
+        outbox: Outbox,
+    ) -> Result<Self, BenchError> {
+        let page_bytes = FRAGMENT_WORDS as u32 * 4;
+        let demand = PageDemand {
+            page: ByteSize(page_bytes.into()),
+            pages_per_fragment: 1,
+            l2_buffers: 4,
+            posted_pages: 15,
+            xoff_reserve: 8,
+        };
+        let pages = demand.pages_needed(config, SOURCES_PER_UNIT as usize) as u32;
+        let pool_config = PoolConfig {
+            pages,
+            page_bytes,
+            huge_pages: HugePages::Prefer,
+        };
+        let sources = config.sources_of(index);
+        let buffer = FragmentBufferConfig {
+            triggers_max: config.trigger_window,
+        };
+        Ok(Self {
+            core: ReadoutUnit::new(config, index, EPOCH),
+            index,
+            buffer: FragmentBuffer::new(buffer, &sources),
+            sources,
+            pool: PagePool::create(&pool_config)?,
+            pages_free: (0..pages).collect(),
+            inboxes,
+            outbox,
+        })
+    }
+
+    fn has_room(&self) -> bool {
+        self.pages_free.len() >= self.sources.len()
+    }
+
+    /// One fragment of every source.
+    fn bring(&mut self, now: RunNs, trigger: TriggerNumber) -> Result<(), BenchError> {
+        for &source in &self.sources {
+            let Some(page) = self.pages_free.pop() else {
+                break;
+            };
+            let mut writer = self.pool.write(PageIndex(page))?;
+            stamp(&mut writer, source, trigger);
+            writer.finish();
+            let verdict = self.core.handle_fragment(now, trigger, source);
+            let filed = self
+                .buffer
+                .insert(trigger, descriptor(self.index, source, page));
+            let good = verdict == FragmentVerdict::Hold && filed.is_ok();
+            check("fragments filed", good.into(), 1)?;
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, now: RunNs) -> usize {
+        let Self {
+            core,
+            buffer,
+            pool,
+            pages_free,
+            inboxes,
+            outbox,
+            ..
+        } = self;
+        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
+        work += outbox.send_all(|| {
+            loop {
+                match core.poll_output()? {
+                    ReadoutOutput::SendFragment {
+                        to,
+                        sequence,
+                        trigger,
+                        source,
+                    } => {
+                        let fragment = buffer.fragment(trigger, source)?.clone();
+                        let envelope = core.fragment_message(sequence, trigger, fragment);
+                        return Some(Outgoing { to, envelope });
+                    }
+                    ReadoutOutput::Free { trigger, .. } => {
+                        buffer.remove(trigger, |fragment| {
+                            for page in &fragment.pages {
+                                // A page that is still read stays taken, which the account finds.
+                                if pool.release(PageIndex(*page)).is_ok() {
+                                    pages_free.push(*page);
+                                }
+                            }
+                        });
+                    }
+                }
+            }
+        });
+        work
+    }
+}
+
+/// Header and trailer over the payload that lies in the page.
+fn stamp(page: &mut [u32], source: SourceId, trigger: TriggerNumber) {
+    let header = [
+        MARKER,
+        HEADER_WORDS as u32,
+        VERSION,
+        source.0,
+        1,
+        trigger.low(),
+        0,
+        1,
+        0,
+    ];
+    page[..HEADER_WORDS].copy_from_slice(&header);
+    let data_words = FRAGMENT_WORDS - OVERHEAD_WORDS;
+    let trailer = [0, 0, 2, data_words as u32, 1];
+    page[HEADER_WORDS + data_words..FRAGMENT_WORDS].copy_from_slice(&trailer);
+}
+
+/// Messages from one sender; one that cannot be taken yet is kept.
+struct Inbox {
+    ring: Consumer,
+    kept: Option<Envelope>,
+}
+
+impl Inbox {
+    fn new(ring: Consumer) -> Self {
+        Self { ring, kept: None }
+    }
+
+    fn poll(&mut self) -> Option<Envelope> {
+        if self.kept.is_some() {
+            return self.kept.take();
+        }
+        self.ring.try_pop(Envelope::parse).ok()??.ok()
+    }
+}
+
+/// Messages to several receivers; one whose ring is full is kept, and nothing more is sent.
+struct Outbox {
+    routes: Vec<(UnitId, Producer)>,
+    kept: Option<Outgoing>,
+}
+
+impl Outbox {
+    fn send_all(&mut self, mut poll: impl FnMut() -> Option<Outgoing>) -> usize {
+        let mut sent = 0;
+        while let Some(outgoing) = self.kept.take().or_else(&mut poll) {
+            let route = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to);
+            let words = outgoing.envelope.to_words();
+            // A message to nobody stays and shows as a run that does not end.
+            if route.is_none_or(|(_, ring)| ring.try_push(&words).is_err()) {
+                self.kept = Some(outgoing);
+                break;
+            }
+            sent += 1;
+        }
+        sent
+    }
+}
+
+/// Rings by sender and receiver while units are being made: each is made when its first end is
+/// asked for.
+struct Rings {
+    slots: u64,
+    rings: Vec<RingEnds>,
+}
+
+/// The ends of a ring that nobody has taken yet.
+struct RingEnds {
+    from: UnitId,
+    to: UnitId,
+    producer: Option<Producer>,
+    consumer: Option<Consumer>,
+}
+
+impl Rings {
+    fn ring(&mut self, from: UnitId, to: UnitId) -> Result<&mut RingEnds, BenchError> {
+        let found = self
+            .rings
+            .iter()
+            .position(|ring| (ring.from, ring.to) == (from, to));
+        let index = match found {
+            Some(index) => index,
+            None => {
+                let (producer, consumer) = message_ring(self.slots)?;
+                let (producer, consumer) = (Some(producer), Some(consumer));
+                self.rings.push(RingEnds {
+                    from,
+                    to,
+                    producer,
+                    consumer,
+                });
+                self.rings.len() - 1
+            }
+        };
+        Ok(&mut self.rings[index])
+    }
+
+    fn inboxes(&mut self, to: UnitId, from: &[UnitId]) -> Result<Vec<Inbox>, BenchError> {
+        let end = |&from| Ok(self.ring(from, to)?.consumer.take().map(Inbox::new));
+        let ends: Result<Vec<Option<Inbox>>, BenchError> = from.iter().map(end).collect();
+        Ok(ends?.into_iter().flatten().collect())
+    }
+
+    fn outbox(&mut self, from: UnitId, to: &[UnitId]) -> Result<Outbox, BenchError> {
+        let end = |&to| {
+            let producer = self.ring(from, to)?.producer.take();
+            Ok(producer.map(|producer| (to, producer)))
+        };
+        let ends: Result<Vec<Option<_>>, BenchError> = to.iter().map(end).collect();
+        let routes = ends?.into_iter().flatten().collect();
+        Ok(Outbox { routes, kept: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_whole_and_every_page_comes_back() {
+        let mut chain = Builders::new().unwrap();
+        chain.build(500, None).unwrap();
+        let paced = chain.build(500, Some(1e9)).unwrap();
+        assert_eq!(paced.accepted, 500);
+        let account = chain.account().unwrap();
+        assert_eq!(
+            (account.built, account.incomplete, account.lost),
+            (1000, 0, 0)
+        );
+        assert_eq!(account.fragments, 8000);
+    }
+
+    #[test]
+    fn offers_that_find_no_room_are_refused_and_not_lost() {
+        let mut chain = Builders::new().unwrap();
+        let paced = chain.build(2000, Some(1e12)).unwrap();
+        assert!(
+            paced.refused > 0,
+            "a trigger per picosecond cannot be taken"
+        );
+        assert_eq!(chain.account().unwrap().lost, 0);
+    }
+}

@@ -1,0 +1,367 @@
+//! `docs/benchmarks.md` and the text of a terminal, from bench documents and nothing else.
+//!
+//! A document that was kept can be turned into the page again at any time; nothing is measured or
+//! judged here. Documents are made in [`crate::bench::document`].
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+/// Members of a latency object, in the order of the columns.
+const COLUMNS: [&str; 6] = ["min", "p50", "p90", "p99", "p99_9", "max"];
+/// Members that say how a figure was taken rather than what was found.
+const HIDDEN: [&str; 2] = ["histogram", "mean"];
+
+/// The benches of a document: itself, or those that it holds.
+struct Bench<'a> {
+    name: &'a str,
+    machine: &'a Value,
+    floor: &'a Value,
+    result: &'a Value,
+    ratio: &'a Value,
+    targets: Map<String, Value>,
+}
+
+fn benches(document: &Value) -> Vec<Bench<'_>> {
+    let name = document["bench"].as_str().unwrap_or("unknown");
+    let empty = Map::new();
+    let targets = document["targets"].as_object().unwrap_or(&empty);
+    if name != "all" {
+        return vec![Bench {
+            name,
+            machine: &document["machine"],
+            floor: &document["floor"],
+            result: &document["result"],
+            ratio: &document["ratio"],
+            targets: targets.clone(),
+        }];
+    }
+    let names = document["machine"].as_object();
+    let of_bench = |name: &str| {
+        let prefix = format!("{name}.");
+        let own = |(key, target): (&String, &Value)| {
+            key.strip_prefix(&prefix)
+                .map(|key| (key.to_owned(), target.clone()))
+        };
+        targets.iter().filter_map(own).collect()
+    };
+    let bench = |name| Bench {
+        name,
+        machine: &document["machine"][name],
+        floor: &document["floor"][name],
+        result: &document["result"][name],
+        ratio: &document["ratio"][name],
+        targets: of_bench(name),
+    };
+    let mut ordered: Vec<&str> = names
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    let place = |name: &str| {
+        super::BenchName::ALL
+            .iter()
+            .position(|bench| bench.key() == name)
+    };
+    ordered.sort_by_key(|name| place(name));
+    ordered.into_iter().map(bench).collect()
+}
+
+/// The page.
+pub fn to_markdown(document: &Value) -> String {
+    let mut page = String::from(
+        "# Benchmarks\n\nWritten by `livetime bench`; do not edit. Times depend on the machine, \
+         so every figure stands beside the floor that was measured before, between and after its \
+         own blocks; blocks whose floors disagree are discarded and counted. Targets are those of \
+         the project; a target that is not met stays in the table.\n\n",
+    );
+    let benches = benches(document);
+    page.push_str(
+        "## Targets\n\n| bench | target | wanted | reached | met |\n|---|---|---|---|---|\n",
+    );
+    for bench in &benches {
+        for (name, target) in &bench.targets {
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} {} | {} | {} |",
+                bench.name,
+                words(name),
+                bound(target),
+                number(&target["target"]),
+                number(&target["value"]),
+                if target["met"] == true {
+                    "yes"
+                } else {
+                    "**no**"
+                }
+            );
+        }
+    }
+    for bench in &benches {
+        let _ = writeln!(page, "\n## {}\n", bench.name);
+        let _ = writeln!(page, "{}\n", machine_line(bench));
+        for (title, value) in [
+            ("Floor", bench.floor),
+            ("Result", bench.result),
+            ("Ratio", bench.ratio),
+        ] {
+            section(&mut page, title, value);
+        }
+    }
+    page
+}
+
+/// The text for a terminal: targets first, then everything in one column.
+pub fn to_text(document: &Value) -> String {
+    let mut text = String::new();
+    for bench in benches(document) {
+        let _ = writeln!(text, "{}  ({})", bench.name, machine_line(&bench));
+        for (title, value) in [
+            ("floor", bench.floor),
+            ("result", bench.result),
+            ("ratio", bench.ratio),
+        ] {
+            let mut rows = Rows::default();
+            rows.take("", value);
+            if rows.is_empty() {
+                continue;
+            }
+            let _ = writeln!(text, "  {title}");
+            for (name, columns) in &rows.latencies {
+                let _ = write!(text, "    {name:<52}");
+                for (column, cell) in COLUMNS.iter().zip(columns) {
+                    let _ = write!(text, " {column} {cell}");
+                }
+                text.push('\n');
+            }
+            for (name, cell) in &rows.numbers {
+                let _ = writeln!(text, "    {name:<52} {cell}");
+            }
+        }
+        for (name, target) in &bench.targets {
+            let _ = writeln!(
+                text,
+                "  {} {name}: {}, {} {} wanted",
+                if target["met"] == true {
+                    "met    "
+                } else {
+                    "NOT MET"
+                },
+                number(&target["value"]),
+                bound(target),
+                number(&target["target"])
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn bound(target: &Value) -> &'static str {
+    if target["bound"] == "at_most" {
+        "at most"
+    } else {
+        "at least"
+    }
+}
+
+fn words(key: &str) -> String {
+    key.replace('_', " ")
+}
+
+fn machine_line(bench: &Bench<'_>) -> String {
+    let machine = |key: &str| match &bench.machine[key] {
+        Value::String(text) => text.clone(),
+        Value::Null => "unknown".to_owned(),
+        other => number(other),
+    };
+    let placement = bench.floor["placement"].as_str();
+    let placement = placement
+        .map(|placement| format!(", cores {placement}"))
+        .unwrap_or_default();
+    format!(
+        "{}, {} cores{placement}, {}, scheduling {}, load average {} before",
+        machine("cpu"),
+        machine("cores"),
+        machine("os"),
+        machine("scheduling"),
+        machine("load_average")
+    )
+}
+
+/// The figures of a section, flattened: latencies as rows of columns, other numbers one by one.
+#[derive(Default)]
+struct Rows {
+    latencies: Vec<(String, Vec<String>)>,
+    numbers: Vec<(String, String)>,
+}
+
+impl Rows {
+    fn is_empty(&self) -> bool {
+        self.latencies.is_empty() && self.numbers.is_empty()
+    }
+
+    fn take(&mut self, name: &str, value: &Value) {
+        match value {
+            Value::Object(members) if members.contains_key("p50") && members.len() > 2 => {
+                let cell =
+                    |column: &&str| number(&members.get(*column).cloned().unwrap_or_default());
+                self.latencies
+                    .push((name.to_owned(), COLUMNS.iter().map(cell).collect()));
+                let extra = members.iter().filter(|(key, _)| {
+                    !COLUMNS.contains(&key.as_str()) && !HIDDEN.contains(&key.as_str())
+                });
+                for (key, value) in extra.filter(|(key, _)| key.as_str() == "per_s_at_p50") {
+                    self.take(&join(name, key), value);
+                }
+            }
+            Value::Object(members) if members.contains_key("discarded_floor_moved") => {
+                let count = |key: &str| number(&members.get(key).cloned().unwrap_or_default());
+                let agree = match members.get("floors_agree") {
+                    Some(Value::Bool(false)) => "; no two floors agreed",
+                    _ => "",
+                };
+                let text = format!(
+                    "{} of {} kept, {} discarded as the floor moved, {} of another placement{agree}",
+                    count("kept"),
+                    count("measured"),
+                    count("discarded_floor_moved"),
+                    count("other_placement")
+                );
+                self.numbers.push((name.to_owned(), text));
+            }
+            Value::Object(members) => {
+                for (key, value) in members {
+                    self.take(&join(name, key), value);
+                }
+            }
+            Value::Array(_) | Value::Null if name.is_empty() => {}
+            Value::String(text) => self.numbers.push((name.to_owned(), text.clone())),
+            other => self.numbers.push((name.to_owned(), number(other))),
+        }
+    }
+}
+
+fn join(name: &str, key: &str) -> String {
+    if name.is_empty() {
+        words(key)
+    } else {
+        format!("{name}, {}", words(key))
+    }
+}
+
+fn section(page: &mut String, title: &str, value: &Value) {
+    let mut rows = Rows::default();
+    rows.take("", value);
+    if rows.is_empty() {
+        return;
+    }
+    if !rows.latencies.is_empty() {
+        let _ = writeln!(page, "| {title} | {} |", COLUMNS.join(" | "));
+        let _ = writeln!(page, "|---|{}", "---:|".repeat(COLUMNS.len()));
+        for (name, columns) in &rows.latencies {
+            let _ = writeln!(page, "| {name} | {} |", columns.join(" | "));
+        }
+        page.push('\n');
+    }
+    if !rows.numbers.is_empty() {
+        let _ = writeln!(page, "| {title} | |\n|---|---:|");
+        for (name, cell) in &rows.numbers {
+            let _ = writeln!(page, "| {name} | {cell} |");
+        }
+        page.push('\n');
+    }
+}
+
+/// A number with its digits in groups of three, or what else stands there.
+fn number(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Number(number) => grouped(&number.to_string()),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn grouped(text: &str) -> String {
+    let (sign, rest) = text
+        .strip_prefix('-')
+        .map_or(("", text), |rest| ("-", rest));
+    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
+    let mut out = sign.to_owned();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    if fraction != "0" {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::bench::{BenchDocument, Target};
+
+    fn document() -> BenchDocument {
+        let mut document = BenchDocument::new("ring");
+        document.machine = json!({ "cpu": "a processor", "cores": 2, "os": "Linux 6" });
+        document.add_machine("scheduling", "fifo");
+        document.add_floor("placement", "near");
+        document.add_result(
+            "one_way",
+            json!({ "min": 1, "p50": 12345, "p90": 3, "p99": 4, "p99_9": 5, "max": 6 }),
+        );
+        document.add_ratio("to_floor", 1.25);
+        document.add_target(Target::at_most("one_way", 1.25, 1.3));
+        document.add_target(Target::at_least("gain", f64::NAN, 1.8));
+        document
+    }
+
+    #[test]
+    fn page_has_targets_machine_floor_and_results() {
+        let page = to_markdown(&document().to_json());
+        for part in [
+            "| ring | one way | at most 1.3 | 1.25 | yes |",
+            "| ring | gain | at least 1.8 | - | **no** |",
+            "a processor, 2 cores, cores near, Linux 6, scheduling fifo",
+            "| one way | 1 | 12 345 | 3 | 4 | 5 | 6 |",
+            "| to floor | 1.25 |",
+        ] {
+            assert!(page.contains(part), "{part} is missing in\n{page}");
+        }
+    }
+
+    #[test]
+    fn page_of_all_is_made_of_each_in_the_order_of_the_benches() {
+        let all = BenchDocument::of_all(&[BenchDocument::new("chain"), document()]);
+        let page = to_markdown(&all);
+        let place = |text: &str| page.find(text).unwrap();
+        assert!(place("## ring") < place("## chain"));
+        assert!(page.contains("| ring | one way | at most 1.3 | 1.25 | yes |"));
+        let text = to_text(&all);
+        assert!(
+            text.contains("NOT MET gain: -, at least 1.8 wanted"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        let cases = [
+            ("1", "1"),
+            ("1234", "1 234"),
+            ("1234567.5", "1 234 567.5"),
+            ("-12.0", "-12"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(grouped(text), expected);
+        }
+    }
+}

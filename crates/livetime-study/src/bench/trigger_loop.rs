@@ -1,0 +1,494 @@
+//! `loop`: a trigger packet of 34 words out over its link, and the decision back over the other.
+//!
+//! One event in flight between two pinned threads that spin, on the path of a run: the front-end's
+//! end of the trigger link (`EmulatedLink`, page pool, acknowledge ring), the trigger node's role
+//! with its `LevelTwoNode`, and the return link. The time runs from the first word of the packet
+//! to the reply read, checked against the decision of a node that was asked beforehand. I/O only
+//! means a menu of one path without a cut: the packet is checked, nothing is computed. With
+//! algorithms the menu has 16 paths that all look at the packet.
+//!
+//! Not measured here: the front-end's other work (fragments, supervisor), the rate with several
+//! events in flight (`chain`), and links between machines.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use livetime_node::completion::{COMPLETION_WORDS, Completion};
+use livetime_node::counter_block::CounterBlock;
+use livetime_node::emulated_link::EmulatedLink;
+use livetime_node::role::Role;
+use livetime_node::role::front_end::TriggerRings;
+use livetime_node::role::trigger::{TriggerNode, TriggerNodeParts};
+use livetime_node::run_clock::RunClock;
+use livetime_node::worker::Phase;
+use livetime_readout::LinkConfig;
+use livetime_shm::floor::Samples;
+use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig, RingConfig, TscClock, ring};
+use livetime_trigger::{
+    Cut, EnergyMev, LengthUm, LevelTwo, LevelTwoNode, Menu, MenuConfig, PathConfig, SingleMuonCut,
+    TwoTrackCut,
+};
+use livetime_wire::decision::mix64;
+use livetime_wire::trigger_packet::{
+    Cluster, MuonStub, Sums, SvtTrack, TriggerPacket, TriggerPacketView, XtrpTrack,
+};
+use livetime_wire::{L2Reply, RunNumber};
+use serde_json::json;
+
+use super::document::{BenchDocument, Target, latency, median, rounded};
+use super::interleave::{LIKE_FLOORS, LineFloor, Selection, add_line_floor, interleave};
+use super::two_cores::{Patience, run_alone, run_pair};
+use super::{BenchError, BenchOptions};
+
+const RUN: RunNumber = RunNumber(1);
+/// Different packets, used in turn.
+const PACKETS: u32 = 1024;
+/// Words of each: four tracks of either kind, three clusters, two stubs, the sums.
+const PACKET_WORDS: usize = 34;
+/// Events of a block that come before the measured ones.
+const WARM_UP: u32 = 200;
+
+struct Size {
+    blocks: usize,
+    events: u32,
+    menu_passes: usize,
+}
+
+struct LoopBlock {
+    io: Samples,
+    algorithms: Samples,
+    /// Time of a decision on a packet \[ns\].
+    menu: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when a reply does not come.
+pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    let size = if options.quick {
+        Size {
+            blocks: 2,
+            events: 500,
+            menu_passes: 2,
+        }
+    } else {
+        Size {
+            blocks: 60,
+            events: 5_000,
+            menu_passes: 20,
+        }
+    };
+    let clock = TscClock::calibrate();
+    let packets = Packets::new();
+    let (io_menu, full_menu) = (menu_without_cuts(), menu_of_sixteen());
+    let mut io = Loop::new(&io_menu)?;
+    let mut algorithms = Loop::new(&full_menu)?;
+    let carried = PACKET_WORDS * 4;
+    let measured = interleave(
+        size.blocks,
+        LIKE_FLOORS,
+        || LineFloor::measure(&[carried], size.events),
+        || {
+            Ok(LoopBlock {
+                io: io.measure(&packets, size.events, &clock)?,
+                algorithms: algorithms.measure(&packets, size.events, &clock)?,
+                menu: run_alone(|| Ok(menu_time(&packets, &full_menu, size.menu_passes)))?,
+            })
+        },
+        LineFloor::bare_p50,
+    )?;
+    let selection = measured.select(LineFloor::bare_p50, LineFloor::placement);
+    let mut document = BenchDocument::new("loop");
+    add_line_floor(&mut document, &selection);
+    report(&mut document, &selection, carried);
+    let wrong = io.wrong + algorithms.wrong;
+    document.add_result("decisions", io.decisions + algorithms.decisions);
+    document.add_result("wrong_decisions", wrong);
+    document.add_target(Target::at_most("wrong_decisions", wrong as f64, 0.0));
+    Ok(document)
+}
+
+fn report(
+    document: &mut BenchDocument,
+    selection: &Selection<'_, LineFloor, LoopBlock>,
+    carried: usize,
+) {
+    let io = selection.merged(|block| &block.io);
+    let algorithms = selection.merged(|block| &block.algorithms);
+    let menu = selection.median(|kept| kept.block.menu);
+    document.add_result("io_ns", latency(&io));
+    document.add_result("algorithms_ns", latency(&algorithms));
+    document.add_result("menu_ns", json!({ "p50": rounded(menu), "paths": 16 }));
+    let tail = |samples: &Samples| samples.p99() as f64 / samples.p50().max(1) as f64;
+    let bare = |floor: &LineFloor| floor.bare.p50() as f64;
+    let to_line = selection.median(|kept| kept.block.io.p50() as f64 / kept.floor(bare));
+    let to_carrying = selection.median(|kept| {
+        kept.block.io.p50() as f64 / kept.floor(|floor| floor.of_bytes(carried).p50() as f64)
+    });
+    let tails =
+        selection.median(|kept| tail(&kept.block.io) / kept.floor(|floor| tail(&floor.bare)));
+    let allowed = |kept: &LoopBlock| 1.2 * (kept.io.p50() as f64 + kept.menu);
+    let with_menu =
+        selection.median(|kept| kept.block.algorithms.p50() as f64 / allowed(kept.block));
+    document.add_ratio("io_to_cache_line", to_line);
+    document.add_ratio("io_to_cache_line_carrying_136_bytes", to_carrying);
+    document.add_ratio("io_p99_over_p50", tail(&io));
+    document.add_ratio("io_tail_to_cache_line_tail", tails);
+    document.add_ratio("algorithms_to_io_plus_menu_plus_20_percent", with_menu);
+    document.add_target(Target::at_most("loop_io_p50", to_line, 3.0));
+    document.add_target(Target::at_most("loop_io_tail", tails, 1.5));
+    document.add_target(Target::at_most("loop_algorithms_p50", with_menu, 1.0));
+}
+
+/// One path that every packet passes: a decision without an algorithm.
+fn menu_without_cuts() -> Menu {
+    let paths = vec![PathConfig {
+        name: "ECHO".to_owned(),
+        bit: 0,
+        l1_mask: u64::MAX,
+        cut: Cut::Auto,
+        prescale: 1,
+    }];
+    checked(MenuConfig {
+        paths,
+        ..MenuConfig::default()
+    })
+}
+
+/// The default menu and the same paths with other thresholds.
+fn menu_of_sixteen() -> Menu {
+    let mut config = MenuConfig::default();
+    for index in 0..config.paths.len() {
+        let mut path = config.paths[index].clone();
+        path.name.push_str("_TIGHT");
+        path.bit += 64;
+        path.cut = match path.cut {
+            Cut::SingleMuon(cut) => Cut::SingleMuon(SingleMuonCut {
+                pt_min: EnergyMev(20_000),
+                ..cut
+            }),
+            Cut::TwoTrack(cut) => Cut::TwoTrack(TwoTrackCut {
+                d_min: LengthUm(100),
+                lxy_min: LengthUm(500),
+                ..cut
+            }),
+            same => same,
+        };
+        config.paths.push(path);
+    }
+    checked(config)
+}
+
+fn checked(config: MenuConfig) -> Menu {
+    Menu::new_checked(config, "trigger").expect("the paths have bits and names of their own")
+}
+
+/// The packets of all events, with trigger numbers of their own.
+struct Packets(Vec<Vec<u32>>);
+
+impl Packets {
+    fn new() -> Self {
+        Self((0..PACKETS).map(packet).collect())
+    }
+
+    fn of(&self, event: u64) -> &[u32] {
+        &self.0[(event % u64::from(PACKETS)) as usize]
+    }
+}
+
+/// A packet whose items spread over what the cuts look at; every Level-1 bit but the rare is set.
+fn packet(trigger_low: u32) -> Vec<u32> {
+    let mut state = mix64(trigger_low.into());
+    let mut below = |limit: u32| {
+        state = mix64(state);
+        ((state >> 32) % u64::from(limit)) as u32
+    };
+    let xtrp = |_| XtrpTrack::new(below(288), below(8), below(32), below(2) == 0, true);
+    let xtrp: Vec<_> = (0..4).map(xtrp).collect();
+    let svt = |_| {
+        let d = below(100).cast_signed() - 50;
+        SvtTrack::new(below(8192), 32, d, below(120), below(2) == 0, below(400))
+    };
+    let svt: Vec<_> = (0..4).map(svt).collect();
+    let cluster = |_| Cluster::new(below(200), below(200), 3, below(100), 0, below(64), 0);
+    let clusters: Vec<_> = (0..3).map(cluster).collect();
+    let muon = |_| MuonStub::new(below(144), below(16), 255, below(2) == 0, below(40));
+    let muons: Vec<_> = (0..2).map(muon).collect();
+    let packet = TriggerPacket {
+        trigger_low,
+        run: RUN.0,
+        l1_bits: 0b1111,
+        xtrp,
+        svt,
+        clusters,
+        muons,
+        sums: Some(Sums::new(below(4000), below(400), below(8192))),
+        ..TriggerPacket::default()
+    };
+    let mut words = Vec::new();
+    packet.emit(&mut words);
+    debug_assert_eq!(words.len(), PACKET_WORDS);
+    words
+}
+
+/// Time of a decision on a packet that is in the cache: the median over passes \[ns\].
+fn menu_time(packets: &Packets, menu: &Menu, passes: usize) -> f64 {
+    let mut level_two = LevelTwo::new(menu);
+    let views: Vec<_> = packets
+        .0
+        .iter()
+        .filter_map(|words| TriggerPacketView::new_checked(words).ok())
+        .collect();
+    let times: Vec<f64> = (0..passes)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            for view in &views {
+                black_box(level_two.decide(black_box(view)));
+            }
+            start.elapsed().as_secs_f64() * 1e9 / views.len().max(1) as f64
+        })
+        .collect();
+    median(&times)
+}
+
+/// Both ends of the loop, which keep their links, pools and rings from block to block.
+struct Loop {
+    link: EmulatedLink,
+    rings: TriggerRings,
+    node: TriggerNode,
+    /// Decides as the node must, on the same packets in the same order.
+    reference: LevelTwoNode,
+    clock: RunClock,
+    next_event: u64,
+    decisions: u64,
+    wrong: u64,
+}
+
+impl Loop {
+    fn new(menu: &Menu) -> Result<Self, BenchError> {
+        let config = LinkConfig {
+            pages: 256,
+            page_words: 256,
+            ..LinkConfig::default()
+        };
+        let config = LinkConfig {
+            fragment_words_max: 512,
+            ..config
+        };
+        let pool_config = PoolConfig {
+            pages: config.pages,
+            page_bytes: config.page_words * 4,
+            huge_pages: HugePages::Prefer,
+        };
+        let message_ring = |slot_words| {
+            ring(&RingConfig {
+                slots: config.pages,
+                slot_words,
+            })
+        };
+        let (packet_pool, reply_pool) = (
+            PagePool::create(&pool_config)?,
+            PagePool::create(&pool_config)?,
+        );
+        let (completions, packets) = message_ring(COMPLETION_WORDS as u32)?;
+        let (packet_pages_back, pages_back) = message_ring(2)?;
+        let (replies_out, replies) = message_ring(COMPLETION_WORDS as u32)?;
+        let (reply_pages_back, reply_pages_in) = message_ring(2)?;
+        let node = TriggerNode::new(TriggerNodeParts {
+            id: "trg0".to_owned(),
+            node: LevelTwoNode::new(LevelTwo::new(menu), RUN),
+            packets,
+            packet_pages_back,
+            packet_pool: packet_pool.clone(),
+            return_link: EmulatedLink::new(config.clone(), reply_pool.clone(), 0),
+            replies: replies_out,
+            reply_pages_back: reply_pages_in,
+            block: CounterBlock::new(),
+        });
+        Ok(Self {
+            link: EmulatedLink::new(config, packet_pool, 0),
+            rings: TriggerRings {
+                completions,
+                pages_back,
+                replies,
+                reply_pages_back,
+                reply_pool,
+            },
+            node,
+            reference: LevelTwoNode::new(LevelTwo::new(menu), RUN),
+            clock: RunClock::start(),
+            next_event: 0,
+            decisions: 0,
+            wrong: 0,
+        })
+    }
+
+    /// Sends events one after the other and times each until its reply.
+    fn measure(
+        &mut self,
+        packets: &Packets,
+        events: u32,
+        clock: &TscClock,
+    ) -> Result<Samples, BenchError> {
+        let events = events + WARM_UP;
+        let first = self.next_event;
+        self.next_event += u64::from(events);
+        let expected: Vec<Option<L2Reply>> = (first..self.next_event)
+            .map(|event| self.reference.handle_packet(packets.of(event)).ok())
+            .map(|answer| answer.map(|answer| answer.reply))
+            .collect();
+        let Self {
+            link,
+            rings,
+            node,
+            clock: run_clock,
+            ..
+        } = self;
+        let run_clock = &*run_clock;
+        let over = AtomicBool::new(false);
+        let front_end = FrontEndSide {
+            link,
+            rings,
+            run_clock,
+        };
+        let ((samples_ns, wrong), ()) = run_pair(
+            |patience| {
+                let measured = front_end.send_all(packets, first, &expected, clock, patience);
+                // Release pairs with the Acquire below.
+                over.store(true, Ordering::Release);
+                measured
+            },
+            |mut patience| {
+                while !over.load(Ordering::Acquire) {
+                    if node.poll(run_clock.now(), Phase::Running) == 0 {
+                        patience.idle()?;
+                    } else {
+                        patience.restart();
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        self.decisions += u64::from(events);
+        self.wrong += wrong;
+        Ok(Samples::from_unsorted(samples_ns))
+    }
+}
+
+/// What the front-end does with the trigger link and the return link, as in its role.
+struct FrontEndSide<'a> {
+    link: &'a mut EmulatedLink,
+    rings: &'a mut TriggerRings,
+    run_clock: &'a RunClock,
+}
+
+impl FrontEndSide<'_> {
+    fn send_all(
+        mut self,
+        packets: &Packets,
+        first: u64,
+        expected: &[Option<L2Reply>],
+        clock: &TscClock,
+        mut patience: Patience<'_>,
+    ) -> Result<(Vec<u64>, u64), BenchError> {
+        let mut samples_ns = Vec::with_capacity(expected.len());
+        let mut wrong = 0;
+        for (event, expected) in (first..).zip(expected) {
+            self.take_pages_back();
+            patience.restart();
+            let start = clock.ticks();
+            self.send(packets.of(event))?;
+            let reply = loop {
+                if let Some(reply) = self.take_reply()? {
+                    break reply;
+                }
+                patience.idle()?;
+            };
+            samples_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
+            wrong += u64::from(reply != *expected);
+        }
+        self.take_pages_back();
+        samples_ns.drain(..WARM_UP as usize);
+        Ok((samples_ns, wrong))
+    }
+
+    fn send(&mut self, packet: &[u32]) -> Result<(), BenchError> {
+        let now = self.run_clock.now();
+        self.link.send(|words| {
+            words.clear();
+            words.extend_from_slice(packet);
+        });
+        self.link.pump(now);
+        while let Some(completed) = self.link.poll_completed() {
+            let entry = Completion { link: 0, completed };
+            self.rings.completions.try_push(&entry.to_words())?;
+        }
+        Ok(())
+    }
+
+    /// The next reply; `Some(None)` for words that are none.
+    fn take_reply(&mut self) -> Result<Option<Option<L2Reply>>, BenchError> {
+        let Some(entry) = self.rings.replies.try_pop(Completion::parse)? else {
+            return Ok(None);
+        };
+        let Ok(Completion { completed, .. }) = entry else {
+            return Ok(Some(None));
+        };
+        let reader = self.rings.reply_pool.read(PageIndex(completed.page))?;
+        let words = reader.get(..completed.len_words as usize).unwrap_or(&[]);
+        let reply = L2Reply::parse(words)
+            .ok()
+            .filter(|_| completed.status.is_good());
+        drop(reader);
+        self.rings.reply_pages_back.try_push(&[completed.page])?;
+        Ok(Some(reply))
+    }
+
+    fn take_pages_back(&mut self) {
+        let Self {
+            link,
+            rings,
+            run_clock,
+        } = self;
+        while let Ok(Some(())) = rings.pages_back.try_pop(|pages| {
+            for page in pages {
+                link.recycle(*page);
+            }
+        }) {}
+        link.poll_flow(run_clock.now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::L2Mask;
+
+    use super::*;
+
+    #[test]
+    fn packets_have_34_words_and_pass_some_paths_of_the_menu_but_not_all() {
+        let packets = Packets::new();
+        assert!(packets.0.iter().all(|packet| packet.len() == PACKET_WORDS));
+        let mut node = LevelTwoNode::new(LevelTwo::new(&menu_of_sixteen()), RUN);
+        let masks: std::collections::BTreeSet<L2Mask> = (0..u64::from(PACKETS))
+            .map(|event| node.handle_packet(packets.of(event)).unwrap().reply.mask)
+            .collect();
+        assert!(masks.len() > 10, "{} different decisions", masks.len());
+        assert_eq!(node.level_two().paths().len(), 16);
+    }
+
+    #[test]
+    fn every_reply_is_compared_with_the_reference() {
+        let clock = TscClock::calibrate();
+        let packets = Packets::new();
+        let mut right = Loop::new(&menu_of_sixteen()).unwrap();
+        let samples = right.measure(&packets, 300, &clock).unwrap();
+        assert_eq!((samples.count(), right.wrong), (300, 0));
+        // A reference with another menu finds every decision wrong that differs.
+        let mut wrong = Loop::new(&menu_of_sixteen()).unwrap();
+        wrong.reference = LevelTwoNode::new(LevelTwo::new(&menu_without_cuts()), RUN);
+        wrong.measure(&packets, 300, &clock).unwrap();
+        assert!(wrong.wrong > 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! Every bench in its short form: the form of its document, finite numbers, counts conserved.
+//!
+//! Times are not looked at. A bench that loses, repeats or mixes up anything returns an error, so
+//! that its success is the test of conservation.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, page};
+use serde_json::{Value, json};
+
+const MEMBERS: [&str; 7] = [
+    "bench", "floor", "machine", "ratio", "result", "schema", "targets",
+];
+
+fn measure(name: BenchName) -> BenchDocument {
+    let directory = tempfile::tempdir().unwrap();
+    let options = BenchOptions {
+        quick: true,
+        realtime: false,
+        directory: directory.path().to_owned(),
+        machine: json!({ "cpu": "of a test", "cores": 2, "os": "Linux" }),
+    };
+    let document = bench::run(name, &options).unwrap();
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0, "files are removed");
+    document
+}
+
+/// Every number that is there is finite (JSON has no others), and none is missing.
+fn assert_no_null(path: &str, value: &Value) {
+    match value {
+        Value::Null => panic!("{path} is null"),
+        Value::Object(members) => {
+            for (key, value) in members {
+                assert_no_null(&format!("{path}.{key}"), value);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| assert_no_null(path, value)),
+        _ => {}
+    }
+}
+
+fn assert_form(document: &BenchDocument) {
+    let json = document.to_json();
+    let mut members: Vec<&str> = json
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    members.sort_unstable();
+    assert_eq!(members, MEMBERS);
+    assert_eq!(json["schema"], "livetime.bench/1");
+    assert_eq!(json["machine"]["scheduling"], "normal");
+    assert_eq!(json["machine"]["quick"], true);
+    assert!(!json["floor"].as_object().unwrap().is_empty());
+    for member in ["floor", "result", "ratio", "targets"] {
+        assert_no_null(&format!("{}.{member}", document.bench), &json[member]);
+    }
+    for (name, target) in json["targets"].as_object().unwrap() {
+        for member in ["value", "target"] {
+            assert!(target[member].is_f64(), "{name}.{member}: {target}");
+        }
+        assert!(target["met"].is_boolean(), "{name}: {target}");
+    }
+    assert!(page::to_text(&json).starts_with(&document.bench));
+}
+
+fn target_names(document: &BenchDocument) -> Vec<&str> {
+    document
+        .targets
+        .iter()
+        .map(|target| target.name.as_str())
+        .collect()
+}
+
+#[test]
+fn floor_has_lines_copies_and_wake_ups() {
+    let document = measure(BenchName::Floor);
+    assert_form(&document);
+    assert!(
+        document
+            .floor
+            .contains_key("cache_line_round_trip_504_bytes_ns")
+    );
+    assert!(document.floor.contains_key("poll_gaps"));
+}
+
+#[test]
+fn ring_has_both_sizes() {
+    let document = measure(BenchName::Ring);
+    assert_form(&document);
+    assert_eq!(document.targets.len(), 6);
+    assert!(document.result.contains_key("round_trip_136_bytes_ns"));
+    assert!(document.result.contains_key("rtrb_stream_single_504_bytes"));
+}
+
+#[test]
+fn loop_makes_no_wrong_decision() {
+    let document = measure(BenchName::Loop);
+    assert_form(&document);
+    assert_eq!(document.result["wrong_decisions"], 0);
+    let names = target_names(&document);
+    assert!(names.contains(&"loop_io_p50") && names.contains(&"wrong_decisions"));
+}
+
+#[test]
+fn readout_files_every_fragment() {
+    let document = measure(BenchName::Readout);
+    assert_form(&document);
+    assert_eq!(target_names(&document).len(), 3);
+    assert!(document.result["65536_bytes"]["fragments"].as_u64() > Some(0));
+}
+
+#[test]
+fn builder_loses_nothing_under_overload() {
+    let document = measure(BenchName::Builder);
+    assert_form(&document);
+    assert_eq!(document.result["lost"], 0);
+    assert_eq!(document.result["events_incomplete"], 0);
+    let events = document.result["events_built"].as_u64().unwrap();
+    assert_eq!(document.result["fragments"], events * 8);
+}
+
+#[test]
+fn store_has_every_size() {
+    let document = measure(BenchName::Store);
+    assert_form(&document);
+    assert_eq!(document.ratio.len(), 5);
+    assert_eq!(document.targets.len(), 3, "small events are only reported");
+}
+
+#[test]
+fn chain_conserves_and_copies_once() {
+    let document = measure(BenchName::Chain);
+    assert_form(&document);
+    assert_eq!(document.result["lost"], 0);
+    let copies = document.result["copies_per_stored_byte_after_link_page"]
+        .as_f64()
+        .unwrap();
+    assert!((1.0..1.1).contains(&copies), "{copies}");
+}
