@@ -200,6 +200,11 @@ impl<W: World> Simulation<W> {
         (&mut self.world, &mut self.scheduler)
     }
 
+    /// The world, at the end.
+    pub fn into_world(self) -> W {
+        self.world
+    }
+
     /// The trace so far.
     pub const fn trace(&self) -> &Trace {
         self.scheduler.trace()

@@ -3,10 +3,12 @@
 //! The same structs that run on real links run here in one thread, on a virtual clock of integer
 //! picoseconds, with seeded randomness and injected faults: a seed is a story that can be told
 //! again. This crate has no threads, no sockets, no wall clock and no unordered maps. Start with
-//! [`kernel`] for how a simulation runs, then [`fault`] for what can be done to it.
+//! [`chain`] for the whole chain, or with [`kernel`] for how a simulation runs, then [`fault`] for
+//! what can be done to it.
 //!
 //! | module | what it gives |
 //! |---|---|
+//! | [`chain`] | [`SimulatedChain`]: every unit of the chain on simulated lines and hosts |
 //! | [`kernel`], [`scheduler`] | [`Simulation`] of a [`World`]: events in order, limits, reports |
 //! | [`time`] | [`SimPs`], [`DurationPs`]: integer picoseconds, floored to nanoseconds for cores |
 //! | [`queue`], [`timing_wheel`], [`heap_queue`] | the order (time, class, sequence) |
@@ -16,10 +18,12 @@
 //! | [`wake_up`] | timeouts of a core as few events |
 
 pub mod address;
+pub mod chain;
 pub mod fault;
 pub mod fault_plan;
 pub mod heap_queue;
 pub mod kernel;
+pub mod problem_code;
 pub mod queue;
 pub mod random;
 pub mod scheduler;
@@ -29,6 +33,7 @@ pub mod trace;
 pub mod wake_up;
 
 pub use address::{LinkId, NodeId};
+pub use chain::{SimulatedChain, SimulatedChainConfig, SimulatedChainError, SimulatedOutcome};
 pub use fault::{Admission, Arrival, FaultCounts, FaultShim, Transit};
 pub use fault_plan::{
     FaultAction, FaultPlan, FaultPlanError, FaultProfile, Occasion, Outage, OutageKind,
