@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_store::{Inspection, RunReader, inspect, recover};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
 
-use crate::console::{print, print_line, say};
+use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 
 /// Options of the verb.
@@ -38,7 +38,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
-            say(format_args!("error: {}: {error}", options.file.display()));
+            let file = options.file.display();
+            say(format_args!(
+                "error: {file}: {}",
+                with_causes(error.as_ref())
+            ));
             exit::PROBLEM
         }
     }
@@ -46,17 +50,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
     if let Some(copy) = &options.recover {
-        let input = BufReader::new(File::open(&options.file)?);
-        let output = File::create_new(copy)
-            .map_err(|error| format!("cannot create {}: {error}", copy.display()))?;
-        let mut output = BufWriter::new(output);
-        let (_, recovered) = recover(input, &mut output)?;
-        output.flush()?;
-        say(format_args!(
-            "recovered {} events into {}",
-            recovered.file.events_stored,
-            copy.display()
-        ));
+        write_copy(options, copy)?;
     }
     let mut reader = RunReader::open(BufReader::new(File::open(&options.file)?))?;
     let found = inspect(&mut reader)?;
@@ -78,6 +72,35 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         }
     }
     Ok(found.is_good())
+}
+
+/// Writes the repaired copy; when that fails, nothing is left of it.
+fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let input = BufReader::new(File::open(&options.file)?);
+    let output = File::create_new(copy)
+        .map_err(|error| format!("cannot create {}: {error}", copy.display()))?;
+    let mut output = BufWriter::new(output);
+    let recovered = recover(input, &mut output)
+        .map_err(Box::from)
+        .and_then(|(_, recovered)| {
+            output.flush()?;
+            output.get_ref().sync_data()?;
+            Ok(recovered.file.events_stored)
+        });
+    match recovered {
+        Ok(events) => {
+            say(format_args!(
+                "recovered {events} events into {}",
+                copy.display()
+            ));
+            Ok(())
+        }
+        Err(error) => {
+            let removed = std::fs::remove_file(copy);
+            debug_assert!(removed.is_ok(), "it was created here");
+            Err(error)
+        }
+    }
 }
 
 /// What is said of the stored events beside their number.
