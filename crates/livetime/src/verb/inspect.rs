@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write as _};
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,15 +79,7 @@ fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::
     let input = BufReader::new(File::open(&options.file)?);
     let output = File::create_new(copy)
         .map_err(|error| format!("cannot create {}: {error}", copy.display()))?;
-    let mut output = BufWriter::new(output);
-    let recovered = recover(input, &mut output)
-        .map_err(Box::from)
-        .and_then(|(_, recovered)| {
-            output.flush()?;
-            output.get_ref().sync_data()?;
-            Ok(recovered.file.events_stored)
-        });
-    match recovered {
+    match write_recovered(input, output) {
         Ok(events) => {
             say(format_args!(
                 "recovered {events} events into {}",
@@ -101,6 +93,15 @@ fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::
             Err(error)
         }
     }
+}
+
+fn write_recovered(
+    input: BufReader<File>,
+    output: File,
+) -> Result<u64, Box<dyn std::error::Error>> {
+    let (output, recovered) = recover(input, BufWriter::new(output))?;
+    output.into_inner()?.sync_data()?;
+    Ok(recovered.file.events_stored)
 }
 
 /// What is said of the stored events beside their number.
