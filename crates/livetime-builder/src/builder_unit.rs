@@ -670,6 +670,18 @@ impl BuilderUnit {
         self.dispatch.restore_filter(filter);
     }
 
+    /// A peer is in another epoch than all were at the start, since it was lost and is back.
+    pub fn renew_peer(&mut self, unit: UnitId, epoch: u32) {
+        let table = match unit.kind {
+            UnitKind::EventManager => &mut self.manager,
+            UnitKind::Readout => &mut self.readouts,
+            UnitKind::Filter => &mut self.filters,
+            UnitKind::Writer => &mut self.writer,
+            _ => return,
+        };
+        table.renew(unit.index, epoch);
+    }
+
     fn lose_filtering(&mut self, is_lost: impl Fn(u16) -> bool) {
         for slot in 0..self.assembly.slots() {
             if let Stage::Filtering { filter } = self.assembly.event(slot).stage

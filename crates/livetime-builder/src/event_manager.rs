@@ -330,6 +330,33 @@ impl EventManager {
         }
     }
 
+    /// A builder unit went away: its credits are withdrawn, and the events that it had not cleared
+    /// are counted as lost with it and named. Some of them may have been built and handed on
+    /// before; who settles the accounts of the dead unit takes those off again.
+    pub fn handle_builder_lost(&mut self, builder: u16) -> Vec<TriggerNumber> {
+        let Some(account) = self.credits.get_mut(usize::from(builder)) else {
+            return Vec::new();
+        };
+        self.free_total -= u64::from(account.free);
+        *account = Credits::default();
+        let held = self.in_flight.iter_mut();
+        let lost: Vec<TriggerNumber> = held
+            .filter(|(_, entry)| entry.builder == builder)
+            .map(|(trigger, _)| trigger)
+            .collect();
+        for trigger in &lost {
+            self.in_flight.remove(*trigger);
+            self.history.record(*trigger, Closing::Dropped);
+        }
+        self.losses.add(LossCause::BuilderLost, lost.len() as u64);
+        lost
+    }
+
+    /// A builder unit that was lost is back in a new epoch, with nothing in it.
+    pub fn handle_builder_back(&mut self, builder: u16, epoch: u32) {
+        self.builders.renew(builder, epoch);
+    }
+
     /// Whether no accepted trigger is waiting or in flight.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.len() == 0
@@ -644,5 +671,44 @@ mod tests {
         assert!(bench.evm.is_idle());
         assert!(bench.evm.credits_conserved());
         assert_eq!(bench.evm.losses().total() + bench.evm.counts().cleared, 5);
+    }
+
+    #[test]
+    fn a_lost_builder_unit_takes_its_events_and_credits_and_comes_back_empty() {
+        let mut bench = Bench::granted();
+        (1..=4).for_each(|trigger| bench.accept(trigger));
+        let assigned: Vec<_> = std::iter::from_fn(|| bench.assigned()).collect();
+        assert_eq!(assigned, [(1, 0), (2, 1), (3, 0), (4, 1)]);
+        bench.clear(0, 1);
+        let lost = bench.evm.handle_builder_lost(0);
+        assert_eq!(lost, [TriggerNumber(3)]);
+        assert_eq!(bench.evm.losses().of(LossCause::BuilderLost), 1);
+        assert!(bench.evm.credits_conserved());
+        (5..=6).for_each(|trigger| bench.accept(trigger));
+        assert_eq!(bench.assigned(), Some((5, 1)), "the other one has a credit");
+        assert_eq!(bench.assigned(), None, "nobody else has");
+        assert_eq!(bench.evm.handle_builder_lost(0), [], "it holds nothing");
+        assert_eq!(
+            bench.evm.handle_builder_lost(77),
+            [],
+            "there is no such unit"
+        );
+
+        bench.evm.handle_builder_back(0, 6);
+        let request = BuilderMessage::EventRequest { credits: 3 };
+        let old = bench.send(UnitId::builder(0), request.clone());
+        assert_eq!(old, Handled::Refused, "a message of its past");
+        let envelope = Envelope {
+            sender: UnitId::builder(0),
+            epoch: 6,
+            sequence: 0,
+            message: request,
+        };
+        let fresh = bench.evm.handle_message(RunNs(0), &envelope);
+        assert_eq!(fresh, Handled::Taken);
+        assert_eq!(bench.assigned(), Some((6, 0)));
+        bench.accept(3);
+        assert_eq!(bench.assigned(), None, "what is lost is not assigned again");
+        assert!(bench.evm.credits_conserved());
     }
 }

@@ -46,6 +46,18 @@ impl PeerTable {
         self.peers.len()
     }
 
+    /// A peer begins a new life: only messages of its new epoch count, and the sequence numbers of
+    /// both directions start again.
+    pub(crate) fn renew(&mut self, index: u16, epoch: u32) {
+        if let Some(peer) = self.peers.get_mut(usize::from(index)) {
+            *peer = Peer {
+                epoch,
+                next_in: 0,
+                next_out: 0,
+            };
+        }
+    }
+
     /// Checks sender, epoch and sequence; `None` when the message is refused (and counted).
     pub(crate) fn receive(
         &mut self,
@@ -145,6 +157,22 @@ mod tests {
         assert_eq!((counts.strangers, counts.wrong_epoch), (1, 2));
         assert_eq!(counts.received, 0);
         assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn a_renewed_peer_starts_again_and_its_past_is_refused() {
+        let mut table = PeerTable::new(UnitKind::Builder, 2, 7);
+        let mut counts = MessageCounts::default();
+        assert!(table.receive(&envelope(1, 7, 5), &mut counts).is_some());
+        table.next_sequence(1, &mut counts);
+        table.renew(1, 8);
+        table.renew(9, 8);
+        assert_eq!(table.receive(&envelope(1, 7, 6), &mut counts), None);
+        let fresh = table.receive(&envelope(1, 8, 0), &mut counts);
+        assert_eq!(fresh, Some(Arrival::Fresh));
+        assert_eq!(table.next_sequence(1, &mut counts), 0);
+        assert!(table.receive(&envelope(0, 7, 0), &mut counts).is_some());
+        assert_eq!(counts.wrong_epoch, 1);
     }
 
     #[test]

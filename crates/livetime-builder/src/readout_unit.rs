@@ -595,6 +595,33 @@ impl ReadoutUnit {
         }
     }
 
+    /// A builder unit went away with the events `lost`: the fragments of all its triggers are freed
+    /// and counted as lost, and those of `lost` that are still to come will be. Call it when no
+    /// filter unit or writer reads their pages any more.
+    pub fn handle_builder_lost(&mut self, now: RunNs, builder: u16, lost: &[TriggerNumber]) {
+        for trigger in lost {
+            match self.held.get_mut(*trigger) {
+                Some(held) if held.builder == NO_BUILDER => held.builder = builder,
+                Some(_) => {}
+                // An entry without fragments is closed below and thereby remembered.
+                None if self.history.past(*trigger) == Past::Open => {
+                    let entry = Held {
+                        builder,
+                        ..Held::default()
+                    };
+                    self.hold(now, *trigger, entry);
+                }
+                None => {}
+            }
+        }
+        self.free_open(|held| held.builder == builder);
+    }
+
+    /// A builder unit that was lost is back in a new epoch.
+    pub fn handle_builder_back(&mut self, builder: u16, epoch: u32) {
+        self.builders.renew(builder, epoch);
+    }
+
     /// Whether no fragment is held and no request waits for one.
     pub fn is_idle(&self) -> bool {
         self.held.len() == 0

@@ -43,7 +43,10 @@ pub use page_pool::{
     OwnerId, PageError, PageIndex, PagePool, PageReader, PageState, PageWriter, PoolConfig,
     PoolCounts, PoolError, ReclaimError, Reclaimed,
 };
-pub use peer::{PASSED_FDS_MAX, PeerError, PeerWatch, Received, control_pair, recv_fds, send_fds};
+pub use peer::{
+    PASSED_FDS_MAX, PeerError, PeerWatch, Received, continue_process, control_pair, recv_fds,
+    send_fds, stop_process,
+};
 pub use process_id::ProcessId;
 pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};

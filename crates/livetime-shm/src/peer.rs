@@ -16,7 +16,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
     sendmsg, socketpair,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::Timespec;
 
 /// Most descriptors in one message.
@@ -69,6 +69,31 @@ pub fn control_pair() -> Result<(OwnedFd, OwnedFd), PeerError> {
         None,
     )
     .map_err(|errno| kernel("making a socket pair", errno))
+}
+
+/// Stops a process (`SIGSTOP`): it does nothing and holds everything, and is not dead.
+///
+/// # Errors
+/// [`PeerError::NoProcess`], or [`PeerError::Kernel`].
+pub fn stop_process(pid: u32) -> Result<(), PeerError> {
+    signal(pid, Signal::STOP)
+}
+
+/// Lets a stopped process go on (`SIGCONT`).
+///
+/// # Errors
+/// [`PeerError::NoProcess`], or [`PeerError::Kernel`].
+pub fn continue_process(pid: u32) -> Result<(), PeerError> {
+    signal(pid, Signal::CONT)
+}
+
+fn signal(pid: u32, signal: Signal) -> Result<(), PeerError> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    match raw.map(|raw| kill_process(raw, signal)) {
+        Some(Ok(())) => Ok(()),
+        None | Some(Err(Errno::SRCH)) => Err(PeerError::NoProcess { pid }),
+        Some(Err(errno)) => Err(kernel("signalling a process", errno)),
+    }
 }
 
 /// Notices the end of another process.

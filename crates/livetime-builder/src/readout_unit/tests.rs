@@ -375,3 +375,56 @@ fn the_work_queue_keeps_its_bound_while_nothing_is_polled() {
     }
     assert!(bench.unit.triggers_held() <= 5);
 }
+
+#[test]
+fn fragments_of_a_lost_builder_unit_are_freed_and_counted() {
+    let mut bench = Bench::new();
+    for trigger in 1..=3 {
+        bench.fragments(trigger);
+        bench.decide(trigger, Keep::Build);
+    }
+    bench.request(1, 1);
+    bench.request(0, 2);
+    // It had asked for 1, was given 3 and had not asked, and was given 4, of which nothing came.
+    let lost = [TriggerNumber(3), TriggerNumber(4)];
+    bench.unit.handle_builder_lost(RunNs(0), 1, &lost);
+    assert_eq!(bench.lost(LossCause::FragmentAborted), 6);
+    let mut freed = Vec::new();
+    let mut sent = 0;
+    while let Some(output) = bench.unit.poll_output() {
+        match output {
+            ReadoutOutput::Free { trigger, reason } => freed.push((trigger.0, reason)),
+            ReadoutOutput::SendFragment { to, trigger, .. } => {
+                assert_eq!((to, trigger.0), (UnitId::builder(0), 2), "it lives");
+                sent += 1;
+            }
+        }
+    }
+    freed.sort_by_key(|(trigger, _)| *trigger);
+    assert_eq!(
+        freed,
+        [(1, FreeReason::Aborted), (3, FreeReason::Aborted)],
+        "of 4 there is nothing to free"
+    );
+    assert_eq!(sent, 3);
+    let late = bench.fragment(4, SOURCES[0]);
+    let loss = Some(LossCause::FragmentLate);
+    assert_eq!(late, FragmentVerdict::Discard { loss });
+    assert_eq!(bench.unit.triggers_held(), 1);
+
+    bench.unit.handle_builder_back(1, 10);
+    bench.fragments(5);
+    let triggers = [TriggerNumber(5)].into_iter().collect();
+    let request = BuilderMessage::FragmentRequest { triggers };
+    let old = bench.send_from(UnitId::builder(1), 1, request.clone());
+    assert_eq!(old, Handled::Refused, "a message of its past");
+    let envelope = Envelope {
+        sender: UnitId::builder(1),
+        epoch: 10,
+        sequence: 0,
+        message: request,
+    };
+    let fresh = bench.unit.handle_message(RunNs(0), &envelope);
+    assert_eq!(fresh, Handled::Taken);
+    assert_eq!(bench.unit.counts().triggers_requested, 3);
+}
