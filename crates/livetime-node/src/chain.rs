@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
-use livetime_wire::{LossArea, RunNumber};
+use livetime_wire::{LossArea, RunNumber, UnitKind};
 
 use crate::chain_config::ChainConfig;
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
-use crate::process::{Launcher, ProcessError, ProcessGroup};
+use crate::process::lost_unit::{Neighbours, settle_lost};
+use crate::process::{Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup};
 use crate::role::Role;
 use crate::role::writer::RunFile;
 use crate::role_ends::{MissingEnd, RoleEnds, WriterEnds};
@@ -83,6 +84,14 @@ fn make_ends(plan: &ChainPlan, bell: &Doorbell) -> Result<BTreeMap<String, RoleE
         }
     }
     Ok(roles)
+}
+
+/// What the living units next to lost ones have counted.
+fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
+    Neighbours {
+        accepts: snapshot.role("evm").gauges.received,
+        event_manager_lives: !lost.contains(&UnitKind::EventManager),
+    }
 }
 
 impl Chain {
@@ -157,29 +166,38 @@ impl Chain {
     pub fn start_processes(
         config: &ChainConfig,
         file: RunFile,
-        launcher: &Launcher,
+        launcher: Launcher,
+        policy: LossPolicy,
+        faults: Vec<ProcessFault>,
     ) -> Result<Self, ChainError> {
         let failed = Arc::new(AtomicBool::new(false));
         let writer = WriterEnds {
             file,
             failed: failed.clone(),
         };
-        let group = ProcessGroup::start(config, launcher, writer)?;
+        let group = ProcessGroup::start(config, launcher, policy, faults, writer)?;
         Ok(Self {
             run: config.run,
             clock: group.clock().clone(),
             phase: group.page().phase(),
-            blocks: group.blocks(config),
+            blocks: group.blocks(),
             threads: Vec::new(),
             writer_failed: failed,
             processes: Some(group),
         })
     }
 
-    /// Roles whose processes went away since the last look; none where roles are threads.
-    pub fn take_lost(&mut self) -> Vec<String> {
-        let processes = self.processes.as_mut();
-        processes.map(ProcessGroup::look).unwrap_or_default()
+    /// Deals with roles whose processes went away since the last look, and makes the faults that
+    /// are due; there is nothing to do where roles are threads.
+    pub fn supervise(&mut self) -> Vec<Incident> {
+        let Some(group) = &mut self.processes else {
+            return Vec::new();
+        };
+        let incidents = group.look();
+        if !incidents.is_empty() {
+            self.blocks = group.blocks();
+        }
+        incidents
     }
 
     /// The counters of all roles now.
@@ -205,7 +223,7 @@ impl Chain {
     /// Whether nothing is on its way any more; to be asked after [`Chain::stop`].
     pub fn is_drained(&self) -> bool {
         let snapshot = self.snapshot();
-        let (mut counts, losses) = (snapshot.counts(), snapshot.losses());
+        let (mut counts, mut losses) = (snapshot.counts(), snapshot.losses());
         // Events in the chunk that is not full yet count as stored when the file is closed.
         counts.events_stored = counts
             .filter_accepted
@@ -214,9 +232,24 @@ impl Chain {
             .kind("wr")
             .map(|role| role.gauges.received)
             .sum::<u64>();
-        snapshot.is_idle()
-            && in_writer == counts.filter_accepted
-            && counts.problems(&losses).is_empty()
+        if !snapshot.is_idle() {
+            return false;
+        }
+        if let Some(group) = &self.processes {
+            let lost = group.lost_kinds();
+            if !lost.is_empty() {
+                // The dead have not said all they did: what is on its way shows in the living.
+                counts.events_stored = in_writer.saturating_sub(losses.in_area(LossArea::Store));
+                settle_lost(
+                    &mut counts,
+                    &mut losses,
+                    &lost,
+                    neighbours(&snapshot, &lost),
+                );
+                return group.is_at_rest() && counts.problems(&losses).is_empty();
+            }
+        }
+        in_writer == counts.filter_accepted && counts.problems(&losses).is_empty()
     }
 
     /// Ends the run: in order after [`Chain::is_drained`], else by force, which gives up what is
@@ -225,8 +258,18 @@ impl Chain {
         let drained = self.is_drained();
         if let Some(group) = self.processes {
             let ended_at = self.clock.now();
-            let (results, workers) = group.finish(drained);
-            return ChainOutcome::collect(self.run, results, workers, ended_at, drained);
+            let (results, workers, lost) = group.finish(drained);
+            let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
+            if !lost.is_empty() {
+                let roles = outcome.roles.clone();
+                let snapshot = Snapshot {
+                    at: ended_at,
+                    roles,
+                };
+                let neighbours = neighbours(&snapshot, &lost);
+                settle_lost(&mut outcome.counts, &mut outcome.losses, &lost, neighbours);
+            }
+            return outcome;
         }
         self.phase.advance(if drained {
             Phase::Ending

@@ -11,19 +11,32 @@ use livetime_wire::message::Envelope;
 
 /// Messages from one sender.
 pub struct Inbox {
+    from: UnitId,
     ring: Consumer,
     kept: Option<Envelope>,
     malformed: u64,
 }
 
 impl Inbox {
-    /// The receiving end of a ring.
-    pub fn new(ring: Consumer) -> Self {
+    /// The receiving end of a ring from a unit.
+    pub fn new(from: UnitId, ring: Consumer) -> Self {
         Self {
+            from,
             ring,
             kept: None,
             malformed: 0,
         }
+    }
+
+    /// Who sends.
+    pub fn from(&self) -> UnitId {
+        self.from
+    }
+
+    /// Goes on with the ring of the sender's next life; what the old one still holds is dropped.
+    pub fn replace(&mut self, ring: Consumer) {
+        self.ring = ring;
+        self.kept = None;
     }
 
     /// The next message, the kept one first. Words that are no message are counted and skipped.
@@ -62,7 +75,8 @@ impl Inbox {
 
 /// Messages to several receivers.
 pub struct Outbox {
-    routes: Vec<(UnitId, Producer)>,
+    /// Rings by receiver; `None` where the receiver is lost.
+    routes: Vec<(UnitId, Option<Producer>)>,
     pending: Option<Outgoing>,
     unroutable: u64,
 }
@@ -70,10 +84,29 @@ pub struct Outbox {
 impl Outbox {
     /// The sending ends of the rings, by receiver.
     pub fn new(routes: Vec<(UnitId, Producer)>) -> Self {
+        let routes = (routes.into_iter())
+            .map(|(to, ring)| (to, Some(ring)))
+            .collect();
         Self {
             routes,
             pending: None,
             unroutable: 0,
+        }
+    }
+
+    /// A receiver is lost: messages to it are dropped from now on.
+    pub fn lose(&mut self, unit: UnitId) {
+        for (to, ring) in &mut self.routes {
+            if *to == unit {
+                *ring = None;
+            }
+        }
+    }
+
+    /// A receiver is back behind a new ring.
+    pub fn restore(&mut self, unit: UnitId, producer: Producer) {
+        if let Some((_, ring)) = self.routes.iter_mut().find(|(to, _)| *to == unit) {
+            *ring = Some(producer);
         }
     }
 
@@ -82,7 +115,11 @@ impl Outbox {
     pub fn send_all(&mut self, mut poll: impl FnMut() -> Option<Outgoing>) -> usize {
         let mut sent = 0;
         loop {
-            let next = if self.pending.is_some() { self.pending.take() } else { poll() };
+            let next = if self.pending.is_some() {
+                self.pending.take()
+            } else {
+                poll()
+            };
             let Some(outgoing) = next else { break };
             if !self.try_send(&outgoing) {
                 self.pending = Some(outgoing);
@@ -95,11 +132,13 @@ impl Outbox {
 
     /// Sends one message; `false` when its ring is full.
     fn try_send(&mut self, outgoing: &Outgoing) -> bool {
-        let Some((_, ring)) = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to) else {
+        let route = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to);
+        let Some((_, ring)) = route else {
             // A core only names units of its configuration, for which routes were made.
             self.unroutable += 1;
             return true;
         };
+        let Some(ring) = ring else { return true };
         ring.free_slots() > 0 && ring.try_push(&outgoing.envelope.to_words()).is_ok()
     }
 
@@ -111,7 +150,10 @@ impl Outbox {
     /// Free slots of the ring to a receiver.
     pub fn free_slots(&mut self, to: UnitId) -> u32 {
         let route = self.routes.iter_mut().find(|(unit, _)| *unit == to);
-        route.map_or(0, |(_, ring)| ring.free_slots())
+        match route {
+            Some((_, Some(ring))) => ring.free_slots(),
+            _ => 0,
+        }
     }
 
     /// Messages to units that there are not.

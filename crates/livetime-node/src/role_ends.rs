@@ -159,7 +159,7 @@ impl RoleEnds {
         to: UnitId,
         from: impl Iterator<Item = UnitId>,
     ) -> Result<Vec<Inbox>, MissingEnd> {
-        from.map(|from| self.receiver(from, to, Channel::Messages).map(Inbox::new))
+        from.map(|from| Ok(Inbox::new(from, self.receiver(from, to, Channel::Messages)?)))
             .collect()
     }
 
@@ -286,8 +286,14 @@ impl RoleEnds {
         for fu in filter_units(config) {
             tickets.push(self.sender(unit, fu, Channel::Tickets)?);
         }
+        let mut core = BuilderUnit::new(&config.builder, unit.index, self.epoch);
+        // It takes all units to be in its own epoch.
+        for peer in senders.clone() {
+            let epoch = self.epochs.get(&peer).copied().unwrap_or(FIRST_EPOCH);
+            core.renew_peer(peer, epoch);
+        }
         Ok(Box::new(Builder::new(BuilderParts {
-            core: BuilderUnit::new(&config.builder, unit.index, self.epoch),
+            core,
             inboxes: self.inboxes(unit, senders)?,
             outbox: self.outbox(unit, evm.chain(readout_units(config)))?,
             tickets,
@@ -324,7 +330,15 @@ impl RoleEnds {
             tickets.push(self.receiver(fu, WRITER, Channel::Tickets)?);
             written.push(self.sender(WRITER, fu, Channel::Written)?);
         }
+        let mut builders = Vec::new();
+        for bu in builder_units(config) {
+            builders.push(self.sender(WRITER, bu, Channel::Messages)?);
+        }
+        let in_filter = config.builder.filter_in_flight as usize;
         Ok(Box::new(Writer::new(WriterParts {
+            builders,
+            in_filter: in_filter * usize::from(config.builder.builder_units),
+            epoch: self.epoch,
             run: config.run,
             file: writer.file,
             tickets,

@@ -8,6 +8,7 @@
 //!   │──ready─────────────────────────────►│
 //!   │◄─start──────────────────────────────│
 //!   │◄─command────────────────────────────│  a peer is lost or back, any number of times
+//!   │──settled───────────────────────────►│  once per command
 //!   │──histogram, .., result─────────────►│  after the run page said that the run ends
 //! ```
 //! Both sides end when the socket hangs up. It is the control plane: nothing of the data passes
@@ -83,7 +84,11 @@ pub enum Message {
         epoch: u32,
         /// The new ends towards it.
         ends: Vec<EndName>,
+        /// Events that are lost with it, as far as they are known.
+        triggers: Vec<u64>,
     },
+    /// A child has dealt with a command; the events that were lost by it, as far as it knows.
+    Settled(Vec<u64>),
     /// A part of a histogram: values with their counts.
     Histogram {
         /// Which.
@@ -151,6 +156,7 @@ impl Message {
             Self::Refused(_) => "refused",
             Self::Start => "start",
             Self::Command { .. } => "command",
+            Self::Settled(_) => "settled",
             Self::Histogram { .. } => "histogram",
             Self::Result(_) => "result",
         }
@@ -180,7 +186,9 @@ impl Message {
                 unit,
                 epoch,
                 ends: names,
-            } => json!([what, unit, epoch, ends(names)]),
+                triggers,
+            } => json!([what, unit, epoch, ends(names), triggers]),
+            Self::Settled(triggers) => json!(triggers),
             Self::Histogram { name, entries } => json!([name, entries]),
             Self::Result(left) => json!({
                 "details": left.details,
@@ -220,7 +228,9 @@ impl Message {
                 unit: small(&body[1])?,
                 epoch: small(&body[2])?,
                 ends: list(&body[3], EndName::from_json)?,
+                triggers: list(&body[4], Value::as_u64)?,
             },
+            "settled" => Self::Settled(list(body, Value::as_u64)?),
             "histogram" => Self::Histogram {
                 name: text(&body[0])?,
                 entries: list(&body[1], |pair| {
@@ -315,7 +325,9 @@ mod tests {
                 unit: 9,
                 epoch: 2,
                 ends: vec![end("x")],
+                triggers: vec![7, u64::MAX],
             },
+            Message::Settled(vec![3]),
             Message::Histogram {
                 name: "build".to_owned(),
                 entries: vec![(1, 2), (u64::MAX, 4)],

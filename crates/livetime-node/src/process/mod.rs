@@ -7,12 +7,15 @@
 //! side); what they say to each other is in [`control_message`].
 
 pub mod control_message;
+pub mod lost_unit;
 pub mod process_group;
+pub mod recovery;
 pub mod role_loop;
 pub mod role_process;
 pub mod run_page;
 
 pub use process_group::{Launcher, ProcessGroup};
+pub use recovery::{Incident, LossPolicy, OnLoss, ProcessFault};
 pub use role_process::serve_role;
 
 use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};

@@ -10,25 +10,27 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_shm::{
-    Doorbell, PASSED_FDS_MAX, PagePool, PeerError, RingRegion, WaitCounts, WaitStrategy, Waiter,
-    control_pair,
+    Consumer, Doorbell, PASSED_FDS_MAX, PagePool, PeerError, Producer, RingRegion, WaitCounts,
+    WaitStrategy, Waiter, control_pair,
 };
-use livetime_wire::{DecisionDigest, UnitId};
+use livetime_wire::{DecisionDigest, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{EndName, Message, PROTOCOL, RoleLeft};
+use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
 use super::role_loop::run_role;
 use super::run_page::{Activity, RunPage, SettleStep};
 use crate::chain_config::{ChainConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingPlan, WRITER, role_of};
+use crate::chain_plan::{ChainPlan, PoolKey, RingKey, RingPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
 use crate::role::{Role, RoleCommand, RoleResult, latency_histogram};
-use crate::role_ends::{FIRST_EPOCH, RoleEnds, WriterEnds};
+use crate::role_ends::{FIRST_EPOCH, RoleEnds, WriterEnds, unit_of};
 use crate::run_clock::RunClock;
 use crate::worker::{Phase, WorkerResult};
 
@@ -49,42 +51,65 @@ pub struct Launcher {
     pub identity: String,
 }
 
-/// What a role process was heard to say, or that it is gone.
-enum Heard {
+/// What a role was heard to say, or that it is gone.
+pub(super) enum Heard {
     Message(Box<Message>),
     Gone,
 }
 
+/// Who was heard when it is no process: the writer's thread.
+pub(super) const WRITER_THREAD: usize = usize::MAX;
+
 /// One role process.
-struct RoleProcess {
-    id: String,
-    child: Child,
+pub(super) struct RoleProcess {
+    pub(super) id: String,
+    pub(super) unit: UnitId,
+    pub(super) epoch: u32,
+    pub(super) child: Child,
     socket: UnixStream,
-    block: usize,
-    counters: Arc<CounterBlock>,
+    pub(super) block: usize,
+    pub(super) counters: Arc<CounterBlock>,
     result: RoleResult,
     left: Option<RoleLeft>,
-    gone: bool,
+    pub(super) gone: bool,
+    /// How its process ended, when it was lost.
+    pub(super) lost: Option<String>,
 }
 
 /// The thread of the writer.
-struct WriterThread {
+pub(super) struct WriterThread {
     block: usize,
     thread: JoinHandle<(Box<dyn Role>, WaitCounts)>,
-    /// Keeps the channel open; commands to the writer go here.
-    _commands: Sender<RoleCommand>,
+    pub(super) commands: Sender<RoleCommand>,
 }
 
 /// The processes of a run.
 pub struct ProcessGroup {
+    config: ChainConfig,
+    pub(super) plan: ChainPlan,
+    launcher: Launcher,
+    pub(super) policy: LossPolicy,
     page: RunPage,
     clock: RunClock,
     workers: Vec<WorkerConfig>,
-    processes: Vec<RoleProcess>,
-    heard: Receiver<(usize, Heard)>,
-    writer: Option<WriterThread>,
-    /// Parent's own handles keep the memory of all alive.
-    _pools: BTreeMap<PoolKey, PagePool>,
+    bell: Doorbell,
+    pub(super) pools: BTreeMap<PoolKey, PagePool>,
+    pub(super) processes: Vec<RoleProcess>,
+    hear: Sender<(usize, Heard)>,
+    pub(super) heard: Receiver<(usize, Heard)>,
+    pub(super) writer: Option<WriterThread>,
+    /// Epoch of each unit that is not in its first.
+    pub(super) epochs: BTreeMap<UnitId, u32>,
+    /// Epoch of the rings made last.
+    pub(super) ring_epoch: u64,
+    /// Blocks of the run page in use.
+    pub(super) blocks_used: usize,
+    pub(super) faults: Vec<ProcessFault>,
+    /// Stopped processes, and when they go on.
+    pub(super) stopped: Vec<(usize, RunNs)>,
+    /// Processes heard to be gone without having ended, and not yet dealt with.
+    pub(super) missed: Vec<usize>,
+    rest: Mutex<Vec<Activity>>,
 }
 
 /// One worker per role, each waiting as the worker that was to have the role.
@@ -109,14 +134,14 @@ pub fn workers_of_processes(config: &ChainConfig, cores: usize) -> Vec<WorkerCon
 
 /// The ends of all roles, as they are made.
 #[derive(Default)]
-struct Passing {
+pub(super) struct Passing {
     /// Names and memory by role id.
     rings: BTreeMap<String, Vec<(EndName, Arc<RingRegion>)>>,
 }
 
 impl Passing {
     /// Makes a ring and notes its two ends.
-    fn make(&mut self, ring: &RingPlan, epoch: u64) -> Result<Arc<RingRegion>, ProcessError> {
+    pub(super) fn make(&mut self, ring: &RingPlan, epoch: u64) -> Result<(), ProcessError> {
         let region = Arc::new(RingRegion::create(&ring.config, epoch)?);
         for (kind, unit) in [("producer", ring.key.from), ("consumer", ring.key.to)] {
             let name = EndName {
@@ -127,8 +152,35 @@ impl Passing {
             let ends = self.rings.entry(role_of(unit)).or_default();
             ends.push((name, Arc::clone(&region)));
         }
-        Ok(region)
+        Ok(())
     }
+
+    /// The ends of a role.
+    pub(super) fn of(&self, id: &str) -> Vec<PassedRing> {
+        self.rings.get(id).cloned().unwrap_or_default()
+    }
+}
+
+/// One end of a ring and its memory.
+pub(super) type PassedRing = (EndName, Arc<RingRegion>);
+/// Opened ends of rings: those to write and those to read.
+pub(super) type Sides = (BTreeMap<RingKey, Producer>, BTreeMap<RingKey, Consumer>);
+
+/// Takes the sides of rings whose ends are in this process.
+pub(super) fn take_sides(rings: &[PassedRing], plan: &ChainPlan) -> Result<Sides, ProcessError> {
+    let mut sides = Sides::default();
+    for (name, region) in rings {
+        let mut keys = plan.rings.iter().map(|ring| ring.key);
+        let Some(key) = keys.find(|key| key.to_string() == name.name) else {
+            continue;
+        };
+        if name.kind == "producer" {
+            sides.0.insert(key, region.producer()?);
+        } else {
+            sides.1.insert(key, region.consumer()?);
+        }
+    }
+    Ok(sides)
 }
 
 impl ProcessGroup {
@@ -138,59 +190,77 @@ impl ProcessGroup {
     /// [`ProcessError`]; whatever was started ends again, since its socket hangs up.
     pub fn start(
         config: &ChainConfig,
-        launcher: &Launcher,
+        launcher: Launcher,
+        policy: LossPolicy,
+        faults: Vec<ProcessFault>,
         writer: WriterEnds,
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
-        let page = RunPage::new(plan.roles.len())?;
+        let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
         let bell = Doorbell::shared()?;
         let mut pools = BTreeMap::new();
         for pool in &plan.pools {
             pools.insert(pool.key, PagePool::create(&pool.config)?);
         }
-        let mut passing = Passing::default();
-        let mut writer_ends = RoleEnds::new(&WRITER.to_string(), block_of(&page, 0), bell.clone());
-        for ring in &plan.rings {
-            let region = passing.make(ring, u64::from(FIRST_EPOCH))?;
-            if ring.key.from == WRITER {
-                writer_ends.producers.insert(ring.key, region.producer()?);
-            } else if ring.key.to == WRITER {
-                writer_ends.consumers.insert(ring.key, region.consumer()?);
-            }
-        }
-        writer_ends.pools = pools.clone();
-        let (sender, heard) = channel();
+        let (hear, heard) = channel();
         let mut group = Self {
+            config: config.clone(),
+            blocks_used: plan.roles.len(),
+            plan,
+            launcher,
+            policy,
             page,
             clock: RunClock::start(),
             workers: workers_of_processes(config, livetime_shm::allowed_cpus().len()),
+            bell,
+            pools,
             processes: Vec::new(),
+            hear,
             heard,
             writer: None,
-            _pools: pools,
+            epochs: BTreeMap::new(),
+            ring_epoch: 1,
+            faults,
+            stopped: Vec::new(),
+            missed: Vec::new(),
+            rest: Mutex::default(),
         };
+        group.start_all(writer)?;
+        Ok(group)
+    }
+
+    fn start_all(&mut self, writer: WriterEnds) -> Result<(), ProcessError> {
+        let mut passing = Passing::default();
+        for ring in &self.plan.rings {
+            passing.make(ring, self.ring_epoch)?;
+        }
+        let roles = self.plan.roles.clone();
         let mut writer_block = 0;
-        for (block, id) in plan.roles.iter().enumerate() {
+        for (block, id) in roles.iter().enumerate() {
             if *id == WRITER.to_string() {
                 writer_block = block;
-                continue;
+            } else {
+                self.spawn(id, block, FIRST_EPOCH)?;
             }
-            group.spawn(id, block, launcher)?;
         }
-        for index in 0..group.processes.len() {
-            let id = group.processes[index].id.clone();
-            let rings = passing.rings.remove(&id).unwrap_or_default();
-            group.meet(index, launcher)?;
-            group.configure(index, config, &plan, &bell, &rings)?;
+        for index in 0..self.processes.len() {
+            let rings = passing.of(&self.processes[index].id);
+            self.meet(index)?;
+            self.configure(index, &rings)?;
         }
-        for index in 0..group.processes.len() {
-            group.await_ready(index)?;
+        for index in 0..self.processes.len() {
+            self.await_ready(index)?;
         }
-        writer_ends.block = block_of(&group.page, writer_block);
-        let role = writer_ends.into_role(config, Some(writer))?;
-        group.start_writer(role, writer_block, &bell)?;
-        group.let_run(sender)?;
-        Ok(group)
+        let block = block_of(&self.page, writer_block);
+        let mut ends = RoleEnds::new(&WRITER.to_string(), block, self.bell.clone());
+        (ends.producers, ends.consumers) = take_sides(&passing.of(&ends.id), &self.plan)?;
+        ends.pools = self.pools.clone();
+        let role = ends.into_role(&self.config, Some(writer))?;
+        self.start_writer(role, writer_block)?;
+        for index in 0..self.processes.len() {
+            self.let_run(index)?;
+        }
+        Ok(())
     }
 
     /// The run page.
@@ -203,12 +273,37 @@ impl ProcessGroup {
         &self.clock
     }
 
-    /// Roles with their counters, in the order of the data.
-    pub fn blocks(&self, config: &ChainConfig) -> Vec<(String, Arc<CounterBlock>)> {
-        let roles = config.role_ids().into_iter().enumerate();
-        roles
-            .map(|(block, id)| (id, block_of(&self.page, block)))
-            .collect()
+    /// Roles with their counters; those of lost processes follow under the names of their lives.
+    pub fn blocks(&self) -> Vec<(String, Arc<CounterBlock>)> {
+        let writer = (self.writer.iter())
+            .map(|writer| (WRITER.to_string(), block_of(&self.page, writer.block)));
+        let (lost, living): (Vec<_>, Vec<_>) =
+            (self.processes.iter()).partition(|process| process.lost.is_some());
+        let named = |process: &RoleProcess| (process.name(), Arc::clone(&process.counters));
+        let mut blocks: Vec<_> = living.into_iter().map(named).chain(writer).collect();
+        let place = |id: &String| self.plan.roles.iter().position(|role| role == id);
+        blocks.sort_by_key(|(id, _)| place(id));
+        blocks.extend(lost.into_iter().map(named));
+        blocks
+    }
+
+    /// Kinds of the units that were lost.
+    pub fn lost_kinds(&self) -> Vec<UnitKind> {
+        let lost = self.processes.iter().filter(|p| p.lost.is_some());
+        lost.map(|process| process.unit.kind).collect()
+    }
+
+    /// Whether no role has done any work since the question before, in some duty cycles.
+    pub fn is_at_rest(&self) -> bool {
+        let now = self.activities();
+        let Ok(mut before) = self.rest.lock() else {
+            return false;
+        };
+        let rest = is_quiet(&before, &now);
+        if rest != Rest::TooEarly {
+            *before = now;
+        }
+        rest == Rest::Quiet
     }
 
     /// Process numbers by role id.
@@ -218,13 +313,13 @@ impl ProcessGroup {
     }
 
     /// Starts one process; it is not heard yet.
-    fn spawn(&mut self, id: &str, block: usize, launcher: &Launcher) -> Result<(), ProcessError> {
+    pub(super) fn spawn(&mut self, id: &str, block: usize, epoch: u32) -> Result<(), ProcessError> {
         let (ours, theirs) = control_pair().map_err(|error| failed(id, error))?;
         let start = |error| ProcessError::Start {
             role: id.to_owned(),
             error,
         };
-        let mut command = (launcher.command)(id);
+        let mut command = (self.launcher.command)(id);
         // A process group of its own: the terminal's Ctrl-C is the parent's to handle.
         command.process_group(0);
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
@@ -235,6 +330,8 @@ impl ProcessGroup {
         socket.set_read_timeout(Some(PATIENCE)).map_err(start)?;
         self.processes.push(RoleProcess {
             id: id.to_owned(),
+            unit: unit_of(id).unwrap_or(UnitId::SUPERVISOR),
+            epoch,
             child,
             socket,
             block,
@@ -245,12 +342,14 @@ impl ProcessGroup {
             },
             left: None,
             gone: false,
+            lost: None,
         });
         Ok(())
     }
 
     /// Hears who the process is.
-    fn meet(&self, index: usize, launcher: &Launcher) -> Result<(), ProcessError> {
+    pub(super) fn meet(&self, index: usize) -> Result<(), ProcessError> {
+        let launcher = &self.launcher;
         let process = &self.processes[index];
         let message = process.recv("hello")?;
         let Message::Hello {
@@ -281,28 +380,25 @@ impl ProcessGroup {
     }
 
     /// Passes everything that a role needs.
-    fn configure(
-        &self,
-        index: usize,
-        config: &ChainConfig,
-        plan: &ChainPlan,
-        bell: &Doorbell,
-        rings: &[(EndName, Arc<RingRegion>)],
-    ) -> Result<(), ProcessError> {
+    pub(super) fn configure(&self, index: usize, rings: &[PassedRing]) -> Result<(), ProcessError> {
         let process = &self.processes[index];
+        let epochs = self.epochs.iter();
         let begin = Message::Begin {
-            run: config.run.0,
+            run: self.config.run.0,
             block: process.block as u64,
             clock: self.clock.to_words(),
-            epoch: FIRST_EPOCH,
-            epochs: Vec::new(),
+            epoch: process.epoch,
+            epochs: epochs
+                .map(|(unit, epoch)| (unit.to_code(), *epoch))
+                .collect(),
         };
-        let shared = [self.page.fd(), bell.fd()];
+        let shared = [self.page.fd(), self.bell.fd()];
         let fds: Vec<BorrowedFd<'_>> = shared.into_iter().flatten().collect();
         process.send(&begin, &fds)?;
         let mut ends: Vec<(EndName, BorrowedFd<'_>)> = Vec::new();
-        for pool in plan.pools.iter().filter(|p| p.roles.contains(&process.id)) {
-            let Some(made) = self._pools.get(&pool.key) else {
+        let pools = self.plan.pools.iter();
+        for pool in pools.filter(|pool| pool.roles.contains(&process.id)) {
+            let Some(made) = self.pools.get(&pool.key) else {
                 continue;
             };
             let name = EndName {
@@ -323,7 +419,7 @@ impl ProcessGroup {
         process.send(&Message::Ends(Vec::new()), &[])
     }
 
-    fn await_ready(&self, index: usize) -> Result<(), ProcessError> {
+    pub(super) fn await_ready(&self, index: usize) -> Result<(), ProcessError> {
         let process = &self.processes[index];
         match process.recv("ready")? {
             Message::Ready => Ok(()),
@@ -335,73 +431,87 @@ impl ProcessGroup {
         }
     }
 
-    fn start_writer(
-        &mut self,
-        mut role: Box<dyn Role>,
-        block: usize,
-        bell: &Doorbell,
-    ) -> Result<(), ProcessError> {
+    fn start_writer(&mut self, mut role: Box<dyn Role>, block: usize) -> Result<(), ProcessError> {
         let id = WRITER.to_string();
         let (commands, received) = channel();
-        let (page, clock) = (self.page.clone(), self.clock.clone());
+        let (page, clock, hear) = (self.page.clone(), self.clock.clone(), self.hear.clone());
         let listed = self.workers.iter().find(|worker| worker.name == id);
         let wait = listed.map_or(WaitStrategy::Block, |worker| worker.wait);
-        let mut waiter = Waiter::with_doorbell(wait, bell.clone());
+        let mut waiter = Waiter::with_doorbell(wait, self.bell.clone());
         let thread = std::thread::Builder::new().name(id.clone());
         let thread = thread.spawn(move || {
-            run_role(role.as_mut(), &page, block, &clock, &mut waiter, &received);
+            let settled = |triggers: Vec<TriggerNumber>| {
+                let triggers = triggers.into_iter().map(|trigger| trigger.0).collect();
+                let message = Box::new(Message::Settled(triggers));
+                // Nobody hears it any more when the run has ended.
+                drop(hear.send((WRITER_THREAD, Heard::Message(message))));
+            };
+            let role_mut = role.as_mut();
+            run_role(
+                role_mut,
+                &page,
+                block,
+                &clock,
+                &mut waiter,
+                &received,
+                settled,
+            );
             (role, waiter.counts())
         });
         self.writer = Some(WriterThread {
             block,
             thread: thread.map_err(|error| ProcessError::Start { role: id, error })?,
-            _commands: commands,
+            commands,
         });
         Ok(())
     }
 
-    /// Tells all processes to start, and listens to each from now on.
-    fn let_run(&self, sender: Sender<(usize, Heard)>) -> Result<(), ProcessError> {
-        for (index, process) in self.processes.iter().enumerate() {
-            process.send(&Message::Start, &[])?;
-            process.listen(index, sender.clone())?;
-        }
-        Ok(())
+    /// Rings the writer awake, so that it sees a command soon.
+    pub(super) fn wake_writer(&self) {
+        self.bell.ring();
     }
 
-    /// Takes in what was heard since the last look; returns the roles that went away without
-    /// having ended.
-    pub fn look(&mut self) -> Vec<String> {
-        let mut lost = Vec::new();
-        while let Ok((index, heard)) = self.heard.try_recv() {
-            lost.extend(self.take(index, heard));
-        }
-        lost
+    /// Tells a process to start, and listens to it from now on.
+    pub(super) fn let_run(&self, index: usize) -> Result<(), ProcessError> {
+        let process = &self.processes[index];
+        process.send(&Message::Start, &[])?;
+        process.listen(index, self.hear.clone())
     }
 
-    fn take(&mut self, index: usize, heard: Heard) -> Option<String> {
+    /// Takes in what was heard; returns the events named by a role that has settled a command.
+    pub(super) fn take(&mut self, index: usize, heard: Heard) -> Option<Vec<u64>> {
+        if let (WRITER_THREAD, Heard::Message(message)) = (index, &heard)
+            && let Message::Settled(triggers) = message.as_ref()
+        {
+            return Some(triggers.clone());
+        }
         let process = self.processes.get_mut(index)?;
         match heard {
             Heard::Message(message) => match *message {
                 Message::Histogram { name, entries } => process.add_histogram(&name, &entries),
                 Message::Result(left) => process.left = Some(left),
+                Message::Settled(triggers) => return Some(triggers),
                 _ => {}
             },
             Heard::Gone => {
                 process.gone = true;
-                return process.left.is_none().then(|| process.id.clone());
+                if process.left.is_none() {
+                    self.missed.push(index);
+                }
             }
         }
         None
     }
 
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
-    pub fn finish(mut self, drained: bool) -> (Vec<RoleResult>, Vec<WorkerResult>) {
+    pub fn finish(mut self, drained: bool) -> (Vec<RoleResult>, Vec<WorkerResult>, Vec<UnitKind>) {
         let phase = self.page.phase();
         if drained {
             phase.advance(Phase::Ending);
         } else {
             phase.advance(Phase::Aborting);
+            // Who was stopped by a fault takes part in the settlement.
+            self.continue_stopped();
             for step in [
                 SettleStep::CloseBuilders,
                 SettleStep::CloseOthers,
@@ -433,7 +543,7 @@ impl ProcessGroup {
             workers.push(worker_result(role.id(), waits, None));
             results.push(role.finish(self.clock.now()));
         }
-        (results, workers)
+        (results, workers, self.lost_kinds())
     }
 
     /// Waits until no role does any work, as long as patience lasts.
@@ -442,18 +552,14 @@ impl ProcessGroup {
         let mut before = self.activities();
         while Instant::now() < until {
             std::thread::sleep(LOOK);
-            self.look();
-            let now = self.activities();
-            let same_roles = now.len() == before.len();
-            let pairs = || now.iter().zip(&before);
-            let is_quiet = pairs().all(|(now, before)| {
-                now.work == before.work && now.cycles >= before.cycles + QUIET_CYCLES
-            });
-            if same_roles && is_quiet {
-                return;
+            while let Ok((index, heard)) = self.heard.try_recv() {
+                self.take(index, heard);
             }
-            if !same_roles || pairs().any(|(now, before)| now.work != before.work) {
-                before = now;
+            let now = self.activities();
+            match is_quiet(&before, &now) {
+                Rest::Quiet => return,
+                Rest::Busy => before = now,
+                Rest::TooEarly => {}
             }
         }
     }
@@ -470,6 +576,26 @@ impl ProcessGroup {
     }
 }
 
+/// What two looks at the roles' activities say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nobody has done any work in several duty cycles.
+    Quiet,
+    /// Somebody has.
+    Busy,
+    /// Somebody has not had several duty cycles yet.
+    TooEarly,
+}
+
+fn is_quiet(before: &[Activity], now: &[Activity]) -> Rest {
+    let pairs = || now.iter().zip(before);
+    if now.len() != before.len() || pairs().any(|(now, before)| now.work != before.work) {
+        return Rest::Busy;
+    }
+    let cycled = pairs().all(|(now, before)| now.cycles >= before.cycles + QUIET_CYCLES);
+    if cycled { Rest::Quiet } else { Rest::TooEarly }
+}
+
 impl Drop for ProcessGroup {
     /// Nothing that was started outlives the run: sockets hang up, and who does not heed that is
     /// killed.
@@ -483,7 +609,19 @@ impl Drop for ProcessGroup {
 }
 
 impl RoleProcess {
-    fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), ProcessError> {
+    /// Its role id; with the number of its life once it is lost.
+    fn name(&self) -> String {
+        match self.lost {
+            None => self.id.clone(),
+            Some(_) => format!("{}~{}", self.id, self.epoch),
+        }
+    }
+
+    pub(super) fn send(
+        &self,
+        message: &Message,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ProcessError> {
         let sent = message.send(&self.socket, fds);
         sent.map_err(|error| failed(&self.id, error))
     }
@@ -545,8 +683,9 @@ impl RoleProcess {
         result.dead_time = left.dead_time;
         result.bytes_copied = left.bytes_copied;
         result.failure = left.failure;
-        if lost {
-            result.failure = Some(format!("the process of {} was lost: {exit}", self.id));
+        result.id = self.name();
+        if lost && self.lost.is_none() {
+            result.failure = Some(format!("the process of {} left no result: {exit}", self.id));
         }
         let [busy, spins, yields, sleeps] = left.waits;
         let waits = WaitCounts {
@@ -560,7 +699,7 @@ impl RoleProcess {
     }
 
     /// Waits for the process, which is killed if it has not gone by itself; says how it ended.
-    fn end(&mut self) -> String {
+    pub(super) fn end(&mut self) -> String {
         if !self.gone {
             // It cannot have exited and been reaped: only this method waits for it.
             let _already_dead = self.child.kill();
@@ -597,7 +736,7 @@ fn worker_result(id: &str, waits: WaitCounts, pin_error: Option<String>) -> Work
     }
 }
 
-fn block_of(page: &RunPage, index: usize) -> Arc<CounterBlock> {
+pub(super) fn block_of(page: &RunPage, index: usize) -> Arc<CounterBlock> {
     page.block(index)
         .expect("the page was made for all roles of the plan")
 }
@@ -607,9 +746,4 @@ fn failed(role: &str, error: PeerError) -> ProcessError {
         role: role.to_owned(),
         error,
     }
-}
-
-/// The unit of a role process.
-pub fn unit_of_role(id: &str) -> Option<UnitId> {
-    crate::role_ends::unit_of(id)
 }

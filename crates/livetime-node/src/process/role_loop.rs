@@ -6,7 +6,7 @@
 use std::sync::mpsc::Receiver;
 
 use livetime_shm::Waiter;
-use livetime_wire::UnitKind;
+use livetime_wire::{TriggerNumber, UnitKind};
 
 use crate::process::run_page::{Activity, RunPage, SettleStep};
 use crate::role::{Role, RoleCommand};
@@ -14,7 +14,8 @@ use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::worker::Phase;
 
-/// Polls `role` until the run ends. Counters and activity go to block `index` of `page`.
+/// Polls `role` until the run ends. Activity goes to block `index` of `page`; `settled` hears of
+/// each command that was dealt with.
 pub fn run_role(
     role: &mut dyn Role,
     page: &RunPage,
@@ -22,6 +23,7 @@ pub fn run_role(
     clock: &RunClock,
     waiter: &mut Waiter,
     commands: &Receiver<RoleCommand>,
+    mut settled: impl FnMut(Vec<TriggerNumber>),
 ) {
     let phase_cell = page.phase();
     let is_builder = unit_of(role.id()).is_some_and(|unit| unit.kind == UnitKind::Builder);
@@ -32,6 +34,7 @@ pub fn run_role(
     };
     let mut activity = page.activity(index);
     let mut closed = false;
+    let mut unsettled = false;
     loop {
         let phase = phase_cell.get();
         let step = match phase {
@@ -47,9 +50,15 @@ pub fn run_role(
             role.close();
         }
         let mut work = 0;
-        while let Ok(command) = commands.try_recv() {
+        // One at a time: the next may build upon what this one leaves.
+        if !unsettled && let Ok(command) = commands.try_recv() {
             role.handle_command(clock.now(), command);
+            unsettled = true;
             work += 1;
+        }
+        if unsettled && let Some(triggers) = role.poll_settled() {
+            unsettled = false;
+            settled(triggers);
         }
         work += role.poll(clock.now(), phase);
         activity.cycles += 1;

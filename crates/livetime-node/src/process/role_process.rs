@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 
 use hdrhistogram::Histogram;
 use livetime_shm::{
     Doorbell, PagePool, PeerError, Waiter, open_consumer, open_producer, pin_current_thread,
 };
-use livetime_wire::{RunNumber, UnitId};
+use livetime_wire::{RunNumber, TriggerNumber, UnitId};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
@@ -114,7 +114,20 @@ pub fn serve_role(
     listen(&control, ChainPlan::new(&config), sender)?;
     let pin_error = pin(worker);
     let mut waiter = Waiter::new(worker.wait);
-    run_role(role.as_mut(), &page, block, &clock, &mut waiter, &commands);
+    let settled = |triggers: Vec<TriggerNumber>| {
+        let triggers = triggers.into_iter().map(|trigger| trigger.0).collect();
+        // A parent that does not hear it is gone, which the other thread finds out.
+        let _parent_gone = control.send(&Message::Settled(triggers));
+    };
+    run_role(
+        role.as_mut(),
+        &page,
+        block,
+        &clock,
+        &mut waiter,
+        &commands,
+        settled,
+    );
     let result = role.finish(clock.now());
     let waits = waiter.counts();
     let waits = [waits.busy, waits.spins, waits.yields, waits.sleeps];
@@ -259,6 +272,7 @@ fn to_command(
         unit,
         epoch,
         ends,
+        triggers,
     } = message
     else {
         return Ok(None);
@@ -278,7 +292,10 @@ fn to_command(
         }
     }
     Ok(match what.as_str() {
-        "lost" => Some(RoleCommand::PeerLost { unit }),
+        "lost" => Some(RoleCommand::PeerLost {
+            unit,
+            triggers: triggers.into_iter().map(TriggerNumber).collect(),
+        }),
         "back" => Some(RoleCommand::PeerBack {
             unit,
             epoch,
@@ -329,9 +346,4 @@ fn send_histogram(
         })?;
     }
     Ok(())
-}
-
-/// Commands for a role that never gets any.
-pub fn no_commands() -> Receiver<RoleCommand> {
-    channel().1
 }

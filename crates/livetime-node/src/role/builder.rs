@@ -7,10 +7,10 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use livetime_builder::{BuilderUnit, Handled};
 use livetime_shm::Producer;
-use livetime_wire::RunNs;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
+use livetime_wire::{RunNs, UnitKind};
 
-use super::{Role, RoleResult, latency_histogram, record_latency};
+use super::{Role, RoleCommand, RoleResult, latency_histogram, record_latency};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox};
 use crate::worker::Phase;
@@ -154,6 +154,39 @@ impl Role for Builder {
             self.publish();
         }
         work
+    }
+
+    fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
+        // What the dead unit said before comes first.
+        while self.take_messages(now) > 0 {}
+        match command {
+            RoleCommand::PeerLost { unit, .. } => {
+                self.parts.outbox.lose(unit);
+                if unit.kind == UnitKind::Filter {
+                    self.waiting = self.waiting.filter(|filter| *filter != unit.index);
+                    self.parts.core.handle_filter_lost(unit.index);
+                }
+            }
+            RoleCommand::PeerBack {
+                unit,
+                epoch,
+                producers,
+                consumers,
+            } => {
+                self.parts.core.renew_peer(unit, epoch);
+                let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
+                if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
+                    inbox.replace(ring);
+                }
+                let tickets = self.parts.tickets.get_mut(usize::from(unit.index));
+                if let (UnitKind::Filter, Some(tickets), Some(ring)) =
+                    (unit.kind, tickets, producers.into_values().next())
+                {
+                    *tickets = ring;
+                    self.parts.core.handle_filter_back(unit.index);
+                }
+            }
+        }
     }
 
     fn close(&mut self) {

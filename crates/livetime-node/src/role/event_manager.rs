@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use livetime_builder::{EventManager, Handled};
-use livetime_wire::RunNs;
+use livetime_wire::{RunNs, TriggerNumber, UnitKind};
 
-use super::{Role, RoleResult};
+use super::{Role, RoleCommand, RoleResult};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox};
 use crate::worker::Phase;
@@ -24,6 +24,8 @@ pub struct EventManagerRole {
     block: Arc<CounterBlock>,
     counts: RoleCounts,
     aborted: bool,
+    /// Events that went away with a builder unit, not yet told.
+    lost: Vec<TriggerNumber>,
 }
 
 impl EventManagerRole {
@@ -43,7 +45,23 @@ impl EventManagerRole {
             block,
             counts: RoleCounts::default(),
             aborted: false,
+            lost: Vec::new(),
         }
+    }
+
+    fn take_messages(&mut self, now: RunNs) -> usize {
+        let mut work = 0;
+        for inbox in &mut self.inboxes {
+            for _ in 0..MESSAGES_PER_POLL {
+                let Some(envelope) = inbox.next() else { break };
+                if self.core.handle_message(now, &envelope) == Handled::Busy {
+                    inbox.keep(envelope);
+                    break;
+                }
+                work += 1;
+            }
+        }
+        work
     }
 
     fn publish(&mut self) {
@@ -68,17 +86,7 @@ impl Role for EventManagerRole {
             self.aborted = true;
             self.core.abort();
         }
-        let mut work = 0;
-        for inbox in &mut self.inboxes {
-            for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.next() else { break };
-                if self.core.handle_message(now, &envelope) == Handled::Busy {
-                    inbox.keep(envelope);
-                    break;
-                }
-                work += 1;
-            }
-        }
+        let mut work = self.take_messages(now);
         if self.core.poll_timeout() <= now {
             self.core.handle_timeout(now);
         }
@@ -87,6 +95,38 @@ impl Role for EventManagerRole {
             self.publish();
         }
         work
+    }
+
+    fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
+        match command {
+            RoleCommand::PeerLost { unit, .. } => {
+                self.outbox.lose(unit);
+                if unit.kind == UnitKind::Builder {
+                    // What the dead unit said before comes first.
+                    while self.take_messages(now) > 0 {}
+                    self.lost.extend(self.core.handle_builder_lost(unit.index));
+                }
+            }
+            RoleCommand::PeerBack {
+                unit,
+                epoch,
+                producers,
+                consumers,
+            } => {
+                self.core.handle_builder_back(unit.index, epoch);
+                let inbox = self.inboxes.iter_mut().find(|i| i.from() == unit);
+                if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
+                    inbox.replace(ring);
+                }
+                if let Some(ring) = producers.into_values().next() {
+                    self.outbox.restore(unit, ring);
+                }
+            }
+        }
+    }
+
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        Some(std::mem::take(&mut self.lost))
     }
 
     fn close(&mut self) {

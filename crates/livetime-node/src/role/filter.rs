@@ -9,9 +9,9 @@ use livetime_builder::Outgoing;
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_trigger::EventFilter;
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, TriggerList};
-use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId};
+use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleResult};
+use super::{Role, RoleCommand, RoleResult};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::Outbox;
 use crate::pooled_event::PooledEvent;
@@ -63,7 +63,10 @@ pub struct FilterUnit {
     /// An accepted event whose ticket found the writer's ring full.
     waiting: bool,
     done: Vec<Done>,
-    with_writer: u64,
+    /// Events that the writer has, by builder unit.
+    with_writer: Vec<u64>,
+    /// A builder unit that is lost and whose events are still being dealt with.
+    lost_builder: Option<usize>,
     reasons: Vec<(u64, u64)>,
     counts: RoleCounts,
     unreadable: u64,
@@ -81,7 +84,8 @@ impl FilterUnit {
             )),
             waiting: false,
             done: parts.tickets.iter().map(|_| Done::default()).collect(),
-            with_writer: 0,
+            with_writer: parts.tickets.iter().map(|_| 0).collect(),
+            lost_builder: None,
             reasons: vec![(0, 0); parts.filter.reasons().len()],
             counts: RoleCounts::default(),
             unreadable: 0,
@@ -128,7 +132,12 @@ impl FilterUnit {
             return 0;
         }
         self.waiting = false;
-        self.with_writer += 1;
+        if let Some(count) = self
+            .with_writer
+            .get_mut(usize::from(self.event.ticket().builder))
+        {
+            *count += 1;
+        }
         self.parts.writer_bell.ring();
         1
     }
@@ -157,7 +166,9 @@ impl FilterUnit {
             let Ok(Some(written)) = written else { break };
             work += 1;
             if let Some((builder, trigger)) = written {
-                self.with_writer = self.with_writer.saturating_sub(1);
+                if let Some(count) = self.with_writer.get_mut(builder) {
+                    *count = count.saturating_sub(1);
+                }
                 self.report_done(builder, TriggerNumber(trigger));
             }
         }
@@ -193,12 +204,12 @@ impl FilterUnit {
 
     fn publish(&mut self) {
         let idle = !self.waiting
-            && self.with_writer == 0
+            && self.with_writer.iter().all(|count| *count == 0)
             && self.parts.outbox.is_empty()
             && self.done.iter().all(|done| done.triggers.is_empty())
             && self.parts.tickets.iter_mut().all(Consumer::is_empty);
         self.counts.gauges.idle = u64::from(idle);
-        self.counts.gauges.held = self.with_writer + u64::from(self.waiting);
+        self.counts.gauges.held = self.with_writer.iter().sum::<u64>() + u64::from(self.waiting);
         self.parts.block.publish(&self.counts);
     }
 }
@@ -223,6 +234,48 @@ impl Role for FilterUnit {
             self.publish();
         }
         work
+    }
+
+    fn handle_command(&mut self, _now: RunNs, command: RoleCommand) {
+        match command {
+            RoleCommand::PeerLost { unit, .. } => {
+                self.parts.outbox.lose(unit);
+                if unit.kind == UnitKind::Builder {
+                    self.lost_builder = Some(usize::from(unit.index));
+                }
+            }
+            RoleCommand::PeerBack {
+                unit,
+                producers,
+                consumers,
+                ..
+            } => {
+                let index = usize::from(unit.index);
+                let tickets = self.parts.tickets.get_mut(index);
+                if let (Some(tickets), Some(ring)) = (tickets, consumers.into_values().next()) {
+                    *tickets = ring;
+                }
+                if let (Some(done), Some(ring)) =
+                    (self.done.get_mut(index), producers.into_values().next())
+                {
+                    *done = Done::default();
+                    self.parts.outbox.restore(unit, ring);
+                }
+            }
+        }
+    }
+
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        if let Some(builder) = self.lost_builder {
+            let is_through = !self.waiting
+                && self.with_writer.get(builder) == Some(&0)
+                && self.parts.tickets[builder].is_empty();
+            if !is_through {
+                return None;
+            }
+            self.lost_builder = None;
+        }
+        Some(Vec::new())
     }
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {

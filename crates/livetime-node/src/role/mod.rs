@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use livetime_shm::{Consumer, Producer};
-use livetime_wire::{DecisionDigest, RunNs, UnitId};
+use livetime_wire::{DecisionDigest, RunNs, TriggerNumber, UnitId};
 
 use crate::chain_plan::RingKey;
 use crate::counter_block::RoleCounts;
@@ -28,6 +28,8 @@ pub enum RoleCommand {
     PeerLost {
         /// Which.
         unit: UnitId,
+        /// Events that are lost with it, when it is a builder unit and that is known.
+        triggers: Vec<TriggerNumber>,
     },
     /// A unit that was lost is back, behind new rings.
     PeerBack {
@@ -54,6 +56,12 @@ pub trait Role: Send {
 
     /// Takes note of what happened to a peer; a role that does not care ignores it.
     fn handle_command(&mut self, _now: RunNs, _command: RoleCommand) {}
+
+    /// Whether the last command has been dealt with: the events that were lost by it, as far as
+    /// this role knows; `None` as long as something is still to be done.
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        Some(Vec::new())
+    }
 
     /// Counts everything that is still held as lost; only at the end of a run that was ended by
     /// force, in the order of `settlement.rs`. Other roles still take what this one sends.

@@ -10,9 +10,9 @@ use livetime_builder::{FragmentVerdict, Handled, Outgoing, ReadoutOutput, Readou
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
-use livetime_wire::{LossCause, RunNs, TriggerNumber};
+use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitKind};
 
-use super::{Role, RoleResult};
+use super::{Role, RoleCommand, RoleResult};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox};
@@ -275,6 +275,35 @@ impl Role for Readout {
             self.publish();
         }
         work
+    }
+
+    fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
+        match command {
+            RoleCommand::PeerLost { unit, triggers } => {
+                self.parts.outbox.lose(unit);
+                if unit.kind == UnitKind::Builder {
+                    // What the dead unit said before comes first.
+                    while self.take_messages(now) > 0 {}
+                    let core = &mut self.parts.core;
+                    core.handle_builder_lost(now, unit.index, &triggers);
+                }
+            }
+            RoleCommand::PeerBack {
+                unit,
+                epoch,
+                producers,
+                consumers,
+            } => {
+                self.parts.core.handle_builder_back(unit.index, epoch);
+                let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
+                if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
+                    inbox.replace(ring);
+                }
+                if let Some(ring) = producers.into_values().next() {
+                    self.parts.outbox.restore(unit, ring);
+                }
+            }
+        }
     }
 
     fn close(&mut self) {

@@ -4,6 +4,7 @@
 //! its page into the chunk; the system's copy into the file comes on top. When the file cannot be
 //! written the run is to end in order: later events are counted as lost here, never silently.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,11 @@ use livetime_store::{
     FileSummary, Histogram, RunBegin, RunEnd, RunWriter, WriteError, WriterLimits,
 };
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry};
-use livetime_wire::message::FRAGMENT_PAGES_MAX;
-use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber};
+use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
+use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber, UnitKind};
 
-use super::{Role, RoleResult};
+use super::{Role, RoleCommand, RoleResult};
+use crate::chain_plan::WRITER;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::pooled_event::PooledEvent;
 use crate::worker::Phase;
@@ -44,6 +46,12 @@ pub struct WriterParts {
     pub tickets: Vec<Consumer>,
     /// Events that are written, to each filter unit.
     pub written: Vec<Producer>,
+    /// `EventDone` messages to the builder units, for events of a lost filter unit.
+    pub builders: Vec<Producer>,
+    /// Events that one filter unit may have here at most.
+    pub in_filter: usize,
+    /// Epoch of the messages.
+    pub epoch: u32,
     /// Pools of the readout units.
     pub pools: Vec<PagePool>,
     /// Where the counters are published.
@@ -211,6 +219,11 @@ pub struct Writer {
     header: Vec<u32>,
     entries: Vec<FragmentEntry>,
     counts: RoleCounts,
+    /// By filter unit: the last events written for it, as builder index and trigger.
+    recent: Vec<VecDeque<(u16, TriggerNumber)>>,
+    /// By filter unit: whether it is lost.
+    lost: Vec<bool>,
+    sequence: Vec<u32>,
     flushed_at: RunNs,
     failure: Option<String>,
     /// Events that the file did not take, as long as it could be written.
@@ -226,6 +239,11 @@ impl Writer {
             event: PooledEvent::with_capacity(sources, sources * FRAGMENT_PAGES_MAX),
             header: Vec::with_capacity(EventHeader::words(sources, sources)),
             entries: Vec::with_capacity(sources),
+            recent: (parts.tickets.iter())
+                .map(|_| VecDeque::with_capacity(parts.in_filter))
+                .collect(),
+            lost: vec![false; parts.tickets.len()],
+            sequence: vec![0; parts.builders.len()],
             parts,
             counts: RoleCounts::default(),
             flushed_at: RunNs(0),
@@ -237,7 +255,8 @@ impl Writer {
 
     /// Writes the next event of a filter unit; `false` when there is none.
     fn write_next(&mut self, filter: usize) -> bool {
-        if self.parts.written[filter].free_slots() == 0 {
+        let lost = self.lost[filter];
+        if !lost && self.parts.written[filter].free_slots() == 0 {
             return false;
         }
         let ticket = self.event.ticket_mut();
@@ -256,9 +275,52 @@ impl Writer {
             trigger.low(),
             (trigger.0 >> 32) as u32,
         ];
-        let sent = self.parts.written[filter].try_push(&done);
-        debug_assert!(sent.is_ok(), "a free slot was seen");
+        let recent = &mut self.recent[filter];
+        if recent.len() == self.parts.in_filter {
+            recent.pop_front();
+        }
+        recent.push_back((ticket.builder, trigger));
+        if !lost {
+            let sent = self.parts.written[filter].try_push(&done);
+            debug_assert!(sent.is_ok(), "a free slot was seen");
+        }
         true
+    }
+
+    /// A filter unit is gone: writes what it had handed over, and tells the builder units about
+    /// everything that it may not have told them.
+    fn lose_filter(&mut self, filter: usize) {
+        let Some(lost) = self.lost.get_mut(filter) else {
+            return;
+        };
+        *lost = true;
+        while self.write_next(filter) {}
+        let Self {
+            parts,
+            recent,
+            sequence,
+            ..
+        } = self;
+        for (builder, trigger) in recent[filter].drain(..) {
+            let index = usize::from(builder);
+            let (Some(ring), Some(sequence)) =
+                (parts.builders.get_mut(index), sequence.get_mut(index))
+            else {
+                continue;
+            };
+            let message = BuilderMessage::EventDone {
+                triggers: [trigger].into_iter().collect(),
+            };
+            let envelope = Envelope {
+                sender: WRITER,
+                epoch: parts.epoch,
+                sequence: *sequence,
+                message,
+            };
+            *sequence = sequence.wrapping_add(1);
+            // There is a slot for every credit; without one the event counts as lost.
+            let _unheard = ring.try_push(&envelope.to_words());
+        }
     }
 
     /// Puts the event into the file; `false` when it was not taken.
@@ -367,6 +429,40 @@ impl Role for Writer {
             self.publish();
         }
         work
+    }
+
+    fn handle_command(&mut self, _now: RunNs, command: RoleCommand) {
+        match command {
+            RoleCommand::PeerLost { unit, .. } if unit.kind == UnitKind::Filter => {
+                self.lose_filter(usize::from(unit.index));
+                self.publish();
+            }
+            RoleCommand::PeerLost { .. } => {}
+            RoleCommand::PeerBack {
+                unit,
+                producers,
+                consumers,
+                ..
+            } => {
+                let index = usize::from(unit.index);
+                let (producer, consumer) = (
+                    producers.into_values().next(),
+                    consumers.into_values().next(),
+                );
+                match (unit.kind, producer, consumer) {
+                    (UnitKind::Filter, Some(written), Some(tickets)) if index < self.lost.len() => {
+                        self.parts.written[index] = written;
+                        self.parts.tickets[index] = tickets;
+                        self.lost[index] = false;
+                    }
+                    (UnitKind::Builder, Some(ring), _) if index < self.parts.builders.len() => {
+                        self.parts.builders[index] = ring;
+                        self.sequence[index] = 0;
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {

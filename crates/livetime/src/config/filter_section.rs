@@ -2,13 +2,19 @@
 
 use livetime_builder::BuilderConfig;
 use livetime_node::FilterConfig;
+use livetime_node::process::LossPolicy;
 use livetime_trigger::{EnergyMev, MassWindowConfig};
 
+use super::builder_section::ON_LOSS;
 use super::document::Section;
 use super::trigger_section::ENERGY;
 
 /// Reads the table; the number of units and their window are part of the builder's configuration.
-pub(crate) fn read_filter(root: &mut Section<'_, '_>, builder: &mut BuilderConfig) -> FilterConfig {
+pub(crate) fn read_filter(
+    root: &mut Section<'_, '_>,
+    builder: &mut BuilderConfig,
+    policy: &mut LossPolicy,
+) -> FilterConfig {
     let default = FilterConfig::MassWindow(MassWindowConfig::default());
     let Some(mut section) = root.section("filter") else {
         return default;
@@ -18,6 +24,9 @@ pub(crate) fn read_filter(root: &mut Section<'_, '_>, builder: &mut BuilderConfi
     }
     if let Some(in_flight) = section.integer("in_flight", 0..=1 << 24) {
         builder.filter_in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
+    }
+    if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
+        policy.filter = on_loss;
     }
     // Parameters of a filter that is not chosen are unknown keys: they would change nothing.
     let names = [

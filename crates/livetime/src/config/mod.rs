@@ -11,6 +11,7 @@ mod link_section;
 mod problem_code;
 mod render;
 mod run_config;
+mod run_fault;
 mod source_section;
 mod store_section;
 mod trigger_section;
@@ -19,8 +20,8 @@ mod worker_section;
 use std::path::Path;
 
 use document::Quantity;
-pub(crate) use link_fault::parse_fault;
 pub(crate) use run_config::{Overrides, RunConfig};
+pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
 pub(crate) use source_section::read_events;
 
 /// A quantity with unit in an option, such as `--rate 10kHz`.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, SupervisorConfig};
@@ -44,6 +45,8 @@ pub(crate) struct RunConfig {
     pub(crate) events: Option<PathBuf>,
     /// Whether each role gets a process of its own.
     pub(crate) processes: bool,
+    /// What is done about units that are lost.
+    pub(crate) on_loss: LossPolicy,
     /// The chain, without run number and recorded events.
     pub(crate) chain: ChainConfig,
 }
@@ -93,9 +96,10 @@ fn read_root(
     let tables = read_links(&mut root, findings);
     let mut trigger = read_trigger(&mut root, findings);
     let links = place_links(&tables, findings);
-    let mut builder = read_builder(&mut root);
+    let mut on_loss = LossPolicy::default();
+    let mut builder = read_builder(&mut root, &mut on_loss);
     builder.readout_units = units_of(&links.data, findings);
-    let filter = read_filter(&mut root, &mut builder);
+    let filter = read_filter(&mut root, &mut builder, &mut on_loss);
     let store = read_store(&mut root);
     let workers = read_workers(&mut root);
     root.finish();
@@ -155,6 +159,7 @@ fn read_root(
         directory,
         events,
         processes,
+        on_loss,
         chain,
     })
 }

@@ -7,9 +7,9 @@
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode};
 
+use livetime_node::ChainConfig;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, serve_role};
-use livetime_node::{ChainConfig, LinkFault};
 
 use crate::config::{self, Loaded};
 use crate::console::say;
@@ -37,7 +37,13 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             }
         };
     let mut chain = config.chain;
-    chain.faults = options.source.fault.clone();
+    match config::sort_faults(&options.source.fault, &chain, true) {
+        Ok((links, _)) => chain.faults = links,
+        Err(error) => {
+            say(format_args!("error: {}: {error}", options.id));
+            return exit::PROBLEM;
+        }
+    }
     match serve(&options.id, chain, &identity(&text, &options.source)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -77,10 +83,4 @@ pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<La
         version: VERSION.to_owned(),
         identity: identity(text, source),
     })
-}
-
-/// A fault as the option is written.
-pub(crate) fn fault_text(fault: &LinkFault) -> String {
-    let length = fault.until.since(fault.from);
-    format!("link-down:{}@{}ns+{}ns", fault.link, fault.from.0, length.0)
 }

@@ -8,16 +8,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use livetime_node::process::process_group::workers_of_processes;
+use livetime_node::process::{Incident, OnLoss};
 use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, LinkFault, RateSample, RunFile, Snapshot, stored_latency,
+    Chain, ChainConfig, ChainOutcome, RateSample, RunFile, Snapshot, stored_latency,
 };
 use livetime_store::{Condition, RunBegin, RunEnd, RunSummary};
 use livetime_wire::{DurationNs, RateHz};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::{self, Loaded, Overrides, RunConfig};
-use crate::console::{self, say};
+use crate::config::{self, Loaded, Overrides, RunConfig, RunFault};
+use crate::console::{self, say, with_causes};
 use crate::exit;
 use crate::run_directory::RunDirectory;
 use crate::run_live::LiveDisplay;
@@ -55,9 +56,10 @@ pub(crate) struct SourceOptions {
     /// Rate of the triggers, such as 10kHz
     #[arg(long, value_parser = config::parse_quantity::<RateHz>)]
     rate: Option<RateHz>,
-    /// Let a link fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s)
+    /// Let something fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s); with
+    /// --processes also kill:bu1@5s and stop:fu0@3s+2s
     #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
-    pub(crate) fault: Vec<LinkFault>,
+    pub(crate) fault: Vec<RunFault>,
 }
 
 impl SourceOptions {
@@ -91,7 +93,7 @@ impl SourceOptions {
         add("triggers", self.triggers.map(|count| count.to_string()));
         add("rate", self.rate.map(|rate| format!("{}Hz", rate.0)));
         for fault in &self.fault {
-            add("fault", Some(role::fault_text(fault)));
+            add("fault", Some(fault.to_text()));
         }
         if self.lossless {
             arguments.push("--lossless".to_owned());
@@ -141,7 +143,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
-            say(format_args!("error: {error}"));
+            say(format_args!("error: {}", with_causes(error.as_ref())));
             exit::PROBLEM
         }
     }
@@ -150,30 +152,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// The whole run; `true` when everything is accounted for and nothing failed.
 fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
-    let links = config.chain.data_links.len();
-    if let Some(fault) = options
-        .source
-        .fault
-        .iter()
-        .find(|fault| fault.link >= links)
-    {
-        return Err(format!(
-            "there is no data link {}; links are 0 to {}",
-            fault.link,
-            links - 1
-        )
-        .into());
-    }
+    let processes = options.processes || config.processes;
+    let (link_faults, process_faults) =
+        config::sort_faults(&options.source.fault, &config.chain, processes)?;
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
     let RunConfig {
-        mut chain,
-        processes,
-        ..
+        mut chain, on_loss, ..
     } = config;
     chain.run = directory.number();
-    chain.faults = options.source.fault.clone();
+    chain.faults = link_faults;
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     std::fs::write(
         directory.file("config.toml"),
@@ -190,10 +179,10 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         directory.path().display()
     ));
     let bound = chain.supervisor.deadline;
-    let mut running = if options.processes || processes {
+    let mut running = if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
         let launcher = role::launcher(&text, &options.source)?;
-        Chain::start_processes(&chain, file, &launcher)?
+        Chain::start_processes(&chain, file, launcher, on_loss, process_faults)?
     } else {
         Chain::start(&chain, file)?
     };
@@ -202,7 +191,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let (ending, rates) = watch(&mut running, &mut signals, &mut display, patience);
     display.close();
     let mut outcome = running.finish();
-    let condition = condition_of(ending, &outcome, !chain.faults.is_empty());
+    let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
     let closing = close_file(&mut outcome, condition, ending);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
     let mut errors: Vec<String> = outcome.failures.clone();
@@ -216,6 +205,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         console::print(text)
     };
     errors.extend(printed.err().map(|error| error.to_string()));
+    if ending == Ending::RoleLost {
+        errors.push("a role was lost that a run needs".to_owned());
+    }
     if ending == Ending::Stuck {
         errors.push(format!("nothing moved for {patience:?} of the drain"));
     }
@@ -288,11 +280,11 @@ fn watch(
             ending = Some(Ending::SourceFinished);
             running.stop();
         }
-        for role in running.take_lost() {
-            say(format_args!(
-                "\nerror: the process of {role} is gone: the run is ended"
-            ));
-            return (Ending::RoleLost, rates);
+        for incident in running.supervise() {
+            report_incident(&incident);
+            if incident.handled.is_err() {
+                return (Ending::RoleLost, rates);
+            }
         }
         let now = running.snapshot();
         if Instant::now() >= rate_due {
@@ -310,6 +302,31 @@ fn watch(
         } else if progress.1.elapsed() > patience {
             return (Ending::Stuck, rates);
         }
+    }
+}
+
+/// Says which process died and what was done.
+fn report_incident(incident: &Incident) {
+    let Incident {
+        role,
+        exit,
+        holds_dropped,
+        handled,
+    } = incident;
+    let pages = match holds_dropped {
+        0 => String::new(),
+        held => format!(", {held} page holds dropped"),
+    };
+    match handled {
+        Ok(OnLoss::Restart) => say(format_args!(
+            "\nwarning: the process of {role} is gone ({exit}){pages}; another took its place"
+        )),
+        Ok(_) => say(format_args!(
+            "\nwarning: the process of {role} is gone ({exit}){pages}; the others go on"
+        )),
+        Err(reason) => say(format_args!(
+            "\nerror: the process of {role} is gone ({exit}){pages}; the run ends: {reason}"
+        )),
     }
 }
 

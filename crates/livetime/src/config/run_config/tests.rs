@@ -2,6 +2,7 @@
 //! the person who wrote them looks.
 
 use livetime_builder::BuilderConfig;
+use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_node::{DataLinkConfig, WorkerConfig};
 use livetime_readout::LinkConfig;
 use livetime_shm::WaitStrategy;
@@ -62,6 +63,11 @@ fn every_key_is_read_into_its_field() {
     assert_eq!(config.directory, PathBuf::from("elsewhere"));
     assert_eq!(config.events, Some(PathBuf::from("events.csv")));
     assert!(config.processes);
+    let on_loss = LossPolicy {
+        filter: OnLoss::Stop,
+        builder: OnLoss::Continue,
+    };
+    assert_eq!(config.on_loss, on_loss);
     let chain = config.chain;
     let us = |us: u64| DurationNs(us * 1000);
     let expected = SourceConfig {
@@ -290,9 +296,11 @@ fn what_is_left_out_has_the_defaults_of_the_cores() {
         directory,
         events,
         processes,
+        on_loss,
         chain,
     } = good(LEAST);
     assert!(!processes);
+    assert_eq!(on_loss, LossPolicy::default());
     assert_eq!((directory, events), (PathBuf::from("runs"), None));
     let source = SourceConfig {
         data_links: vec![SourceId(0x51_0000)],

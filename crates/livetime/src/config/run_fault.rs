@@ -1,0 +1,172 @@
+//! The `--fault` option: a link or a process that fails during the run.
+//!
+//! Links fail in the emulated front-end, processes by signals from the parent; both count from the
+//! start of the run. What the run does about it is in `livetime_node::process::recovery`.
+
+use livetime_node::process::ProcessFault;
+use livetime_node::{ChainConfig, LinkFault};
+use livetime_wire::{DurationNs, RunNs, UnitId};
+
+use super::link_fault;
+
+/// A fault as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunFault {
+    /// A data link is down for a while.
+    Link(LinkFault),
+    /// All data links of a readout unit are down for a while; `link` of the fault is not used.
+    LinksOf { role: String, fault: LinkFault },
+    /// A process is killed, or stopped for a while.
+    Process(ProcessFault),
+}
+
+const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
+                    1 s), kill:bu1@5s, or stop:fu0@3s+2s (stopped at 3 s for 2 s)";
+
+/// Reads a fault.
+///
+/// # Errors
+/// What is wrong with the text, and how a fault is written.
+pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
+    let Some((kind, rest)) = text.split_once(':') else {
+        return Err(FORM.to_owned());
+    };
+    let (role, when) = rest.split_once('@').ok_or(FORM)?;
+    let time = |text: &str| {
+        text.parse::<DurationNs>()
+            .map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
+    };
+    let role = role.to_owned();
+    match kind {
+        "link-down" if role.starts_with("ru") => {
+            let fault = link_fault::parse_fault(&format!("link-down:0@{when}"))?;
+            Ok(RunFault::LinksOf { role, fault })
+        }
+        "link-down" => link_fault::parse_fault(text).map(RunFault::Link),
+        "kill" => Ok(RunFault::Process(ProcessFault {
+            role,
+            at: RunNs(time(when)?.0),
+            stopped: None,
+        })),
+        "stop" => {
+            let (start, length) = when.split_once('+').ok_or(FORM)?;
+            Ok(RunFault::Process(ProcessFault {
+                role,
+                at: RunNs(time(start)?.0),
+                stopped: Some(time(length)?),
+            }))
+        }
+        _ => Err(FORM.to_owned()),
+    }
+}
+
+impl RunFault {
+    /// The fault as it is written.
+    pub(crate) fn to_text(&self) -> String {
+        let span = |fault: &LinkFault| {
+            let length = fault.until.since(fault.from);
+            format!("{}ns+{}ns", fault.from.0, length.0)
+        };
+        match self {
+            Self::Link(fault) => format!("link-down:{}@{}", fault.link, span(fault)),
+            Self::LinksOf { role, fault } => format!("link-down:{role}@{}", span(fault)),
+            Self::Process(ProcessFault { role, at, stopped }) => match stopped {
+                None => format!("kill:{role}@{}ns", at.0),
+                Some(time) => format!("stop:{role}@{}ns+{}ns", at.0, time.0),
+            },
+        }
+    }
+}
+
+/// The faults of a run by who makes them: links, and processes.
+///
+/// # Errors
+/// What a fault names that the chain does not have, or cannot lose in this kind of run.
+pub(crate) fn sort_faults(
+    faults: &[RunFault],
+    chain: &ChainConfig,
+    processes: bool,
+) -> Result<(Vec<LinkFault>, Vec<ProcessFault>), String> {
+    let (mut links, mut roles) = (Vec::new(), Vec::new());
+    let count = chain.data_links.len();
+    for fault in faults {
+        match fault {
+            RunFault::Link(fault) if fault.link >= count => {
+                let link = fault.link;
+                let last = count - 1;
+                return Err(format!(
+                    "there is no data link {link}; links are 0 to {last}"
+                ));
+            }
+            RunFault::Link(fault) => links.push(*fault),
+            RunFault::LinksOf { role, fault } => {
+                let before = links.len();
+                let all = chain.data_links.iter().enumerate();
+                let of_role =
+                    all.filter(|(_, link)| UnitId::readout(link.unit).to_string() == *role);
+                links.extend(of_role.map(|(link, _)| LinkFault { link, ..*fault }));
+                if links.len() == before {
+                    return Err(format!("{role} has no data links"));
+                }
+            }
+            RunFault::Process(_) if !processes => {
+                return Err(format!(
+                    "{} needs `--processes`: the roles of this run are threads",
+                    fault.to_text()
+                ));
+            }
+            RunFault::Process(fault) => {
+                let ids = chain.role_ids();
+                if fault.role == "wr0" {
+                    return Err("wr0 is the parent itself: end the run instead".to_owned());
+                }
+                if !ids.contains(&fault.role) {
+                    let known = ids.join(", ");
+                    return Err(format!(
+                        "there is no role {}; roles are {known}",
+                        fault.role
+                    ));
+                }
+                roles.push(fault.clone());
+            }
+        }
+    }
+    Ok((links, roles))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        for (text, written) in [
+            ("link-down:3@4s+1s", "link-down:3@4000000000ns+1000000000ns"),
+            (
+                "link-down:ru0@1 s+1ms",
+                "link-down:ru0@1000000000ns+1000000ns",
+            ),
+            ("kill:bu1@5s", "kill:bu1@5000000000ns"),
+            ("stop:fu0@3s+2s", "stop:fu0@3000000000ns+2000000000ns"),
+        ] {
+            let fault = parse_fault(text).expect(text);
+            assert_eq!(fault.to_text(), written);
+            assert_eq!(parse_fault(written), Ok(fault));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused_with_the_form() {
+        for text in [
+            "",
+            "kill",
+            "kill:bu1",
+            "stop:fu0@3s",
+            "kill:bu1@5",
+            "burn:bu1@5s",
+        ] {
+            let error = parse_fault(text).expect_err(text);
+            assert!(error.contains("stop:fu0@3s+2s"), "{text}: {error}");
+        }
+    }
+}
