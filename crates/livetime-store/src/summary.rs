@@ -224,7 +224,7 @@ pub struct Latencies {
 /// Dead time of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DeadTime {
-    /// Offers that the supervisor refused over those that reached it.
+    /// Offers refused over all offers, those that the source made too late included.
     pub refused_fraction: f64,
     /// Share of the time in which an offer would have been refused.
     pub busy_fraction: f64,
@@ -307,6 +307,9 @@ pub struct RunSummary {
     /// The command that reproduces the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// Further counters by role and name: paths of the menu, reasons of the filters, messages.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl RunSummary {
@@ -341,6 +344,7 @@ impl RunSummary {
             workers: Vec::new(),
             machine: None,
             command: Vec::new(),
+            roles: BTreeMap::new(),
         };
         let problems = summary.conservation_problems();
         summary.conserved = problems.is_empty();

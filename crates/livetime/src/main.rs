@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verb::{bench, check, explain, inspect, report, role, run, source};
+use verb::{bench, check, explain, inspect, report, role, run, sim, source};
 
 /// Trigger, data acquisition and timing for physics experiments.
 #[derive(Debug, Parser)]
@@ -30,6 +30,8 @@ struct CommandLine {
 enum Verb {
     /// Take data: run a whole chain on this machine
     Run(run::Options),
+    /// Run the same chain in the deterministic simulator
+    Sim(sim::Options),
     /// Serve one role of a run in a process of its own (started by `run`)
     #[command(hide = true)]
     Role(role::Options),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     exit::report_panics_as_bugs();
     match CommandLine::parse().verb {
         Verb::Run(options) => run::run(&options),
+        Verb::Sim(options) => sim::run(&options),
         Verb::Role(options) => role::run(&options),
         Verb::Check(options) => check::run(&options),
         Verb::Inspect(options) => inspect::run(&options),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
-    DeadTime, Latencies, MachineSummary, RateSeries, RunIdentification, WorkerSummary,
+    Latencies, MachineSummary, RateSeries, RunIdentification, WorkerSummary,
 };
 use livetime_store::{Condition, LatencySummary, RunBegin, RunSummary};
 use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber};
@@ -120,17 +120,16 @@ pub(crate) fn summarise(
         .filter(|(id, _)| id.starts_with("bu"))
         .map(|(_, role)| role.gauges.bytes)
         .sum();
-    let (refused_fraction, busy_fraction) = outcome.dead_time;
-    summary.dead_time = DeadTime {
-        refused_fraction,
-        busy_fraction,
-    };
+    // The fraction refused is that of all offers, those that the source made too late included:
+    // `RunSummary::new` takes it from the counters.
+    summary.dead_time.busy_fraction = outcome.dead_time.1;
     summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
     summary.copies_per_byte = outcome.copies_per_byte();
     summary.rates = Some(rate_series(rates));
     summary.workers = workers(chain, outcome);
     summary.machine = Some(machine());
     summary.command = facts.command.clone();
+    summary.roles = outcome.details.clone();
     summary
 }
 

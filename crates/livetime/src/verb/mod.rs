@@ -8,4 +8,5 @@ pub(crate) mod pattern;
 pub(crate) mod report;
 pub(crate) mod role;
 pub(crate) mod run;
+pub(crate) mod sim;
 pub(crate) mod source;

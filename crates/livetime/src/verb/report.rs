@@ -1,5 +1,6 @@
 //! `livetime report DIR`: the report page of a run directory, from its files alone.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -271,6 +272,30 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
     })
 }
 
+/// Rows of counters named `GROUP.NAME.KIND` of all roles of one kind: a name and its two counts.
+fn paired_rows(
+    summary: &RunSummary,
+    role: &str,
+    group: &str,
+    kinds: [&str; 2],
+) -> Vec<Vec<String>> {
+    let mut sums = BTreeMap::<String, [u64; 2]>::new();
+    let of_roles = summary.roles.iter().filter(|(id, _)| id.starts_with(role));
+    for (key, count) in of_roles.flat_map(|(_, counters)| counters) {
+        let rest = key
+            .strip_prefix(group)
+            .and_then(|rest| rest.strip_prefix('.'));
+        let Some((name, kind)) = rest.and_then(|rest| rest.rsplit_once('.')) else {
+            continue;
+        };
+        if let Some(column) = kinds.iter().position(|known| *known == kind) {
+            sums.entry(name.to_owned()).or_default()[column] += count;
+        }
+    }
+    let row = |(name, [a, b]): (String, [u64; 2])| vec![name, a.to_string(), b.to_string()];
+    sums.into_iter().map(row).collect()
+}
+
 fn tables(summary: &RunSummary) -> Vec<Table> {
     let table = |caption: &str, headings: &[&str], rows| Table {
         caption: caption.to_owned(),
@@ -309,6 +334,8 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
         row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| DurationNs(ns).to_string()));
         row
     };
+    let menu = paired_rows(summary, "trg", "path", ["passed", "fired"]);
+    let filter = paired_rows(summary, "fu", "reason", ["accepted", "rejected"]);
     let latencies = vec![
         latency("decision", &summary.latency.decision),
         latency("build", &summary.latency.build),
@@ -316,6 +343,12 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
     vec![
         table("Counts", &["counter", "count"], counts),
         table("Losses", &["cause", "count", "what it means"], losses),
+        table(
+            "Level-2 menu",
+            &["path", "passed", "fired after prescale"],
+            menu,
+        ),
+        table("Filter", &["reason", "accepted", "rejected"], filter),
         table(
             "Latency",
             &["", "count", "min", "50 %", "99 %", "99.9 %", "max"],
