@@ -22,7 +22,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::crc::crc32c;
+use crate::crc::{Crc32c, crc32c};
 use crate::decision::L2Mask;
 use crate::id::{RunNumber, SourceId, TriggerNumber};
 use crate::message::FRAGMENT_PAGES_MAX;
@@ -357,6 +357,23 @@ pub trait EventAccess {
     /// # Panics
     /// If `index` is not below [`EventAccess::fragment_count`].
     fn parts(&self, index: usize) -> FragmentParts<'_>;
+}
+
+/// The table entry of a fragment as it goes into a file: with its CRC computed where the receiver
+/// did not (checks switched off leave it 0), so that a stored event can always be verified.
+///
+/// # Panics
+/// If `index` is not below [`EventAccess::fragment_count`].
+pub fn stored_entry(event: &dyn EventAccess, index: usize) -> FragmentEntry {
+    let mut entry = event.entry(index);
+    if entry.crc == 0 {
+        let mut crc = Crc32c::new();
+        for part in event.parts(index).parts {
+            crc.update(part);
+        }
+        entry.crc = crc.value();
+    }
+    entry
 }
 
 impl EventAccess for EventView<'_> {

@@ -5,7 +5,7 @@
 
 use livetime_store::{Condition, FileSummary, RunEnd, RunWriter, WriteError};
 use livetime_wire::decision::mix64;
-use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry};
+use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
 use livetime_wire::message::EventTicket;
 use livetime_wire::{ChainCounts, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber};
 
@@ -185,7 +185,7 @@ impl WriterHost {
             pools: &hall.pools,
         };
         entries.clear();
-        entries.extend((0..event.fragment_count()).map(|index| event.entry(index)));
+        entries.extend((0..event.fragment_count()).map(|index| stored_entry(&event, index)));
         header.clear();
         let fixed = EventHeader {
             run: parts.run,
