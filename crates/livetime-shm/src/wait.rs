@@ -13,8 +13,8 @@ use crate::doorbell::{Doorbell, Ticket};
 pub enum WaitStrategy {
     /// Never gives the core away: lowest latency, one core per worker needed.
     Spin,
-    /// Spins for a few microseconds, then yields to other threads, and after 1 ms without work
-    /// sleeps 50 us at a time (100 us with the kernel's default timer slack).
+    /// Spins for a few microseconds, then yields to other threads, and after 1 ms and a thousand
+    /// looks without work sleeps 50 us at a time (100 us with the kernel's default timer slack).
     #[default]
     Adaptive,
     /// Sleeps until its doorbell rings: no load when idle, tens of microseconds to wake up.
@@ -25,6 +25,9 @@ pub enum WaitStrategy {
 const SPIN_TURNS: u32 = 256;
 /// Idle time after which an adaptive waiter parks.
 const PARK_AFTER: Duration = Duration::from_millis(1);
+/// Idle duty cycles before an adaptive waiter parks, however long they took: a thread that was kept
+/// from its core for a millisecond has not looked for work in it, and should not sleep as well.
+const PARK_TURNS: u32 = SPIN_TURNS + 1024;
 /// Longest sleep of an adaptive waiter: the latency it can add to an unannounced message.
 const PARK_TIME: Duration = Duration::from_micros(50);
 /// Longest sleep of a blocking waiter, so that stop requests and dead peers are noticed.
@@ -124,7 +127,8 @@ impl Waiter {
             }
             WaitStrategy::Adaptive => {
                 let since = *self.idle_since.get_or_insert_with(Instant::now);
-                if since.elapsed() < PARK_AFTER {
+                if self.idle_turns < PARK_TURNS || since.elapsed() < PARK_AFTER {
+                    self.idle_turns = self.idle_turns.saturating_add(1);
                     self.counts.yields += 1;
                     std::thread::yield_now();
                 } else {
