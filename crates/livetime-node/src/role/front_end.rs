@@ -546,6 +546,7 @@ impl Role for FrontEnd {
             ("refused_buffers", source.refused_buffers),
             ("refused_xoff", source.refused_xoff),
             ("refused_late", source.refused_late),
+            ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),
             ("replies_stranger", supervisor.replies_stranger),

@@ -16,7 +16,7 @@ use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_store::{
     FileSummary, Histogram, RunBegin, RunEnd, RunWriter, WriteError, WriterLimits,
 };
-use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry};
+use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
 use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber, UnitKind};
 
@@ -331,7 +331,7 @@ impl Writer {
         let ticket = self.event.ticket();
         self.entries.clear();
         self.entries
-            .extend((0..self.event.fragment_count()).map(|i| self.event.entry(i)));
+            .extend((0..self.event.fragment_count()).map(|i| stored_entry(&self.event, i)));
         self.header.clear();
         let header = EventHeader {
             run: self.parts.run,
