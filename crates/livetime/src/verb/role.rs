@@ -84,3 +84,68 @@ pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<La
         identity: identity(text, source),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use livetime_node::process::LossPolicy;
+    use livetime_node::{Chain, RunFile};
+    use livetime_store::RunBegin;
+
+    use super::*;
+    use crate::config::Overrides;
+
+    /// Starts a chain whose roles are a shell that says `hello` and then listens.
+    fn start_with(hello: &str) -> String {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/dimuon.toml");
+        let loaded = config::load(&example, &Overrides::default()).expect("the example is good");
+        let chain = loaded.config.chain;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let begin = RunBegin::new(chain.run);
+        let file = RunFile::create(&folder.path().join("events.mcap"), &begin, chain.store);
+        let hello = hello.to_owned();
+        let launcher = Launcher {
+            command: Box::new(move |id| {
+                let mut command = Command::new("sh");
+                let hello = hello.replace("ROLE", id);
+                let script = format!("printf '%s' '{hello}' >&0; exec cat");
+                command.args(["-c", &script]);
+                command
+            }),
+            version: "0.1.0".to_owned(),
+            identity: "this one".to_owned(),
+        };
+        let file = file.expect("a writable folder");
+        let started =
+            Chain::start_processes(&chain, file, launcher, LossPolicy::default(), Vec::new());
+        started.err().expect("a shell is no role").to_string()
+    }
+
+    #[test]
+    fn roles_of_another_program_or_configuration_are_refused() {
+        for (hello, expected) in [
+            (
+                r#"["hello",[1,"0.0.9","ROLE","this one"]]"#,
+                "src0 has program version 0.0.9, expected 0.1.0",
+            ),
+            (
+                r#"["hello",[2,"0.1.0","ROLE","this one"]]"#,
+                "src0 has protocol 2, expected 1",
+            ),
+            (
+                r#"["hello",[1,"0.1.0","ROLE","another"]]"#,
+                "src0 has configuration another, expected this one",
+            ),
+            (
+                r#"["hello",[1,"0.1.0","fu9","this one"]]"#,
+                "src0 has role fu9, expected src0",
+            ),
+            (r#"["ready",null]"#, "src0 sent ready where hello was due"),
+            ("nonsense", "src0 sent nonsense where hello was due"),
+        ] {
+            let error = start_with(hello);
+            assert_eq!(error, expected);
+        }
+    }
+}
