@@ -161,7 +161,7 @@ impl RunFile {
     }
 
     /// Writes histograms and the end-of-run record and syncs the file. After a failed write the
-    /// file is first cut back to its last complete chunk.
+    /// file is first cut back to its last complete chunk, and the record tried without the rest.
     ///
     /// # Errors
     /// [`RunFileError`]; complete chunks stay readable.
@@ -187,28 +187,42 @@ impl RunFile {
         end: &RunEnd,
         histograms: &[Histogram],
     ) -> Result<FileSummary, WriteError> {
-        let io = |bytes_complete| {
-            move |source| WriteError::Io {
-                bytes_complete,
-                source,
-            }
+        self.cut_back()?;
+        let written = self.writer.write_histograms(time, histograms);
+        let mut closed = written.and_then(|()| self.writer.finish(end));
+        if closed.is_err() {
+            // On a full disk the end-of-run record may still find room where the rest does not.
+            self.cut_back()?;
+            closed = self.writer.finish(end);
+        }
+        if closed.is_err() {
+            self.cut_back()?;
+        }
+        let summary = closed?;
+        let io = |source| WriteError::Io {
+            bytes_complete: summary.bytes,
+            source,
         };
-        let complete = self.writer.bytes_complete();
-        self.writer
-            .rewind_to_complete(|file, bytes| {
-                file.set_len(bytes)?;
-                file.seek(SeekFrom::Start(bytes)).map(|_| ())
-            })
-            .map_err(io(complete))?;
-        self.writer.write_histograms(time, histograms)?;
-        let summary = self.writer.finish(end)?;
         if !self.discards {
             self.writer
                 .output_mut()
                 .sync_data()
-                .map_err(io(summary.bytes))?;
+                .map_err(io)?;
         }
         Ok(summary)
+    }
+
+    /// After a failed write: cuts the file back to its last complete chunk.
+    fn cut_back(&mut self) -> Result<(), WriteError> {
+        let bytes_complete = self.writer.bytes_complete();
+        let cut = self.writer.rewind_to_complete(|file, bytes| {
+            file.set_len(bytes)?;
+            file.seek(SeekFrom::Start(bytes)).map(|_| ())
+        });
+        cut.map_err(|source| WriteError::Io {
+            bytes_complete,
+            source,
+        })
     }
 }
 

@@ -35,6 +35,12 @@ impl Findings {
         problems.iter().any(|problem| codes.contains(&problem.code))
     }
 
+    /// Whether a problem stands at this key path already.
+    pub(crate) fn has_problem_at(&self, path: &str) -> bool {
+        let problems = self.problems.borrow();
+        problems.iter().any(|problem| problem.path == path)
+    }
+
     /// Remembers where a key path stands.
     fn place(&self, path: &str, span: Range<usize>) {
         self.spans.borrow_mut().insert(path.to_owned(), span);

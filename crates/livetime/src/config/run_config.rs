@@ -107,16 +107,16 @@ fn read_root(
     source.data_links = links.data.iter().map(|link| link.source).collect();
     apply(overrides, &mut source, &mut trigger.supervisor);
 
-    let mut problems = trigger.menu.validate("trigger");
-    problems.extend(source.validate(&source_key));
-    problems.extend(trigger.supervisor.validate("trigger"));
-    problems.extend(builder.validate("builder"));
-    problems.extend(store.validate());
+    let mut of_parts = trigger.menu.validate("trigger");
+    of_parts.extend(source.validate(&source_key));
+    of_parts.extend(trigger.supervisor.validate("trigger"));
+    of_parts.extend(builder.validate("builder"));
+    of_parts.extend(store.validate());
     if let FilterConfig::MassWindow(window) = filter {
-        problems.extend(window.validate("filter"));
+        of_parts.extend(window.validate("filter"));
     }
     for table in &tables {
-        problems.extend(table.link.validate(&table.path));
+        of_parts.extend(table.link.validate(&table.path));
     }
     let menu = Menu::new_checked(trigger.menu, "trigger")
         .or_else(|_| Menu::new_checked(MenuConfig::default(), "trigger"));
@@ -138,22 +138,13 @@ fn read_root(
     let processes = workers.processes;
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| links.data_paths.get(index).cloned().unwrap_or_default();
-    problems.extend(chain.validate(cores, &links.trigger_path, data_key));
+    let between_parts = chain.validate(cores, &links.trigger_path, data_key);
     let keys = WrittenKeys {
         source: &source_key,
         data_links: &links.data_paths,
         trigger_paths: &trigger.path_keys,
     };
-    let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
-    for problem in problems {
-        // What the cores say about misplaced links has been said where the links are written, and
-        // that there is none is said once.
-        let said = (links_misplaced && keys.is_about_all_links(&problem))
-            || (chain.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS));
-        if !said {
-            findings.report(keys.place(problem));
-        }
-    }
+    keys.report(findings, of_parts, between_parts);
     let events = overrides.events.clone().or(events);
     Some(RunConfig {
         directory,
@@ -242,6 +233,25 @@ fn element<'p>(path: &'p str, list: &str) -> Option<(usize, &'p str)> {
 }
 
 impl WrittenKeys<'_> {
+    /// Reports what the cores found, on the written keys and without what has been said.
+    fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
+        let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
+        for problem in of_parts {
+            // What the cores say about misplaced links has been said where the links are written,
+            // and that there is none is said once.
+            let said = (links_misplaced && self.is_about_all_links(&problem))
+                || (self.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS));
+            if !said {
+                findings.report(self.place(problem));
+            }
+        }
+        // A value that is wrong by itself is not compared with others.
+        let placed = between_parts.into_iter().map(|problem| self.place(problem));
+        let (_, new): (Vec<_>, Vec<_>) =
+            placed.partition(|problem| findings.has_problem_at(&problem.path));
+        new.into_iter().for_each(|problem| findings.report(problem));
+    }
+
     /// Whether a core found it in the set of all links, not in one of them.
     fn is_about_all_links(&self, problem: &Problem) -> bool {
         let sources = format!("{}.data_links", self.source);

@@ -477,6 +477,14 @@ fn problems_of_a_path_stand_at_it_also_behind_a_broken_one() {
     );
 }
 
+#[test]
+fn a_value_that_is_wrong_by_itself_is_not_compared_with_others() {
+    let text = format!("{LEAST}pages = 300\n[builder]\ntrigger_window = 65536\ncredits = 5000\n");
+    assert_eq!(problems(&text), each([("B0104", "builder.credits")]));
+    let text = text.replace("5000", "500");
+    assert_eq!(problems(&text), each([("B0107", "builder.credits")]));
+}
+
 /// What the cores call by the names of their fields.
 #[test]
 fn problems_of_the_cores_stand_at_written_keys() {

@@ -1,0 +1,244 @@
+//! What people get wrong: each problem with its code, place, what was found, what is allowed.
+
+use crate::workbench::{SMALL, Workbench, changed, project};
+
+const RUN: [&str; 2] = ["run", "run.toml"];
+
+/// Asserts that the verbs which read a configuration refuse this one, and returns what they say.
+#[track_caller]
+fn refused(config: &str) -> String {
+    let bench = Workbench::new();
+    bench.write("run.toml", config);
+    let check = bench.run(&["check", "run.toml"]).ended_with(1);
+    assert_eq!(check.out, "");
+    let run = bench.run(&RUN).ended_with(1);
+    assert_eq!(
+        (run.err.as_str(), run.out.as_str()),
+        (check.err.as_str(), "")
+    );
+    assert!(!bench.path("runs").exists(), "nothing was started");
+    check.err
+}
+
+#[test]
+fn many_problems_at_once_are_all_said_at_their_places() {
+    let folder = project().join("crates/livetime/tests/program/golden");
+    let bench = Workbench::new();
+    let config = std::fs::read_to_string(folder.join("problems.toml")).expect("it is there");
+    bench.write("problems.toml", config);
+    let check = bench.run(&["check", "problems.toml"]).ended_with(1);
+    let golden = folder.join("problems.txt");
+    if std::env::var_os("LIVETIME_GOLDEN").is_some_and(|what| what == "write") {
+        std::fs::write(&golden, &check.err).expect("the folder is ours");
+    }
+    let expected = std::fs::read_to_string(&golden).expect("it is there");
+    assert!(
+        check.err == expected,
+        "LIVETIME_GOLDEN=write accepts this:\n{}",
+        check.err
+    );
+    assert_eq!(check.out, "");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_named() {
+    let bench = Workbench::new();
+    for (name, reason) in [("missing.toml", "No such file"), (".", "Is a directory")] {
+        let run = bench.run(&["run", name]).ended_with(1);
+        let (first, help) = run.err.split_once('\n').expect("an error and a help line");
+        assert!(
+            first.starts_with(&format!("error: cannot read {name}: {reason}")),
+            "{first}"
+        );
+        assert!(help.starts_with("help: examples/dimuon.toml "), "{help}");
+    }
+    bench.write("binary.toml", b"\xff\xfe\x00");
+    let run = bench.run(&["check", "binary.toml"]).ended_with(1);
+    assert!(run.err.contains("cannot read binary.toml"), "{}", run.err);
+}
+
+#[test]
+fn text_that_is_not_toml_is_placed() {
+    let said = refused(&changed(SMALL, "seed = 42", "seed = = 42"));
+    assert!(
+        said.contains("error[C0001]: not valid TOML\n   ╭─[run.toml:7:8]"),
+        "{said}"
+    );
+    let nothing = refused("");
+    for part in [
+        "error[C0007]: key is missing: `format` is not there",
+        "4 problems in run.toml",
+    ] {
+        assert!(nothing.contains(part), "{nothing}");
+    }
+}
+
+#[test]
+fn a_pool_too_small_for_the_credits_is_refused_with_the_formula() {
+    let said = refused(&changed(SMALL, "credits = 8", "credits = 400"));
+    for part in [
+        "error[B0107]: page pool too small for the granted credits",
+        "`builder.credits` is 400",
+        "512 pages here, 1011 needed: 1 links x (1 per fragment x (2 builder units x 400 credits + \
+         64 queued + 4 Level-2 buffers) + 15 posted + 128 for XOFF)",
+        "set it to at most 150, or raise the pool to",
+    ] {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let plain = words(&said.replace(['│', '·'], " "));
+        assert!(plain.contains(&words(part)), "{part}\n{said}");
+    }
+    let fits = changed(SMALL, "credits = 8", "credits = 150");
+    let bench = Workbench::new();
+    bench.write("run.toml", fits);
+    bench.run(&["check", "run.toml"]).ended_with(0);
+}
+
+#[test]
+fn links_and_sources_that_do_not_fit_together_are_refused() {
+    let unknown = refused(&changed(SMALL, "to = \"ru1\"", "to = \"bu1\""));
+    assert!(
+        unknown.contains("error[C0104]: link to an unknown unit"),
+        "{unknown}"
+    );
+    assert!(unknown.contains("`link[2].to` is \"bu1\""), "{unknown}");
+
+    let twice = refused(&changed(SMALL, "0x520000", "0x510001"));
+    assert!(
+        twice.contains("error[C0105]: source id is used twice"),
+        "{twice}"
+    );
+    assert!(twice.contains("`link[2].source_id` is 0x510001"), "{twice}");
+    assert!(twice.contains("first used here"), "{twice}");
+    assert!(twice.contains("1 problem in run.toml"), "{twice}");
+
+    let sources = refused(&format!("{SMALL}[[source]]\n"));
+    assert!(sources.contains("`source` is there 2 times"), "{sources}");
+    let gap = refused(&changed(SMALL, "to = \"ru1\"", "to = \"ru3\""));
+    assert!(
+        gap.contains("`link` is without a link to ru1 and 1 more"),
+        "{gap}"
+    );
+}
+
+#[test]
+fn bad_events_are_named_with_line_and_column() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let with = |file: &str| {
+        let run = bench
+            .run(&["run", "run.toml", "--events", file])
+            .ended_with(1);
+        assert!(
+            run.err
+                .starts_with("error: recorded events cannot be used\n"),
+            "{}",
+            run.err
+        );
+        assert!(
+            run.err.contains("help: docs/formats/recorded-events.md"),
+            "{}",
+            run.err
+        );
+        run.err
+    };
+    assert!(with("missing.csv").contains("missing.csv: No such file"));
+    let header = "Run,Event,pt1,eta1,phi1,Q1,dxy1,iso1\n";
+    bench.write(
+        "events.csv",
+        format!("{header}1,2,30,0.5,1.0,1,0,0\n1,3,many,0.5,1.0,2,0,0\n"),
+    );
+    let said = with("events.csv");
+    for part in [
+        "line 3, column pt1: found many, allowed is 0.001 to 100000 GeV",
+        "line 3, column Q1: found 2, allowed is -1 or 1",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    bench.write("events.csv", "Run,Event,pt1\n");
+    assert!(with("events.csv").contains("line 1, column eta1: found no such column"));
+    bench.write("events.csv", b"\x00\xff\x80");
+    with("events.csv");
+    bench.write("events.csv", "");
+    with("events.csv");
+    assert!(!bench.path("runs").exists(), "nothing was started");
+}
+
+#[test]
+fn usage_errors_end_with_2_and_say_how_it_is_written() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let cases: [(&[&str], &str); 9] = [
+        (&[], "Usage: livetime"),
+        (&["fly"], "unrecognized subcommand"),
+        (&["run"], "<CONFIG>"),
+        (
+            &["run", "run.toml", "--rate", "5"],
+            "unit is missing; write a rate with unit",
+        ),
+        (
+            &["run", "run.toml", "--duration", "5 kHz"],
+            "write a time with unit",
+        ),
+        (&["run", "run.toml", "--seed", "many"], "--seed"),
+        (
+            &["run", "run.toml", "--fault", "link-down:3"],
+            "link-down:3@4s+1s",
+        ),
+        (&["run", "run.toml", "--loss"], "unexpected argument"),
+        (&["explain", "B0107", "C0001"], "unexpected argument"),
+    ];
+    for (arguments, said) in cases {
+        let run = bench.run(arguments).ended_with(2);
+        assert!(run.err.contains(said), "{arguments:?}: {}", run.err);
+        assert_eq!(run.out, "", "{arguments:?}");
+    }
+    assert!(!bench.path("runs").exists(), "nothing was started");
+}
+
+/// Values that the options allow and the run does not.
+#[test]
+fn options_are_checked_like_the_file() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    for (option, value, key) in [
+        ("--rate", "1 GHz", "source[0].rate"),
+        ("--rate", "0 Hz", "source[0].rate"),
+        ("--duration", "0 s", "run.duration"),
+        ("--triggers", "0", "run.triggers"),
+    ] {
+        let run = bench.run(&["run", "run.toml", option, value]);
+        let said = format!("{}{}", run.err, run.out);
+        assert!(matches!(run.code, Some(1 | 2)), "{option} {value}: {said}");
+        assert!(
+            run.code == Some(2) || said.contains(key),
+            "{option} {value}: {said}"
+        );
+    }
+}
+
+#[test]
+fn files_that_are_no_run_files_are_refused() {
+    let bench = Workbench::new();
+    bench.write("foreign.mcap", "a letter to somebody else\n".repeat(1000));
+    bench.write("empty.mcap", "");
+    for file in ["foreign.mcap", "empty.mcap"] {
+        for more in [&[][..], &["--json"], &["--recover", "copy.mcap"]] {
+            let run = bench
+                .run(&[&["inspect", file][..], more].concat())
+                .ended_with(1);
+            assert_eq!(run.out, "");
+            let said = format!("error: {file}: not a run file: no chunk of one in its ");
+            assert!(run.err.starts_with(&said), "{}", run.err);
+            assert!(
+                !bench.path("copy.mcap").exists(),
+                "nothing is left of the copy"
+            );
+        }
+    }
+    let run = bench.run(&["inspect", "missing.mcap"]).ended_with(1);
+    assert!(
+        run.err.starts_with("error: missing.mcap: No such file"),
+        "{}",
+        run.err
+    );
+}

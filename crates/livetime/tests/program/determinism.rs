@@ -1,0 +1,71 @@
+//! Lossless runs of one seed are the same run, whatever the threads do.
+
+use serde_json::Value;
+
+use crate::workbench::{Workbench, assert_conserved, changed, count, example, triggers, value};
+
+/// What must be equal.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    digest: Value,
+    counts: Value,
+    stored: Vec<u64>,
+}
+
+fn run(config: &str, seed: &str) -> Run {
+    let bench = Workbench::new();
+    bench.write("run.toml", config);
+    let count_of = ["--triggers", "20000", "--lossless", "--seed", seed];
+    let arguments = [
+        &["run", "run.toml", "--out", "out", "--json"][..],
+        &count_of,
+    ]
+    .concat();
+    let document = bench.run(&arguments).ended_with(0).document();
+    assert_conserved(&document);
+    assert_eq!(count(&document, "counts.triggers"), 20_000);
+    let inspected = bench.inspect("out/events.mcap");
+    Run {
+        digest: value(&document, "decision_digest").clone(),
+        counts: value(&document, "counts").clone(),
+        stored: triggers(&inspected),
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_in_every_layout() {
+    let plain = example();
+    let reference = run(&plain, "7");
+    assert!(reference.stored.len() > 100, "{}", reference.stored.len());
+    assert_eq!(run(&plain, "7"), reference, "the same again");
+
+    let one_worker = "[[workers.worker]]\nroles = [\"wr0\", \"fu0\", \"bu1\", \"bu0\", \"evm\", \
+                      \"ru1\", \"ru0\", \"trg0\", \"src0\"]\n";
+    assert_eq!(
+        run(&format!("{plain}{one_worker}"), "7"),
+        reference,
+        "one worker"
+    );
+
+    let mut units = changed(&plain, "builder_units = 2", "builder_units = 3");
+    units = changed(&units, "credits = 16", "credits = 3");
+    units = changed(
+        &units,
+        "requests_per_message = 8",
+        "requests_per_message = 1",
+    );
+    units = changed(&units, "units = 1\n", "units = 2\n");
+    units = changed(&units, "chunk = \"1 MiB\"", "chunk = \"8 KiB\"");
+    assert_eq!(
+        run(&units, "7"),
+        reference,
+        "other units, credits and chunks"
+    );
+
+    let other = run(&plain, "8");
+    assert_ne!(
+        other.digest, reference.digest,
+        "another seed is another run"
+    );
+    assert_ne!(other.stored, reference.stored);
+}

@@ -1,0 +1,108 @@
+//! A disk that is full: the run ends in order, the file stays valid, the error says why.
+
+use crate::workbench::{
+    SMALL, Workbench, assert_conserved, changed, count, finished, flags, lost_in_all, value,
+};
+
+/// Files larger than so many blocks of 512 bytes cannot be written, with an error instead of a
+/// signal.
+fn limit(blocks: u32) -> String {
+    format!("trap '' XFSZ; ulimit -f {blocks}")
+}
+
+/// Runs into a limit and returns whether the end-of-run record found room.
+fn run_into_limit(blocks: u32) -> bool {
+    let bench = Workbench::new();
+    // The limit also holds for the 4.1 MiB of shared memory with the pages.
+    let config = changed(SMALL, "bytes_mean = \"512 B\"", "bytes_mean = \"4 KiB\"");
+    bench.write("small.toml", config);
+    let arguments = ["run", "small.toml", "--lossless", "--json", "--out", "out"];
+    let run = finished(bench.command_after(&limit(blocks), &arguments)).ended_with(1);
+    assert!(run.err.contains("error: File too large"), "{}", run.err);
+    let document = run.document();
+    assert_conserved(&document);
+    let failed = count(&document, "losses.store.write_failed");
+    assert!(failed > 0 && lost_in_all(&document) == failed, "{document}");
+    let condition = flags(value(&document, "run.condition"));
+    assert_eq!(condition, ["INCOMPLETE", "INTERRUPTED"]);
+    let stored = count(&document, "counts.events_stored");
+    assert!(stored > 0, "{document}");
+    assert!(bench.path("out/report.html").is_file());
+
+    let inspected = bench.inspect("out/events.mcap");
+    assert_eq!(count(&inspected, "events"), stored, "{inspected}");
+    assert_eq!(count(&inspected, "checksum_errors"), 0);
+    assert_eq!(count(&inspected, "damaged_ranges"), 0, "{inspected}");
+    let complete = inspected["complete"] == true;
+    if complete {
+        assert_eq!(flags(&inspected["condition"]), condition);
+    }
+    complete
+}
+
+#[test]
+fn the_run_ends_in_order_when_the_file_cannot_grow() {
+    // Chunks take 8 to 32 KiB here, so that not every limit falls just behind one.
+    let complete: Vec<bool> = (0..4).map(|n| run_into_limit(9000 + 8 * n)).collect();
+    assert!(
+        complete.contains(&true),
+        "the end-of-run record never found room"
+    );
+}
+
+/// The account of a run is printed even if nothing more can be written.
+#[test]
+fn a_summary_that_cannot_be_written_is_printed_all_the_same() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    std::fs::create_dir_all(bench.path("out/summary.json")).expect("the folder is ours");
+    let arguments = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "200",
+        "--lossless",
+        "--out",
+        "out",
+        "--json",
+    ];
+    let run = bench.run(&arguments).ended_with(1);
+    assert!(
+        run.err.contains("error: cannot write out/summary.json"),
+        "{}",
+        run.err
+    );
+    let document = run.document();
+    assert_conserved(&document);
+    assert_eq!(
+        document["files"],
+        serde_json::json!(["out/events.mcap", "out/config.toml"])
+    );
+    assert_eq!(bench.inspect("out/events.mcap")["complete"], true);
+}
+
+#[test]
+fn memory_that_cannot_be_had_is_an_error_with_its_reason() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let run = finished(bench.command_after(&limit(400), &["run", "small.toml"])).ended_with(1);
+    let said = "error: cannot create a page pool: ftruncate of ";
+    assert!(run.err.contains(said), "{}", run.err);
+    assert!(run.err.contains("File too large"), "{}", run.err);
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let bench = Workbench::new();
+    for arguments in [&["explain", "B0107"][..], &["explain"]] {
+        let mut command = bench.command(arguments);
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        command.stdout(full.expect("Linux has it"));
+        let run = finished(command).ended_with(1);
+        assert!(
+            run.err.contains("error: cannot write to standard output"),
+            "{}",
+            run.err
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! A run that is killed: every complete chunk is readable, and a repaired copy is a good file.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::workbench::{SMALL, Workbench, count, flags, triggers};
+
+const SEED: u64 = 2027;
+const KILLS: u64 = 5;
+const ARGUMENTS: [&str; 6] = [
+    "run",
+    "small.toml",
+    "--triggers",
+    "20000",
+    "--lossless",
+    "--out",
+];
+
+/// Numbers that look random and are the same everywhere.
+fn random(n: u64) -> u64 {
+    let mut z = (SEED + n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z ^ (z >> 27)
+}
+
+#[test]
+fn every_complete_chunk_of_a_killed_run_is_readable() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    bench
+        .run(&[&ARGUMENTS[..], &["whole"]].concat())
+        .ended_with(0);
+    let reference: BTreeSet<u64> = triggers(&bench.inspect("whole/events.mcap"))
+        .into_iter()
+        .collect();
+    assert_eq!(reference.len(), 2000);
+    let whole = fs::metadata(bench.path("whole/events.mcap"))
+        .expect("it is there")
+        .len();
+    for n in 0..KILLS {
+        let out = format!("out{n}");
+        let file = format!("{out}/events.mcap");
+        let bytes = random(n) % (whole * 9 / 10);
+        println!("kill {n} at {bytes} of {whole} bytes (seed {SEED})");
+        let mut running = bench.start(&[&ARGUMENTS[..], &[&out]].concat());
+        running.wait_for_bytes(&bench.path(&file), bytes);
+        running.kill();
+
+        let inspected = bench
+            .run(&["inspect", &file, "--json", "--triggers"])
+            .ended_with(1);
+        let inspected = inspected.document();
+        assert_eq!(inspected["complete"], false);
+        assert_eq!(inspected["condition"], "INTERRUPTED");
+        assert_eq!(count(&inspected, "checksum_errors"), 0);
+        let stored = triggers(&inspected);
+        assert!(
+            stored.iter().all(|trigger| reference.contains(trigger)),
+            "nothing is made up"
+        );
+        assert_eq!(count(&inspected, "events"), stored.len() as u64);
+        // All but the chunk being written and the preamble of the file.
+        let readable = stored.len() as u64 * whole / reference.len() as u64;
+        assert!(
+            readable + 64 * 1024 > bytes,
+            "{readable} of {bytes} bytes are readable"
+        );
+        recovered_copy_is_good(&bench, &file, &out, &stored);
+    }
+}
+
+fn recovered_copy_is_good(bench: &Workbench, file: &str, out: &str, stored: &[u64]) {
+    let before = fs::read(bench.path(file)).expect("it is there");
+    let copy = format!("{out}/copy.mcap");
+    let recovered = bench.run(&["inspect", file, "--recover", &copy]);
+    let said = format!("recovered {} events into {copy}", stored.len());
+    assert!(recovered.err.contains(&said), "{}", recovered.err);
+    let inspected = bench.inspect(&copy);
+    assert_eq!(triggers(&inspected), stored);
+    assert_eq!(inspected["index"], "summary");
+    assert_eq!(inspected["recovered"], true);
+    assert_eq!(count(&inspected, "damaged_ranges"), 0);
+    assert!(
+        flags(&inspected["condition"]).contains(&"INTERRUPTED"),
+        "{inspected}"
+    );
+    assert!(
+        fs::read(bench.path(file)).expect("it is there") == before,
+        "the file is untouched"
+    );
+    let again = bench
+        .run(&["inspect", file, "--recover", &copy])
+        .ended_with(1);
+    assert!(again.err.contains("cannot create"), "{}", again.err);
+    assert_eq!(
+        triggers(&bench.inspect(&copy)),
+        stored,
+        "a copy is never overwritten"
+    );
+}
+
+#[test]
+fn a_truncated_file_is_read_as_far_as_it_goes() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let short = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "2000",
+        "--lossless",
+        "--out",
+        "out",
+    ];
+    bench.run(&short).ended_with(0);
+    let bytes = fs::read(bench.path("out/events.mcap")).expect("it is there");
+    let mut last = 0;
+    for eighths in 1..8 {
+        bench.write("cut.mcap", &bytes[..bytes.len() * eighths / 8]);
+        let inspected = bench.run(&["inspect", "cut.mcap", "--json"]).ended_with(1);
+        let inspected: Value = inspected.document();
+        assert_eq!(inspected["complete"], false);
+        assert_eq!(count(&inspected, "checksum_errors"), 0);
+        let events = count(&inspected, "events");
+        assert!(events >= last && events < 200, "{events} after {last}");
+        last = events;
+    }
+    assert!(last > 100, "{last} of 200 events in seven eighths");
+}

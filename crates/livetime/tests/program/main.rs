@@ -1,0 +1,20 @@
+//! The built program from outside, as its users see it: command line, documents, files, signals.
+//!
+//! Each test works in a folder of its own and waits for what the program says or writes, never for
+//! time to pass. Figures of speed are not looked at: they belong to the machine. What the cores do
+//! inside is tested in their crates, and what the pages say in `documentation.rs`.
+
+mod bad_input;
+mod closed_pipe;
+mod determinism;
+mod disk_full;
+mod killed_run;
+mod link_down;
+mod machine_too_slow;
+mod problem_page;
+mod recorded_events;
+mod report_page;
+mod run_document;
+mod run_folder;
+mod signal;
+mod workbench;

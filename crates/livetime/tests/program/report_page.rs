@@ -1,0 +1,110 @@
+//! `report.html`: one file that needs no other, with what is needed to trust and repeat the run.
+
+use std::path::Path;
+
+use crate::workbench::{Workbench, example};
+
+/// Where the highest bin of the mass plot has its centre [GeV], read from the outline of its bins
+/// and the labels of its axis.
+pub(crate) fn mass_peak(page: &str) -> Option<f64> {
+    let plot = page
+        .split("<svg ")
+        .find(|plot| plot.contains("aria-label=\"Dimuon mass"))?;
+    let plot = plot.split("</svg>").next()?;
+    let labels = plot.split("<text x=\"").skip(1).filter_map(|text| {
+        let (x, rest) = text.split_once('"')?;
+        let (attributes, label) = rest.split_once('>')?;
+        let label = label.split('<').next()?.parse::<f64>().ok()?;
+        let below = attributes.contains("text-anchor=\"middle\"");
+        below.then_some((x.parse::<f64>().ok()?, label))
+    });
+    let labels: Vec<(f64, f64)> = labels.collect();
+    let ((x0, low), (x1, high)) = (*labels.first()?, *labels.last()?);
+    let outline = plot.split("<path d=\"M").nth(1)?.split('"').next()?;
+    let corners: Option<Vec<(f64, f64)>> = (outline.trim_end_matches('Z').split('L'))
+        .map(|corner| corner.split_once(' '))
+        .map(|corner| Some((corner?.0.parse().ok()?, corner?.1.parse().ok()?)))
+        .collect();
+    // Pages grow downwards; each bin has two corners at its height.
+    let bins = corners?;
+    let top = bins
+        .windows(2)
+        .min_by(|a, b| a[0].1.max(a[1].1).total_cmp(&b[0].1.max(b[1].1)))?;
+    let centre = (top[0].0 + top[1].0) / 2.0;
+    Some(low + (centre - x0) * (high - low) / (x1 - x0))
+}
+
+fn assert_offline(page: &str) {
+    // The one address in the page names the language of its plots and is never opened.
+    let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for reference in [
+        "http:",
+        "https:",
+        "src=",
+        "href=",
+        "url(",
+        "@import",
+        "<script src",
+    ] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+}
+
+#[test]
+fn the_report_stands_alone_and_shows_the_stored_peak() {
+    let bench = Workbench::new();
+    bench.write("my run.toml", example());
+    let arguments = [
+        "run",
+        "my run.toml",
+        "--triggers",
+        "12000",
+        "--lossless",
+        "--seed",
+        "77",
+    ];
+    bench.run(&arguments).ended_with(0);
+    let page = bench.read("runs/000001/report.html");
+    assert_offline(&page);
+    for part in [
+        "Run 000001",
+        "seed 77",
+        "livetime run &#39;my run.toml&#39; --triggers 12000 --lossless --seed 77",
+        "[[trigger.path]]",
+        "DIMUON_OS",
+        "Decision latency",
+        "Rates over the run",
+        "fragments_dropped_by_decision",
+        "nothing was lost",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        let found = page.contains(part) || page.contains(&part.replace("&#39;", "'"));
+        assert!(found, "{part} is not on the page");
+    }
+    let peak = mass_peak(&page).expect("the page has a mass plot");
+    assert!((peak - 91.2).abs() <= 2.0, "Z peak at {peak} GeV");
+
+    let again = bench
+        .run(&["report", "runs/000001", "-o", "again.html"])
+        .ended_with(0);
+    assert_eq!(again.out, "again.html\n");
+    assert!(
+        bench.read("again.html") == page,
+        "the page follows from the run's files"
+    );
+}
+
+#[test]
+fn a_folder_without_a_run_gives_no_report() {
+    let bench = Workbench::new();
+    let report = bench.run(&["report", "."]).ended_with(1);
+    assert!(
+        report.err.contains("cannot read ./summary.json"),
+        "{}",
+        report.err
+    );
+    bench.write("summary.json", "{\"schema\":\"livetime.run/1\"}");
+    let report = bench.run(&["report", "."]).ended_with(1);
+    assert!(report.err.contains("is no run summary"), "{}", report.err);
+    assert!(!Path::new(&bench.path("report.html")).exists());
+}

@@ -1,0 +1,91 @@
+//! Run directories: numbers that are never given twice, directories that are never shared.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::workbench::{SMALL, Workbench, assert_conserved, count};
+
+const SHORT: [&str; 5] = ["run", "small.toml", "--triggers", "100", "--lossless"];
+
+#[test]
+fn numbers_go_up_and_are_not_given_twice() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let number = |bench: &Workbench| {
+        let run = bench.run(&[&SHORT[..], &["--json"]].concat());
+        count(&run.ended_with(0).document(), "run.number")
+    };
+    assert_eq!([number(&bench), number(&bench)], [1, 2]);
+    fs::remove_dir_all(bench.path("runs/000002")).expect("the run has ended");
+    assert_eq!(number(&bench), 3);
+    assert!(bench.path("runs/000001/events.mcap").is_file());
+    assert!(!bench.path("runs/000002").exists());
+    bench.write("runs/counter", "many");
+    let refused = bench.run(&SHORT).ended_with(1);
+    assert!(
+        refused.err.contains("counter file runs/counter"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let first = ["run", "small.toml", "--out", "out", "--json"];
+    let mut running = bench.start(&first);
+    running.wait_for_bytes(&bench.path("out/events.mcap"), 20_000);
+    let second = bench
+        .run(&[&SHORT[..], &["--out", "out"]].concat())
+        .ended_with(1);
+    assert!(
+        second.err.contains("another run is writing to out"),
+        "{}",
+        second.err
+    );
+    assert_eq!(second.out, "");
+    running.signal(Signal::INT);
+    let run = running.finish().ended_with(0).document();
+    assert_conserved(&run);
+    let inspected = bench.inspect("out/events.mcap");
+    assert_eq!(inspected["complete"], true);
+    assert_eq!(
+        count(&inspected, "events"),
+        count(&run, "counts.events_stored")
+    );
+    assert_eq!(
+        bench.read("runs/counter").trim(),
+        "000001",
+        "a refused run takes no number"
+    );
+
+    let third = bench
+        .run(&[&SHORT[..], &["--out", "out"]].concat())
+        .ended_with(1);
+    assert!(
+        third.err.contains("out already holds a run"),
+        "{}",
+        third.err
+    );
+    assert_eq!(
+        bench.inspect("out/events.mcap"),
+        inspected,
+        "it is as it was"
+    );
+    let kept: Value = serde_json::from_str(&bench.read("out/summary.json")).expect("it is JSON");
+    assert_eq!(kept, run);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    bench.write("file", "");
+    let run = bench
+        .run(&[&SHORT[..], &["--out", "file/out"]].concat())
+        .ended_with(1);
+    assert!(run.err.contains("cannot use file/out"), "{}", run.err);
+}

@@ -1,0 +1,70 @@
+//! Ctrl-C: once ends the run in order, twice ends it at once; both leave a complete file.
+
+use rustix::process::Signal;
+
+use crate::workbench::{
+    SMALL, Workbench, assert_conserved, changed, count, flags, lost, lost_in_all, value,
+};
+
+#[test]
+fn the_first_signal_ends_the_run_in_order() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let bench = Workbench::new();
+        bench.write("small.toml", SMALL);
+        let mut running = bench.start(&["run", "small.toml", "--json"]);
+        running.wait_for_bytes(&bench.path("runs/000001/events.mcap"), 50_000);
+        running.signal(signal);
+        let finished = running.finish().ended_with(0);
+        assert!(
+            finished.err.contains("stopping: the run ends in order"),
+            "{}",
+            finished.err
+        );
+        let run = finished.document();
+        assert_conserved(&run);
+        assert_eq!(lost_in_all(&run), 0, "what was on its way has passed");
+        assert_eq!(run["run"]["condition"], "INTERRUPTED");
+        let n = |name: &str| count(&run, &format!("counts.{name}"));
+        assert_eq!(n("events_stored"), n("l2_accepted"));
+        assert!(bench.path("runs/000001/report.html").is_file());
+
+        let inspected = bench.inspect("runs/000001/events.mcap");
+        assert_eq!(inspected["complete"], true);
+        assert_eq!(inspected["condition"], "INTERRUPTED");
+        assert_eq!(count(&inspected, "events"), n("events_stored"));
+    }
+}
+
+#[test]
+fn the_second_signal_ends_the_run_at_once_and_its_accounts_are_settled() {
+    let bench = Workbench::new();
+    // No event is built before its timeout, so that the drain takes many of them.
+    bench.write(
+        "small.toml",
+        changed(SMALL, "timeout = \"1 s\"", "timeout = \"2 s\""),
+    );
+    let fault = ["--fault", "link-down:0@0s+1h"];
+    let mut running = bench.start(&[&["run", "small.toml", "--json"][..], &fault].concat());
+    running.wait_for_bytes(&bench.path("runs/000001/events.mcap"), 12_000);
+    running.signal(Signal::INT);
+    running.wait_for_line("stopping: ");
+    running.signal(Signal::INT);
+    let run = running.finish().ended_with(0).document();
+    assert_conserved(&run);
+    let condition = flags(value(&run, "run.condition"));
+    assert_eq!(condition, ["INCOMPLETE", "ABORTED", "DEGRADED"]);
+    assert!(lost(&run, "builder") > 0, "events were in building: {run}");
+    assert!(
+        lost(&run, "readout") > 0,
+        "and their fragments buffered: {run}"
+    );
+
+    let inspected = bench.inspect("runs/000001/events.mcap");
+    assert_eq!(inspected["complete"], true, "{inspected}");
+    assert_eq!(flags(&inspected["condition"]), condition);
+    assert_eq!(
+        count(&inspected, "events"),
+        count(&run, "counts.events_stored")
+    );
+    assert_eq!(count(&inspected, "checksum_errors"), 0);
+}
