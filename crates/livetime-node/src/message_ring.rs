@@ -40,7 +40,7 @@ impl Inbox {
     }
 
     /// The next message, the kept one first. Words that are no message are counted and skipped.
-    pub fn next(&mut self) -> Option<Envelope> {
+    pub fn take(&mut self) -> Option<Envelope> {
         // An envelope is some 300 bytes: looked at before it is moved, since this runs idle most.
         if self.kept.is_some() {
             return self.kept.take();

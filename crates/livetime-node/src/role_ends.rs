@@ -159,8 +159,13 @@ impl RoleEnds {
         to: UnitId,
         from: impl Iterator<Item = UnitId>,
     ) -> Result<Vec<Inbox>, MissingEnd> {
-        from.map(|from| Ok(Inbox::new(from, self.receiver(from, to, Channel::Messages)?)))
-            .collect()
+        from.map(|from| {
+            Ok(Inbox::new(
+                from,
+                self.receiver(from, to, Channel::Messages)?,
+            ))
+        })
+        .collect()
     }
 
     fn outbox(

@@ -53,7 +53,7 @@ impl EventManagerRole {
         let mut work = 0;
         for inbox in &mut self.inboxes {
             for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.next() else { break };
+                let Some(envelope) = inbox.take() else { break };
                 if self.core.handle_message(now, &envelope) == Handled::Busy {
                     inbox.keep(envelope);
                     break;

@@ -213,7 +213,7 @@ impl Readout {
         let mut work = 0;
         for inbox in &mut self.parts.inboxes {
             for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.next() else { break };
+                let Some(envelope) = inbox.take() else { break };
                 if self.parts.core.handle_message(now, &envelope) == Handled::Busy {
                     inbox.keep(envelope);
                     break;

@@ -341,10 +341,10 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
         Ending::Killed | Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
     if faults || outcome.counts.events_incomplete > 0 {
-        condition = condition | Condition::DEGRADED;
+        condition |= Condition::DEGRADED;
     }
     if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {
-        condition = condition | Condition::INCOMPLETE;
+        condition |= Condition::INCOMPLETE;
     }
     condition
 }

@@ -148,7 +148,7 @@ fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> s
                 "bunch": header.bunch & 0xFF,
                 "run": header.run.0 & 0x00FF_FFFF,
                 "lumi": header.lumi_section & 0xFF,
-                "time": header.triggered_at.0 / 25 & 0xFFFF_FFFF,
+                "time": (header.triggered_at.0 / 25) & 0xFFFF_FFFF,
             },
             "objects": objects,
             "packet": packet,
