@@ -505,13 +505,13 @@ impl ProcessGroup {
 
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
     pub fn finish(mut self, drained: bool) -> (Vec<RoleResult>, Vec<WorkerResult>, Vec<UnitKind>) {
+        // Who was stopped by a fault takes part in the end.
+        self.continue_stopped();
         let phase = self.page.phase();
         if drained {
             phase.advance(Phase::Ending);
         } else {
             phase.advance(Phase::Aborting);
-            // Who was stopped by a fault takes part in the settlement.
-            self.continue_stopped();
             for step in [
                 SettleStep::CloseBuilders,
                 SettleStep::CloseOthers,
@@ -528,6 +528,9 @@ impl ProcessGroup {
                 break;
             };
             self.take(index, heard);
+        }
+        for index in std::mem::take(&mut self.missed) {
+            self.processes[index].miss();
         }
         let mut results = Vec::new();
         let mut workers = Vec::new();
@@ -670,6 +673,17 @@ impl RoleProcess {
         }
     }
 
+    /// It died when the run was ending already: nobody replaces it, and its accounts are settled.
+    fn miss(&mut self) {
+        let exit = self.end();
+        let failure = format!(
+            "the process of {} died at the end of the run: {exit}",
+            self.id
+        );
+        self.result.failure = Some(failure);
+        self.lost = Some(exit);
+    }
+
     /// The role's result, and its process reaped.
     fn conclude(&mut self) -> (RoleResult, WorkerResult) {
         let exit = self.end();
@@ -682,7 +696,7 @@ impl RoleProcess {
         result.digest = left.digest.map(DecisionDigest::from_bits);
         result.dead_time = left.dead_time;
         result.bytes_copied = left.bytes_copied;
-        result.failure = left.failure;
+        result.failure = result.failure.or(left.failure);
         result.id = self.name();
         if lost && self.lost.is_none() {
             result.failure = Some(format!("the process of {} left no result: {exit}", self.id));
