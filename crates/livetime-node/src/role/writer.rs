@@ -204,10 +204,7 @@ impl RunFile {
             source,
         };
         if !self.discards {
-            self.writer
-                .output_mut()
-                .sync_data()
-                .map_err(io)?;
+            self.writer.output_mut().sync_data().map_err(io)?;
         }
         Ok(summary)
     }
