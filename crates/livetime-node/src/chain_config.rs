@@ -11,6 +11,7 @@ use livetime_shm::WaitStrategy;
 use livetime_source::{RecordedEvents, SourceConfig};
 use livetime_store::WriterLimits;
 use livetime_trigger::{MassWindowConfig, Menu, SupervisorConfig};
+use livetime_wire::event::EventHeader;
 use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, UnitId, UnitKind};
 
 use crate::role::front_end::LinkFault;
@@ -31,6 +32,11 @@ pub const FRAGMENT_LIMIT: ProblemCode = ProblemCode::new(
 /// Trigger packets that do not fit into a page of the trigger link.
 pub const PACKET_PAGE: ProblemCode =
     ProblemCode::new("L0204", "trigger packet does not fit into a page");
+/// Events of the source that the run file does not take.
+pub const EVENT_LIMIT: ProblemCode = ProblemCode::new(
+    "S0104",
+    "run file takes smaller events than the source sends",
+);
 /// More spinning workers than cores.
 pub const SPINNING_WORKERS: ProblemCode =
     ProblemCode::new("R0101", "more spinning workers than cores");
@@ -175,6 +181,7 @@ impl ChainConfig {
             problems.extend(self.check_data_link(link, &link_path(index)));
         }
         problems.extend(self.check_trigger_link(trigger_path));
+        problems.extend(self.check_store());
         problems.extend(self.check_workers(cores));
         problems
     }
@@ -242,6 +249,24 @@ impl ChainConfig {
             problems.push(problem.with_related(format!("{path}.page"), "page set here"));
         }
         problems
+    }
+
+    /// Whether the run file takes the largest event: the longest fragment of each link.
+    fn check_store(&self) -> Option<Problem> {
+        let links = self.data_links.len();
+        let header_bytes = 4 * EventHeader::words(links, 0) as u64;
+        let fragment_bytes = self.source.fragment.bytes_max.0;
+        let largest = ByteSize(header_bytes + links as u64 * fragment_bytes);
+        let taken = ByteSize(self.store.event_bytes_max as u64);
+        (taken < largest).then(|| {
+            Problem::new(
+                EVENT_LIMIT,
+                "store.event_max",
+                taken,
+                format!("at least {largest}: a fragment of {fragment_bytes} B on each link"),
+                "raise it, or lower `bytes_max` of the fragments: what is larger is not stored",
+            )
+        })
     }
 
     /// Whether the links' pages cover the credits. The smallest link counts for all: an event needs
@@ -432,7 +457,7 @@ mod tests {
     #[test]
     fn each_contradiction_between_parts_is_one_problem_at_its_key() {
         type Change = fn(&mut ChainConfig);
-        let cases: [(&str, &str, Change); 10] = [
+        let cases: [(&str, &str, Change); 11] = [
             ("L0201", "link[2].page", |c| {
                 c.data_links[2].link.page_words = 2048;
             }),
@@ -447,6 +472,9 @@ mod tests {
             }),
             ("L0204", "trigger.packet_words_max", |c| {
                 c.trigger_link.fragment_words_max = 509;
+            }),
+            ("S0104", "store.event_max", |c| {
+                c.store.event_bytes_max = 4 * 16 * 1024;
             }),
             ("B0107", "builder.credits", |c| {
                 c.data_links[1].link.pages = 242

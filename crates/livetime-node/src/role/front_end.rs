@@ -147,11 +147,16 @@ impl FrontEnd {
 
     /// Links that are to go down or come up now.
     fn apply_faults(&mut self, now: RunNs) {
-        for fault in &self.parts.faults {
-            let Some(data_link) = self.parts.data_links.get_mut(fault.link) else {
+        let FrontEndParts {
+            faults, data_links, ..
+        } = &mut self.parts;
+        for index in faults.iter().map(|fault| fault.link) {
+            let Some(data_link) = data_links.get_mut(index) else {
                 continue;
             };
-            let down = (fault.from..fault.until).contains(&now);
+            // A link may fail several times, and stays down as long as any fault says so.
+            let mut of_link = faults.iter().filter(|fault| fault.link == index);
+            let down = of_link.any(|fault| (fault.from..fault.until).contains(&now));
             let state = if down { LinkState::Down } else { LinkState::Up };
             if data_link.link.source().link_status().link != state {
                 data_link.link.set_state(now, state);

@@ -33,6 +33,31 @@ fn run(config: &str, seed: &str) -> Run {
 }
 
 #[test]
+fn the_simulator_takes_the_same_run() {
+    let bench = Workbench::new();
+    bench.write("run.toml", example());
+    let common = [
+        "run.toml",
+        "--triggers",
+        "5000",
+        "--seed",
+        "9",
+        "--json",
+        "--out",
+    ];
+    let runs = [&["run", "--lossless"][..], &["sim"]].map(|verb| {
+        let out = verb[0];
+        let run = bench.run(&[verb, &common, &[out]].concat()).ended_with(0);
+        let document = run.document();
+        assert_conserved(&document);
+        let stored = triggers(&bench.inspect(&format!("{out}/events.mcap")));
+        assert!(stored.len() > 50, "{stored:?}");
+        (value(&document, "decision_digest").clone(), stored)
+    });
+    assert_eq!(runs[0], runs[1]);
+}
+
+#[test]
 fn equal_seeds_give_equal_runs_in_every_layout() {
     let plain = example();
     let reference = run(&plain, "7");

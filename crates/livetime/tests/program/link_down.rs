@@ -78,6 +78,37 @@ fn a_link_that_stays_down_does_not_stop_the_run() {
 }
 
 #[test]
+fn a_link_stays_down_while_any_of_its_faults_says_so() {
+    let bench = Workbench::new();
+    let config = changed(
+        SMALL,
+        "timeout = \"1 s\"",
+        "timeout = \"20 ms\"\nretry = \"5 ms\"",
+    );
+    bench.write("small.toml", config);
+    let faults = [
+        "--fault",
+        "link-down:0@0s+1h",
+        "--fault",
+        "link-down:0@2h+1h",
+    ];
+    let run = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "200",
+        "--lossless",
+        "--json",
+    ];
+    let run = bench.run(&[&run[..], &faults].concat()).ended_with(0);
+    let run = run.document();
+    assert_conserved(&run);
+    assert_eq!(count(&run, "counts.events_built"), 0, "{run}");
+    assert_eq!(count(&run, "counts.events_incomplete"), 20, "{run}");
+    assert_eq!(count(&run, "losses.link.link_down"), 200, "{run}");
+}
+
+#[test]
 fn a_link_that_does_not_exist_cannot_go_down() {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::workbench::{SMALL, Workbench, assert_conserved, count, lost_in_all, triggers, value};
+use crate::workbench::{
+    SMALL, Workbench, assert_conserved, count, example, lost_in_all, project, triggers, value,
+};
 
 /// Keys of the document that is promised; further ones may be there.
 const KEYS: [(&str, &[&str]); 9] = [
@@ -169,6 +171,54 @@ fn a_timed_run_gives_the_promised_document_and_files() {
         ends.map(|end| end.as_str().map(str::to_owned)),
         expected.map(Some)
     );
+}
+
+#[test]
+fn a_run_without_a_trigger_has_a_whole_document_and_file() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let arguments = [
+        "run",
+        "small.toml",
+        "--rate",
+        "0.001 Hz",
+        "--duration",
+        "10 ms",
+        "--json",
+    ];
+    let run = bench.run(&arguments).ended_with(0).document();
+    assert_form(&run);
+    assert_conserved(&run);
+    assert_eq!(count(&run, "counts.offered"), 0);
+    assert_eq!(run["run"]["condition"], "GOOD");
+    let inspected = bench.inspect("runs/000001/events.mcap");
+    assert_eq!(inspected["complete"], true);
+    assert_eq!(
+        (count(&inspected, "events"), &inspected["first_trigger"]),
+        (0, &Value::Null)
+    );
+    assert!(bench.path("runs/000001/report.html").is_file());
+}
+
+/// What is left of a text without its numbers, and without units, which follow from them.
+fn shape(text: &str) -> Vec<&str> {
+    let words = text.lines().filter(|line| !line.starts_with('#'));
+    let words = words.flat_map(str::split_whitespace);
+    let words = words.map(|word| word.trim_matches([',', ';', '(', ')']));
+    let unit = |word: &&str| !["ns", "us", "ms", "s", "Hz", "kHz", "MHz"].contains(word);
+    let number = |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit());
+    words.filter(number).filter(unit).collect()
+}
+
+#[test]
+fn the_expected_output_of_the_example_has_the_shape_of_a_run() {
+    let bench = Workbench::new();
+    bench.write("dimuon.toml", example());
+    let run = bench.run(&["run", "dimuon.toml", "--triggers", "3000", "--lossless"]);
+    let run = run.ended_with(0).out;
+    let expected = std::fs::read_to_string(project().join("examples/dimuon.expected.txt"));
+    let expected = expected.expect("it is there");
+    assert_eq!(shape(&run), shape(&expected), "see examples/README.md");
 }
 
 #[test]

@@ -144,6 +144,11 @@ impl Workbench {
     pub(crate) fn inspect(&self, file: &str) -> Value {
         let inspected = self.run(&["inspect", file, "--json", "--triggers"]);
         assert!(matches!(inspected.code, Some(0 | 1)), "{}", inspected.err);
+        assert!(
+            inspected
+                .out
+                .starts_with("{\"schema\":\"livetime.inspect/1\"")
+        );
         inspected.document()
     }
 }
