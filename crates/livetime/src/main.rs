@@ -4,6 +4,8 @@
 //! is in `livetime-node`. Talk goes to stderr, results to stdout. Exit codes: 0 good, 1 a problem
 //! or a FAIL, 2 usage, 70 our own bug.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)] // `console.rs` says why
+
 mod config;
 mod console;
 mod exit;

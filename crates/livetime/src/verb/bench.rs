@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, page};
 use serde_json::Value;
 
+use crate::console::{print, print_line, say};
 use crate::exit;
 use crate::run_summary::machine;
 
@@ -87,15 +88,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     });
     match written {
         Ok(document) if options.json => {
-            println!("{document:#}");
-            ExitCode::SUCCESS
+            exit::after_printing(print_line(format_args!("{document:#}")))
         }
-        Ok(document) => {
-            print!("{}", page::to_text(&document));
-            ExitCode::SUCCESS
-        }
+        Ok(document) => exit::after_printing(print(page::to_text(&document))),
         Err(error) => {
-            eprintln!("error: {error}");
+            say(format_args!("error: {error}"));
             exit::PROBLEM
         }
     }
@@ -110,7 +107,7 @@ fn measure(options: &Options) -> Result<Value, String> {
     };
     let mut documents = Vec::new();
     for name in options.what.names() {
-        eprintln!("measuring {} ..", name.key());
+        say(format_args!("measuring {} ..", name.key()));
         let measured = bench::run(*name, &bench_options);
         documents.push(measured.map_err(|error| format!("bench {}: {error}", name.key()))?);
     }

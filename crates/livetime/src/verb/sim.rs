@@ -4,7 +4,8 @@
 //! and seed. It prints the same document as a real run, marked as simulated; with `--out` the run
 //! file is written as well.
 
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{Cursor, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use livetime_store::{RunBegin, RunReader, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
 
 use crate::config::{self, Loaded, Overrides};
+use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::run_summary::{BUILD_BOUND, RunFacts};
 
@@ -65,7 +67,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let loaded = match config::load(&options.config, &overrides) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprint!("{problems}");
+            say(problems.trim_end());
             return exit::PROBLEM;
         }
     };
@@ -73,7 +75,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => exit::PROBLEM,
         Err(error) => {
-            eprintln!("error: {error}");
+            say(format_args!("error: {}", with_causes(error.as_ref())));
             exit::PROBLEM
         }
     }
@@ -85,17 +87,19 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
     let bound = chain.supervisor.deadline;
     let facts = RunFacts::new(&text, chain.source.seed, SIMULATED_RUN);
     let begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text);
-    eprintln!(
+    say(format_args!(
         "simulation · seed {} · configuration {} · livetime {}",
         facts.seed, facts.config_hash, facts.version
-    );
+    ));
     let outcome = SimulatedChain::new_checked(&simulated(chain, begin))?.run();
     let mut summary = summarise(&facts, &outcome, bound);
     summary.copies_per_byte = copies_per_byte(&outcome)?;
     if let Some(directory) = &options.out {
         std::fs::create_dir_all(directory)?;
         let file = directory.join("events.mcap");
-        std::fs::write(&file, &outcome.run_file)
+        // Runs are never overwritten.
+        File::create_new(&file)
+            .and_then(|mut output| output.write_all(&outcome.run_file))
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         std::fs::write(
             directory.join("config.toml"),
@@ -108,12 +112,12 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         std::fs::write(&path, serde_json::to_string_pretty(&summary)? + "\n")?;
     }
     if options.json {
-        println!("{}", serde_json::to_string(&summary)?);
+        print_line(serde_json::to_string(&summary)?)?;
     } else {
-        print_text(&summary, &outcome);
+        print(to_text(&summary, &outcome))?;
     }
     for problem in &summary.conservation_problems {
-        eprintln!("error: {problem}");
+        say(format_args!("error: {problem}"));
     }
     Ok(summary.conserved && outcome.is_drained)
 }
@@ -184,17 +188,17 @@ fn copies_per_byte(outcome: &SimulatedOutcome) -> Result<f64, Box<dyn std::error
     Ok(written as f64 / payload.max(1) as f64)
 }
 
-fn print_text(summary: &RunSummary, outcome: &SimulatedOutcome) {
-    println!(
-        "SIMULATED: {} triggers in {:.3} s of simulated time, {} kernel events, trace {}",
+fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
+    let mut text = format!(
+        "SIMULATED: {} triggers in {:.3} s of simulated time, {} kernel events, trace {}\n",
         summary.counts.triggers,
         summary.run.duration_s,
         outcome.events_simulated,
         outcome.trace_hash
     );
-    println!("  decision digest   {}", summary.decision_digest);
-    println!(
-        "  Level-2 accepts {}, built {}, incomplete {}, stored {}, losses {}",
+    text += &format!("  decision digest   {}\n", summary.decision_digest);
+    text += &format!(
+        "  Level-2 accepts {}, built {}, incomplete {}, stored {}, losses {}\n",
         summary.counts.l2_accepted,
         summary.counts.events_built,
         summary.counts.events_incomplete,
@@ -205,8 +209,8 @@ fn print_text(summary: &RunSummary, outcome: &SimulatedOutcome) {
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),
     ] {
-        println!(
-            "  {name:<9} latency  median {}, 99.9 % {}, max {} (simulated)",
+        text += &format!(
+            "  {name:<9} latency  median {}, 99.9 % {}, max {} (simulated)\n",
             DurationNs(latency.p50),
             DurationNs(latency.p99_9),
             DurationNs(latency.max)
@@ -217,5 +221,5 @@ fn print_text(summary: &RunSummary, outcome: &SimulatedOutcome) {
     } else {
         "NOT everything is accounted for."
     };
-    println!("{verdict}");
+    text + verdict + "\n"
 }

@@ -17,6 +17,7 @@ fn a_reader_that_has_seen_enough_is_no_bug_of_ours() {
         &["explain", "B0107"],
         &["check", "small.toml"],
         &source,
+        &["sim", "small.toml", "--triggers", "100"],
         &run,
     ] {
         let mut command = bench.command(arguments);

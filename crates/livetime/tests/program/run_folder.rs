@@ -70,6 +70,10 @@ fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
         "{}",
         third.err
     );
+    let simulated = ["sim", "small.toml", "--triggers", "100", "--out", "out"];
+    let simulated = bench.run(&simulated).ended_with(1);
+    let said = "error: cannot write out/events.mcap: File exists";
+    assert!(simulated.err.contains(said), "{}", simulated.err);
     assert_eq!(
         bench.inspect("out/events.mcap"),
         inspected,
