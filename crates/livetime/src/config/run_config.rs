@@ -115,9 +115,8 @@ fn read_root(
     if let FilterConfig::MassWindow(window) = filter {
         of_parts.extend(window.validate("filter"));
     }
-    for table in &tables {
-        of_parts.extend(table.link.validate(&table.path));
-    }
+    let of_links = tables.iter().map(|table| table.link.validate(&table.path));
+    of_parts.extend(of_links.flatten());
     let menu = Menu::new_checked(trigger.menu, "trigger")
         .or_else(|_| Menu::new_checked(MenuConfig::default(), "trigger"));
     let mut chain = ChainConfig {
