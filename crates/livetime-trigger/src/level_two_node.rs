@@ -194,7 +194,7 @@ mod tests {
     fn resealed(mut words: Vec<u32>) -> Vec<u32> {
         let last = words.len() - 1;
         words[last] = (words.len() as u32) << 16;
-        words[last] |= u32::from(crc16(words.iter().copied()));
+        words[last] |= u32::from(crc16(&words));
         words
     }
 

@@ -16,7 +16,7 @@
 
 use core::cmp::Reverse;
 
-use crate::crc::crc16;
+use crate::crc::{Crc16, crc16};
 
 /// Words before the first block.
 pub const HEADER_WORDS: usize = 6;
@@ -469,7 +469,7 @@ impl TriggerPacket {
             | u32::from(self.bunch) << 8
             | blocks;
         out.push(((out.len() as u32) + 1) << 16);
-        let crc = crc16(out.iter().copied());
+        let crc = crc16(out);
         if let Some(last) = out.last_mut() {
             *last |= u32::from(crc);
         }
@@ -566,7 +566,10 @@ impl<'a> TriggerPacketView<'a> {
                 words: words.len(),
             });
         }
-        let computed = crc16(body.iter().copied().chain([last & 0xFFFF_0000]));
+        let mut crc = Crc16::new();
+        crc.update(body);
+        crc.update(&[last & 0xFFFF_0000]);
+        let computed = crc.value();
         let found = (last & 0xFFFF) as u16;
         if found != computed {
             return Err(PacketError::Crc { found, computed });
