@@ -139,7 +139,7 @@ impl Outbox {
             return true;
         };
         let Some(ring) = ring else { return true };
-        ring.free_slots() > 0 && ring.try_push(&outgoing.envelope.to_words()).is_ok()
+        ring.has_room() && ring.try_push(&outgoing.envelope.to_words()).is_ok()
     }
 
     /// Whether nothing waits for room.

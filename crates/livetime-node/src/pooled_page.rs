@@ -9,13 +9,19 @@ use livetime_shm::{PageError, PageIndex, PagePool, PageReader, PageWriter};
 /// The pages that one link fills, one at a time.
 pub struct LinkPages {
     pool: PagePool,
+    /// The clone that goes with the writer, while there is none.
+    spare: Option<PagePool>,
     writer: Option<PageWriter>,
 }
 
 impl LinkPages {
     /// Pages of `pool`.
     pub fn new(pool: PagePool) -> Self {
-        Self { pool, writer: None }
+        Self {
+            spare: Some(pool.clone()),
+            pool,
+            writer: None,
+        }
     }
 
     /// Makes a page that came back writable again.
@@ -29,8 +35,17 @@ impl LinkPages {
 }
 
 impl PageStore for LinkPages {
+    fn prepare(&mut self, page: u32, len_words: u32) {
+        self.pool
+            .prepare_to_write(PageIndex(page), len_words as usize);
+    }
+
     fn start(&mut self, page: u32) {
-        let writer = self.pool.write(PageIndex(page));
+        let pool = self.spare.take();
+        let pool = pool.expect("one page is filled at a time");
+        let writer = pool
+            .into_writer(PageIndex(page))
+            .map_err(|(_, error)| error);
         self.writer = Some(writer.expect("a page of the receiver's own free list is free"));
     }
 
@@ -42,43 +57,67 @@ impl PageStore for LinkPages {
 
     fn finish(&mut self, _page: u32, _len_words: u32) {
         if let Some(writer) = self.writer.take() {
-            writer.finish();
+            let (_, pool) = writer.finish_into_pool();
+            self.spare = Some(pool);
         }
     }
 }
 
-/// Pages held for reading, found by their number; a handful at a time.
-#[derive(Default)]
+/// Pages of one pool held for reading, found by their number; a handful at a time.
 pub struct HeldPages {
+    pool: PagePool,
     readers: Vec<(u32, PageReader)>,
+    /// The clones that go with the readers.
+    spares: Vec<PagePool>,
 }
 
 impl HeldPages {
-    /// Room for `pages` pages.
-    pub fn with_capacity(pages: usize) -> Self {
+    /// Room for `pages` pages of `pool`; more are held at the cost of an allocation.
+    pub fn new(pool: PagePool, pages: usize) -> Self {
         Self {
             readers: Vec::with_capacity(pages),
+            spares: (0..pages).map(|_| pool.clone()).collect(),
+            pool,
         }
+    }
+
+    /// Hints that a page will be held soon and its first words be read.
+    pub fn prepare(&self, page: u32, len_words: u32) {
+        self.pool
+            .prepare_to_read(PageIndex(page), len_words as usize);
     }
 
     /// Holds a page until [`HeldPages::clear`].
     ///
     /// # Errors
     /// When the page is not a filled one.
-    pub fn hold(&mut self, pool: &PagePool, page: u32) -> Result<(), PageError> {
-        let reader = pool.read(PageIndex(page))?;
-        self.readers.push((page, reader));
-        Ok(())
+    pub fn hold(&mut self, page: u32) -> Result<(), PageError> {
+        let pool = self.spares.pop().unwrap_or_else(|| self.pool.clone());
+        match pool.into_reader(PageIndex(page)) {
+            Ok(reader) => {
+                self.readers.push((page, reader));
+                Ok(())
+            }
+            Err((pool, error)) => {
+                self.spares.push(pool);
+                Err(error)
+            }
+        }
     }
 
     /// Lets all pages go.
     pub fn clear(&mut self) {
-        self.readers.clear();
+        let readers = self.readers.drain(..);
+        self.spares
+            .extend(readers.map(|(_, reader)| reader.into_pool()));
     }
 
     /// Lets one page go.
     pub fn drop_page(&mut self, page: u32) {
-        self.readers.retain(|(held, _)| *held != page);
+        while let Some(found) = self.readers.iter().position(|(held, _)| *held == page) {
+            let (_, reader) = self.readers.swap_remove(found);
+            self.spares.push(reader.into_pool());
+        }
     }
 }
 

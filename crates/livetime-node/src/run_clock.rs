@@ -1,21 +1,19 @@
 //! The clock of a run: nanoseconds since its start, the same for all workers.
 
-use std::sync::Arc;
-
 use livetime_shm::TscClock;
 use livetime_wire::RunNs;
 
-/// Reads the time since the start of the run; cheap to clone, monotonic, shared by all threads.
+/// Reads the time since the start of the run; cheap to clone, monotonic, the same for all threads.
 #[derive(Debug, Clone)]
 pub struct RunClock {
-    clock: Arc<TscClock>,
+    clock: TscClock,
     start_ns: u64,
 }
 
 impl RunClock {
     /// Starts the run's time now; takes some milliseconds to calibrate the time-stamp counter.
     pub fn start() -> Self {
-        let clock = Arc::new(TscClock::calibrate());
+        let clock = TscClock::calibrate();
         let start_ns = clock.now_ns();
         Self { clock, start_ns }
     }
@@ -29,11 +27,12 @@ impl RunClock {
     /// The clock of [`RunClock::to_words`].
     pub fn from_words(words: [u64; 5]) -> Self {
         let [start_ns, a, b, c, d] = words;
-        let clock = Arc::new(TscClock::from_words([a, b, c, d]));
+        let clock = TscClock::from_words([a, b, c, d]);
         Self { clock, start_ns }
     }
 
     /// The time since the start.
+    #[inline]
     pub fn now(&self) -> RunNs {
         RunNs(self.clock.now_ns().saturating_sub(self.start_ns))
     }

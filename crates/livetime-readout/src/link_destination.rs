@@ -122,6 +122,8 @@ pub struct SlinkDestination {
     test: SelfTest,
     checker: TestChecker,
     block: Option<OpenBlock>,
+    /// Words of the page completed last: a guess at those of the next one.
+    last_page_words: u32,
     counters: DestinationCounters,
     losses: LossCounts,
 }
@@ -139,6 +141,7 @@ impl SlinkDestination {
             test: SelfTest::Off,
             checker: TestChecker::default(),
             block: None,
+            last_page_words: 0,
             counters: DestinationCounters::default(),
             losses: LossCounts::new(),
         }
@@ -391,6 +394,9 @@ impl SlinkDestination {
             self.complete(BlockEnd::MoreToCome, None, fifos, store);
         }
         store.start(page);
+        if let Some(next) = fifos.next_request() {
+            store.prepare(next, self.last_page_words);
+        }
         let capacity = (store.words_mut(page).len() as u64).min(u64::from(self.page_words)) as u32;
         let block = self.block.as_mut().expect("room is made for an open block");
         block.page = Some(OpenPage {
@@ -467,6 +473,7 @@ impl SlinkDestination {
             block_end,
         });
         store.finish(open.page, open.filled);
+        self.last_page_words = open.filled;
         block.continued = true;
         self.counters.pages += 1;
         status

@@ -108,6 +108,11 @@ impl PageFifos {
         self.request.pop_front()
     }
 
+    /// The page that [`Self::take_request`] gives next.
+    pub(crate) fn next_request(&self) -> Option<u32> {
+        self.request.front().copied()
+    }
+
     /// Puts a filled page into the slot reserved for it.
     pub(crate) fn complete(&mut self, completed: Completed) {
         assert!(

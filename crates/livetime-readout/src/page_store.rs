@@ -10,6 +10,12 @@
 /// For each page the calls come in the order `start`, any number of `words_mut`, `finish`; at most
 /// one page per link is between `start` and `finish`.
 pub trait PageStore {
+    /// `page` will be filled after the present one, with about `len_words` words: time to get its
+    /// memory ready. A hint, which the default ignores.
+    fn prepare(&mut self, page: u32, len_words: u32) {
+        let _ = (page, len_words);
+    }
+
     /// Filling of `page` begins: a store that hands out exclusive writers takes one here.
     fn start(&mut self, page: u32) {
         let _ = page;

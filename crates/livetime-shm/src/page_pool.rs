@@ -19,8 +19,8 @@
 //!
 //! Budget per page: claiming, holding, giving back and releasing are one locked instruction each
 //! (about 20 cycles) on that one line, finishing is a store; each writer and reader takes two more
-//! on the local count of its handle. No system call, no allocation. The rules of one page are in
-//! [`crate::page_state`].
+//! on the local count of its handle, unless it takes a clone of the pool with it. No system call,
+//! no allocation. The rules of one page are in [`crate::page_state`].
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -32,6 +32,7 @@ pub use crate::mapping::{Backing, HugePages};
 use crate::mapping::{Mapping, MappingError, SMALL_PAGE_BYTES};
 use crate::page_state::{self, PageWords, Recovery, Refusal, StateWord};
 pub use crate::page_state::{MAX_OWNERS, OwnerId, PageState};
+use crate::prefetch::{self, CACHE_LINE};
 use crate::process_id::ProcessId;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LTPOOL01");
@@ -41,6 +42,8 @@ pub const POOL_LAYOUT_VERSION: u32 = 1;
 pub const PAGE_BYTES_STEP: u32 = 64;
 
 const STATE_OFFSET: usize = 512;
+/// Most bytes of a page that are asked for ahead: further ones the processor sees coming by itself.
+const PREPARED_BYTES_MAX: usize = 1024;
 /// Marks an owner entry whose pages are being recovered; the rest of the word is the survivor.
 const RECOVERING: u64 = 1 << 63;
 
@@ -234,8 +237,10 @@ pub struct PagePool {
 }
 
 /// What one clone of a pool shares with the writers and readers made through it. Its reference
-/// count is the line that they touch, so it is not shared between clones, hence threads.
+/// count is the line that they touch, so it is not shared between clones, hence threads: the
+/// alignment gives it lines of its own, which small allocations do not have.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Handle {
     pool: Arc<OpenPool>,
 }
@@ -379,18 +384,34 @@ impl PagePool {
     /// [`PageError::OutOfRange`], or [`PageError::WrongState`] unless the page is free.
     #[inline]
     pub fn write(&self, page: PageIndex) -> Result<PageWriter, PageError> {
+        let pool = Self {
+            handle: Arc::clone(&self.handle),
+        };
+        pool.into_writer(page).map_err(|(_, error)| error)
+    }
+
+    /// As [`PagePool::write`], for who takes one page after the other: the writer takes this clone
+    /// with it, and [`PageWriter::finish_into_pool`] gives it back. Saves the count of the handle.
+    ///
+    /// # Errors
+    /// As [`PagePool::write`], with this clone.
+    #[inline]
+    pub fn into_writer(self, page: PageIndex) -> Result<PageWriter, (Self, PageError)> {
         let pool = self.pool();
-        let line = pool.line(page)?;
-        let claim = page_state::begin_writing(line, pool.owner)
-            .map_err(|refusal| page_error(page, PageState::Free, refusal))?;
-        let handle = Arc::clone(&self.handle);
-        Ok(PageWriter {
-            data: pool.data(page),
-            words: self.page_words(),
-            handle,
-            page,
-            claim,
-        })
+        let claimed = pool.line(page).and_then(|line| {
+            page_state::begin_writing(line, pool.owner)
+                .map_err(|refusal| page_error(page, PageState::Free, refusal))
+        });
+        match claimed {
+            Ok(claim) => Ok(PageWriter {
+                data: pool.data(page),
+                words: self.page_words(),
+                handle: self.handle,
+                page,
+                claim,
+            }),
+            Err(error) => Err((self, error)),
+        }
     }
 
     /// Takes a hold on a filled page for reading it in place.
@@ -399,17 +420,35 @@ impl PagePool {
     /// [`PageError::OutOfRange`], or [`PageError::WrongState`] unless the page is filled.
     #[inline]
     pub fn read(&self, page: PageIndex) -> Result<PageReader, PageError> {
+        let pool = Self {
+            handle: Arc::clone(&self.handle),
+        };
+        pool.into_reader(page).map_err(|(_, error)| error)
+    }
+
+    /// As [`PagePool::read`], for who reads one page after the other: the reader takes this clone
+    /// with it, and [`PageReader::into_pool`] gives it back. Saves the count of the handle.
+    ///
+    /// # Errors
+    /// As [`PagePool::read`], with this clone.
+    #[inline]
+    pub fn into_reader(self, page: PageIndex) -> Result<PageReader, (Self, PageError)> {
         let pool = self.pool();
-        let line = pool.line(page)?;
-        page_state::begin_reading(line, pool.owner)
-            .map_err(|refusal| page_error(page, PageState::Filled, refusal))?;
-        let handle = Arc::clone(&self.handle);
-        Ok(PageReader {
-            data: pool.data(page),
-            words: self.page_words(),
-            handle,
-            page,
-        })
+        let held = pool.line(page).and_then(|line| {
+            // Or the line would come twice: for the look at the state, then for the count.
+            pool.prefetch_state(page);
+            page_state::begin_reading(line, pool.owner)
+                .map_err(|refusal| page_error(page, PageState::Filled, refusal))
+        });
+        match held {
+            Ok(_) => Ok(PageReader {
+                data: pool.data(page),
+                words: self.page_words(),
+                handle: self.handle,
+                page,
+            }),
+            Err(error) => Err((self, error)),
+        }
     }
 
     /// Frees a filled page that nobody reads.
@@ -419,8 +458,46 @@ impl PagePool {
     #[inline]
     pub fn release(&self, page: PageIndex) -> Result<(), PageError> {
         let pool = self.pool();
-        page_state::release(pool.line(page)?, pool.owner)
+        let line = pool.line(page)?;
+        // Or the line would come twice: for the look at the state, then for its exchange.
+        pool.prefetch_state(page);
+        page_state::release(line, pool.owner)
             .map_err(|refusal| page_error(page, PageState::Filled, refusal))
+    }
+
+    /// Hints that a page will soon be taken for writing, and its first `words` words be written.
+    /// A page that does not exist is ignored, here and in the other hints.
+    #[inline]
+    pub fn prepare_to_write(&self, page: PageIndex, words: usize) {
+        let pool = self.pool();
+        if pool.line(page).is_ok() {
+            pool.prefetch_state(page);
+            for line in pool.data_lines(page, words) {
+                prefetch::for_writing(line);
+            }
+        }
+    }
+
+    /// Hints that a page will soon be held for reading, and its first `words` words be read.
+    #[inline]
+    pub fn prepare_to_read(&self, page: PageIndex, words: usize) {
+        let pool = self.pool();
+        if pool.line(page).is_ok() {
+            // A hold is a write to the state's line.
+            pool.prefetch_state(page);
+            for line in pool.data_lines(page, words) {
+                prefetch::for_reading(line);
+            }
+        }
+    }
+
+    /// Hints that a page will soon be released.
+    #[inline]
+    pub fn prepare_to_release(&self, page: PageIndex) {
+        let pool = self.pool();
+        if pool.line(page).is_ok() {
+            pool.prefetch_state(page);
+        }
     }
 
     /// Where a page is in its cycle, at this moment.
@@ -593,6 +670,25 @@ impl OpenPool {
         self.lines().get(page.0 as usize).ok_or(out_of_range)
     }
 
+    /// Gets the state of a page on its way. `page` must have been checked by [`OpenPool::line`].
+    #[inline]
+    fn prefetch_state(&self, page: PageIndex) {
+        prefetch::for_writing(NonNull::from(&self.lines()[page.0 as usize]).cast());
+    }
+
+    /// The cache lines of the first words of a page, which must have been checked.
+    #[inline]
+    fn data_lines(&self, page: PageIndex, words: usize) -> impl Iterator<Item = NonNull<u8>> {
+        let data = self.data(page).cast::<u8>();
+        let bytes = (words * size_of::<u32>())
+            .min(self.page_bytes as usize)
+            .min(PREPARED_BYTES_MAX);
+        // SAFETY: offset < bytes <= page_bytes, so the line begins in the page.
+        (0..bytes)
+            .step_by(CACHE_LINE)
+            .map(move |offset| unsafe { data.add(offset) })
+    }
+
     /// First word of a page. `page` must have been checked by [`OpenPool::line`].
     #[inline]
     fn data(&self, page: PageIndex) -> NonNull<u32> {
@@ -693,14 +789,22 @@ impl PageWriter {
     /// [`PagePool::reclaim`] refuses while it runs), the page is left as it is.
     #[inline]
     pub fn finish(self) -> PageIndex {
+        let (page, _) = self.finish_into_pool();
+        page
+    }
+
+    /// As [`PageWriter::finish`], with the clone of the pool that was given to
+    /// [`PagePool::into_writer`].
+    #[inline]
+    pub fn finish_into_pool(self) -> (PageIndex, PagePool) {
         let writer = std::mem::ManuallyDrop::new(self);
         let page = writer.page;
         let line = &writer.handle.pool.lines()[page.0 as usize];
         // Refused only in the case named above; the page is then another's, and so is its state.
         let _ = page_state::finish_writing(line, writer.claim);
         // SAFETY: `writer` is never used or dropped again, so its handle is moved out once.
-        drop(unsafe { std::ptr::read(&raw const writer.handle) });
-        page
+        let handle = unsafe { std::ptr::read(&raw const writer.handle) };
+        (page, PagePool { handle })
     }
 }
 
@@ -750,6 +854,18 @@ impl PageReader {
     /// The page.
     pub fn page(&self) -> PageIndex {
         self.page
+    }
+
+    /// Gives the hold back, with the clone of the pool that was given to
+    /// [`PagePool::into_reader`].
+    #[inline]
+    pub fn into_pool(self) -> PagePool {
+        let reader = std::mem::ManuallyDrop::new(self);
+        let pool = &reader.handle.pool;
+        page_state::end_reading(&pool.lines()[reader.page.0 as usize], pool.owner);
+        // SAFETY: `reader` is never used or dropped again, so its handle is moved out once.
+        let handle = unsafe { std::ptr::read(&raw const reader.handle) };
+        PagePool { handle }
     }
 }
 

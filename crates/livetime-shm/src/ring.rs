@@ -241,6 +241,13 @@ impl<S: RingStorage> Producer<S> {
         }
     }
 
+    /// Whether there is room for a message. Looks at the consumer's report only when the last one
+    /// does not say so: that line is the consumer's, and fetching it costs as much as a message.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        (self.unread() < self.capacity() && self.fault.is_none()) || self.free_slots() > 0
+    }
+
     /// Writes one message.
     ///
     /// # Errors

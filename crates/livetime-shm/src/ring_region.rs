@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::mapping::{HugePages, Mapping, MappingError};
+use crate::prefetch::{self, CACHE_LINE};
 use crate::process_id::ProcessId;
 use crate::ring::{Consumer, MAX_SLOT_WORDS, MAX_SLOTS, Producer, RingConfig, RingStorage, Side};
 
@@ -31,7 +32,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"LTRING01");
 /// Raised when a field or a rule of the protocol changes.
 pub const RING_LAYOUT_VERSION: u32 = 1;
 
-const CACHE_LINE: usize = 64;
 const STAMP_BYTES: usize = 8;
 
 /// One side's own words, on lines that only it writes.
@@ -467,7 +467,7 @@ impl RingStorage for RingRegion {
         let bytes = STAMP_BYTES + words as usize * size_of::<u32>();
         for offset in (0..bytes).step_by(CACHE_LINE) {
             // SAFETY: words <= slot_words (contract of `RingStorage`), so the line lies in the slot.
-            prefetch_for_writing(unsafe { base.add(offset) });
+            prefetch::for_writing(unsafe { base.add(offset) });
         }
     }
 
@@ -495,24 +495,6 @@ impl RingStorage for RingRegion {
             unsafe { std::slice::from_raw_parts_mut(self.payload(slot).as_ptr(), words as usize) };
         fill(payload)
     }
-}
-
-/// Asks the processor to own the cache line of `address` soon.
-#[inline]
-fn prefetch_for_writing(address: NonNull<u8>) {
-    // The intrinsic of the standard library becomes a prefetch for reading on baseline x86-64.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint that changes no memory or flags and faults on no address; processors that do
-    // not know it ignore it.
-    unsafe {
-        std::arch::asm!(
-            "prefetchw [{line}]",
-            line = in(reg) address.as_ptr(),
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
 }
 
 /// Sizes of a ring, checked.

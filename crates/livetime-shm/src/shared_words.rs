@@ -17,6 +17,8 @@ use crate::mapping::{HugePages, Mapping, MappingError};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LTWORD01");
 const WORDS_OFFSET: usize = 128;
+/// Words around those on the heap, so that no cache line is shared with whatever lies beside them.
+const HEAP_MARGIN: usize = 16;
 
 /// Why shared words could not be made or opened.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +38,15 @@ pub enum WordsError {
 
 #[derive(Debug)]
 enum Memory {
-    Heap(Box<[AtomicU64]>),
-    Mapped { mapping: Mapping, count: usize },
+    /// With [`HEAP_MARGIN`] words before and behind.
+    Heap {
+        words: Box<[AtomicU64]>,
+        count: usize,
+    },
+    Mapped {
+        mapping: Mapping,
+        count: usize,
+    },
 }
 
 /// An array of shared words. Clones are the same words.
@@ -49,9 +58,11 @@ pub struct SharedWords {
 impl SharedWords {
     /// Zeroed words for threads of this process.
     pub fn on_heap(count: usize) -> Self {
-        let words = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..count + 2 * HEAP_MARGIN)
+            .map(|_| AtomicU64::new(0))
+            .collect();
         Self {
-            memory: Arc::new(Memory::Heap(words)),
+            memory: Arc::new(Memory::Heap { words, count }),
         }
     }
 
@@ -109,7 +120,7 @@ impl SharedWords {
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         match &*self.memory {
-            Memory::Heap(words) => words,
+            Memory::Heap { words, count } => &words[HEAP_MARGIN..HEAP_MARGIN + count],
             Memory::Mapped { mapping, count } => {
                 // SAFETY: `count` words behind the header lie in the mapping (checked where it was
                 // made), which is page aligned and lives as long as `self`; they are atomics, for
@@ -125,7 +136,7 @@ impl SharedWords {
     /// The descriptor to pass to another process, if the words are shared.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &*self.memory {
-            Memory::Heap(_) => None,
+            Memory::Heap { .. } => None,
             Memory::Mapped { mapping, .. } => Some(mapping.fd()),
         }
     }

@@ -211,6 +211,9 @@ impl FrontEnd {
             };
             work += 1;
             let page = PageIndex(completed.page);
+            rings
+                .reply_pool
+                .prepare_to_read(page, completed.len_words as usize);
             let Ok(reader) = rings.reply_pool.read(page) else {
                 self.foreign_words += 1;
                 continue;
@@ -236,11 +239,11 @@ impl FrontEnd {
     fn send_outputs(&mut self) -> usize {
         let mut work = 0;
         let has_room = |parts: &mut FrontEndParts| {
-            parts.event_manager.free_slots() > 0
+            parts.event_manager.has_room()
                 && parts
                     .readout_units
                     .iter_mut()
-                    .all(|rings| rings.decisions.free_slots() > 0)
+                    .all(|rings| rings.decisions.has_room())
         };
         while has_room(&mut self.parts) {
             let Some(output) = self.parts.supervisor.poll_output() else {
@@ -476,7 +479,7 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
 /// Moves words on one link and its acknowledge entries into `ring`, as far as there is room.
 fn pump_link(now: RunNs, link: &mut EmulatedLink, index: u16, ring: &mut Producer) -> usize {
     let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
-    while ring.free_slots() > 0 {
+    while ring.has_room() {
         let Some(completed) = link.poll_completed() else {
             break;
         };

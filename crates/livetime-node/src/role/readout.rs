@@ -69,7 +69,8 @@ pub struct Readout {
 impl Readout {
     /// A readout unit at the start of its run.
     pub fn new(parts: ReadoutParts) -> Self {
-        let hold = |_: &FragmentAssembler| HeldPages::with_capacity(FRAGMENT_PAGES_MAX + 1);
+        let pages = FRAGMENT_PAGES_MAX + 1;
+        let hold = |_: &FragmentAssembler| HeldPages::new(parts.pool.clone(), pages);
         Self {
             held: parts.assemblers.iter().map(hold).collect(),
             waiting: None,
@@ -101,7 +102,7 @@ impl Readout {
             self.malformed += 1;
             return true;
         };
-        if held.hold(&self.parts.pool, completed.page).is_err() {
+        if held.hold(completed.page).is_err() {
             self.malformed += 1;
             return true;
         }
@@ -189,7 +190,7 @@ impl Readout {
     /// Returns pages to their links, several per message.
     fn return_pages(&mut self) -> usize {
         let mut work = 0;
-        while !self.pages_back.is_empty() && self.parts.pages_back.free_slots() > 0 {
+        while !self.pages_back.is_empty() && self.parts.pages_back.has_room() {
             let mut pairs = arrayvec::ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
             while !pairs.is_full() {
                 let Some(page) = self.pages_back.pop_front() else {

@@ -55,7 +55,7 @@ pub struct TriggerNode {
 impl TriggerNode {
     /// A node at the start of its run.
     pub fn new(parts: TriggerNodeParts) -> Self {
-        let held = HeldPages::with_capacity(1);
+        let held = HeldPages::new(parts.packet_pool.clone(), 1);
         Self {
             parts,
             held,
@@ -78,7 +78,8 @@ impl TriggerNode {
             self.foreign += 1;
             return true;
         };
-        if self.held.hold(&parts.packet_pool, completed.page).is_err() {
+        self.held.prepare(completed.page, completed.len_words);
+        if self.held.hold(completed.page).is_err() {
             self.foreign += 1;
             return true;
         }
@@ -122,7 +123,7 @@ impl TriggerNode {
         }
         return_link.pump(now);
         return_link.poll_flow(now);
-        while replies.free_slots() > 0 {
+        while replies.has_room() {
             let Some(completed) = return_link.poll_completed() else {
                 break;
             };

@@ -267,7 +267,7 @@ impl Writer {
     /// Writes the next event of a filter unit; `false` when there is none.
     fn write_next(&mut self, filter: usize) -> bool {
         let lost = self.lost[filter];
-        if !lost && self.parts.written[filter].free_slots() == 0 {
+        if !lost && !self.parts.written[filter].has_room() {
             return false;
         }
         let ticket = self.event.ticket_mut();

@@ -176,7 +176,7 @@ impl LinkEnd {
                 .map(|trigger| fragment(trigger, bytes))
                 .collect(),
             pages: LinkPages::new(pool.clone()),
-            held: HeldPages::with_capacity(1),
+            held: HeldPages::new(pool.clone(), 1),
             pool,
             receiver: Receiver::new(config, 0),
             assembler: FragmentAssembler::new(AssemblerConfig {
@@ -247,7 +247,7 @@ impl LinkEnd {
 
     fn file(&mut self) -> Result<(), BenchError> {
         while let Some(completed) = self.receiver.poll() {
-            self.held.hold(&self.pool, completed.page)?;
+            self.held.hold(completed.page)?;
             let assembled = self.assembler.handle_completed(&completed, &self.held);
             self.held.clear();
             if let Assembled::Fragment { trigger, fragment } = assembled
