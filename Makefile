@@ -18,7 +18,8 @@ help:
 	@echo 'make run    build, take data for 20 s with $(CONFIG), show a report'
 	@echo 'make test   formatting, lints, documentation, tidy and every test'
 	@echo 'make tidy   only the rules of the project that need no build'
-	@echo 'make shows  the acceptance lines of first light, with figures'
+	@echo 'make shows  the acceptance lines of first light, with figures (others: cargo xtask shows NAME)'
+	@echo 'cargo xtask soak  lists the long forms of tests'
 
 run: tools
 	@$(CARGO) build --release $(QUIET) --package livetime

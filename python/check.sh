@@ -9,7 +9,8 @@ cd "$(dirname "$0")"
 
 python=${PYTHON:-python3}
 venv=$(cd .. && pwd)/.venv
-packages=(awkward boost-histogram hist ipykernel matplotlib mplhep nbclient nbformat numpy pytest "uhi[schema]")
+packages=(awkward boost-histogram h5py hist ipykernel matplotlib mplhep nbclient nbformat numpy pyarrow pytest
+    "uhi[schema]" uproot)
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 
@@ -22,7 +23,8 @@ if [ "$(cat "$venv/livetime-packages" 2>/dev/null)" != "$wanted" ]; then
 fi
 
 # Built and installed as `pip install ./python` does, but with the tools that are there.
-sources=(Cargo.toml Cargo.lock pyproject.toml native src ../crates/livetime-wire ../crates/livetime-store)
+sources=(Cargo.toml Cargo.lock pyproject.toml native src ../crates/livetime-wire ../crates/livetime-store
+    ../crates/livetime-client ../crates/livetime-timing)
 built="$venv/livetime-built"
 if [ ! -e "$built" ] || [ -n "$(find "${sources[@]}" -newer "$built" -type f -print -quit)" ]; then
     touch "$built.new"

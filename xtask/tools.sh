@@ -3,7 +3,8 @@
 #
 # Quiet where everything is there. A C compiler and Python are installed through apt-get, only by
 # root and only where missing; a Rust toolchain is never installed behind the user's back. With the
-# argument `test` it also wants git and cargo's formatter and linter.
+# argument `test` it also wants git and cargo's formatter and linter, and a C++ compiler for the fuzz
+# targets, which are skipped where there is none and none can be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +41,9 @@ if [ "${1:-}" = test ]; then
     "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "Python is too old, 3.11 or newer is needed for the oracle" "install a newer python3"
     install git git
+    if ! command -v c++ >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install c++ g++
+    fi
     for component in rustfmt clippy; do
         "cargo-${component/rustfmt/fmt}" --version >/dev/null 2>&1 && continue
         command -v rustup >/dev/null || fail "$component is missing" "install it with your Rust toolchain"

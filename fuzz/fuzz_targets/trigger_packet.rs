@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let length = words.len() as u32;
     if let Some(last) = words.last_mut() {
         *last = length << 16;
-        let crc = crc16(words.iter().copied());
+        let crc = crc16(&words);
         if let Some(last) = words.last_mut() {
             *last |= u32::from(crc);
         }

@@ -6,6 +6,8 @@
 
 mod columns;
 mod run_file;
+mod timing;
+mod waveform;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -32,4 +34,10 @@ mod _native {
 
     #[pymodule_export]
     use super::run_file::RunFile;
+
+    #[pymodule_export]
+    use super::timing::{PyTimingControl, PyTimingListener};
+
+    #[pymodule_export]
+    use super::waveform::PyWaveformDesigner;
 }

@@ -6,13 +6,14 @@
 //! reader is locked only while the interpreter is released: a thread that waits for it can never
 //! stop the one that has it.
 
-use std::fs::File;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use livetime_client::{FolderError, RunFolder};
 use livetime_store::damage::DamageList;
 use livetime_store::histogram::histograms_to_json;
 use livetime_store::run_reader::IndexOrigin;
-use livetime_store::{Condition, Damage, OpenError, ReadError, RunReader, inspect};
+use livetime_store::{Condition, OpenError, ReadError};
 use livetime_wire::event::EventView;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyOSError};
@@ -26,7 +27,7 @@ const EVENTS_PER_SIGNAL_CHECK: usize = 4096;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
 
-/// One open run file.
+/// One open run: all files of a directory, or one alone.
 #[pyclass(frozen, module = "livetime._native")]
 #[derive(Debug)]
 pub(crate) struct RunFile {
@@ -35,7 +36,7 @@ pub(crate) struct RunFile {
 }
 
 struct State {
-    reader: RunReader<File>,
+    reader: RunFolder,
     /// Damaged events that were looked up; the reader lists only what it iterated over.
     damage: DamageList,
 }
@@ -50,12 +51,15 @@ impl std::fmt::Debug for State {
 
 impl State {
     fn event_count(&mut self) -> std::io::Result<usize> {
-        Ok(self.reader.event_index()?.places().len())
+        Ok(self.reader.event_places()?.len())
     }
 
     /// All damage known, that of events looked up included.
     fn all_damage(&self) -> DamageList {
-        let mut all = self.reader.damage().clone();
+        let mut all = DamageList::default();
+        self.reader
+            .damage()
+            .for_each(|(_, damage)| all.push(*damage));
         self.damage
             .entries()
             .iter()
@@ -122,9 +126,8 @@ impl RunFile {
                     Python::attach(|py| py.check_signals())?;
                 }
                 let places = reader
-                    .event_index()
-                    .map_err(|error| self.io_error(&error))?
-                    .places();
+                    .event_places()
+                    .map_err(|error| self.io_error(&error))?;
                 // Another thread may have refreshed the file; its events only grow.
                 let Some(trigger) = places.get(index).map(|place| place.trigger) else {
                     break;
@@ -162,15 +165,16 @@ fn os_error(path: &str, error: &std::io::Error) -> PyErr {
 }
 
 fn open_state(path: &str) -> PyResult<State> {
-    let file = File::open(path).map_err(|error| os_error(path, &error))?;
-    let mut reader = RunReader::open(file).map_err(|error| match error {
-        OpenError::Io(error) => os_error(path, &error),
-        foreign @ OpenError::NotRunFile { .. } => {
-            FormatError::new_err(format!("{path}: {foreign}"))
+    let mut reader = RunFolder::open(Path::new(path)).map_err(|error| {
+        let FolderError { path, error } = error;
+        let path = path.display().to_string();
+        match error {
+            OpenError::Io(error) => os_error(&path, &error),
+            foreign => FormatError::new_err(format!("{path}: {foreign}")),
         }
     })?;
     reader
-        .event_index()
+        .event_places()
         .map_err(|error| os_error(path, &error))?;
     Ok(State {
         reader,
@@ -234,7 +238,7 @@ impl RunFile {
     #[getter]
     fn trigger_bounds(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
         self.with_state(py, |state| {
-            let places = state.reader.event_index()?.places();
+            let places = state.reader.event_places()?;
             Ok(places
                 .first()
                 .zip(places.last())
@@ -245,8 +249,28 @@ impl RunFile {
     /// Offset, bytes and reason of each range that was passed over, up to a bound.
     fn damage(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, String)>> {
         self.with_state(py, |state| {
-            let row = |damage: &Damage| (damage.offset, damage.bytes, damage.reason.to_string());
-            Ok(state.all_damage().entries().iter().map(row).collect())
+            let several = state.reader.file_count() > 1;
+            let of_files = state.reader.damage().map(|(path, damage)| {
+                let file = path.file_name().filter(|_| several);
+                let file = file.map_or(String::new(), |n| format!("{}: ", n.to_string_lossy()));
+                (*damage, file)
+            });
+            let looked_up = state.damage.entries().iter();
+            let looked_up = looked_up.map(|damage| (*damage, String::new()));
+            let mut seen = DamageList::default();
+            let mut rows = Vec::new();
+            for (damage, file) in of_files.chain(looked_up) {
+                let before = seen.total();
+                seen.push(damage);
+                if seen.total() > before {
+                    rows.push((
+                        damage.offset,
+                        damage.bytes,
+                        format!("{file}{}", damage.reason),
+                    ));
+                }
+            }
+            Ok(rows)
         })
     }
 
@@ -279,7 +303,7 @@ impl RunFile {
     /// Reads every chunk and compares every checksum; the document `livetime.inspect/1`.
     fn inspect_json(&self, py: Python<'_>) -> PyResult<String> {
         self.with_state(py, |state| {
-            Ok(serde_json::to_string(&inspect(&mut state.reader)?)?)
+            Ok(serde_json::to_string(&state.reader.inspect()?)?)
         })
     }
 
@@ -294,7 +318,7 @@ impl RunFile {
     /// Bytes of the events of a range, as the index has them.
     fn range_bytes(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<u64> {
         self.with_state(py, |state| {
-            let places = state.reader.event_index()?.places();
+            let places = state.reader.event_places()?;
             let stop = stop.min(places.len());
             let range = places.get(start.min(stop)..stop).unwrap_or_default();
             Ok(range.iter().map(|place| u64::from(place.bytes)).sum())

@@ -22,20 +22,33 @@ def objects_of(entries: list[list]) -> list[Object]:
     return [Object(kind, *(narrow(value) for value in values)) for kind, *values in entries]
 
 
-def dimuon_rows(path: Path) -> list[list[Object]]:
-    """The muons of a recorded dimuon file, read independently of the Rust reader."""
+KINDS = {11: "electron", 13: "muon", 21: "jet", 22: "photon"}
+
+
+def recorded_rows(path: Path) -> list[list[Object]]:
+    """The objects of a recorded file, read independently of the Rust reader."""
     with path.open(newline="") as file:
-        return [
-            [
-                Object(
-                    "muon",
-                    *(narrow(float(row[f"{name}{n}"])) for name in ("pt", "eta", "phi", "Q", "dxy", "iso")),
-                    chi2=0.0,
-                )
-                for n in (1, 2)
-            ]
-            for row in csv.DictReader(file)
-        ]
+        reader = csv.DictReader(file, skipinitialspace=True)
+        columns = {name.strip(): name for name in reader.fieldnames or []}
+        rows = []
+        for row in reader:
+            values = {name: row[full].strip() for name, full in columns.items()}
+            rows.append(row_objects(values))
+        return rows
+
+
+def row_objects(row: dict[str, str]) -> list[Object]:
+    names = ("pt", "eta", "phi", "Q", "dxy", "iso")
+    objects = []
+    for n in range(1, 25):
+        if f"pt{n}" not in row:
+            break
+        kind = KINDS.get(abs(int(row[f"PID{n}"]))) if f"PID{n}" in row else "muon"
+        if kind is not None:
+            has = "PID1" not in row
+            numbers = (float(row[f"{name}{n}"]) if has or name in names[:4] else 0.0 for name in names)
+            objects.append(Object(kind, *map(narrow, numbers), chi2=0.0))
+    return objects
 
 
 def compare(config: dict, lines, recorded: list[list[Object]] | None) -> dict:
@@ -71,6 +84,10 @@ def compare(config: dict, lines, recorded: list[list[Object]] | None) -> dict:
         "events": events,
         "accepted": accepted,
         "packet_words_mean": words_total / events if events else 0.0,
+        "passed": {path.name: path.passes for path in menu.paths},
+        "fired": {path.name: path.fires for path in menu.paths},
+        "beam_fits": menu.fit.fits if menu.fit else 0,
+        "beam_spot_um": list(menu.spot),
         "differences": len(differences),
         "first_differences": differences[:SHOWN],
     }
@@ -80,10 +97,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="oracle", description=__doc__)
     parser.add_argument("config", type=Path, help="run configuration (TOML) with the trigger menu")
     parser.add_argument("dump", type=Path, help="file of livetime source --decide --jsonl")
-    parser.add_argument("--csv", type=Path, help="recorded dimuon file that the events came from")
+    parser.add_argument("--csv", type=Path, help="recorded file that the events came from")
     options = parser.parse_args()
     config = tomllib.loads(options.config.read_text())
-    recorded = dimuon_rows(options.csv) if options.csv else None
+    recorded = recorded_rows(options.csv) if options.csv else None
     with options.dump.open() as lines:
         result = compare(config, lines, recorded)
     print(json.dumps(result))

@@ -153,6 +153,15 @@ def items_of(objects: list[Object]) -> Items:
     return items
 
 
+def mix64(value: int) -> int:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood)."""
+    mask = (1 << 64) - 1
+    z = (value + 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)
+
+
 def level1_bits(items: Items, index: int) -> int:
     bits = 1
     if sum(track["pt"] >= 4 for track in items.xtrp) >= 2:
@@ -163,6 +172,16 @@ def level1_bits(items: Items, index: int) -> int:
         bits |= 1 << 3
     if index % 1000 == 0:
         bits |= 1 << 4
+    if any(cluster.em >= 64 for cluster in items.clusters):
+        bits |= 1 << 5
+    if any(cluster.em + cluster.had >= 80 for cluster in items.clusters):
+        bits |= 1 << 6
+    if items.sums[0] >= 480:
+        bits |= 1 << 7
+    if items.sums[1] >= 120:
+        bits |= 1 << 8
+    if mix64(index) % 1024 == 0:
+        bits |= 1 << 9
     return bits
 
 
@@ -227,6 +246,7 @@ def packet(objects: list[Object], header: dict[str, int], index: int, words_max:
     words = [
         0xC2 << 24
         | header["l2_buffer"] << 22
+        | min(31, header.get("refused", 0)) << 17
         | int(truncated) << 16
         | header["bunch"] << 8
         | len(blocks),

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,3 +37,24 @@ def test_a_run_of_the_program(tmp_path):
     decided = run.histograms["decision_latency"]
     assert decided.total() == 2000
     assert decided.axes[0].scale == "log"
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+def test_the_program_exports_through_the_package(tmp_path, sample, run):
+    environment = {**os.environ, "LIVETIME_PYTHON": sys.executable}
+
+    def export(*options):
+        command = [str(PROGRAM), "export", str(sample.path), *options]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    done = export("--format", "parquet", "--out", "run.parquet")
+    assert done.returncode == 0, done.stderr
+    assert len(livetime.read_export(tmp_path / "run.parquet")) == len(run)
+    again = export("--format", "parquet", "--out", "run.parquet")
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+    assert export("--format", "root").returncode == 2
+    environment["LIVETIME_PYTHON"] = "/bin/false"
+    without = export("--format", "csv", "--out", "run.csv")
+    assert without.returncode == 1
+    assert "pip install './python[export]'" in without.stderr

@@ -1,11 +1,15 @@
 //! Automation of the workspace: `tidy` (rules that the compiler does not know), `test` (every
-//! check and every test, with a closing count) and `shows` (acceptance lines with their figures).
+//! check and every test, with a closing count), `shows` (acceptance lines with their figures) and
+//! `soak` (long forms of tests).
 //!
 //! It builds and runs the workspace through cargo and contains nothing that ships. Read
 //! [`tidy`] for the rules, `shows/first_light.rs` for what the first capability promises.
 
+mod benchmarks;
+mod fuzz;
 mod program;
 mod shows;
+mod soak;
 mod source_text;
 mod test_driver;
 mod tidy;
@@ -18,10 +22,16 @@ usage: cargo xtask VERB
 
 verbs:
   tidy                        check the rules of STYLE.md and ARCHITECTURE.md that a text shows
-  test [CRATE..]              formatting, lints, documentation, tidy and every test, or only
-                              the tests of some crates
+  test [CRATE|PART..]         formatting, lints, documentation, tidy and every test, or only
+                              the tests of some crates and some of the parts loom, oracle,
+                              python, miri, thread-sanitizer, fuzz
   shows NAME [LINE | --write] run the acceptance lines of a capability; --write updates
-                              docs/shows.md (names: first-light)";
+                              docs/shows.md (names: first-light, proof, links,
+                              builder, fabric, timing, farm)
+  benchmarks --from FILE [--write]
+                              put the tables of a `livetime bench all --json` behind the text of
+                              docs/benchmarks.md and print it, or write it
+  soak [NAME [--hours H]]     the long form of a test, for hours; without a name, list them";
 
 /// Exit code for a wrong command line.
 const EXIT_USAGE: u8 = 2;
@@ -39,6 +49,14 @@ fn main() -> ExitCode {
         }
         ["shows", rest @ ..] => match shows::Request::parse(rest) {
             Some(request) => shows::run(&request),
+            None => return usage(),
+        },
+        ["benchmarks", rest @ ..] => match benchmarks::Request::parse(rest) {
+            Some(request) => benchmarks::run(&request),
+            None => return usage(),
+        },
+        ["soak", rest @ ..] => match soak::Request::parse(rest) {
+            Some(request) => soak::run(&request),
             None => return usage(),
         },
         ["help" | "--help" | "-h"] => {

@@ -80,6 +80,22 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
+/// A program at the lowest priority: it takes what the others leave of the processor.
+pub(crate) fn low_priority(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program);
+    command
+}
+
+/// The triple of this machine, as cargo's `--target` wants it.
+pub(crate) fn host_triple(root: &Path) -> Result<String, Failure> {
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    let output = command.arg("-vV").current_dir(root).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc does not say its host")?.to_owned())
+}
+
 /// Runs a command to its end; anything but exit code 0 is an error with the end of its output.
 pub(crate) fn finish(mut command: Command) -> Result<Output, Failure> {
     let output = command.output()?;

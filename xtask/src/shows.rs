@@ -4,10 +4,19 @@
 //! that cannot run is a FAIL that says why. `--write` replaces the capability's section of
 //! docs/shows.md. The lines are in one file per capability, such as [`first_light`].
 
+mod builder;
+mod evidence;
+mod fabric;
+mod farm;
+mod filter_unit;
 mod first_light;
-mod machine;
+mod judged_command;
+mod links;
+pub(crate) mod machine;
 mod plot_reader;
+mod proof;
 mod run_file;
+mod timing;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -107,6 +116,11 @@ impl Stage {
         Ok(folder)
     }
 
+    /// An empty folder that goes away with the value.
+    fn scratch_folder(&self) -> Result<TempDir, Failure> {
+        Ok(tempfile::tempdir_in(self.scratch.path())?)
+    }
+
     /// A file of the repository as an argument.
     fn file(&self, path: &str) -> String {
         self.root.join(path).display().to_string()
@@ -133,8 +147,19 @@ struct Outcome {
     seconds: f64,
 }
 
+/// Every capability that can be shown.
+const CAPABILITIES: [&Capability; 7] = [
+    &first_light::CAPABILITY,
+    &proof::CAPABILITY,
+    &links::CAPABILITY,
+    &builder::CAPABILITY,
+    &fabric::CAPABILITY,
+    &timing::CAPABILITY,
+    &farm::CAPABILITY,
+];
+
 fn capability(name: &str) -> Option<&'static Capability> {
-    [&first_light::CAPABILITY]
+    CAPABILITIES
         .into_iter()
         .find(|capability| capability.name == name)
 }

@@ -1,18 +1,23 @@
 //! `cargo xtask test`: every check and every test, then the slowest, the skipped and the count.
 //!
-//! It runs the checks (formatting, lints, documentation, tidy), each test program of the
-//! workspace, the documentation examples, the loom models, the Python oracle and the Python package,
-//! goes on after a failure, and ends with a line `N passed, N failed, N skipped`. A test that cannot run prints `SKIPPED: reason`
-//! and returns; it is counted as skipped, not as passed. How one test program is run and read is
-//! in [`rust_tests`].
+//! It runs the checks (formatting, lints, documentation, tidy), each test program of the workspace
+//! and the documentation examples; beside them, at low priority and in builds of their own, the
+//! loom models, ThreadSanitizer, Miri, the Python oracle and package, and the fuzz targets. It goes
+//! on after a failure and ends with a line `N passed, N failed, N skipped`. A test that cannot run
+//! prints `SKIPPED: reason` and returns; it is counted as skipped, not as passed. How one test
+//! program is run and read is in [`rust_tests`].
 
+mod fuzz_targets;
+mod miri;
 mod python_tests;
 mod rust_tests;
+mod thread_sanitizer;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::program::low_priority;
 use crate::tree::workspace_root;
 use crate::{Failure, tidy};
 
@@ -57,9 +62,17 @@ struct Report {
     records: Vec<Record>,
     /// Passed tests of programs that do not say their names.
     unnamed_passed: usize,
+    /// How long the whole took.
+    took: Duration,
 }
 
 impl Report {
+    /// Adds what ran beside.
+    fn merge(&mut self, other: Self) {
+        self.records.extend(other.records);
+        self.unnamed_passed += other.unnamed_passed;
+    }
+
     fn add_check(&mut self, name: impl Into<String>, outcome: Outcome, took: Duration) {
         let (kind, name) = (Kind::Check, name.into());
         self.records.push(Record {
@@ -137,29 +150,83 @@ impl Report {
         for (name, reason) in &skipped {
             text += &format!("  {name}: {reason}\n");
         }
+        text += &format!("took {:.0} s in all\n", self.took.as_secs_f64());
         let (passed, failed, skipped) = (self.passed(), failed.len(), skipped.len());
         text + &format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
 
-/// Runs everything, or only the tests of the named crates; `true` where nothing failed.
-pub(crate) fn run(crates: &[&str]) -> Result<bool, Failure> {
-    let root = workspace_root();
-    let environment = Environment::new(&root)?;
+/// A check with a build of its own.
+struct Part {
+    name: &'static str,
+    run: fn(&Environment, &mut Report),
+}
+
+/// In the order in which they run; the fuzz targets last, when most is built.
+const PARTS: [Part; 6] = [
+    Part {
+        name: "loom",
+        run: run_loom,
+    },
+    Part {
+        name: "oracle",
+        run: python_tests::run_oracle,
+    },
+    Part {
+        name: "python",
+        run: python_tests::run_package,
+    },
+    Part {
+        name: "miri",
+        run: miri::run,
+    },
+    Part {
+        name: "thread-sanitizer",
+        run: thread_sanitizer::run,
+    },
+    Part {
+        name: "fuzz",
+        run: fuzz_targets::run,
+    },
+];
+
+/// Runs everything, or only the named parts and the tests of the named crates; `true` where nothing
+/// failed.
+pub(crate) fn run(names: &[&str]) -> Result<bool, Failure> {
+    let start = Instant::now();
+    let environment = Environment::new(&workspace_root())?;
     let mut report = Report::default();
-    if crates.is_empty() {
-        run_checks(&environment, &mut report);
+    let (parts, crates): (Vec<&str>, Vec<&str>) = names
+        .iter()
+        .partition(|name| PARTS.iter().any(|part| part.name == **name));
+    if names.is_empty() {
+        // What is built elsewhere runs beside what is built here and takes the time it leaves.
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(|| run_parts(&environment.at_low_priority(), |_| true));
+            run_checks(&environment, &mut report);
+            let outcome = rust_tests::run(&environment, &crates, &mut report);
+            let beside = beside.join().map_err(|_| "the checks beside broke off")?;
+            report.merge(beside);
+            outcome
+        })?;
     }
-    rust_tests::run(&environment, crates, &mut report)?;
-    if crates.is_empty() {
-        run_loom(&environment, &mut report);
+    if !crates.is_empty() {
+        rust_tests::run(&environment, &crates, &mut report)?;
     }
-    if crates.is_empty() {
-        python_tests::run_oracle(&environment, &mut report);
-        python_tests::run_package(&environment, &mut report);
+    if !parts.is_empty() {
+        report.merge(run_parts(&environment, |name| parts.contains(&name)));
     }
+    report.took = start.elapsed();
     println!("{}", report.closing());
     Ok(report.failed().is_empty())
+}
+
+fn run_parts(environment: &Environment, is_wanted: impl Fn(&str) -> bool) -> Report {
+    let mut report = Report::default();
+    for part in PARTS.iter().filter(|part| is_wanted(part.name)) {
+        (part.run)(environment, &mut report);
+    }
+    report
 }
 
 fn run_checks(environment: &Environment, report: &mut Report) {
@@ -243,6 +310,8 @@ struct Environment {
     /// The folder of recorded events, absolute because tests run in the folders of their crates.
     data: Option<PathBuf>,
     data_required: bool,
+    /// Whether what it starts leaves the processor to others.
+    low_priority: bool,
 }
 
 impl Environment {
@@ -260,12 +329,27 @@ impl Environment {
             root: root.to_path_buf(),
             data,
             data_required,
+            low_priority: false,
         })
+    }
+
+    /// The same for what runs beside.
+    fn at_low_priority(&self) -> Self {
+        Self {
+            root: self.root.clone(),
+            data: self.data.clone(),
+            low_priority: true,
+            ..*self
+        }
     }
 
     /// A command in the root of the workspace with the variables of tests.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = if self.low_priority {
+            low_priority(program)
+        } else {
+            Command::new(program)
+        };
         command
             .current_dir(&self.root)
             .env(RUNNING, "1")
@@ -340,6 +424,7 @@ mod tests {
             root: PathBuf::new(),
             data: None,
             data_required,
+            low_priority: false,
         };
         let reason = "LIVETIME_DATA is not set";
         assert_eq!(environment(true).skipped(reason), Outcome::Failed);

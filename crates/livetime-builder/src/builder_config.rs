@@ -4,7 +4,7 @@
 //! units need for it is in [`crate::page_demand`]. Reading it from a file is the program's work.
 
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, TRIGGERS_MAX};
-use livetime_wire::{DurationNs, Problem, SourceId, UnitId};
+use livetime_wire::{ByteSize, DurationNs, Problem, SourceId, UnitId};
 
 use crate::problem_code;
 
@@ -20,6 +20,16 @@ pub const TRIGGERS_HELD_MAX: u32 = 1 << 24;
 /// Triggers that a readout unit may hold beside those queued and in building: undecided ones, and
 /// those whose release is on its way.
 pub const TRIGGERS_UNDECIDED: u32 = 64;
+
+/// Who makes the readout units send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BuildMode {
+    /// The builder unit asks for the fragments of the events that it was assigned.
+    #[default]
+    Pull,
+    /// The event manager tells the readout units whose an event is, and they send unasked.
+    Push,
+}
 
 /// What the event manager, the builder units and the readout units are built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +73,32 @@ pub struct BuilderConfig {
     /// full, fragments wait in their link. Fragments whose trigger number is further ahead than
     /// this of every trigger that a message has named are refused: their number is damaged.
     pub trigger_window: u32,
+    /// Pull or push. Default pull. Push saves half a round trip per event and takes one small
+    /// message per group of events and readout unit from the event manager.
+    pub mode: BuildMode,
+    /// Readout units whose fragments are gathered first; a selection on them decides whether the
+    /// rest is fetched or released. Empty, the default, for whole events at once. Pull mode only.
+    pub first_step: Vec<u16>,
+    /// Payload bytes that one builder unit may hold, from assignment to clear; 0, the default, for
+    /// no bound but `credits`. With it no receiver overflows whose buffer has
+    /// [`BuilderConfig::receive_bytes`].
+    pub credit_bytes: u64,
+    /// Payload bytes set aside for an event until its size is known: those of the largest event.
+    /// Used with `credit_bytes` only. Smaller than the largest event, and buffers overflow; larger,
+    /// and credits lie idle while events are built. Default 0.
+    pub event_bytes: u64,
+    /// Longest silence of a living builder unit towards the event manager; 0, the default, where
+    /// a transport tells that a unit is gone (rings and sockets of one machine do).
+    pub heartbeat: DurationNs,
+    /// Silence after which a builder unit gets no new events. Default 300 ms. With `heartbeat`
+    /// only.
+    pub suspect: DurationNs,
+    /// Silence after which a builder unit is taken for dead and its events are built by others.
+    /// Default 500 ms. With `heartbeat` only.
+    pub dead: DurationNs,
+    /// What is broken on purpose, to see whether the checks of the simulation find it.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::mutant::Mutant>,
 }
 
 impl Default for BuilderConfig {
@@ -80,6 +116,15 @@ impl Default for BuilderConfig {
             filter_in_flight: 4,
             history: 65_536,
             trigger_window: 4096,
+            mode: BuildMode::Pull,
+            first_step: Vec::new(),
+            credit_bytes: 0,
+            event_bytes: 0,
+            heartbeat: DurationNs(0),
+            suspect: DurationNs(300 * DurationNs::MILLISECOND.0),
+            dead: DurationNs(500 * DurationNs::MILLISECOND.0),
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 }
@@ -100,6 +145,27 @@ impl BuilderConfig {
         u64::from(self.builder_units) * u64::from(self.credits)
     }
 
+    /// The smallest receive buffer of a builder unit in which events of at most `event_bytes`
+    /// payload bytes never overflow:
+    ///
+    /// ```text
+    /// events = credits                                        without credit_bytes
+    ///        = min(credits, credit_bytes / event_bytes)       with it, rounded down
+    /// bytes  = events x event_bytes
+    /// ```
+    ///
+    /// That many bytes are reached when every event has that size; one byte less overflows then.
+    /// Smaller events share the same bytes: `credit_bytes` bounds their sum, `credits` their
+    /// number.
+    pub fn receive_bytes(&self, event_bytes: u64) -> u64 {
+        let by_events = u64::from(self.credits);
+        let events = match self.credit_bytes {
+            0 => by_events,
+            bytes => by_events.min(bytes / self.event_bytes.max(event_bytes).max(1)),
+        };
+        events * event_bytes
+    }
+
     /// Slots with which a ring between two of the units never fills in regular work: fragments of
     /// all credits towards a builder unit, requests and releases towards a readout unit.
     /// Repetitions after a loss may fill it; they wait.
@@ -115,7 +181,87 @@ impl BuilderConfig {
         self.check_sources(path, &mut problems);
         self.check_times(path, &mut problems);
         self.check_bounds(path, &mut problems);
+        self.check_bytes(path, &mut problems);
+        self.check_liveness(path, &mut problems);
+        self.check_steps(path, &mut problems);
         problems
+    }
+
+    fn check_steps(&self, path: &str, problems: &mut Vec<Problem>) {
+        let units = self.readout_units.len();
+        for (place, unit) in self.first_step.iter().enumerate() {
+            let is_known = usize::from(*unit) < units;
+            if !is_known || self.first_step[..place].contains(unit) {
+                problems.push(Problem::new(
+                    problem_code::FIRST_STEP,
+                    format!("{path}.first_step[{place}]"),
+                    unit,
+                    format!("0 to {}, each once", units.saturating_sub(1)),
+                    "name readout units by their index",
+                ));
+            }
+        }
+        if !self.first_step.is_empty()
+            && (self.first_step.len() >= units || self.mode == BuildMode::Push)
+        {
+            problems.push(Problem::new(
+                problem_code::FIRST_STEP,
+                format!("{path}.first_step"),
+                format!("{} of {units} readout units", self.first_step.len()),
+                "some of the readout units, in pull mode",
+                "leave some for the second step and use `mode = \"pull\"`, or leave the key out",
+            ));
+        }
+    }
+
+    fn check_bytes(&self, path: &str, problems: &mut Vec<Problem>) {
+        let most = u64::from(u32::MAX);
+        if self.credit_bytes > 0 && !(1..=self.credit_bytes.min(most)).contains(&self.event_bytes) {
+            problems.push(
+                Problem::new(
+                    problem_code::CREDIT_BYTES,
+                    format!("{path}.event_bytes"),
+                    ByteSize(self.event_bytes),
+                    format!("1 B to {}", ByteSize(self.credit_bytes.min(most))),
+                    "set it to the payload of the largest event, and `credit_bytes` to a few of it",
+                )
+                .with_related(
+                    format!("{path}.credit_bytes"),
+                    "what a builder unit may hold",
+                ),
+            );
+        }
+    }
+
+    fn check_liveness(&self, path: &str, problems: &mut Vec<Problem>) {
+        if self.heartbeat == DurationNs(0) {
+            return;
+        }
+        for (key, value, least, help) in [
+            (
+                "suspect",
+                self.suspect,
+                DurationNs(2 * self.heartbeat.0),
+                "set it to at least two heartbeats, so that one may be lost",
+            ),
+            (
+                "dead",
+                self.dead,
+                self.suspect,
+                "set it to `suspect` or more",
+            ),
+        ] {
+            let most = DurationNs(3600 * DurationNs::SECOND.0);
+            if !(least..=most).contains(&value) {
+                problems.push(Problem::new(
+                    problem_code::LIVENESS,
+                    format!("{path}.{key}"),
+                    value,
+                    format!("{least} to {most}"),
+                    help,
+                ));
+            }
+        }
     }
 
     fn check_units(&self, path: &str, problems: &mut Vec<Problem>) {
@@ -328,7 +474,7 @@ mod tests {
     #[test]
     fn each_bad_value_is_reported_at_its_key() {
         type Change = fn(&mut BuilderConfig);
-        let cases: [(&str, &str, Change); 14] = [
+        let cases: [(&str, &str, Change); 21] = [
             ("B0101", "builder.readout_units[1]", |c| {
                 c.readout_units[1].clear();
             }),
@@ -357,6 +503,24 @@ mod tests {
                 c.readout_units[0] = (100..133).map(SourceId).collect();
             }),
             ("B0111", "builder.history", |c| c.history = 1000),
+            ("B0112", "builder.event_bytes", |c| c.credit_bytes = 1 << 20),
+            ("B0112", "builder.event_bytes", |c| {
+                (c.credit_bytes, c.event_bytes) = (1 << 20, (1 << 20) + 1);
+            }),
+            ("B0115", "builder.first_step[1]", |c| {
+                c.readout_units.push(vec![SourceId(9)]);
+                c.first_step = vec![1, 1];
+            }),
+            ("B0115", "builder.first_step[0]", |c| c.first_step = vec![2]),
+            ("B0115", "builder.first_step", |c| {
+                (c.first_step, c.mode) = (vec![0], BuildMode::Push);
+            }),
+            ("B0113", "builder.suspect", |c| {
+                c.heartbeat = DurationNs(151_000_000)
+            }),
+            ("B0113", "builder.dead", |c| {
+                (c.heartbeat, c.dead) = (DurationNs(100_000_000), DurationNs(299_999_999));
+            }),
         ];
         for (code, path, change) in cases {
             let mut config = good();
@@ -384,6 +548,22 @@ mod tests {
             ..good()
         };
         assert_eq!(config.validate("builder"), []);
+    }
+
+    #[test]
+    fn the_receive_buffer_follows_from_the_smaller_window() {
+        let events_only = BuilderConfig {
+            credits: 5,
+            ..good()
+        };
+        assert_eq!(events_only.receive_bytes(1000), 5000);
+        let both = BuilderConfig {
+            credit_bytes: 3500,
+            event_bytes: 1000,
+            ..events_only
+        };
+        assert_eq!(both.receive_bytes(1000), 3000);
+        assert_eq!(both.validate("builder"), []);
     }
 
     #[test]

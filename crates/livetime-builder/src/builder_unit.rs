@@ -12,11 +12,11 @@
 use std::collections::VecDeque;
 
 use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, TRIGGERS_MAX, TriggerList,
+    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, SIZES_MAX, TRIGGERS_MAX, TriggerList,
 };
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use crate::builder_config::BuilderConfig;
+use crate::builder_config::{BuildMode, BuilderConfig};
 use crate::event_assembly::{Event, EventAssembly, Outcome, Stage};
 use crate::filter_dispatch::FilterDispatch;
 use crate::message_exchange::{Handled, MessageCounts, Outgoing};
@@ -25,6 +25,12 @@ use crate::peer_table::PeerTable;
 use crate::source_map::SourceMap;
 use crate::trigger_history::{Closing, Past, TriggerHistory};
 use crate::trigger_table::TriggerTable;
+
+mod early;
+mod freed_pages;
+mod lost_peer;
+mod redispatch;
+mod two_step;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -42,6 +48,8 @@ pub struct BuilderCounts {
     pub assignments_repeated: u64,
     /// Assignments refused because no credit of this unit covers them, or without a valid number.
     pub assignments_refused: u64,
+    /// Assignments that were meant for another life of this unit.
+    pub assignments_foreign: u64,
     /// Assignments of triggers so old that it is not known whether they were built here: not
     /// built, cleared and counted as lost.
     pub assignments_too_old: u64,
@@ -68,6 +76,8 @@ pub struct BuilderCounts {
     pub releases_repeated: u64,
     /// Tickets handed to filter units.
     pub tickets: u64,
+    /// Events that wait for a filter unit again because theirs went away.
+    pub tickets_again: u64,
     /// Events that filter units or the writer are through with.
     pub events_done: u64,
     /// Answers of filter units or the writer for events that are not theirs.
@@ -76,6 +86,18 @@ pub struct BuilderCounts {
     pub cleared: u64,
     /// Clears sent again because their event was assigned again.
     pub clears_repeated: u64,
+    /// Events of which the first step alone was gathered: the selection rejected them.
+    pub events_first_step_only: u64,
+    /// Events of which the rest was fetched after the first step.
+    pub events_fetched: u64,
+    /// Requests for the rest of an event that is not in its first step; it is finished instead.
+    pub fetches_refused: u64,
+    /// Events whose first fragment came before their assignment (push mode).
+    pub events_early: u64,
+    /// Such events whose assignment did not come; their fragments stay where they are.
+    pub events_early_forgotten: u64,
+    /// Questions of a restarted event manager that were answered.
+    pub recoveries: u64,
 }
 
 /// One message to each readout unit in turn, from `next` on until all had it.
@@ -151,6 +173,33 @@ pub struct BuilderUnit {
     credits_to_request: bool,
     /// No timeout strikes before this.
     timeout_at: RunNs,
+    /// Whether readout units send unasked.
+    is_pushed: bool,
+    /// Whether the event manager wants to know how large events are.
+    are_sizes_wanted: bool,
+    /// Sizes of built events that are to be told.
+    sizes: VecDeque<(TriggerNumber, u32)>,
+    /// Longest silence towards the event manager; 0 for any.
+    heartbeat: DurationNs,
+    /// When the silence would be too long.
+    alive_at: RunNs,
+    /// By readout unit: up to this trigger nothing of it is waited for, since it is or was gone; 0
+    /// for one that was always there.
+    absent: Vec<TriggerNumber>,
+    /// The largest of them.
+    absent_most: TriggerNumber,
+    /// By readout unit: its fragments are gathered first; empty for whole events at once.
+    in_first_step: Vec<bool>,
+    /// Whether the group that is asked for is in its first step.
+    is_requesting_first: bool,
+    /// Payload bytes that came, by readout unit.
+    bytes_by_readout: Vec<u64>,
+    /// Answers to a restarted event manager: question, held, closed.
+    answers: VecDeque<(u32, u32, u32)>,
+    /// Pages that nobody needs any more, where payload lies in pages of this unit.
+    freed_pages: Option<VecDeque<u32>>,
+    #[cfg(feature = "mutants")]
+    mutant: Option<crate::mutant::Mutant>,
     ending: bool,
     counts: BuilderCounts,
     losses: LossCounts,
@@ -190,8 +239,8 @@ impl BuilderUnit {
                 config.filter_in_flight,
                 credits,
             ),
-            manager: peers(UnitKind::EventManager, 1),
-            readouts: peers(UnitKind::Readout, config.readout_units.len()),
+            manager: peers(UnitKind::EventManager, 1).with_mutant(config),
+            readouts: peers(UnitKind::Readout, config.readout_units.len()).with_mutant(config),
             filters: peers(UnitKind::Filter, config.filter_units.into()),
             writer: peers(UnitKind::Writer, 1),
             sources,
@@ -199,6 +248,23 @@ impl BuilderUnit {
             credits_requested_at: None,
             credits_to_request: true,
             timeout_at: RunNs::MAX,
+            is_pushed: config.mode == BuildMode::Push,
+            are_sizes_wanted: config.credit_bytes > 0,
+            sizes: VecDeque::with_capacity(credits),
+            heartbeat: config.heartbeat,
+            alive_at: match config.heartbeat {
+                DurationNs(0) => RunNs::MAX,
+                _ => RunNs(0),
+            },
+            absent: vec![TriggerNumber(0); config.readout_units.len()],
+            absent_most: TriggerNumber(0),
+            in_first_step: two_step::units_of(config),
+            is_requesting_first: false,
+            bytes_by_readout: vec![0; config.readout_units.len()],
+            answers: VecDeque::with_capacity(lost_peer::ANSWERS_MAX),
+            freed_pages: None,
+            #[cfg(feature = "mutants")]
+            mutant: config.mutant,
             ending: false,
             counts: BuilderCounts::default(),
             losses: LossCounts::new(),
@@ -212,12 +278,28 @@ impl BuilderUnit {
 
     /// Takes a message of the event manager, a readout unit, a filter unit or the writer.
     pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        let handled = self.take_message(now, envelope);
+        if handled == Handled::Refused
+            && let BuilderMessage::FragmentData { fragment, .. } = &envelope.message
+        {
+            self.free_pages(fragment);
+        }
+        handled
+    }
+
+    fn take_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
         let messages = &mut self.counts.messages;
         let sender = envelope.sender;
         let table = match (sender.kind, &envelope.message) {
+            (UnitKind::EventManager, BuilderMessage::Recover { batch, triggers }) => {
+                return self.answer(envelope, *batch, triggers);
+            }
             (UnitKind::EventManager, BuilderMessage::Assignment { .. }) => &mut self.manager,
             (UnitKind::Readout, BuilderMessage::FragmentData { .. }) => &mut self.readouts,
-            (UnitKind::Filter, BuilderMessage::EventDone { .. }) => &mut self.filters,
+            (
+                UnitKind::Filter,
+                BuilderMessage::EventDone { .. } | BuilderMessage::FetchRest { .. },
+            ) => &mut self.filters,
             (UnitKind::Writer, BuilderMessage::EventDone { .. }) => &mut self.writer,
             (
                 UnitKind::EventManager | UnitKind::Readout | UnitKind::Filter | UnitKind::Writer,
@@ -240,8 +322,10 @@ impl BuilderUnit {
                 mask,
                 triggered_at,
                 assigned_at,
+                builder_epoch,
             } => self.assign(
                 now,
+                *builder_epoch,
                 Event {
                     trigger: *trigger,
                     mask: *mask,
@@ -258,17 +342,31 @@ impl BuilderUnit {
                     self.done(*trigger);
                 }
             }
+            BuilderMessage::FetchRest { triggers } => {
+                for trigger in triggers {
+                    self.fetch_rest(now, *trigger);
+                }
+            }
             _ => unreachable!("the kinds were sorted out above"),
         }
         Handled::Taken
     }
 
-    fn assign(&mut self, now: RunNs, event: Event) {
+    fn assign(&mut self, now: RunNs, builder_epoch: u32, event: Event) {
+        if builder_epoch != self.epoch && !self.takes_any_epoch() {
+            // Meant for an earlier life of this unit: the event is another's by now.
+            self.counts.assignments_foreign += 1;
+            return;
+        }
         self.credits_requested_at = None;
         self.credits_to_request = false;
         let trigger = event.trigger;
-        if self.slots.get(trigger).is_some() {
-            self.counts.assignments_repeated += 1;
+        if let Some(slot) = self.slots.get(trigger).copied() {
+            if self.assembly.event(slot).is_early {
+                self.assign_early(now, slot, event);
+            } else {
+                self.counts.assignments_repeated += 1;
+            }
             return;
         }
         match self.history.past(trigger) {
@@ -285,28 +383,46 @@ impl BuilderUnit {
                 return;
             }
         }
-        if trigger.0 == 0 || self.slots.is_full() {
+        if trigger.0 == 0 || self.slots.is_full() && !self.evict_early() {
             self.counts.assignments_refused += 1;
             return;
         }
         let deadline = now.after(self.timeout);
-        let slot = self
-            .assembly
-            .open(Event {
-                stage: Stage::Waiting,
-                deadline,
-                ..event
-            })
-            .expect("as many slots as entries in the table");
-        let is_new = self.slots.insert(trigger, slot);
-        debug_assert!(is_new);
+        let stage = match self.is_pushed {
+            true => Stage::Building,
+            false => Stage::Waiting,
+        };
+        // Fragments that are pushed may come at any time; only if they do not are they asked for.
+        let retry_at = match self.is_pushed {
+            true => now.after(self.retry),
+            false => RunNs::MAX,
+        };
+        let slot = self.open(Event {
+            stage,
+            deadline,
+            retry_at,
+            is_first_step: !self.in_first_step.is_empty(),
+            ..event
+        });
         self.counts.assignments += 1;
         if self.ending {
             self.give_up(slot);
-        } else {
-            self.waiting.push_back(slot);
-            self.timeout_at = self.timeout_at.min(deadline);
+            return;
         }
+        if !self.is_pushed {
+            self.waiting.push_back(slot);
+        }
+        self.timeout_at = self.timeout_at.min(deadline).min(retry_at);
+        self.close_without_absent(now, slot);
+    }
+
+    /// Puts an event into a vacant slot.
+    fn open(&mut self, event: Event) -> u32 {
+        let slot = self.assembly.open(event);
+        let slot = slot.expect("as many slots as entries in the table");
+        let is_new = self.slots.insert(event.trigger, slot);
+        debug_assert!(is_new);
+        slot
     }
 
     /// Remembers to clear an event again; without room the event manager asks once more.
@@ -328,10 +444,12 @@ impl BuilderUnit {
             Some((rank, place)) if place.readout == readout => rank,
             _ => {
                 self.counts.fragments_stranger += 1;
-                return;
+                return self.free_pages(fragment);
             }
         };
-        let Some(slot) = self.slots.get(trigger).copied() else {
+        let slot = self.slots.get(trigger).copied();
+        let Some(slot) = slot.or_else(|| self.open_early(now, trigger)) else {
+            self.free_pages(fragment);
             if trigger.0 == 0 || self.history.past(trigger) == Past::Open {
                 self.counts.fragments_unknown += 1;
                 return;
@@ -345,15 +463,60 @@ impl BuilderUnit {
             }
             return;
         };
-        if self.assembly.has(slot, rank) {
+        if self.assembly.has(slot, rank) && !self.counts_duplicates() {
             self.counts.fragments_repeated += 1;
+            self.free_pages(fragment);
         } else if !self.assembly.event(slot).is_open() {
             self.counts.fragments_late += 1;
-        } else if self.assembly.place(slot, rank, fragment) {
-            self.counts.events_built += 1;
-            self.counts.fragments_in_built += self.sources.len() as u64;
-            self.close_event(now, slot, Outcome::Complete);
+            self.free_pages(fragment);
+        } else {
+            let is_last = self.assembly.place(slot, rank, fragment);
+            self.bytes_by_readout[usize::from(readout)] += u64::from(fragment.words) * 4;
+            if self.assembly.event(slot).is_early {
+                // Whether it is this unit's event, only the assignment says.
+            } else if self.assembly.event(slot).is_first_step {
+                self.close_first_step(now, slot);
+            } else if is_last {
+                self.complete(now, slot);
+            } else {
+                self.close_without_absent(now, slot);
+            }
         }
+    }
+
+    /// An event has all its fragments.
+    fn complete(&mut self, now: RunNs, slot: u32) {
+        self.counts.events_built += 1;
+        self.counts.fragments_in_built += self.sources.len() as u64;
+        self.close_event(now, slot, Outcome::Complete);
+    }
+
+    /// An event is closed without some of its fragments.
+    fn close_incomplete(&mut self, now: RunNs, slot: u32) {
+        let received = self.assembly.event(slot).received;
+        self.counts.events_incomplete += 1;
+        self.counts.fragments_in_incomplete += u64::from(received);
+        self.close_event(now, slot, Outcome::Incomplete);
+    }
+
+    #[cfg(feature = "mutants")]
+    fn takes_any_epoch(&self) -> bool {
+        self.mutant == Some(crate::mutant::Mutant::NoEpoch)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn takes_any_epoch(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "mutants")]
+    fn counts_duplicates(&self) -> bool {
+        self.mutant == Some(crate::mutant::Mutant::NoDuplicateCheck)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    const fn counts_duplicates(&self) -> bool {
+        false
     }
 
     /// An event takes no more fragments and goes to a filter unit.
@@ -362,6 +525,9 @@ impl BuilderUnit {
         event.built_at = now;
         event.outcome = outcome;
         event.stage = Stage::Ready;
+        if self.are_sizes_wanted {
+            self.sizes.push_back((event.trigger, event.bytes));
+        }
         self.dispatch.push(slot);
     }
 
@@ -374,6 +540,7 @@ impl BuilderUnit {
         };
         self.counts.events_done += 1;
         self.dispatch.done(filter);
+        self.end_first_step(slot);
         self.finish(slot);
     }
 
@@ -388,12 +555,35 @@ impl BuilderUnit {
         self.assembly.event_mut(slot).stage = Stage::Filtering { filter };
         self.assembly.fill(slot, self.index, &self.sources, ticket);
         self.counts.tickets += 1;
+        #[cfg(feature = "mutants")]
+        if self.mutant == Some(crate::mutant::Mutant::EarlyClear) {
+            self.dispatch.done(filter);
+            self.finish(slot);
+        }
         Some(UnitId::filter(filter))
     }
 
     /// The next message to send. Hand in all messages that have come before polling: what they
     /// bring goes out in groups, and nothing is held back to fill a group up.
     pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
+        let output = self.poll_message(now);
+        if self.heartbeat == DurationNs(0) {
+            return output;
+        }
+        let output = match output {
+            None if self.alive_at <= now => self.send_manager(BuilderMessage::Alive),
+            output => output?,
+        };
+        if output.to == UnitId::EVENT_MANAGER {
+            self.alive_at = now.after(self.heartbeat);
+        }
+        Some(output)
+    }
+
+    fn poll_message(&mut self, now: RunNs) -> Option<Outgoing> {
+        if let Some(answer) = self.poll_answer() {
+            return Some(answer);
+        }
         if self.credits_to_request {
             self.credits_to_request = false;
             let retry_at = now.after(self.retry);
@@ -406,7 +596,18 @@ impl BuilderUnit {
             .or_else(|| self.poll_repetition())
             .or_else(|| self.poll_release())
             .or_else(|| self.poll_release_again())
+            .or_else(|| self.poll_sizes())
             .or_else(|| self.poll_clear())
+    }
+
+    /// Tells how large built events are, so that what was set aside beyond it is free again.
+    fn poll_sizes(&mut self) -> Option<Outgoing> {
+        if self.sizes.is_empty() {
+            return None;
+        }
+        let most = self.group_max.min(SIZES_MAX).min(self.sizes.len());
+        let sizes = self.sizes.drain(..most).collect();
+        Some(self.send_manager(BuilderMessage::EventSize { sizes }))
     }
 
     fn send_manager(&mut self, message: BuilderMessage) -> Outgoing {
@@ -433,20 +634,30 @@ impl BuilderUnit {
         if self.request_round.left == 0 {
             self.requesting.clear();
             while self.requesting.len() < self.group_max
-                && let Some(slot) = self.waiting.pop_front()
+                && let Some(slot) = self.waiting.front()
             {
-                let event = self.assembly.event(slot);
+                let event = self.assembly.event(*slot);
                 if event.stage == Stage::Waiting {
+                    if self.requesting.is_empty() {
+                        self.is_requesting_first = event.is_first_step;
+                    } else if self.is_requesting_first != event.is_first_step {
+                        break;
+                    }
                     self.requesting.push(event.trigger);
                 }
+                self.waiting.pop_front();
             }
             if self.requesting.is_empty() {
                 return None;
             }
             self.request_round.start(self.index, units);
         }
-        let to = self.request_round.step(units);
-        if self.request_round.left == 0 {
+        let mut to = self.request_round.step(units);
+        while !self.is_asked(to) && self.request_round.left > 0 {
+            to = self.request_round.step(units);
+        }
+        if !self.has_more_to_ask() {
+            self.request_round.left = 0;
             self.start_building(now);
         }
         let triggers = self.requesting.clone();
@@ -475,16 +686,18 @@ impl BuilderUnit {
             if self.repeat_round.left == 0 {
                 self.repeat_round.start(self.index, units);
             }
-            let trigger = self.assembly.event(slot).trigger;
             while self.assembly.event(slot).stage == Stage::Building && self.repeat_round.left > 0 {
                 let to = self.repeat_round.step(units);
-                if self.sources.missing_of(to, self.assembly.received(slot)) == 0 {
+                if !self.is_awaited(slot, to)
+                    || self.sources.missing_of(to, self.assembly.received(slot)) == 0
+                {
                     continue;
                 }
                 if self.repeat_round.left == 0 {
                     self.end_repetition(slot);
                 }
                 self.counts.requests_repeated += 1;
+                let trigger = self.assembly.event(slot).trigger;
                 let triggers = [trigger].into_iter().collect();
                 return Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }));
             }
@@ -599,7 +812,7 @@ impl BuilderUnit {
             }
             self.history.record(event.trigger, closing);
             self.slots.remove(event.trigger);
-            self.assembly.close(slot);
+            self.vacate(slot);
             self.counts.cleared += 1;
             triggers.push(event.trigger);
         }
@@ -618,7 +831,7 @@ impl BuilderUnit {
     /// When [`BuilderUnit::handle_timeout`] is next worth calling; it may turn out that nothing was
     /// due.
     pub fn poll_timeout(&self) -> RunNs {
-        self.timeout_at
+        self.timeout_at.min(self.alive_at)
     }
 
     /// Closes events whose time is over, and asks again for what is missing in others. Does nothing
@@ -640,13 +853,13 @@ impl BuilderUnit {
                 continue;
             }
             if event.deadline <= now {
-                let received = event.received;
-                self.counts.events_incomplete += 1;
-                self.counts.fragments_in_incomplete += u64::from(received);
-                self.close_event(now, slot, Outcome::Incomplete);
+                match event.is_early {
+                    true => self.forget_early(slot),
+                    false => self.close_incomplete(now, slot),
+                }
                 continue;
             }
-            if event.stage == Stage::Building && event.retry_at <= now {
+            if event.stage == Stage::Building && !event.is_early && event.retry_at <= now {
                 event.retry_at = now.after(self.retry);
                 if !event.is_repeating {
                     event.is_repeating = true;
@@ -688,6 +901,7 @@ impl BuilderUnit {
                 && is_lost(filter)
             {
                 self.losses.add(LossCause::FilterLost, 1);
+                self.end_first_step(slot);
                 self.finish(slot);
             }
         }
@@ -698,6 +912,7 @@ impl BuilderUnit {
         self.slots.len() == 0
             && self.clears_again.is_empty()
             && self.releases_again.is_empty()
+            && self.answers.is_empty()
             && !self.credits_to_request
     }
 
@@ -720,11 +935,15 @@ impl BuilderUnit {
         self.credits_requested_at = None;
         while let Some(slot) = self.dispatch.withdraw() {
             self.losses.add(LossCause::FilterAborted, 1);
+            self.end_first_step(slot);
             self.finish(slot);
         }
         for slot in 0..self.assembly.slots() {
-            if self.assembly.event(slot).is_open() {
-                self.give_up(slot);
+            let event = self.assembly.event(slot);
+            match (event.is_open(), event.is_early) {
+                (true, true) => self.forget_early(slot),
+                (true, false) => self.give_up(slot),
+                _ => {}
             }
         }
     }

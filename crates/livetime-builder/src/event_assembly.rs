@@ -4,6 +4,7 @@
 //! Bits and descriptors are apart, since a simulation of thousands of sources keeps only the bits
 //! of most interest here; which events these are and what happens next is the builder unit's.
 
+use livetime_wire::event::EventHeader;
 use livetime_wire::message::{EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber};
@@ -57,8 +58,16 @@ pub(crate) struct Event {
     pub(crate) outcome: Outcome,
     /// Number of fragments that came.
     pub(crate) received: u32,
+    /// Their payload bytes.
+    pub(crate) bytes: u32,
+    /// Only the fragments of the first step are gathered.
+    pub(crate) is_first_step: bool,
+    /// Fragments came before the assignment did (push mode); it may be meant for another life.
+    pub(crate) is_early: bool,
     /// Whether it waits for its missing fragments to be asked for again.
     pub(crate) is_repeating: bool,
+    /// Whether filter units died of it: it goes to the error stream unfiltered.
+    pub(crate) is_failed: bool,
 }
 
 impl Event {
@@ -74,10 +83,15 @@ impl Event {
         stage: Stage::Vacant,
         outcome: Outcome::Complete,
         received: 0,
+        bytes: 0,
+        is_first_step: false,
+        is_early: false,
         is_repeating: false,
+        is_failed: false,
     };
 
     /// Whether fragments are still awaited.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Building)
     }
@@ -118,16 +132,19 @@ impl EventAssembly {
     }
 
     /// Number of slots.
+    #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.events.len() as u32
     }
 
     /// Bit words per event.
+    #[inline]
     pub(crate) fn words_per_event(&self) -> usize {
         self.words_per_event
     }
 
     /// Puts an event into a vacant slot, if there is one.
+    #[inline]
     pub(crate) fn open(&mut self, event: Event) -> Option<u32> {
         let slot = self.vacant.pop()?;
         self.events[slot as usize] = event;
@@ -137,6 +154,7 @@ impl EventAssembly {
     }
 
     /// Vacates a slot.
+    #[inline]
     pub(crate) fn close(&mut self, slot: u32) {
         let event = &mut self.events[slot as usize];
         debug_assert_ne!(event.stage, Stage::Vacant);
@@ -144,33 +162,47 @@ impl EventAssembly {
         self.vacant.push(slot);
     }
 
+    #[inline]
     pub(crate) fn event(&self, slot: u32) -> &Event {
         &self.events[slot as usize]
     }
 
+    #[inline]
     pub(crate) fn event_mut(&mut self, slot: u32) -> &mut Event {
         &mut self.events[slot as usize]
     }
 
     /// The bits of the sources that came.
+    #[inline]
     pub(crate) fn received(&self, slot: u32) -> &[u64] {
         &self.received[slot as usize * self.words_per_event..][..self.words_per_event]
     }
 
     /// Whether the fragment of a source came.
+    #[inline]
     pub(crate) fn has(&self, slot: u32, rank: usize) -> bool {
         self.received(slot)[rank / 64] & (1 << (rank % 64)) != 0
     }
 
     /// Places a fragment that had not come; true when it was the last.
+    #[inline]
     pub(crate) fn place(&mut self, slot: u32, rank: usize, fragment: &FragmentDescriptor) -> bool {
-        debug_assert!(!self.has(slot, rank));
         let at = slot as usize;
         self.received[at * self.words_per_event + rank / 64] |= 1 << (rank % 64);
         self.fragments[at * self.sources + rank].clone_from(fragment);
         let event = &mut self.events[at];
         event.received += 1;
+        event.bytes = event.bytes.saturating_add(fragment.words.saturating_mul(4));
         event.received as usize == self.sources
+    }
+
+    /// The pages of the fragments that came.
+    #[inline]
+    pub(crate) fn pages(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        let fragments = &self.fragments[slot as usize * self.sources..][..self.sources];
+        let came = fragments.iter().enumerate();
+        came.filter(move |(rank, _)| self.has(slot, *rank))
+            .flat_map(|(_, fragment)| fragment.pages.iter().copied())
     }
 
     /// Fills a ticket with an event.
@@ -189,7 +221,10 @@ impl EventAssembly {
         ticket.assigned_at = event.assigned_at;
         ticket.built_at = event.built_at;
         ticket.filter_reason = 0;
-        ticket.streams = 0;
+        ticket.streams = match event.is_failed {
+            true => EventHeader::ERROR_STREAM,
+            false => 0,
+        };
         ticket.fragments.clear();
         ticket.missing.clear();
         let fragments = &self.fragments[slot as usize * self.sources..][..self.sources];

@@ -12,11 +12,16 @@ use livetime_wire::{
     DurationNs, L2Mask, LossCause, LossCounts, RunNs, TriggerNumber, UnitId, UnitKind,
 };
 
-use crate::builder_config::BuilderConfig;
+use crate::builder_config::{BuildMode, BuilderConfig};
+use crate::liveness::{Life, Liveness};
 use crate::message_exchange::{Handled, MessageCounts, Outgoing};
 use crate::peer_table::PeerTable;
 use crate::trigger_history::{Closing, Past, TriggerHistory};
 use crate::trigger_table::TriggerTable;
+
+mod push;
+mod reassign;
+mod recovery;
 
 /// What the event manager did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,14 +44,27 @@ pub struct EventManagerCounts {
     pub cleared: u64,
     /// Clears of events that the sender does not have: repetitions, as a rule.
     pub clears_unknown: u64,
+    /// Events of a lost builder unit that are built again by another.
+    pub reassigned: u64,
+    /// Events of a lost builder unit that filter units or the writer had of it already.
+    pub handed_on: u64,
+    /// Messages that tell readout units to send unasked.
+    pub pushes: u64,
+    /// Events that were larger than what is set aside for one.
+    pub events_oversized: u64,
+    /// Builder units taken for dead since they were silent.
+    pub builders_silent: u64,
 }
 
-/// An accepted trigger that waits for a credit.
-#[derive(Debug, Clone, Copy)]
-struct Accepted {
-    trigger: TriggerNumber,
-    mask: L2Mask,
-    triggered_at: RunNs,
+/// An accepted trigger: what an `L2Accept` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedTrigger {
+    /// Which trigger.
+    pub trigger: TriggerNumber,
+    /// Decision after prescale.
+    pub mask: L2Mask,
+    /// When Level 1 accepted it.
+    pub triggered_at: RunNs,
 }
 
 /// An assigned event that is not cleared.
@@ -56,18 +74,23 @@ struct InFlight {
     triggered_at: RunNs,
     assigned_at: RunNs,
     builder: u16,
+    /// Bytes of its builder unit's credit that are set aside for it.
+    bytes: u32,
     /// It was there at the last scan already.
     seen: bool,
     /// Its assignment is to be sent again.
     probe: bool,
 }
 
-/// A builder unit's credits: `granted = free + in_flight` at all times.
+/// A builder unit's credits: `granted = free + in_flight` at all times, and `bytes_free` plus the
+/// bytes set aside for its events is the configured number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Credits {
     granted: u32,
     free: u32,
     in_flight: u32,
+    /// Below 0 only where an event was larger than what is set aside for one.
+    bytes_free: i64,
 }
 
 /// The event manager. There is one.
@@ -75,15 +98,35 @@ struct Credits {
 pub struct EventManager {
     epoch: u32,
     credits_max: u32,
+    credit_bytes: i64,
+    /// Bytes set aside for an event; 0 without credits in bytes.
+    event_bytes: u32,
     probe: DurationNs,
-    queue: VecDeque<Accepted>,
+    queue: VecDeque<AcceptedTrigger>,
     queue_max: usize,
     credits: Vec<Credits>,
     free_total: u64,
     in_flight: TriggerTable<InFlight>,
+    /// Events of lost builder units whose fate is not yet known, with their builder unit.
+    parked: Vec<(u16, AcceptedTrigger)>,
     history: TriggerHistory,
     supervisor: PeerTable,
     builders: PeerTable,
+    readouts: PeerTable,
+    /// What is to be told the readout units; `None` where builder units ask.
+    push: Option<push::Push>,
+    /// Lives of the builder units, where they are judged by silence.
+    lives: Option<Liveness>,
+    /// By builder unit: it is taken for gone, and nothing of it counts until it is back.
+    withdrawn: Vec<bool>,
+    /// Finished triggers of which the supervisor is to be told, where it wants to know.
+    closed: Option<VecDeque<TriggerNumber>>,
+    /// A builder unit is new, and is to be heard from now on.
+    is_expecting: bool,
+    /// Builder units that died of silence, not yet told.
+    silent: Vec<u16>,
+    /// What is not yet known after a restart.
+    recovery: Option<recovery::Recovery>,
     scan_at: RunNs,
     /// Slot of `in_flight` where the search for probes goes on; past the end when there are none.
     probe_slot: usize,
@@ -99,16 +142,35 @@ impl EventManager {
         Self {
             epoch,
             credits_max: config.credits,
+            credit_bytes: i64::try_from(config.credit_bytes).unwrap_or(i64::MAX),
+            event_bytes: match config.credit_bytes {
+                0 => 0,
+                _ => u32::try_from(config.event_bytes).unwrap_or(u32::MAX),
+            },
             probe: config.probe,
-            queue: VecDeque::with_capacity(config.evm_queue as usize + 1),
+            // Events of lost builder units come back to it on top of its bound.
+            queue: VecDeque::with_capacity(
+                config.evm_queue as usize + 1 + config.credits_total() as usize,
+            ),
             queue_max: config.evm_queue as usize,
             credits: vec![Credits::default(); usize::from(config.builder_units)],
             free_total: 0,
             probe_slot: in_flight.slot_count(),
             in_flight,
+            parked: Vec::with_capacity(config.credits_total() as usize),
             history: TriggerHistory::new(config.history as usize),
             supervisor: PeerTable::new(UnitKind::Supervisor, 1, epoch),
-            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch),
+            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch)
+                .with_mutant(config),
+            readouts: PeerTable::new(UnitKind::Readout, config.readout_units.len(), epoch),
+            push: (config.mode == BuildMode::Push).then(|| push::Push::new(config)),
+            lives: (config.heartbeat > DurationNs(0))
+                .then(|| Liveness::new(config.builder_units.into(), config.suspect, config.dead)),
+            silent: Vec::with_capacity(config.builder_units.into()),
+            recovery: None,
+            withdrawn: vec![false; config.builder_units.into()],
+            closed: None,
+            is_expecting: true,
             scan_at: RunNs::MAX,
             ending: false,
             counts: EventManagerCounts::default(),
@@ -117,10 +179,12 @@ impl EventManager {
     }
 
     /// Takes a message of the supervisor or a builder unit.
-    pub fn handle_message(&mut self, _now: RunNs, envelope: &Envelope) -> Handled {
+    pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        if envelope.sender.kind == UnitKind::Builder {
+            return self.handle_builder_message(now, envelope);
+        }
         let messages = &mut self.counts.messages;
-        let sender = envelope.sender;
-        match (sender.kind, &envelope.message) {
+        match (envelope.sender.kind, &envelope.message) {
             (
                 UnitKind::Supervisor,
                 BuilderMessage::L2Accept {
@@ -135,25 +199,13 @@ impl EventManager {
                 if self.supervisor.receive(envelope, messages).is_none() {
                     return Handled::Refused;
                 }
-                self.accept(Accepted {
+                self.accept(AcceptedTrigger {
                     trigger: *trigger,
                     mask: *mask,
                     triggered_at: *triggered_at,
                 });
             }
-            (UnitKind::Builder, BuilderMessage::EventRequest { credits }) => {
-                if self.builders.receive(envelope, messages).is_none() {
-                    return Handled::Refused;
-                }
-                self.grant(usize::from(sender.index), *credits);
-            }
-            (UnitKind::Builder, BuilderMessage::Clear { triggers }) => {
-                if self.builders.receive(envelope, messages).is_none() {
-                    return Handled::Refused;
-                }
-                self.clear(sender.index, triggers);
-            }
-            (UnitKind::Supervisor | UnitKind::Builder, _) => {
+            (UnitKind::Supervisor, _) => {
                 messages.unexpected += 1;
                 return Handled::Refused;
             }
@@ -165,17 +217,58 @@ impl EventManager {
         Handled::Taken
     }
 
-    /// Queues an accepted trigger in the order of trigger numbers.
-    fn accept(&mut self, accepted: Accepted) {
-        let trigger = accepted.trigger;
-        let mut at = self.queue.len();
-        while at > 0 && self.queue[at - 1].trigger > trigger {
-            at -= 1;
+    fn handle_builder_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        let messages = &mut self.counts.messages;
+        let builder = envelope.sender.index;
+        if !matches!(
+            envelope.message,
+            BuilderMessage::EventRequest { .. }
+                | BuilderMessage::Clear { .. }
+                | BuilderMessage::EventSize { .. }
+                | BuilderMessage::Alive
+                | BuilderMessage::Recovered { .. }
+        ) {
+            messages.unexpected += 1;
+            return Handled::Refused;
         }
+        if self.withdrawn.get(usize::from(builder)) == Some(&true) {
+            messages.wrong_epoch += 1;
+            return Handled::Refused;
+        }
+        if self.builders.receive(envelope, messages).is_none() {
+            return Handled::Refused;
+        }
+        if let Some(lives) = &mut self.lives {
+            lives.handle_heard(now, builder);
+        }
+        match &envelope.message {
+            BuilderMessage::EventRequest { credits } => self.grant(builder.into(), *credits),
+            BuilderMessage::Clear { triggers } => self.clear(builder, triggers),
+            BuilderMessage::EventSize { sizes } => {
+                for (trigger, bytes) in sizes {
+                    self.settle_size(builder, *trigger, *bytes);
+                }
+            }
+            BuilderMessage::Recovered {
+                batch,
+                held,
+                closed,
+            } => self.handle_recovered(builder, *batch, *held, *closed),
+            _ => {}
+        }
+        Handled::Taken
+    }
+
+    /// Queues an accepted trigger in the order of trigger numbers.
+    fn accept(&mut self, accepted: AcceptedTrigger) {
+        let trigger = accepted.trigger;
+        let at = self.place_in_queue(trigger);
         let is_queued = at > 0 && self.queue[at - 1].trigger == trigger;
         if is_queued
             || trigger.0 == 0
             || self.in_flight.get(trigger).is_some()
+            || self.is_parked(trigger)
+            || self.is_recovering(trigger)
             || self.history.past(trigger) != Past::Open
         {
             self.counts.accepts_repeated += 1;
@@ -190,12 +283,24 @@ impl EventManager {
         }
     }
 
+    /// Where a trigger belongs in the queue: behind all up to its own number.
+    fn place_in_queue(&self, trigger: TriggerNumber) -> usize {
+        let mut at = self.queue.len();
+        while at > 0 && self.queue[at - 1].trigger > trigger {
+            at -= 1;
+        }
+        at
+    }
+
     /// Credits are a window, granted once by a request and returned by clears.
     fn grant(&mut self, builder: usize, credits: u32) {
         let account = &mut self.credits[builder];
-        if credits > self.credits_max - account.granted {
+        if credits > self.credits_max - account.granted || self.recovery.is_some() {
             self.counts.credits_refused += 1;
             return;
+        }
+        if account.granted == 0 {
+            account.bytes_free = self.credit_bytes;
         }
         account.granted += credits;
         account.free += credits;
@@ -205,19 +310,36 @@ impl EventManager {
 
     fn clear(&mut self, builder: u16, triggers: &TriggerList) {
         for trigger in triggers {
-            let entry = self.in_flight.get(*trigger);
-            if entry.is_none_or(|entry| entry.builder != builder) {
+            let entry = self.in_flight.get(*trigger).copied();
+            let Some(entry) = entry.filter(|entry| entry.builder == builder) else {
                 self.counts.clears_unknown += 1;
+                self.note_cleared(*trigger);
                 continue;
-            }
+            };
             self.in_flight.remove(*trigger);
             self.history.record(*trigger, Closing::Complete);
             self.counts.cleared += 1;
-            self.return_credit(usize::from(builder));
+            self.tell_closed(*trigger);
+            self.return_credit(usize::from(builder), entry.bytes);
         }
     }
 
-    fn return_credit(&mut self, builder: usize) {
+    /// An event is built and its size known: what was set aside beyond it is free again.
+    fn settle_size(&mut self, builder: u16, trigger: TriggerNumber, bytes: u32) {
+        let Some(entry) = self.in_flight.get_mut(trigger) else {
+            return self.note_size(builder, trigger, bytes);
+        };
+        if entry.builder != builder || self.event_bytes == 0 {
+            return;
+        }
+        if bytes > self.event_bytes && entry.bytes <= self.event_bytes {
+            self.counts.events_oversized += 1;
+        }
+        self.credits[usize::from(builder)].bytes_free += i64::from(entry.bytes) - i64::from(bytes);
+        entry.bytes = bytes;
+    }
+
+    fn return_credit(&mut self, builder: usize, bytes: u32) {
         let account = &mut self.credits[builder];
         assert!(
             account.free < account.granted && account.in_flight > 0,
@@ -225,21 +347,56 @@ impl EventManager {
         );
         account.free += 1;
         account.in_flight -= 1;
+        account.bytes_free += i64::from(bytes);
         self.free_total += 1;
     }
 
     /// The next message to send; `now` becomes the time of an assignment.
     pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
+        if self.is_expecting {
+            self.expect_builders(now);
+        }
         if self.probe_slot < self.in_flight.slot_count()
             && let Some(probe) = self.poll_probe()
         {
             return Some(probe);
         }
-        if self.free_total == 0 {
+        if self.recovery.is_some() {
+            return self.poll_recovery(now);
+        }
+        if self.push.is_some()
+            && let Some(push) = self.poll_push(push::Flush::Full)
+        {
+            return Some(push);
+        }
+        if let Some(assignment) = self.poll_assignment(now) {
+            return Some(assignment);
+        }
+        match self.push {
+            Some(_) => self.poll_push(push::Flush::Any),
+            None => None,
+        }
+    }
+
+    /// Builder units that were never heard are to be heard from now on: one that dies before its
+    /// first word is missed, too.
+    fn expect_builders(&mut self, now: RunNs) {
+        self.is_expecting = false;
+        let Some(lives) = &mut self.lives else { return };
+        for (builder, withdrawn) in (0_u16..).zip(&self.withdrawn) {
+            if !withdrawn && lives.of(builder.into()) == Life::Unknown {
+                lives.handle_heard(now, builder);
+            }
+        }
+    }
+
+    /// Spends a credit on the first trigger of the queue.
+    fn poll_assignment(&mut self, now: RunNs) -> Option<Outgoing> {
+        if self.free_total == 0 || self.queue.is_empty() {
             return None;
         }
+        let builder = self.richest()?;
         let accepted = self.queue.pop_front()?;
-        let builder = self.richest();
         if self.in_flight.len() == 0 {
             self.scan_at = now.after(self.probe);
         }
@@ -248,6 +405,7 @@ impl EventManager {
             triggered_at: accepted.triggered_at,
             assigned_at: now,
             builder: builder as u16,
+            bytes: self.event_bytes,
             seen: false,
             probe: false,
         };
@@ -256,20 +414,34 @@ impl EventManager {
         let account = &mut self.credits[builder];
         account.free -= 1;
         account.in_flight += 1;
+        account.bytes_free -= i64::from(self.event_bytes);
         self.free_total -= 1;
         self.counts.assignments += 1;
+        if let Some(push) = &mut self.push {
+            push.add(builder, accepted.trigger);
+        }
         Some(self.assignment(accepted.trigger, entry))
     }
 
-    /// The builder unit with the most free credits, the first of equals.
-    fn richest(&self) -> usize {
-        let mut best = 0;
+    /// The builder unit with the most free credits, the first of equals; one without the bytes for
+    /// another event, or under suspicion, gets none.
+    fn richest(&self) -> Option<usize> {
+        let mut best = None;
+        let mut most = 0;
         for (builder, account) in self.credits.iter().enumerate() {
-            if account.free > self.credits[best].free {
-                best = builder;
+            if account.free > most
+                && account.bytes_free >= i64::from(self.event_bytes)
+                && self.is_trusted(builder)
+            {
+                (best, most) = (Some(builder), account.free);
             }
         }
         best
+    }
+
+    fn is_trusted(&self, builder: usize) -> bool {
+        let life = self.lives.as_ref().map(|lives| lives.of(builder));
+        !matches!(life, Some(Life::Suspect | Life::Dead))
     }
 
     fn assignment(&mut self, trigger: TriggerNumber, entry: InFlight) -> Outgoing {
@@ -282,6 +454,7 @@ impl EventManager {
                 mask: entry.mask,
                 triggered_at: entry.triggered_at,
                 assigned_at: entry.assigned_at,
+                builder_epoch: self.builders.epoch_of(entry.builder.into()),
             },
             &mut self.counts.messages,
         )
@@ -307,17 +480,29 @@ impl EventManager {
 
     /// When [`EventManager::handle_timeout`] is next worth calling.
     pub fn poll_timeout(&self) -> RunNs {
-        if self.in_flight.len() == 0 {
-            RunNs::MAX
-        } else {
-            self.scan_at
-        }
+        let scan = match self.in_flight.len() {
+            0 => RunNs::MAX,
+            _ => self.scan_at,
+        };
+        let lives = self
+            .lives
+            .as_ref()
+            .map_or(RunNs::MAX, Liveness::poll_timeout);
+        scan.min(lives).min(self.recovery_timeout())
     }
 
     /// Marks the assignments that are to be repeated: those without a clear for one to two probe
-    /// intervals. Does nothing before [`EventManager::poll_timeout`].
+    /// intervals; judges silent builder units. Does nothing before [`EventManager::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
         if now < self.poll_timeout() {
+            return;
+        }
+        let silent = &mut self.silent;
+        if let Some(lives) = &mut self.lives {
+            lives.handle_timeout(now, |builder| silent.push(builder));
+        }
+        self.repeat_recovery(now);
+        if now < self.scan_at || self.in_flight.len() == 0 {
             return;
         }
         self.scan_at = now.after(self.probe);
@@ -330,36 +515,47 @@ impl EventManager {
         }
     }
 
-    /// A builder unit went away: its credits are withdrawn, and the events that it had not cleared
-    /// are counted as lost with it and named. Some of them may have been built and handed on
-    /// before; who settles the accounts of the dead unit takes those off again.
-    pub fn handle_builder_lost(&mut self, builder: u16) -> Vec<TriggerNumber> {
-        let Some(account) = self.credits.get_mut(usize::from(builder)) else {
-            return Vec::new();
-        };
-        self.free_total -= u64::from(account.free);
-        *account = Credits::default();
-        let held = self.in_flight.iter_mut();
-        let lost: Vec<TriggerNumber> = held
-            .filter(|(_, entry)| entry.builder == builder)
-            .map(|(trigger, _)| trigger)
-            .collect();
-        for trigger in &lost {
-            self.in_flight.remove(*trigger);
-            self.history.record(*trigger, Closing::Dropped);
-        }
-        self.losses.add(LossCause::BuilderLost, lost.len() as u64);
-        lost
+    /// The next builder unit that was silent for too long. Whoever keeps the membership takes its
+    /// events away, with [`EventManager::withdraw_builder`] first; if it was only slow, nothing of
+    /// its old epoch counts any more.
+    pub fn poll_silent(&mut self) -> Option<u16> {
+        let builder = self.silent.pop()?;
+        self.counts.builders_silent += 1;
+        Some(builder)
     }
 
     /// A builder unit that was lost is back in a new epoch, with nothing in it.
     pub fn handle_builder_back(&mut self, builder: u16, epoch: u32) {
         self.builders.renew(builder, epoch);
+        if let Some(withdrawn) = self.withdrawn.get_mut(usize::from(builder)) {
+            *withdrawn = false;
+        }
+        if let Some(lives) = &mut self.lives {
+            lives.set(builder, Life::Unknown);
+        }
+        self.is_expecting = true;
+        self.expect_builder(builder);
+    }
+
+    /// From here on [`EventManager::poll_closed`] names finished triggers. Poll it in each duty
+    /// cycle: no more than the credits and the parked events can finish in between.
+    pub fn report_closed(&mut self) {
+        let most = 2 * self.credits.len() * self.credits_max as usize;
+        self.closed = Some(VecDeque::with_capacity(most));
+    }
+
+    /// A readout unit that was lost is back in a new epoch.
+    pub fn handle_readout_back(&mut self, readout: u16, epoch: u32) {
+        self.readouts.renew(readout, epoch);
     }
 
     /// Whether no accepted trigger is waiting or in flight.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.in_flight.len() == 0
+        self.queue.is_empty()
+            && self.in_flight.len() == 0
+            && self.parked.is_empty()
+            && self.recovery.is_none()
+            && self.push.as_ref().is_none_or(push::Push::is_empty)
     }
 
     /// Accepted triggers that wait for a credit.
@@ -374,18 +570,34 @@ impl EventManager {
             .map_or(0, |account| account.free)
     }
 
+    /// Bytes of a builder unit's credit that are not set aside; 0 if there is no such unit.
+    pub fn free_bytes(&self, builder: u16) -> i64 {
+        self.credits
+            .get(usize::from(builder))
+            .map_or(0, |account| account.bytes_free)
+    }
+
     /// Whether for every builder unit the granted credits are the free ones plus those of events in
-    /// flight, counted one by one. For tests and the end of a run: it allocates.
+    /// flight, in events and in bytes, counted one by one. For tests and the end of a run: it
+    /// allocates.
     pub fn credits_conserved(&self) -> bool {
-        let mut in_flight = vec![0; self.credits.len()];
+        let mut in_flight = vec![(0, 0); self.credits.len()];
         for entry in self.in_flight.values() {
-            in_flight[usize::from(entry.builder)] += 1;
+            let (events, bytes) = &mut in_flight[usize::from(entry.builder)];
+            *events += 1;
+            *bytes += i64::from(entry.bytes);
         }
         self.credits
             .iter()
             .zip(in_flight)
-            .all(|(account, counted)| {
-                account.granted == account.free + counted && account.in_flight == counted
+            .all(|(account, (events, bytes))| {
+                let bytes_granted = match account.granted {
+                    0 => 0,
+                    _ => self.credit_bytes,
+                };
+                account.granted == account.free + events
+                    && account.in_flight == events
+                    && bytes_granted == account.bytes_free + bytes
             })
     }
 
@@ -406,10 +618,18 @@ impl EventManager {
         self.losses
             .add(LossCause::BuilderLost, self.in_flight.len() as u64);
         self.in_flight.clear();
+        self.losses
+            .add(LossCause::BuilderLost, self.parked.len() as u64);
+        self.parked.clear();
+        self.recovery = None;
         for account in &mut self.credits {
             self.free_total += u64::from(account.in_flight);
             account.free += account.in_flight;
             account.in_flight = 0;
+            account.bytes_free = match account.granted {
+                0 => 0,
+                _ => self.credit_bytes,
+            };
         }
     }
 
@@ -425,290 +645,4 @@ impl EventManager {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = DurationNs::SECOND.0;
-
-    struct Bench {
-        evm: EventManager,
-        sequences: [u32; 4],
-    }
-
-    impl Bench {
-        /// Two builder units with 3 credits each, a queue of 4.
-        fn new() -> Self {
-            let config = BuilderConfig {
-                credits: 3,
-                evm_queue: 4,
-                ..BuilderConfig::default()
-            };
-            Self {
-                evm: EventManager::new(&config, 5),
-                sequences: [0; 4],
-            }
-        }
-
-        fn granted() -> Self {
-            let mut bench = Self::new();
-            bench.grant(0, 3);
-            bench.grant(1, 3);
-            bench
-        }
-
-        fn send(&mut self, sender: UnitId, message: BuilderMessage) -> Handled {
-            let lane = match sender.kind {
-                UnitKind::Supervisor => 3,
-                _ => usize::from(sender.index) % 3,
-            };
-            let envelope = Envelope {
-                sender,
-                epoch: 5,
-                sequence: self.sequences[lane],
-                message,
-            };
-            let handled = self.evm.handle_message(RunNs(0), &envelope);
-            self.sequences[lane] += u32::from(handled == Handled::Taken);
-            handled
-        }
-
-        fn offer(&mut self, trigger: u64) -> Handled {
-            self.send(
-                UnitId::SUPERVISOR,
-                BuilderMessage::L2Accept {
-                    trigger: TriggerNumber(trigger),
-                    mask: L2Mask(u128::from(trigger)),
-                    triggered_at: RunNs(trigger),
-                },
-            )
-        }
-
-        fn accept(&mut self, trigger: u64) {
-            assert_eq!(self.offer(trigger), Handled::Taken);
-        }
-
-        fn grant(&mut self, builder: u16, credits: u32) {
-            let request = BuilderMessage::EventRequest { credits };
-            assert_eq!(self.send(UnitId::builder(builder), request), Handled::Taken);
-        }
-
-        fn clear(&mut self, builder: u16, trigger: u64) {
-            let triggers = [TriggerNumber(trigger)].into_iter().collect();
-            let clear = BuilderMessage::Clear { triggers };
-            assert_eq!(self.send(UnitId::builder(builder), clear), Handled::Taken);
-        }
-
-        /// Polls one assignment: trigger and builder unit.
-        fn assigned(&mut self) -> Option<(u64, u16)> {
-            let outgoing = self.evm.poll_output(RunNs(100))?;
-            assert_eq!(outgoing.envelope.sender, UnitId::EVENT_MANAGER);
-            match outgoing.envelope.message {
-                BuilderMessage::Assignment {
-                    trigger,
-                    mask,
-                    triggered_at,
-                    assigned_at,
-                } => {
-                    assert_eq!((mask.0, triggered_at.0), (trigger.0.into(), trigger.0));
-                    assert_eq!(assigned_at, RunNs(100));
-                    Some((trigger.0, outgoing.to.index))
-                }
-                other => panic!("event manager sent {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn events_go_in_trigger_order_to_the_unit_with_most_credits() {
-        let mut bench = Bench::granted();
-        for trigger in [10, 30, 20] {
-            bench.accept(trigger);
-        }
-        assert_eq!(bench.assigned(), Some((10, 0)), "first of equals");
-        assert_eq!(bench.assigned(), Some((20, 1)));
-        assert_eq!(bench.assigned(), Some((30, 0)));
-        assert_eq!(bench.assigned(), None);
-        bench.clear(0, 10);
-        bench.clear(0, 30);
-        assert_eq!(bench.evm.free_credits(0), 3);
-        bench.accept(40);
-        assert_eq!(bench.assigned(), Some((40, 0)), "bu1 is behind");
-        assert!(bench.evm.credits_conserved());
-        assert_eq!(bench.evm.counts().cleared, 2);
-    }
-
-    /// The talk slows one builder unit down by half: the others keep their pace.
-    #[test]
-    fn a_builder_of_half_the_speed_gets_half_the_events() {
-        let mut bench = Bench::granted();
-        let mut building: [VecDeque<u64>; 2] = Default::default();
-        let mut next = 1;
-        for cycle in 0..300 {
-            while bench.evm.queued() < 4 {
-                bench.accept(next);
-                next += 1;
-            }
-            while let Some((trigger, builder)) = bench.assigned() {
-                building[usize::from(builder)].push_back(trigger);
-            }
-            for builder in 0..2_u16 {
-                if builder == 0 || cycle % 2 == 0 {
-                    let done = building[usize::from(builder)].pop_front();
-                    bench.clear(builder, done.expect("never without work"));
-                }
-            }
-        }
-        assert_eq!(bench.evm.counts().cleared, 300 + 150);
-    }
-
-    #[test]
-    fn without_credits_the_queue_fills_and_the_supervisor_waits() {
-        let mut bench = Bench::new();
-        for trigger in 1..=4 {
-            bench.accept(trigger);
-        }
-        assert_eq!(bench.offer(5), Handled::Busy);
-        assert_eq!(bench.assigned(), None);
-        bench.grant(1, 1);
-        assert_eq!(bench.assigned(), Some((1, 1)));
-        assert_eq!(bench.assigned(), None);
-        assert_eq!(bench.offer(5), Handled::Taken, "handed in again");
-        assert_eq!(bench.evm.counts().messages.missing, 0);
-        assert_eq!(bench.evm.queued(), 4);
-    }
-
-    #[test]
-    fn repetitions_change_nothing() {
-        let mut bench = Bench::granted();
-        bench.grant(0, 3);
-        assert_eq!(bench.evm.free_credits(0), 3, "never beyond the window");
-        bench.accept(1);
-        bench.accept(1);
-        assert_eq!(bench.assigned(), Some((1, 0)));
-        bench.accept(1);
-        bench.clear(1, 1);
-        assert_eq!(bench.evm.free_credits(1), 3, "not its event");
-        bench.clear(0, 1);
-        bench.clear(0, 1);
-        bench.accept(1);
-        bench.accept(0);
-        assert_eq!(bench.assigned(), None);
-        let counts = bench.evm.counts();
-        assert_eq!((counts.credits_refused, counts.credits_granted), (1, 6));
-        assert_eq!((counts.accepts, counts.accepts_repeated), (1, 4));
-        assert_eq!((counts.cleared, counts.clears_unknown), (1, 2));
-        assert!(bench.evm.is_idle());
-        assert!(bench.evm.credits_conserved());
-    }
-
-    #[test]
-    fn foreign_messages_are_refused_and_counted() {
-        let mut bench = Bench::granted();
-        let drop = BuilderMessage::EventRequest { credits: 1 };
-        assert_eq!(
-            bench.send(UnitId::readout(0), drop.clone()),
-            Handled::Refused
-        );
-        assert_eq!(
-            bench.send(UnitId::SUPERVISOR, drop.clone()),
-            Handled::Refused
-        );
-        assert_eq!(bench.send(UnitId::builder(2), drop), Handled::Refused);
-        let messages = bench.evm.counts().messages;
-        assert_eq!((messages.strangers, messages.unexpected), (2, 1));
-        let envelope = Envelope {
-            sender: UnitId::builder(0),
-            epoch: 4,
-            sequence: 1,
-            message: BuilderMessage::EventRequest { credits: 1 },
-        };
-        assert_eq!(
-            bench.evm.handle_message(RunNs(0), &envelope),
-            Handled::Refused
-        );
-        assert_eq!(bench.evm.counts().messages.wrong_epoch, 1);
-    }
-
-    #[test]
-    fn uncleared_events_are_assigned_again_to_the_same_unit() {
-        let mut bench = Bench::granted();
-        assert_eq!(bench.evm.poll_timeout(), RunNs::MAX);
-        bench.accept(1);
-        bench.accept(2);
-        assert_eq!(bench.assigned(), Some((1, 0)));
-        assert_eq!(bench.assigned(), Some((2, 1)));
-        let first = bench.evm.poll_timeout();
-        assert_eq!(first, RunNs(100 + SECOND));
-        bench.evm.handle_timeout(RunNs(SECOND));
-        bench.evm.handle_timeout(first);
-        assert!(bench.evm.poll_output(first).is_none(), "seen once");
-        bench.clear(0, 1);
-        bench.evm.handle_timeout(bench.evm.poll_timeout());
-        assert_eq!(bench.assigned(), Some((2, 1)));
-        assert_eq!(bench.assigned(), None);
-        let counts = bench.evm.counts();
-        assert_eq!((counts.assignments, counts.assignments_repeated), (2, 1));
-        assert!(bench.evm.credits_conserved());
-    }
-
-    #[test]
-    fn aborted_events_are_counted_once_under_their_cause() {
-        let mut bench = Bench::granted();
-        for trigger in 1..=4 {
-            bench.accept(trigger);
-        }
-        for _ in 0..2 {
-            bench.assigned().unwrap();
-        }
-        bench.evm.abort();
-        assert_eq!(bench.assigned(), None);
-        bench.accept(5);
-        assert_eq!(bench.evm.losses().of(LossCause::EventAborted), 3);
-        bench.clear(0, 1);
-        assert!(!bench.evm.is_idle());
-        bench.evm.close();
-        assert_eq!(bench.evm.losses().of(LossCause::BuilderLost), 1);
-        assert!(bench.evm.is_idle());
-        assert!(bench.evm.credits_conserved());
-        assert_eq!(bench.evm.losses().total() + bench.evm.counts().cleared, 5);
-    }
-
-    #[test]
-    fn a_lost_builder_unit_takes_its_events_and_credits_and_comes_back_empty() {
-        let mut bench = Bench::granted();
-        (1..=4).for_each(|trigger| bench.accept(trigger));
-        let assigned: Vec<_> = std::iter::from_fn(|| bench.assigned()).collect();
-        assert_eq!(assigned, [(1, 0), (2, 1), (3, 0), (4, 1)]);
-        bench.clear(0, 1);
-        let lost = bench.evm.handle_builder_lost(0);
-        assert_eq!(lost, [TriggerNumber(3)]);
-        assert_eq!(bench.evm.losses().of(LossCause::BuilderLost), 1);
-        assert!(bench.evm.credits_conserved());
-        (5..=6).for_each(|trigger| bench.accept(trigger));
-        assert_eq!(bench.assigned(), Some((5, 1)), "the other one has a credit");
-        assert_eq!(bench.assigned(), None, "nobody else has");
-        assert_eq!(bench.evm.handle_builder_lost(0), [], "it holds nothing");
-        assert_eq!(
-            bench.evm.handle_builder_lost(77),
-            [],
-            "there is no such unit"
-        );
-
-        bench.evm.handle_builder_back(0, 6);
-        let request = BuilderMessage::EventRequest { credits: 3 };
-        let old = bench.send(UnitId::builder(0), request.clone());
-        assert_eq!(old, Handled::Refused, "a message of its past");
-        let envelope = Envelope {
-            sender: UnitId::builder(0),
-            epoch: 6,
-            sequence: 0,
-            message: request,
-        };
-        let fresh = bench.evm.handle_message(RunNs(0), &envelope);
-        assert_eq!(fresh, Handled::Taken);
-        assert_eq!(bench.assigned(), Some((6, 0)));
-        bench.accept(3);
-        assert_eq!(bench.assigned(), None, "what is lost is not assigned again");
-        assert!(bench.evm.credits_conserved());
-    }
-}
+mod tests;

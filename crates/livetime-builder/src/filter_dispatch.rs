@@ -31,6 +31,7 @@ impl FilterDispatch {
     ///
     /// # Panics
     /// If more events wait than the builder unit has slots.
+    #[inline]
     pub fn push(&mut self, slot: u32) {
         assert!(
             self.ready.len() < self.ready_max,
@@ -38,6 +39,20 @@ impl FilterDispatch {
             self.ready_max
         );
         self.ready.push_back(slot);
+    }
+
+    /// An event that was given out waits again, ahead of all others.
+    ///
+    /// # Panics
+    /// If more events wait than the builder unit has slots.
+    #[inline]
+    pub fn push_again(&mut self, slot: u32) {
+        assert!(
+            self.ready.len() < self.ready_max,
+            "more than {} events wait for a filter unit",
+            self.ready_max
+        );
+        self.ready.push_front(slot);
     }
 
     /// The oldest waiting event and the filter unit that gets it, if one has room.
@@ -59,6 +74,7 @@ impl FilterDispatch {
     }
 
     /// A filter unit is through with an event.
+    #[inline]
     pub fn done(&mut self, filter: u16) {
         if let Some(Some(free)) = self.free.get_mut(usize::from(filter)) {
             debug_assert!(*free < self.window, "fu{filter} returned too many events");
@@ -67,6 +83,7 @@ impl FilterDispatch {
     }
 
     /// A filter unit went away; it gets no more events, and those it had are the caller's.
+    #[inline]
     pub fn remove_filter(&mut self, filter: u16) {
         if let Some(free) = self.free.get_mut(usize::from(filter)) {
             *free = None;
@@ -74,6 +91,7 @@ impl FilterDispatch {
     }
 
     /// A filter unit that was removed is back, with nothing in it.
+    #[inline]
     pub fn restore_filter(&mut self, filter: u16) {
         if let Some(free) = self.free.get_mut(usize::from(filter)) {
             free.get_or_insert(self.window);
@@ -81,11 +99,13 @@ impl FilterDispatch {
     }
 
     /// Number of events that wait.
+    #[inline]
     pub fn waiting(&self) -> usize {
         self.ready.len()
     }
 
     /// Takes an event that waits away, the oldest first.
+    #[inline]
     pub fn withdraw(&mut self) -> Option<u32> {
         self.ready.pop_front()
     }
@@ -123,5 +143,43 @@ mod tests {
         assert_eq!(dispatch.waiting(), 1);
         assert_eq!(dispatch.withdraw(), Some(2));
         assert_eq!(dispatch.withdraw(), None);
+    }
+
+    /// One takes three times as long as the other, and gets a quarter of the events.
+    #[test]
+    fn a_slow_filter_unit_gets_fewer_events() {
+        let mut dispatch = FilterDispatch::new(2, 2, 8);
+        let (mut given, mut held) = ([0; 2], [0; 2]);
+        for cycle in 0..400 {
+            while dispatch.waiting() < 4 {
+                dispatch.push(0);
+            }
+            while let Some((_, filter)) = dispatch.poll() {
+                given[usize::from(filter)] += 1;
+                held[usize::from(filter)] += 1;
+            }
+            for (filter, pace) in [(0, 1), (1, 3)] {
+                if cycle % pace == 0 && held[filter] > 0 {
+                    held[filter] -= 1;
+                    dispatch.done(filter as u16);
+                }
+            }
+        }
+        let [fast, slow] = given;
+        assert!((295..=305).contains(&(fast * 300 / 400)), "{given:?}");
+        assert!((130..=140).contains(&slow), "{given:?}");
+    }
+
+    #[test]
+    fn an_event_of_an_absent_filter_unit_comes_first() {
+        let mut dispatch = FilterDispatch::new(2, 1, 8);
+        (0..4).for_each(|slot| dispatch.push(slot));
+        assert_eq!(dispatch.poll(), Some((0, 0)));
+        assert_eq!(dispatch.poll(), Some((1, 1)));
+        dispatch.remove_filter(0);
+        dispatch.push_again(0);
+        dispatch.done(1);
+        assert_eq!(dispatch.poll(), Some((0, 1)));
+        assert_eq!(dispatch.waiting(), 2);
     }
 }

@@ -45,27 +45,39 @@
 //! what is in flight, then `close` on the others. Each unit counts only what is its own to count,
 //! so that the equations of [`livetime_wire::count`] hold either way.
 
+pub mod accept_log;
+pub mod barrel_shifter;
 pub mod builder_config;
 pub mod builder_unit;
 mod event_assembly;
 pub mod event_manager;
 pub mod filter_dispatch;
 pub mod frame_link;
+pub mod linear_shift;
+pub mod liveness;
 pub mod message_exchange;
+#[cfg(feature = "mutants")]
+pub mod mutant;
 pub mod page_demand;
 mod partial_log;
 mod peer_table;
 pub mod problem_code;
 pub mod readout_unit;
+pub mod shift_schedule;
 mod source_map;
 mod trigger_history;
 mod trigger_table;
 
-pub use builder_config::BuilderConfig;
+pub use accept_log::AcceptLog;
+pub use barrel_shifter::{BarrelShifter, Block, BlockAssembler, Pace};
+pub use builder_config::{BuildMode, BuilderConfig};
 pub use builder_unit::{BuilderCounts, BuilderUnit};
-pub use event_manager::{EventManager, EventManagerCounts};
+pub use event_manager::{AcceptedTrigger, EventManager, EventManagerCounts};
 pub use filter_dispatch::FilterDispatch;
 pub use frame_link::{FrameLink, LinkFull};
-pub use message_exchange::{Handled, MessageCounts, Outgoing};
+pub use linear_shift::{LinearShift, PhaseBarrier, ShiftOutput};
+pub use liveness::{Life, Liveness};
+pub use message_exchange::{Handled, MessageCounts, Outgoing, PeerEpochs};
 pub use page_demand::PageDemand;
 pub use readout_unit::{FragmentVerdict, FreeReason, ReadoutCounts, ReadoutOutput, ReadoutUnit};
+pub use shift_schedule::ShiftSchedule;

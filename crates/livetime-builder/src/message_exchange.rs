@@ -16,6 +16,19 @@ pub struct Outgoing {
     pub envelope: Envelope,
 }
 
+/// The epochs in which a unit's peers are when it takes the place of one that is gone.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerEpochs<'a> {
+    /// The supervisor's.
+    pub supervisor: u32,
+    /// The event manager's.
+    pub manager: u32,
+    /// The builder units'.
+    pub builders: &'a [u32],
+    /// The readout units'.
+    pub readouts: &'a [u32],
+}
+
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]

@@ -33,6 +33,7 @@ pub struct PageDemand {
 
 impl PageDemand {
     /// Pages that one link needs.
+    #[inline]
     pub fn pages_per_link(&self, config: &BuilderConfig) -> u64 {
         let events =
             config.credits_total() + u64::from(config.evm_queue) + u64::from(self.l2_buffers);
@@ -40,16 +41,19 @@ impl PageDemand {
     }
 
     /// Pages of a link that hold no fragment.
+    #[inline]
     fn apart(&self) -> u64 {
         u64::from(self.posted_pages) + u64::from(self.xoff_reserve)
     }
 
     /// Pages that the pool of a readout unit with `links` links needs.
+    #[inline]
     pub fn pages_needed(&self, config: &BuilderConfig, links: usize) -> u64 {
         links as u64 * self.pages_per_link(config)
     }
 
     /// The most credits that a pool of `pages` pages allows, all else unchanged; 0 for none.
+    #[inline]
     pub fn credits_possible(&self, config: &BuilderConfig, links: usize, pages: u64) -> u64 {
         let per_link = pages / (links as u64).max(1);
         let events =

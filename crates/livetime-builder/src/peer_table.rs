@@ -18,6 +18,8 @@ struct Peer {
 pub(crate) struct PeerTable {
     kind: UnitKind,
     peers: Vec<Peer>,
+    #[cfg(feature = "mutants")]
+    any_epoch: bool,
 }
 
 /// How a message stands to those before it from the same peer.
@@ -39,15 +41,40 @@ impl PeerTable {
         Self {
             kind,
             peers: vec![peer; count],
+            #[cfg(feature = "mutants")]
+            any_epoch: false,
         }
     }
 
+    /// Breaks what the configuration wants broken.
+    #[cfg(feature = "mutants")]
+    #[inline]
+    pub(crate) fn with_mutant(mut self, config: &crate::BuilderConfig) -> Self {
+        self.any_epoch = config.mutant == Some(crate::mutant::Mutant::NoEpoch);
+        self
+    }
+
+    /// Nothing is broken here.
+    #[cfg(not(feature = "mutants"))]
+    #[inline]
+    pub(crate) fn with_mutant(self, _config: &crate::BuilderConfig) -> Self {
+        self
+    }
+
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.peers.len()
     }
 
+    /// The life in which a peer is; 0 for one that there is not.
+    #[inline]
+    pub(crate) fn epoch_of(&self, index: usize) -> u32 {
+        self.peers.get(index).map_or(0, |peer| peer.epoch)
+    }
+
     /// A peer begins a new life: only messages of its new epoch count, and the sequence numbers of
     /// both directions start again.
+    #[inline]
     pub(crate) fn renew(&mut self, index: u16, epoch: u32) {
         if let Some(peer) = self.peers.get_mut(usize::from(index)) {
             *peer = Peer {
@@ -69,7 +96,10 @@ impl PeerTable {
             counts.strangers += 1;
             return None;
         };
-        if envelope.epoch != peer.epoch {
+        let is_fenced = envelope.epoch != peer.epoch;
+        #[cfg(feature = "mutants")]
+        let is_fenced = is_fenced && !self.any_epoch;
+        if is_fenced {
             counts.wrong_epoch += 1;
             return None;
         }
@@ -85,6 +115,7 @@ impl PeerTable {
     }
 
     /// The sequence number of the next message to peer `to`, which is thereby spent.
+    #[inline]
     pub(crate) fn next_sequence(&mut self, to: usize, counts: &mut MessageCounts) -> u32 {
         counts.sent += 1;
         let peer = &mut self.peers[to];

@@ -27,5 +27,13 @@ pub const QUEUE: ProblemCode = ProblemCode::new("B0108", "event manager queue ou
 pub const FILTER_WINDOW: ProblemCode = ProblemCode::new("B0109", "filter window out of range");
 /// More sources than a readout unit or an event can have.
 pub const TOO_MANY_SOURCES: ProblemCode = ProblemCode::new("B0110", "too many sources");
+/// The credits in bytes do not cover one event.
+pub const CREDIT_BYTES: ProblemCode = ProblemCode::new("B0112", "credits in bytes out of range");
+/// The times after which a silent unit is suspected or dead are out of order.
+pub const LIVENESS: ProblemCode = ProblemCode::new("B0113", "liveness times out of range");
+/// The numbering of a shift schedule lets two senders meet.
+pub const SCHEDULE: ProblemCode = ProblemCode::new("B0114", "shift schedule with conflicts");
+/// The first step of two-step building names other units than it can.
+pub const FIRST_STEP: ProblemCode = ProblemCode::new("B0115", "first step out of range");
 /// A table of triggers is too small, too large, or not a power of two.
 pub const TRIGGER_WINDOW: ProblemCode = ProblemCode::new("B0111", "trigger table out of range");

@@ -13,7 +13,7 @@ use livetime_wire::{
 };
 
 use crate::builder_config::BuilderConfig;
-use crate::message_exchange::{Handled, MessageCounts};
+use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
 use crate::trigger_history::{Closing, Past, TriggerHistory};
 use crate::trigger_table::TriggerTable;
@@ -57,6 +57,14 @@ pub struct ReadoutCounts {
     /// Requested or kept triggers of which no fragment came, forgotten since no release came
     /// either.
     pub requests_forgotten: u64,
+    /// Messages of the event manager that name a builder unit that there is not, or not in this
+    /// life; refused.
+    pub pushes_foreign: u64,
+    /// Triggers released without that their fragments were ever asked for: the first step has
+    /// rejected them.
+    pub triggers_unasked: u64,
+    /// Triggers taken back from a lost builder unit, to be built by another.
+    pub triggers_taken_back: u64,
 }
 
 /// What the driver does with a fragment that came.
@@ -133,6 +141,10 @@ struct Held {
     /// Whether its number is in the work queue.
     queued: bool,
     kept: bool,
+    /// Its builder unit was named by an event manager that is gone: another one may ask.
+    is_uncertain: bool,
+    /// A fragment went to a builder unit that had not asked, and may be in an event by now.
+    is_probed: bool,
     /// Scans since something happened to it.
     scans: u8,
 }
@@ -146,6 +158,8 @@ impl Default for Held {
             stage: Stage::Open,
             queued: false,
             kept: false,
+            is_uncertain: false,
+            is_probed: false,
             scans: 0,
         }
     }
@@ -165,8 +179,11 @@ pub struct ReadoutUnit {
     work_max: usize,
     /// Largest number that a message named: fragments may be ahead of it, but not far.
     newest: TriggerNumber,
+    /// Triggers up to this one were there before this unit; 0 for none.
+    joined_after: TriggerNumber,
     ahead_max: u64,
     supervisor: PeerTable,
+    manager: PeerTable,
     builders: PeerTable,
     probe: DurationNs,
     /// Who is sent fragments of triggers that nobody asked for, at this scan.
@@ -175,8 +192,23 @@ pub struct ReadoutUnit {
     scans_max: u8,
     scan_at: RunNs,
     ending: bool,
+    /// Whether events may be released of which nothing was asked for here.
+    is_two_step: bool,
+    /// A mutant: what was meant for another life of a builder unit counts.
+    any_epoch: bool,
     counts: ReadoutCounts,
     losses: LossCounts,
+}
+
+/// Whether the configuration wants epochs ignored.
+#[cfg(feature = "mutants")]
+fn is_any_epoch(config: &BuilderConfig) -> bool {
+    config.mutant == Some(crate::mutant::Mutant::NoEpoch)
+}
+
+#[cfg(not(feature = "mutants"))]
+const fn is_any_epoch(_config: &BuilderConfig) -> bool {
+    false
 }
 
 impl ReadoutUnit {
@@ -197,9 +229,14 @@ impl ReadoutUnit {
             work: VecDeque::with_capacity(held + 1),
             work_max: held + 1,
             newest: TriggerNumber(0),
+            joined_after: TriggerNumber(0),
             ahead_max: held as u64,
             supervisor: PeerTable::new(UnitKind::Supervisor, 1, epoch),
-            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch),
+            manager: PeerTable::new(UnitKind::EventManager, 1, epoch).with_mutant(config),
+            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch)
+                .with_mutant(config),
+            is_two_step: !config.first_step.is_empty(),
+            any_epoch: is_any_epoch(config),
             probe: config.probe,
             probed_builder: 0,
             scans_max: u8::try_from(scans).unwrap_or(u8::MAX),
@@ -246,7 +283,7 @@ impl ReadoutUnit {
                 }
             }
         }
-        match self.history.past(trigger) {
+        match self.past(trigger) {
             Past::Closed(Closing::Dropped) => return self.drop_fragment(),
             Past::Closed(_) | Past::Forgotten => return self.lose(self.late_cause()),
             Past::Open => {}
@@ -326,7 +363,8 @@ impl ReadoutUnit {
                 | BuilderMessage::Release { .. }
                 | BuilderMessage::ReleasePartial { .. },
             ) => &mut self.builders,
-            (UnitKind::Supervisor | UnitKind::Builder, _) => {
+            (UnitKind::EventManager, BuilderMessage::Push { .. }) => &mut self.manager,
+            (UnitKind::Supervisor | UnitKind::EventManager | UnitKind::Builder, _) => {
                 messages.unexpected += 1;
                 return Handled::Refused;
             }
@@ -345,8 +383,27 @@ impl ReadoutUnit {
                     self.request(now, *trigger, sender.index, arrival);
                 }
             }
+            BuilderMessage::Push {
+                builder,
+                builder_epoch,
+                triggers,
+            } => {
+                let is_foreign = usize::from(*builder) >= self.builders.len()
+                    || self.builders.epoch_of((*builder).into()) != *builder_epoch
+                        && !self.any_epoch;
+                if is_foreign {
+                    self.counts.pushes_foreign += 1;
+                    return Handled::Refused;
+                }
+                for trigger in triggers {
+                    self.request(now, *trigger, *builder, arrival);
+                }
+            }
             BuilderMessage::Release { triggers } => {
                 for trigger in triggers {
+                    if self.is_two_step && self.drop_unasked(*trigger) {
+                        continue;
+                    }
                     self.release(*trigger, sender.index, 0);
                 }
             }
@@ -388,7 +445,7 @@ impl ReadoutUnit {
     /// A decision on a trigger of which nothing came yet. A keep is worth an entry only to see a
     /// later drop; without room it does without.
     fn decide_absent(&mut self, now: RunNs, trigger: TriggerNumber, keep: Keep) {
-        if trigger.0 == 0 || self.history.past(trigger) != Past::Open {
+        if trigger.0 == 0 || self.past(trigger) != Past::Open {
             self.counts.decisions_repeated += 1;
             return;
         }
@@ -415,8 +472,12 @@ impl ReadoutUnit {
         if let Some(held) = self.held.get_mut(trigger) {
             match held.stage {
                 Stage::Closed(_) => self.counts.requests_closed += 1,
-                Stage::Open if held.builder == NO_BUILDER => {
+                Stage::Open
+                    if held.builder == NO_BUILDER
+                        || held.is_uncertain && held.builder != builder =>
+                {
                     held.builder = builder;
+                    held.is_uncertain = false;
                     held.unsent = held.present;
                     held.scans = 0;
                     self.counts.triggers_requested += 1;
@@ -437,7 +498,7 @@ impl ReadoutUnit {
                     }
                 }
             }
-        } else if trigger.0 == 0 || self.history.past(trigger) != Past::Open || self.ending {
+        } else if trigger.0 == 0 || self.past(trigger) != Past::Open || self.ending {
             self.counts.requests_closed += 1;
         } else {
             let entry = Held {
@@ -452,6 +513,27 @@ impl ReadoutUnit {
         }
     }
 
+    /// An event is released of which nothing was asked for here: the first step's selection has
+    /// rejected it, as a decision does. False for any other.
+    fn drop_unasked(&mut self, trigger: TriggerNumber) -> bool {
+        let past = self.past(trigger);
+        match self.held.get_mut(trigger) {
+            Some(held) if held.stage == Stage::Open && held.builder == NO_BUILDER => {
+                held.stage = Stage::Closed(FreeReason::Dropped);
+                let dropped = u64::from(held.present.count_ones());
+                self.counts.fragments_dropped_by_decision += dropped;
+                self.enqueue(trigger);
+            }
+            None if trigger.0 > 0 && past == Past::Open => {
+                self.history.record(trigger, Closing::Dropped);
+            }
+            _ => return false,
+        }
+        self.newest = self.newest.max(trigger);
+        self.counts.triggers_unasked += 1;
+        true
+    }
+
     /// Closes a trigger. Fragments in `missing` that are here came too late for the event, or were
     /// lost on their way to the builder unit.
     fn release(&mut self, trigger: TriggerNumber, builder: u16, missing: u32) {
@@ -460,7 +542,11 @@ impl ReadoutUnit {
         if let Some(held) = self.held.get_mut(trigger) {
             match held.stage {
                 Stage::Closed(_) => self.counts.releases_repeated += 1,
-                Stage::Open if held.builder != builder && held.builder != NO_BUILDER => {
+                Stage::Open
+                    if held.builder != builder
+                        && held.builder != NO_BUILDER
+                        && !held.is_uncertain =>
+                {
                     self.counts.requests_conflicting += 1;
                 }
                 Stage::Open => {
@@ -471,7 +557,7 @@ impl ReadoutUnit {
                     self.enqueue(trigger);
                 }
             }
-        } else if trigger.0 == 0 || self.history.past(trigger) != Past::Open {
+        } else if trigger.0 == 0 || self.past(trigger) != Past::Open {
             self.counts.releases_repeated += 1;
         } else {
             self.counts.triggers_released += 1;
@@ -519,7 +605,10 @@ impl ReadoutUnit {
         held.unsent &= held.unsent - 1;
         self.counts.fragments_sent += 1;
         let builder = match held.builder {
-            NO_BUILDER => self.probed_builder,
+            NO_BUILDER => {
+                held.is_probed = true;
+                self.probed_builder
+            }
             builder => builder,
         };
         if held.unsent == 0 {
@@ -600,11 +689,12 @@ impl ReadoutUnit {
     /// filter unit or writer reads their pages any more.
     pub fn handle_builder_lost(&mut self, now: RunNs, builder: u16, lost: &[TriggerNumber]) {
         for trigger in lost {
+            let past = self.past(*trigger);
             match self.held.get_mut(*trigger) {
                 Some(held) if held.builder == NO_BUILDER => held.builder = builder,
                 Some(_) => {}
                 // An entry without fragments is closed below and thereby remembered.
-                None if self.history.past(*trigger) == Past::Open => {
+                None if past == Past::Open => {
                     let entry = Held {
                         builder,
                         ..Held::default()
@@ -617,9 +707,110 @@ impl ReadoutUnit {
         self.free_open(|held| held.builder == builder);
     }
 
+    /// A builder unit went away and others build its unfinished events. `open` are the triggers that
+    /// are not finished ([`EventManager::open_triggers`](crate::EventManager::open_triggers), after
+    /// the reassignment): their fragments wait for the next one that asks. All else that the unit
+    /// had asked for was handed on by it and is freed. Returns how many fragments are freed; those
+    /// that are in no event are the difference to what the lost unit had placed. Call it when no
+    /// filter unit or writer reads the freed pages any more, and tell the unit's new epoch with
+    /// [`ReadoutUnit::handle_builder_back`], so that nothing that the old one still says counts.
+    pub fn take_back(&mut self, builder: u16, open: &[TriggerNumber]) -> u64 {
+        let mut open: Vec<TriggerNumber> = open.to_vec();
+        open.sort_unstable();
+        let mut freed = 0;
+        for slot in 0..self.held.slot_count() {
+            let Some((trigger, held)) = self.held.slot_mut(slot) else {
+                continue;
+            };
+            if held.builder != builder || held.stage != Stage::Open {
+                continue;
+            }
+            held.unsent = 0;
+            held.scans = 0;
+            if open.binary_search(&trigger).is_ok() {
+                held.builder = NO_BUILDER;
+                held.kept = true;
+                held.is_uncertain = false;
+                self.counts.triggers_taken_back += 1;
+            } else {
+                held.stage = Stage::Closed(FreeReason::Released);
+                freed += u64::from(held.present.count_ones());
+                self.counts.triggers_released += 1;
+                self.enqueue(trigger);
+            }
+        }
+        freed
+    }
+
+    /// Events that are finished, though the builder unit that would say so is gone: those that it
+    /// had handed on. It may not have asked for their fragments here, if this unit was away then.
+    /// Call it when no filter unit or writer reads their pages any more, whoever built them.
+    /// Returns how many fragments are freed; those of events that are closed are freed already.
+    pub fn finish_events(&mut self, finished: &[TriggerNumber]) -> u64 {
+        let mut freed = 0;
+        for trigger in finished {
+            let past = self.past(*trigger);
+            match self.held.get_mut(*trigger) {
+                Some(held) if held.stage == Stage::Open => {
+                    held.stage = Stage::Closed(FreeReason::Released);
+                    freed += u64::from(held.present.count_ones());
+                    self.counts.triggers_released += 1;
+                    self.enqueue(*trigger);
+                }
+                None if past == Past::Open => self.history.record(*trigger, Closing::Complete),
+                _ => {}
+            }
+        }
+        freed
+    }
+
     /// A builder unit that was lost is back in a new epoch.
     pub fn handle_builder_back(&mut self, builder: u16, epoch: u32) {
         self.builders.renew(builder, epoch);
+    }
+
+    /// The event manager was lost and is back in a new epoch. Tell it before the new one assigns
+    /// anything. Whose an event is, is no longer certain: it may have been pushed to a builder unit
+    /// that never heard of it, and the one that is to build it asks.
+    pub fn handle_manager_back(&mut self, epoch: u32) {
+        self.manager.renew(0, epoch);
+        for slot in 0..self.held.slot_count() {
+            if let Some((_, held)) = self.held.slot_mut(slot)
+                && held.stage == Stage::Open
+                && held.builder != NO_BUILDER
+            {
+                held.is_uncertain = true;
+            }
+        }
+    }
+
+    /// A readout unit that takes the place of one that is gone, with nothing of what that held.
+    /// `newest` is the largest trigger number that the supervisor had given when its messages began
+    /// to come here: up to it nothing is known here, and nothing is taken or sent.
+    pub fn rejoining(
+        config: &BuilderConfig,
+        index: u16,
+        epoch: u32,
+        peers: PeerEpochs<'_>,
+        newest: TriggerNumber,
+    ) -> Self {
+        let mut unit = Self::new(config, index, epoch);
+        for (builder, epoch) in (0..).zip(peers.builders) {
+            unit.builders.renew(builder, *epoch);
+        }
+        unit.manager.renew(0, peers.manager);
+        unit.supervisor.renew(0, peers.supervisor);
+        unit.newest = newest;
+        unit.joined_after = newest;
+        unit
+    }
+
+    /// What became of a trigger that is not held.
+    fn past(&self, trigger: TriggerNumber) -> Past {
+        if trigger <= self.joined_after && self.joined_after.0 > 0 {
+            return Past::Closed(Closing::Partial);
+        }
+        self.history.past(trigger)
     }
 
     /// Whether no fragment is held and no request waits for one.
@@ -633,10 +824,11 @@ impl ReadoutUnit {
     }
 
     /// Ends by force: fragments that nobody asked for are freed and counted as lost, and so is
-    /// what is still to come. Those in a builder unit's hands remain until it releases them.
+    /// what is still to come. Those that may be in a builder unit's hands remain until it releases
+    /// them; a request that was lost does not say that the event was not built.
     pub fn abort(&mut self) {
         self.ending = true;
-        self.free_open(|held| held.builder == NO_BUILDER);
+        self.free_open(|held| held.builder == NO_BUILDER && !held.is_probed);
     }
 
     /// Frees and counts everything that is left. Only for the end, when no builder or filter unit

@@ -46,11 +46,13 @@ impl SourceMap {
         Self { places, ranks }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     /// Rank and place of a source.
+    #[inline]
     pub(crate) fn find(&self, source: SourceId) -> Option<(usize, SourcePlace)> {
         let rank = self
             .places
@@ -60,11 +62,13 @@ impl SourceMap {
     }
 
     /// The source of a rank.
+    #[inline]
     pub(crate) fn source(&self, rank: usize) -> SourceId {
         self.places[rank].source
     }
 
     /// The sources of readout unit `unit` that are not in `received` (bits by rank), as its mask.
+    #[inline]
     pub(crate) fn missing_of(&self, unit: usize, received: &[u64]) -> u32 {
         let mut missing = 0;
         for (bit, rank) in self.ranks[unit].iter().enumerate() {
@@ -77,6 +81,7 @@ impl SourceMap {
     }
 
     /// The mask of all sources of a readout unit.
+    #[inline]
     pub(crate) fn all_of(&self, unit: usize) -> u32 {
         (1u64 << self.ranks[unit].len()).wrapping_sub(1) as u32
     }

@@ -46,15 +46,18 @@ impl TriggerHistory {
         }
     }
 
+    #[inline]
     fn cell(&self, trigger: TriggerNumber) -> usize {
         (trigger.0 & (self.cells.len() as u64 - 1)) as usize
     }
 
+    #[inline]
     fn tag(&self, trigger: TriggerNumber) -> u32 {
         ((trigger.0 >> self.bits) & 0x3FFF_FFFF) as u32
     }
 
     /// Remembers how a trigger was closed; never overwrites a later one.
+    #[inline]
     pub(crate) fn record(&mut self, trigger: TriggerNumber, closing: Closing) {
         let (at, tag) = (self.cell(trigger), self.tag(trigger));
         let cell = &mut self.cells[at];

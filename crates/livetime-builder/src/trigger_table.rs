@@ -28,26 +28,31 @@ impl<V: Copy + Default> TriggerTable<V> {
         }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.capacity
     }
 
     /// Number of slots, for [`TriggerTable::slot_mut`].
+    #[inline]
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
     /// Where a trigger would be without others in its way. Accepted triggers may come in strides
     /// (a prescale), so the number is mixed (multiplicative hashing by the golden ratio).
+    #[inline]
     fn home(&self, key: u64) -> usize {
         (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
     }
 
     /// The slot of `key`, or the empty slot where it belongs.
+    #[inline]
     fn find(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key);
@@ -58,11 +63,13 @@ impl<V: Copy + Default> TriggerTable<V> {
         at
     }
 
+    #[inline]
     pub(crate) fn get(&self, trigger: TriggerNumber) -> Option<&V> {
         let (key, value) = &self.slots[self.find(trigger.0)];
         (*key != 0).then_some(value)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, trigger: TriggerNumber) -> Option<&mut V> {
         let at = self.find(trigger.0);
         let (key, value) = &mut self.slots[at];
@@ -72,6 +79,7 @@ impl<V: Copy + Default> TriggerTable<V> {
     /// Adds an entry; false, and nothing is changed, when the table is full, the trigger is there
     /// already, or it is number 0.
     #[must_use]
+    #[inline]
     pub(crate) fn insert(&mut self, trigger: TriggerNumber, value: V) -> bool {
         let at = self.find(trigger.0);
         if self.is_full() || trigger.0 == 0 || self.slots[at].0 != 0 {
@@ -110,12 +118,14 @@ impl<V: Copy + Default> TriggerTable<V> {
     }
 
     /// The entry in slot `index`, if there is one.
+    #[inline]
     pub(crate) fn slot_mut(&mut self, index: usize) -> Option<(TriggerNumber, &mut V)> {
         let (key, value) = self.slots.get_mut(index)?;
         (*key != 0).then_some((TriggerNumber(*key), value))
     }
 
     /// Every value, in the order of the slots.
+    #[inline]
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.slots
             .iter()
@@ -124,6 +134,7 @@ impl<V: Copy + Default> TriggerTable<V> {
     }
 
     /// Every entry, in the order of the slots.
+    #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TriggerNumber, &mut V)> {
         self.slots
             .iter_mut()
@@ -132,6 +143,7 @@ impl<V: Copy + Default> TriggerTable<V> {
     }
 
     /// Empties the table.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.slots.iter_mut().for_each(|(key, _)| *key = 0);
         self.len = 0;

@@ -2,7 +2,7 @@
 
 mod network;
 
-use livetime_builder::BuilderConfig;
+use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_wire::{DurationNs, SourceId};
 use network::{Faults, Network};
 use proptest::prelude::*;
@@ -29,8 +29,11 @@ prop_compose! {
         requests_per_message in 1..9u32,
         filter_in_flight in 1..4u32,
         evm_queue in 1..9u32,
+        mode in prop::sample::select(vec![BuildMode::Pull, BuildMode::Push]),
+        events_by_bytes in 0..4u64,
     ) -> BuilderConfig {
         let mut next = 0;
+        let all = u64::from(sources.iter().sum::<u32>());
         let readout_units = sources
             .into_iter()
             .map(|count| {
@@ -52,6 +55,11 @@ prop_compose! {
             probe: DurationNs(50 * DurationNs::MILLISECOND.0),
             history: 1024,
             trigger_window: 128,
+            mode,
+            // The network's fragments have up to 25 words; 0 is no bound in bytes.
+            credit_bytes: events_by_bytes * all * 100,
+            event_bytes: all * 100,
+            ..BuilderConfig::default()
         }
     }
 }
@@ -114,6 +122,18 @@ proptest! {
             ..config
         };
         let mut network = Network::new(config, 60, seed, faults);
+        network.run();
+        prop_assert_eq!(network.events.len() as u64, network.counts.l2_accepted);
+    }
+
+    /// Steps chosen byte by byte, as the fuzz target `builder_network` chooses them.
+    #[test]
+    fn any_choice_of_steps_is_accounted_for(
+        config in builder(),
+        choices in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let faults = Faults { lost: 10, duplicated: 10, link_lost: 2, link_duplicated: 2, hasty: true };
+        let mut network = Network::with_choices(config, 12, &choices, faults);
         network.run();
         prop_assert_eq!(network.events.len() as u64, network.counts.l2_accepted);
     }

@@ -37,6 +37,7 @@ fn message() -> impl Strategy<Value = BuilderMessage> {
                 mask: L2Mask(1),
                 triggered_at,
                 assigned_at,
+                builder_epoch: 7,
             }
         }),
         list().prop_map(|triggers| BuilderMessage::FragmentRequest { triggers }),

@@ -1,7 +1,9 @@
-// Livetime run files for C: open a run, go through its events and fragments, nothing is copied.
+// Livetime for C: open a run, go through its events and fragments, nothing is copied; and the calls
+// of the link cards' driver package, over models of the cards; and listen to the timing daemon.
 //
 // Generated from the sources of livetime-capi; changes are made there. The guide is
-// docs/c-library.md, an example examples/read_run.c of the crate.
+// docs/c-library.md, examples are examples/read_run.c, read_links.c and
+// listen_timing.c of the crate.
 
 #ifndef LIVETIME_H
 #define LIVETIME_H
@@ -9,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// Pages that one call takes or gives at most.
+#define LIVETIME_LINK_PAGES_MAX 32
 
 // What a call came to.
 typedef enum {
@@ -28,8 +33,22 @@ typedef enum {
     LIVETIME_STATUS_ERROR_INTERNAL = 6,
 } livetime_status;
 
+// What the cards are loaded with.
+typedef enum {
+    // Four channels; addresses and results by register.
+    LIVETIME_FIRMWARE_SINGLE_CYCLE = 0,
+    // Three channels; addresses and results in blocks of memory.
+    LIVETIME_FIRMWARE_DMA_PROTOCOL = 1,
+} livetime_firmware;
+
+// Cards, their memory, their data sources, and the library over them.
+typedef struct livetime_links livetime_links;
+
 // An open run.
 typedef struct livetime_run livetime_run;
+
+// A listener of the timing daemon. Used by one thread at a time.
+typedef struct livetime_timing_listener livetime_timing_listener;
 
 // What a run file says about itself.
 typedef struct {
@@ -99,6 +118,117 @@ typedef struct {
     // Why, in words.
     const char *reason;
 } livetime_damage;
+
+// How cards are opened and initialised.
+typedef struct {
+    // Cards, 1 to 4. Channels are numbered 4 x card + channel of the card.
+    uint32_t cards;
+    // Their firmware, a `livetime_firmware`.
+    uint32_t firmware;
+    // Bytes of a page: 256, 1024, 2048, 4096, 16384 or 65536.
+    uint32_t page_bytes;
+    // Swap the bytes of each word.
+    bool swap_bytes;
+    // Swap the words of each pair.
+    bool swap_words;
+    // The start control word, 0xB0F00000.
+    uint32_t start_word;
+    // The end control word, 0xE0F00000.
+    uint32_t end_word;
+} livetime_links_config;
+
+// Free pages for a channel.
+typedef struct {
+    // The channel.
+    uint32_t channel;
+    // Pages in `addresses`.
+    uint32_t count;
+    // Their bus addresses.
+    uint32_t addresses[LIVETIME_LINK_PAGES_MAX];
+} livetime_page_batch;
+
+// Filled pages of a channel, oldest first.
+typedef struct {
+    // The channel.
+    uint32_t channel;
+    // Pages in the arrays.
+    uint32_t count;
+    // Their bus addresses.
+    uint32_t addresses[LIVETIME_LINK_PAGES_MAX];
+    // Data words in each.
+    uint32_t words[LIVETIME_LINK_PAGES_MAX];
+    // Status of each, 0 for a good one; docs/formats/slink.md names the bits.
+    uint32_t status[LIVETIME_LINK_PAGES_MAX];
+    // Start control words as received, error bits included; 0 where there was none.
+    uint32_t start_words[LIVETIME_LINK_PAGES_MAX];
+    // End control words as received, error bits included; 0 where there was none.
+    uint32_t end_words[LIVETIME_LINK_PAGES_MAX];
+    // The fragment goes on in the next page.
+    bool more_to_come[LIVETIME_LINK_PAGES_MAX];
+} livetime_pages_filled;
+
+// What is known of a channel.
+typedef struct {
+    // Its number.
+    uint32_t channel;
+    // Its card.
+    uint32_t card;
+    // It was enabled.
+    bool enabled;
+    // LDOWN#.
+    bool link_down;
+    // URESET# is driven.
+    bool resetting;
+    // XOFF is asked.
+    bool xoff;
+    // Free slots of the request FIFO.
+    uint32_t request_free;
+    // Pages taken so far.
+    uint64_t pages_in;
+    // Pages given out so far.
+    uint64_t pages_out;
+} livetime_link_channel;
+
+// What a listener is to hear; all zero is every message, waiting asleep.
+typedef struct {
+    // Event ID.
+    uint64_t id;
+    // Bits of the ID that are compared.
+    uint64_t mask;
+    // Deadline of the record minus time of the message, in nanoseconds.
+    int64_t offset_ns;
+    // Slots of the ring, a power of two from 2 to 65536; 0 is 4096.
+    uint32_t slots;
+    // Whether to poll without pause instead of sleeping.
+    bool spin;
+} livetime_timing_filter;
+
+// What a record of the timing daemon says.
+typedef struct {
+    // 1 a message; 2 a gap (`id` records lost, numbers `param` to `deadline_ns`); 3 the daemon was
+    // restarted and is in `epoch` now.
+    uint32_t kind;
+    // Flags: 1 late, 2 early, 4 conflict, 8 delayed, 16 delivered late, 32 deferred.
+    uint32_t flags;
+    // Sequence number of the record.
+    uint64_t sequence;
+    // Event ID.
+    uint64_t id;
+    // Parameter.
+    uint64_t param;
+    // When the action was due, TAI nanoseconds.
+    uint64_t deadline_ns;
+    // When it was executed, TAI nanoseconds.
+    uint64_t executed_ns;
+    // From the execution to the entry into the ring, in nanoseconds.
+    uint32_t enqueue_delay_ns;
+    // The message's fraction field.
+    uint32_t tef;
+    // Which start of the daemon it is of.
+    uint32_t epoch;
+    // The condition, as the daemon numbers them.
+    uint32_t condition;
+} livetime_timing_record;
 
 #ifdef __cplusplus
 extern "C" {
@@ -171,6 +301,156 @@ livetime_status livetime_refresh(livetime_run *run);
 // # Safety
 // `run` is null or open, `damage` null or valid for writing.
 livetime_status livetime_damage_at(livetime_run *run, size_t index, livetime_damage *damage);
+
+// Opens the library on models of receiver cards and sets `*links`; all channels are disabled. On
+// an error `*links` is null.
+//
+// # Safety
+// `config` is null or valid for reading, `links` null or valid for writing.
+livetime_status livetime_links_open(const livetime_links_config *config, livetime_links **links);
+
+// Closes the library; its memory is gone then. Null is allowed.
+//
+// # Safety
+// `links` is null or comes from `livetime_links_open` and was not closed.
+void livetime_links_close(livetime_links *links);
+
+// Enables these channels and disables the others.
+//
+// # Safety
+// `links` is null or open, `channels` null or valid for reading `count` numbers.
+livetime_status livetime_links_init(livetime_links *links, const uint32_t *channels, size_t count);
+
+// Resets a card: the links of all its channels; pages given and not posted are the caller's again.
+//
+// # Safety
+// `links` is null or open.
+livetime_status livetime_links_reset(livetime_links *links, uint32_t card);
+
+// Resets the link of a channel and waits until it is up.
+//
+// # Safety
+// `links` is null or open.
+livetime_status livetime_links_link_reset(livetime_links *links, uint32_t channel);
+
+// Reserves memory of a card, in whole pages in a row, and sets `*segment`.
+//
+// # Safety
+// `links` is null or open, `name` a C string or null, `segment` null or valid for writing.
+livetime_status livetime_links_segment_allocate(livetime_links *links,
+                                                uint32_t card,
+                                                uint64_t bytes,
+                                                const char *name,
+                                                uint32_t *segment);
+
+// Gives memory of a card back.
+//
+// # Safety
+// `links` is null or open.
+livetime_status livetime_links_segment_free(livetime_links *links, uint32_t card, uint32_t segment);
+
+// Sets `*address` to the bus address of a segment; its pages follow one another from there.
+//
+// # Safety
+// `links` is null or open, `address` null or valid for writing.
+livetime_status livetime_links_segment_address(livetime_links *links,
+                                               uint32_t card,
+                                               uint32_t segment,
+                                               uint32_t *address);
+
+// Sets `*data` to where `words` words at a bus address lie in this process; valid until the next
+// call with the same links.
+//
+// # Safety
+// `links` is null or open, `data` null or valid for writing.
+livetime_status livetime_links_data_at(livetime_links *links,
+                                       uint32_t address,
+                                       size_t words,
+                                       const uint32_t **data);
+
+// Gives free pages to a channel and sets `*taken` to how many were taken, from the first on; they
+// are posted by the next `livetime_links_flush`.
+//
+// # Safety
+// `links` is null or open, `pages` null or valid for reading, `taken` null or valid for writing.
+livetime_status livetime_links_pages_in(livetime_links *links,
+                                        const livetime_page_batch *pages,
+                                        uint32_t *taken);
+
+// Exchanges pages with the cards: posts those given, takes those filled.
+//
+// # Safety
+// `links` is null or open.
+livetime_status livetime_links_flush(livetime_links *links);
+
+// Fills in the filled pages of a channel, which are the caller's then.
+//
+// # Safety
+// `links` is null or open, `pages` null or valid for writing.
+livetime_status livetime_links_pages_out(livetime_links *links,
+                                         uint32_t channel,
+                                         livetime_pages_filled *pages);
+
+// Sets `*free` to how many pages a channel takes at once.
+//
+// # Safety
+// `links` is null or open, `free` null or valid for writing.
+livetime_status livetime_links_in_free(livetime_links *links, uint32_t channel, uint32_t *free);
+
+// Fills in what is known of the channel at `index`, counted from 0 over the channels that there
+// are; `LIVETIME_STATUS_END` behind the last.
+//
+// # Safety
+// `links` is null or open, `channel` null or valid for writing.
+livetime_status livetime_links_channel_at(livetime_links *links,
+                                          size_t index,
+                                          livetime_link_channel *channel);
+
+// Puts a SLIDAS data source at a channel: pattern 1, 2, 3, 4 or 8, words of a block, blocks in
+// all. It sends at each `livetime_links_flush` as far as the card has pages.
+//
+// # Safety
+// `links` is null or open.
+livetime_status livetime_links_connect_source(livetime_links *links,
+                                              uint32_t channel,
+                                              uint32_t pattern,
+                                              uint32_t words,
+                                              uint64_t blocks);
+
+// Connects to the timing daemon and listens, and sets `*listener`. `address` is the path of its
+// socket, `session`, `system` or `bus:ADDRESS`; null is the usual one. On an error `*listener` is
+// null. The listener connects again by itself when the daemon is restarted.
+//
+// # Safety
+// `address` is a C string or null, `filter` null or valid for reading, `listener` null or valid
+// for writing.
+livetime_status livetime_timing_open(const char *address,
+                                     const livetime_timing_filter *filter,
+                                     livetime_timing_listener **listener);
+
+// Ends listening. Null is allowed.
+//
+// # Safety
+// `listener` is null or comes from `livetime_timing_open` and was not closed.
+void livetime_timing_close(livetime_timing_listener *listener);
+
+// Waits at most `timeout_ms` milliseconds (negative: for ever) for the next record and writes it
+// to `*record`; `LIVETIME_STATUS_END` when there was none.
+//
+// # Safety
+// `listener` is null or open, `record` null or valid for writing.
+livetime_status livetime_timing_next(livetime_timing_listener *listener,
+                                     int64_t timeout_ms,
+                                     livetime_timing_record *record);
+
+// Injects a timing message that is due `lead_ns` nanoseconds from now.
+//
+// # Safety
+// `listener` is null or open.
+livetime_status livetime_timing_inject(livetime_timing_listener *listener,
+                                       uint64_t id,
+                                       uint64_t param,
+                                       uint64_t lead_ns);
 
 #ifdef __cplusplus
 }  // extern "C"

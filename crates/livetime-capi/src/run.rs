@@ -4,10 +4,9 @@
 //! compiler can follow. Every method that moves the reader drops that event first.
 
 use std::ffi::CString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use livetime_store::RunReader;
+use livetime_client::RunFolder;
 use livetime_wire::TriggerNumber;
 use livetime_wire::event::{EventHeader, EventView};
 
@@ -17,7 +16,7 @@ use crate::status::{Failure, Status};
 /// An open run.
 pub struct Run {
     path: String,
-    reader: RunReader<File>,
+    reader: RunFolder,
     current: Option<Current>,
     /// The text that the last `livetime_damage_at` handed out.
     reason: CString,
@@ -37,16 +36,10 @@ struct Current {
 impl Run {
     /// Opens a run directory or a run file.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let file_path: PathBuf = if path.is_dir() {
-            path.join("events.mcap")
-        } else {
-            path.to_owned()
-        };
-        let path = file_path.display().to_string();
-        let file = File::open(&file_path).map_err(|error| Failure::io(&path, &error))?;
-        let reader = RunReader::open(file).map_err(|error| Failure::open(&path, &error))?;
+        let reader = RunFolder::open(path)
+            .map_err(|error| Failure::open(&error.path.display().to_string(), &error.error))?;
         Ok(Self {
-            path,
+            path: path.display().to_string(),
             reader,
             current: None,
             reason: CString::default(),
@@ -77,7 +70,7 @@ impl Run {
             started_tai_ns: self.reader.begin().map_or(0, |begin| begin.started_tai_ns),
             events_stored: end.map_or(0, |end| end.events_stored),
             events_missing: self.reader.events_missing(),
-            damaged_ranges: self.reader.damage().total(),
+            damaged_ranges: self.reader.damage_total(),
             file_bytes: self.reader.input_bytes(),
         }
     }
@@ -128,7 +121,7 @@ impl Run {
     }
 
     pub(crate) fn damage(&mut self, index: usize) -> Option<Damage> {
-        let damage = *self.reader.damage().entries().get(index)?;
+        let damage = *self.reader.damage().nth(index)?.1;
         self.reason = CString::new(damage.reason.to_string()).unwrap_or_default();
         Some(Damage {
             offset: damage.offset,

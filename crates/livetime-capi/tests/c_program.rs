@@ -19,10 +19,10 @@ fn library_folder() -> PathBuf {
     test.parent().unwrap().to_owned()
 }
 
-/// Compiles the example with warnings as errors.
-fn compile(folder: &Path, link: &[&str]) -> PathBuf {
+/// Compiles an example with warnings as errors.
+fn compile(folder: &Path, example: &str, link: &[&str]) -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.join("read_run");
+    let program = folder.join(example);
     let compiler = std::env::var("CC").unwrap_or("cc".to_owned());
     let output = Command::new(compiler)
         .args([
@@ -35,7 +35,7 @@ fn compile(folder: &Path, link: &[&str]) -> PathBuf {
         ])
         .arg("-I")
         .arg(crate_folder.join("include"))
-        .arg(crate_folder.join("examples/read_run.c"))
+        .arg(crate_folder.join("examples").join(format!("{example}.c")))
         .arg("-o")
         .arg(&program)
         .args(link)
@@ -50,9 +50,14 @@ fn compile(folder: &Path, link: &[&str]) -> PathBuf {
 }
 
 fn static_program(folder: &Path) -> PathBuf {
+    static_example(folder, "read_run")
+}
+
+fn static_example(folder: &Path, example: &str) -> PathBuf {
     let library = library_folder().join("liblivetime_capi.a");
     compile(
         folder,
+        example,
         &[
             library.to_str().unwrap(),
             "-lpthread",
@@ -135,6 +140,7 @@ fn c_program_runs_with_the_shared_library() {
     let library = library_folder();
     let program = compile(
         folder.path(),
+        "read_run",
         &["-L", library.to_str().unwrap(), "-llivetime_capi"],
     );
     let path = write_run(folder.path(), "good", &run_bytes(10));
@@ -162,4 +168,33 @@ fn c_program_says_why_it_cannot_open_a_file() {
         );
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+#[test]
+fn c_program_reads_every_channel_of_the_cards_without_a_bad_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = static_example(folder.path(), "read_links");
+    for (cards, firmware, channels) in [("1", "single", 4), ("2", "dma", 6), ("4", "single", 16)] {
+        let output = Command::new(&program)
+            .args([cards, firmware, "1000"])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        let fragments = channels * 1000;
+        let expected = format!(
+            "channels {channels}, fragments {fragments}, words {}\nbad words 0, bad fragments 0\n",
+            fragments * 300
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+        assert_eq!(output.status.code(), Some(0));
+    }
+    let refused = Command::new(&program)
+        .args(["5", "dma", "1"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(
+        stderr,
+        "error: cannot open the cards: 5 cards, there can be 1 to 4\n"
+    );
 }

@@ -6,11 +6,16 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 9] = [
     "src/status.rs",
     "src/record.rs",
     "src/run.rs",
     "src/call.rs",
+    "src/link_record.rs",
+    "src/link.rs",
+    "src/link_call.rs",
+    "src/timing.rs",
+    "src/timing_call.rs",
 ];
 
 fn generated(folder: &Path) -> String {

@@ -35,13 +35,16 @@ mod readout_host;
 mod simulated_disk;
 mod simulated_event;
 mod simulated_link;
+mod spill_gate;
 mod trigger_host;
 mod writer_host;
 
 use livetime_store::{Condition, WriteError};
 use livetime_wire::{ChainCounts, LossArea, LossCounts, Problem, RunNs};
 
-pub use chain_config::{FilterChoice, LinkOutage, SimulatedChainConfig, SimulatedDataLink};
+pub use chain_config::{
+    FilterChoice, LinkOutage, SimulatedChainConfig, SimulatedDataLink, SimulatedSpill,
+};
 pub use chain_layout::ChainLayout;
 pub use chain_outcome::{LinkOutcome, SimulatedOutcome, UnitOutcomes};
 pub use chain_timing::{ChainTiming, HopTiming, LineTiming, ServiceTimes};

@@ -6,25 +6,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
-use livetime_wire::{LossArea, RunNumber, UnitKind};
+use livetime_store::Histogram;
+use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 
+use crate::builder_transport::{BuilderTransport, StreamPair};
 use crate::chain_config::ChainConfig;
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
 use crate::process::lost_unit::{Neighbours, settle_lost};
-use crate::process::{Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup};
+use crate::process::{
+    FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
+};
+use crate::python_filter::FilterHistograms;
 use crate::role::Role;
-use crate::role::writer::RunFile;
-use crate::role_ends::{MissingEnd, RoleEnds, WriterEnds};
+use crate::role_ends::{MissingEnd, RoleEnds};
 use crate::run_clock::RunClock;
+use crate::run_file::RunFile;
 use crate::settlement::settle;
 use crate::snapshot::Snapshot;
-use crate::worker::{Phase, PhaseCell, Worker, WorkerResult};
+use crate::worker::{Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
 
 /// Why a chain could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +40,14 @@ pub enum ChainError {
     #[error("cannot create a ring: {0}")]
     Ring(#[from] RingError),
     /// The plan lacks an end that a role needs.
-    #[error("the plan of the chain is incomplete: {0}")]
+    #[error("the chain cannot be made: {0}")]
     Plan(#[from] MissingEnd),
     /// The roles' processes did not start.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// Two roles could not be connected.
+    #[error("cannot connect the roles: {0}")]
+    Stream(#[source] std::io::Error),
     /// No thread.
     #[error("cannot start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -53,12 +60,20 @@ pub struct Chain {
     phase: PhaseCell,
     blocks: Vec<(String, Arc<CounterBlock>)>,
     threads: Vec<JoinHandle<WorkerResult>>,
-    writer_failed: Arc<AtomicBool>,
     processes: Option<ProcessGroup>,
+    board: ReportBoard,
+    congestion: Option<String>,
 }
 
+/// Two units and the streams between them.
+type Connected = ((UnitId, UnitId), StreamPair);
+
 /// Makes every ring and pool of a plan and gives each role its ends.
-fn make_ends(plan: &ChainPlan, bell: &Doorbell) -> Result<BTreeMap<String, RoleEnds>, ChainError> {
+fn make_ends(
+    plan: &ChainPlan,
+    bell: &Doorbell,
+    streams: Vec<Connected>,
+) -> Result<BTreeMap<String, RoleEnds>, ChainError> {
     let ends = |id: &String| {
         (
             id.clone(),
@@ -83,7 +98,26 @@ fn make_ends(plan: &ChainPlan, bell: &Doorbell) -> Result<BTreeMap<String, RoleE
             ends.consumers.insert(planned.key, consumer);
         }
     }
+    for ((a, b), pair) in streams {
+        for ((unit, peer), stream) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
+            if let Some(ends) = roles.get_mut(&role_of(unit)) {
+                ends.streams.insert(peer, stream);
+            }
+        }
+    }
     Ok(roles)
+}
+
+/// Connects the units of a plan that have a stream between them.
+fn connect_streams(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected>, ChainError> {
+    let BuilderTransport::Tcp { congestion } = &config.transport else {
+        return Ok(Vec::new());
+    };
+    let connect = |units: &(UnitId, UnitId)| {
+        let pair = StreamPair::connect(congestion.as_deref());
+        pair.map(|pair| (*units, pair)).map_err(ChainError::Stream)
+    };
+    plan.streams.iter().map(connect).collect()
 }
 
 /// What the living units next to lost ones have counted.
@@ -91,6 +125,11 @@ fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
     Neighbours {
         accepts: snapshot.role("evm").gauges.received,
         event_manager_lives: !lost.contains(&UnitKind::EventManager),
+        events_done: snapshot
+            .roles
+            .iter()
+            .map(|(_, role)| role.gauges.done)
+            .sum(),
     }
 }
 
@@ -103,14 +142,16 @@ impl Chain {
     /// # Panics
     /// If the configuration was not validated.
     pub fn start(config: &ChainConfig, file: RunFile) -> Result<Self, ChainError> {
+        let mut config = config.clone();
+        // Threads do not die alone: there is nothing that could be done about a silent one.
+        config.builder.heartbeat = DurationNs(0);
+        let config = &config;
         let plan = ChainPlan::new(config);
         let writer_bell = Doorbell::in_process();
-        let failed = Arc::new(AtomicBool::new(false));
-        let mut ends = make_ends(&plan, &writer_bell)?;
-        let mut writer = Some(WriterEnds {
-            file,
-            failed: failed.clone(),
-        });
+        let streams = connect_streams(config, &plan)?;
+        let congestion = streams.first().map(|(_, pair)| pair.congestion.clone());
+        let mut ends = make_ends(&plan, &writer_bell, streams)?;
+        let mut file = Some(file);
         let mut blocks = Vec::new();
         let mut roles: BTreeMap<String, Box<dyn Role>> = BTreeMap::new();
         for id in &plan.roles {
@@ -118,11 +159,12 @@ impl Chain {
                 continue;
             };
             blocks.push((id.clone(), ends.block.clone()));
-            let writer = writer.take_if(|_| *id == WRITER.to_string());
-            roles.insert(id.clone(), ends.into_role(config, writer)?);
+            let file = file.take_if(|_| *id == WRITER.to_string());
+            roles.insert(id.clone(), ends.into_role(config, file)?);
         }
         let phase = PhaseCell::default();
         let clock = RunClock::start();
+        let board = ReportBoard::default();
         let mut threads = Vec::new();
         for worker in &config.workers {
             let of_worker = worker
@@ -141,6 +183,7 @@ impl Chain {
                 core: worker.core,
                 waiter,
                 roles: of_worker,
+                board: board.clone(),
             };
             threads.push(worker.spawn(clock.clone(), phase.clone())?);
         }
@@ -154,12 +197,13 @@ impl Chain {
             phase,
             blocks,
             threads,
-            writer_failed: failed,
             processes: None,
+            board,
+            congestion,
         })
     }
 
-    /// Builds the chain with a process per role, but for the writer, and lets it run.
+    /// Builds the chain with a process per role, and lets it run.
     ///
     /// # Errors
     /// [`ChainError`] when memory cannot be had, or a role process did not start or is not ours.
@@ -170,20 +214,16 @@ impl Chain {
         policy: LossPolicy,
         faults: Vec<ProcessFault>,
     ) -> Result<Self, ChainError> {
-        let failed = Arc::new(AtomicBool::new(false));
-        let writer = WriterEnds {
-            file,
-            failed: failed.clone(),
-        };
-        let group = ProcessGroup::start(config, launcher, policy, faults, writer)?;
+        let group = ProcessGroup::start(config, launcher, policy, faults, file)?;
         Ok(Self {
             run: config.run,
             clock: group.clock().clone(),
             phase: group.page().phase(),
             blocks: group.blocks(),
             threads: Vec::new(),
-            writer_failed: failed,
+            congestion: group.congestion().map(str::to_owned),
             processes: Some(group),
+            board: ReportBoard::default(),
         })
     }
 
@@ -200,9 +240,38 @@ impl Chain {
         incidents
     }
 
+    /// Adds a filter unit to the running chain, or lets one leave it; says which.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn steer_filters(&mut self, change: FilterChange) -> Result<String, String> {
+        let Some(group) = &mut self.processes else {
+            return Err("the roles of this run are threads; it takes `--processes`".to_owned());
+        };
+        let changed = group.steer_filters(change);
+        self.blocks = group.blocks();
+        changed
+    }
+
+    /// The histograms that filters have filled so far, those of all units in one.
+    pub fn filter_histograms(&self) -> Vec<Histogram> {
+        let mut merged = FilterHistograms::default();
+        let of_threads = self.board.filled().into_iter();
+        let of_processes = self.processes.iter().flat_map(ProcessGroup::filled);
+        of_threads
+            .chain(of_processes)
+            .for_each(|filled| merged.merge(&filled));
+        merged.to_vec()
+    }
+
     /// The counters of all roles now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::read(self.clock.now(), &self.blocks)
+    }
+
+    /// The congestion control of the streams between the roles, where there are streams.
+    pub fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
     }
 
     /// Whether the source has sent its last trigger and every one of them is decided.
@@ -212,7 +281,7 @@ impl Chain {
 
     /// Whether the run file can no longer be written.
     pub fn has_writer_failed(&self) -> bool {
-        self.writer_failed.load(Ordering::Relaxed)
+        self.snapshot().role(&WRITER.to_string()).gauges.failed == 1
     }
 
     /// Offers no more triggers and lets everything pass through.
@@ -238,8 +307,6 @@ impl Chain {
         if let Some(group) = &self.processes {
             let lost = group.lost_kinds();
             if !lost.is_empty() {
-                // The dead have not said all they did: what is on its way shows in the living.
-                counts.events_stored = in_writer.saturating_sub(losses.in_area(LossArea::Store));
                 settle_lost(
                     &mut counts,
                     &mut losses,
@@ -258,8 +325,11 @@ impl Chain {
         let drained = self.is_drained();
         if let Some(group) = self.processes {
             let ended_at = self.clock.now();
-            let (results, workers, lost) = group.finish(drained);
+            let (left, lost) = group.finish(drained);
+            let (results, workers) = (left.results, left.workers);
             let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
+            outcome.filter_failures.extend(left.filter_failures);
+            outcome.congestion = self.congestion;
             if !lost.is_empty() {
                 let roles = outcome.roles.clone();
                 let snapshot = Snapshot {
@@ -294,6 +364,10 @@ impl Chain {
             .into_iter()
             .map(|role| role.finish(self.clock.now()))
             .collect();
-        ChainOutcome::collect(self.run, results, workers, ended_at, drained)
+        let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
+        let told = self.board.take_failures();
+        outcome.filter_failures.splice(..0, told);
+        outcome.congestion = self.congestion;
+        outcome
     }
 }

@@ -7,13 +7,21 @@ use std::collections::BTreeMap;
 
 use livetime_builder::{BuilderConfig, PageDemand};
 use livetime_readout::LinkConfig;
-use livetime_shm::WaitStrategy;
+use livetime_shm::{TscClock, WaitStrategy};
 use livetime_source::{RecordedEvents, SourceConfig};
-use livetime_store::WriterLimits;
-use livetime_trigger::{MassWindowConfig, Menu, SupervisorConfig};
+use livetime_store::{FilePlan, WriterLimits};
+use livetime_timing::SpillConfig;
+use livetime_trigger::{
+    AcceptAll, EventFilter, EventMenu, EventMenuConfig, MassWindow, MassWindowConfig, Menu,
+    MergerConfig, StageClock, SupervisorConfig,
+};
 use livetime_wire::event::EventHeader;
 use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, UnitId, UnitKind};
 
+use crate::builder_transport::BuilderTransport;
+use crate::link::LinkTransport;
+use crate::packet_log::PacketLogConfig;
+use crate::python_filter::PythonConfig;
 use crate::role::front_end::LinkFault;
 
 /// Links of one readout unit must have pages of one size.
@@ -55,15 +63,45 @@ pub struct DataLinkConfig {
     pub unit: u16,
     /// Its receiver.
     pub link: LinkConfig,
+    /// What its fragments travel over.
+    pub transport: LinkTransport,
 }
 
 /// What filter units run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum FilterConfig {
     /// Every event passes.
     AcceptAll,
     /// The dimuon mass window.
     MassWindow(MassWindowConfig),
+    /// The Level-3 menu.
+    Menu(Box<EventMenuConfig>),
+    /// A function in Python, in an interpreter beside each filter unit.
+    Python(Box<PythonConfig>),
+}
+
+impl FilterConfig {
+    /// A filter of this kind that judges events one by one; `None` for one of batches.
+    pub fn to_filter(&self) -> Option<Box<dyn EventFilter>> {
+        match self {
+            Self::AcceptAll => Some(Box::new(AcceptAll)),
+            Self::MassWindow(window) => Some(Box::new(MassWindow::new(*window))),
+            Self::Menu(menu) => {
+                let clock = Box::new(StageTicks(TscClock::calibrate()));
+                Some(Box::new(EventMenu::new((**menu).clone(), clock)))
+            }
+            Self::Python(_) => None,
+        }
+    }
+}
+
+/// The clock of the stages of a filter: the processor's counter.
+struct StageTicks(TscClock);
+
+impl StageClock for StageTicks {
+    fn now_ns(&mut self) -> u64 {
+        self.0.ticks_to_ns(self.0.ticks())
+    }
 }
 
 /// One worker thread.
@@ -92,29 +130,66 @@ pub struct ChainConfig {
     pub trigger_link: LinkConfig,
     /// The data links, in the order of `source.data_links`.
     pub data_links: Vec<DataLinkConfig>,
+    /// Decision nodes, 1 to 16, which get triggers in turn. Prescales are counted by each.
+    pub trigger_nodes: u16,
+    /// Inputs of the merger in front of each node; with 1 there is none and packets come whole.
+    pub merger: MergerConfig,
     /// The Level-2 menu.
     pub menu: Menu,
     /// The supervisor.
     pub supervisor: SupervisorConfig,
     /// The builder; its readout units follow from the data links.
     pub builder: BuilderConfig,
+    /// What carries messages and payload between readout units, event manager and builder units.
+    pub transport: BuilderTransport,
     /// What filter units run.
     pub filter: FilterConfig,
     /// The run file.
     pub store: WriterLimits,
+    /// Which files it consists of.
+    pub files: FilePlan,
+    /// Where trigger packets are recorded with their decisions, if they are.
+    pub packets: Option<PacketLogConfig>,
     /// The threads.
     pub workers: Vec<WorkerConfig>,
     /// Links that go down during the run.
     pub faults: Vec<LinkFault>,
+    /// The spill structure, if there is one.
+    pub spill: Option<ChainSpill>,
+}
+
+/// A spill structure around a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainSpill {
+    /// Gate, triggers and ramps.
+    pub spill: SpillConfig,
+    /// Index of the data link that carries the read-back instead of detector data, if any.
+    pub read_back: Option<usize>,
 }
 
 impl ChainConfig {
+    /// The sources with detector data, over which an event's objects are spread: all but the one of
+    /// the read-back.
+    pub fn detector_sources(&self) -> Vec<SourceId> {
+        let read_back = self.spill.as_ref().and_then(|spill| spill.read_back);
+        let links = self.source.data_links.iter().enumerate();
+        let detectors = links.filter(|(link, _)| Some(*link) != read_back);
+        detectors.map(|(_, source)| *source).collect()
+    }
+
+    /// Whether fragments come from files, so that triggers must be their events.
+    pub fn is_replayed(&self) -> bool {
+        let mut links = self.data_links.iter();
+        links.any(|link| matches!(link.transport, LinkTransport::File { .. }))
+    }
+
     /// Ids of all roles, in the order of the data.
     pub fn role_ids(&self) -> Vec<String> {
         let units = |kind: UnitKind, count: u16| {
             (0..count).map(move |index| UnitId { kind, index }.to_string())
         };
-        let mut ids = vec!["src0".to_owned(), "trg0".to_owned()];
+        let mut ids = vec!["src0".to_owned()];
+        ids.extend(units(UnitKind::Trigger, self.trigger_nodes));
         ids.extend(units(
             UnitKind::Readout,
             self.builder.readout_units.len() as u16,
@@ -420,6 +495,7 @@ mod tests {
             source: SourceId(u32::from(index)),
             unit: index % 2,
             link: LinkConfig::default(),
+            transport: LinkTransport::Emulated,
         };
         let sources = |unit| vec![SourceId(unit), SourceId(unit + 2)];
         let mut config = ChainConfig {
@@ -428,16 +504,22 @@ mod tests {
             recorded: None,
             trigger_link: LinkConfig::default(),
             data_links: (0..4).map(link).collect(),
+            trigger_nodes: 1,
+            merger: MergerConfig::NONE,
             menu: Menu::new_checked(MenuConfig::default(), "trigger").expect("it is good"),
             supervisor: SupervisorConfig::default(),
             builder: BuilderConfig {
                 readout_units: vec![sources(0), sources(1)],
                 ..BuilderConfig::default()
             },
+            transport: BuilderTransport::Shm,
             filter: FilterConfig::AcceptAll,
             store: WriterLimits::default(),
+            files: FilePlan::default(),
+            packets: None,
             workers: Vec::new(),
             faults: Vec::new(),
+            spill: None,
         };
         config.workers = config.default_workers(CORES.len());
         config

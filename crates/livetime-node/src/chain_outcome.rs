@@ -7,12 +7,14 @@ use livetime_shm::WaitCounts;
 use livetime_store::summary::OverBound;
 use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
 use livetime_wire::{
-    ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber,
+    ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber, UnitKind,
 };
 
 use crate::counter_block::RoleCounts;
-use crate::role::writer::RunFile;
+use crate::process::FilterFailure;
+use crate::python_filter::FilterHistograms;
 use crate::role::{RoleResult, latency_histogram};
+use crate::run_file::ClosingFile;
 use crate::worker::WorkerResult;
 
 /// How one worker spent its time.
@@ -59,7 +61,13 @@ pub struct ChainOutcome {
     /// Failures of roles, such as a full disk.
     pub failures: Vec<String>,
     /// The run file, to be closed with the end-of-run record.
-    pub run_file: Option<RunFile>,
+    pub run_file: Option<ClosingFile>,
+    /// Events that filter units crashed or hung on; they are in the error stream.
+    pub filter_failures: Vec<FilterFailure>,
+    /// Histograms that filters have filled, those of all units in one.
+    pub filter_histograms: FilterHistograms,
+    /// The congestion control of the streams between the roles, where there were streams.
+    pub congestion: Option<String>,
 }
 
 impl ChainOutcome {
@@ -87,6 +95,9 @@ impl ChainOutcome {
             bytes_copied: 0,
             failures: Vec::new(),
             run_file: None,
+            filter_failures: Vec::new(),
+            filter_histograms: FilterHistograms::default(),
+            congestion: None,
         };
         for result in results {
             outcome.add(result);
@@ -127,14 +138,36 @@ impl ChainOutcome {
         if let Some(dead_time) = result.dead_time {
             self.dead_time = dead_time;
         }
-        if let Some(file) = result.run_file {
+        if result.id.starts_with(UnitKind::Writer.prefix()) {
             self.bytes_stored += result.counts.gauges.bytes;
             self.bytes_copied += result.bytes_copied;
+        }
+        if let Some(file) = result.run_file {
             self.run_file = Some(file);
         }
+        self.filter_failures.extend(result.filter_failures);
+        self.filter_histograms.merge(&result.histograms);
         self.failures.extend(result.failure);
         self.details.insert(result.id.clone(), result.details);
         self.roles.push((result.id, result.counts));
+    }
+
+    /// What the Level-3 menu counted, summed over all filter units: paths, streams, stages.
+    pub fn menu_counts(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::<String, u64>::new();
+        let units = self.details.iter().filter(|(id, _)| id.starts_with("fu"));
+        for (name, count) in units.flat_map(|(_, details)| details) {
+            let is_menu = ["menu.", "path.", "stream.", "stage."];
+            if !is_menu.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let sum = sums.entry(name.clone()).or_default();
+            match name.ends_with("_max") {
+                true => *sum = (*sum).max(*count),
+                false => *sum += count,
+            }
+        }
+        sums
     }
 
     /// The equations that do not hold; empty when everything is accounted for.

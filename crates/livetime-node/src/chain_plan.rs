@@ -7,12 +7,15 @@
 
 use std::fmt;
 
+use livetime_builder::BuildMode;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
+use livetime_wire::fragment::OVERHEAD_WORDS;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
 use livetime_wire::{UnitId, UnitKind};
 
 use crate::chain_config::ChainConfig;
 use crate::completion::COMPLETION_WORDS;
+use crate::transport::STREAM_PAGES_MAX;
 
 /// Slots of the rings between cards and hosts; when full, entries wait in the card's FIFO.
 const CARD_RING_SLOTS: u32 = 1024;
@@ -21,11 +24,6 @@ const PAGES_BACK_WORDS: usize = 16;
 /// Words of a message that says what was written.
 const WRITTEN_WORDS: usize = 4;
 
-/// The trigger node. There is one.
-pub const TRIGGER_NODE: UnitId = UnitId {
-    kind: UnitKind::Trigger,
-    index: 0,
-};
 /// The writer. There is one.
 pub const WRITER: UnitId = UnitId {
     kind: UnitKind::Writer,
@@ -78,18 +76,21 @@ impl fmt::Display for RingKey {
 pub enum PoolKey {
     /// The pages of a readout unit's data links.
     Readout(u16),
-    /// The pages of the trigger link.
-    Packets,
-    /// The pages of the return link.
-    Replies,
+    /// The pages of the trigger links to a node.
+    Packets(u16),
+    /// The pages of the return link of a node.
+    Replies(u16),
+    /// The pages that a builder unit receives payload into, where a network brings it.
+    Builder(u16),
 }
 
 impl fmt::Display for PoolKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Readout(index) => write!(f, "{}", UnitId::readout(*index)),
-            Self::Packets => f.write_str("packets"),
-            Self::Replies => f.write_str("replies"),
+            Self::Packets(node) => write!(f, "packets{node}"),
+            Self::Replies(node) => write!(f, "replies{node}"),
+            Self::Builder(index) => write!(f, "{}", UnitId::builder(*index)),
         }
     }
 }
@@ -129,6 +130,8 @@ pub struct ChainPlan {
     pub rings: Vec<RingPlan>,
     /// The pools.
     pub pools: Vec<PoolPlan>,
+    /// The pairs of units between which a stream runs, where a network carries their messages.
+    pub streams: Vec<(UnitId, UnitId)>,
     /// Role ids, in the order of the data.
     pub roles: Vec<String>,
 }
@@ -138,12 +141,18 @@ pub fn units(kind: UnitKind, count: usize) -> impl Iterator<Item = UnitId> + Clo
     (0..count as u16).map(move |index| UnitId { kind, index })
 }
 
+/// The decision nodes of a chain.
+pub fn trigger_nodes(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
+    units(UnitKind::Trigger, config.trigger_nodes.into())
+}
+
 impl ChainPlan {
     /// The plan of a configuration.
     pub fn new(config: &ChainConfig) -> Self {
         let mut plan = Self {
             rings: Vec::new(),
             pools: Vec::new(),
+            streams: Vec::new(),
             roles: config.role_ids(),
         };
         plan.add_pools(config);
@@ -165,6 +174,15 @@ impl ChainPlan {
             .filter(move |ring| ring.key.from == unit || ring.key.to == unit)
     }
 
+    /// The peers to which a unit has a stream.
+    pub fn stream_peers(&self, unit: UnitId) -> impl Iterator<Item = UnitId> + '_ {
+        self.streams.iter().filter_map(move |(a, b)| match unit {
+            unit if unit == *a => Some(*b),
+            unit if unit == *b => Some(*a),
+            _ => None,
+        })
+    }
+
     fn add_ring(&mut self, from: UnitId, to: UnitId, channel: Channel, slots: u64, words: usize) {
         let slots = u32::try_from(slots)
             .unwrap_or(u32::MAX / 2)
@@ -184,25 +202,47 @@ impl ChainPlan {
             huge_pages: HugePages::Prefer,
         };
         let filters = units(UnitKind::Filter, config.builder.filter_units.into());
+        let is_network = config.transport.is_network();
         for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
             let links = || config.data_links.iter().filter(|l| l.unit == ru.index);
             let pages = links().map(|link| link.link.pages).sum();
             let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
-            let mut roles = vec![FRONT_END.to_owned(), ru.to_string(), WRITER.to_string()];
-            roles.extend(filters.clone().map(|fu| fu.to_string()));
+            let mut roles = vec![FRONT_END.to_owned(), ru.to_string()];
+            if !is_network {
+                roles.push(WRITER.to_string());
+                roles.extend(filters.clone().map(|fu| fu.to_string()));
+            }
             self.pools.push(PoolPlan {
                 key: PoolKey::Readout(ru.index),
                 config: pool(pages, page_words),
                 roles,
             });
         }
+        for bu in units(UnitKind::Builder, config.builder.builder_units.into()) {
+            if is_network {
+                let mut roles = vec![bu.to_string(), WRITER.to_string()];
+                roles.extend(filters.clone().map(|fu| fu.to_string()));
+                let (pages, page_words) = receive_pages(config);
+                self.pools.push(PoolPlan {
+                    key: PoolKey::Builder(bu.index),
+                    config: pool(pages, page_words),
+                    roles,
+                });
+            }
+        }
         let link = &config.trigger_link;
-        for key in [PoolKey::Packets, PoolKey::Replies] {
-            self.pools.push(PoolPlan {
-                key,
-                config: pool(link.pages, link.page_words),
-                roles: vec![FRONT_END.to_owned(), TRIGGER_NODE.to_string()],
-            });
+        for node in trigger_nodes(config) {
+            let packets = link.pages * config.merger.inputs as u32;
+            for (key, pages) in [
+                (PoolKey::Packets(node.index), packets),
+                (PoolKey::Replies(node.index), link.pages),
+            ] {
+                self.pools.push(PoolPlan {
+                    key,
+                    config: pool(pages, link.page_words),
+                    roles: vec![FRONT_END.to_owned(), node.to_string()],
+                });
+            }
         }
     }
 
@@ -211,9 +251,12 @@ impl ChainPlan {
         let cards = UnitId::SUPERVISOR;
         // A slot for every page, so that returning a page never fails.
         let pages = u64::from(config.trigger_link.pages);
-        for (card, host) in [(cards, TRIGGER_NODE), (TRIGGER_NODE, cards)] {
-            self.add_ring(card, host, Channel::Completions, pages, COMPLETION_WORDS);
-            self.add_ring(host, card, Channel::PagesBack, pages, 2);
+        for node in trigger_nodes(config) {
+            let packets = pages * config.merger.inputs as u64;
+            for (card, host, pages) in [(cards, node, packets), (node, cards, pages)] {
+                self.add_ring(card, host, Channel::Completions, pages, COMPLETION_WORDS);
+                self.add_ring(host, card, Channel::PagesBack, pages, 2);
+            }
         }
         let slots = u64::from(CARD_RING_SLOTS);
         for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
@@ -227,13 +270,26 @@ impl ChainPlan {
         let builder = &config.builder;
         let (evm, slots) = (UnitId::EVENT_MANAGER, builder.ring_slots());
         let credits = builder.credits_total();
-        let mut connect = |from, to, slots| {
-            self.add_ring(from, to, Channel::Messages, slots, MESSAGE_WORDS_MAX);
+        let is_network = config.transport.is_network();
+        let mut connect = |from: UnitId, to: UnitId, slots| {
+            let ends = [from.kind, to.kind];
+            let is_remote = |kind| match kind {
+                UnitKind::Readout | UnitKind::EventManager | UnitKind::Builder => is_network,
+                _ => false,
+            };
+            if !ends.into_iter().all(is_remote) {
+                self.add_ring(from, to, Channel::Messages, slots, MESSAGE_WORDS_MAX);
+            } else if !self.streams.contains(&(to, from)) {
+                self.streams.push((from, to));
+            }
         };
         connect(UnitId::SUPERVISOR, evm, builder.evm_queue.into());
         let readout_units = units(UnitKind::Readout, builder.readout_units.len());
         for ru in readout_units.clone() {
             connect(UnitId::SUPERVISOR, ru, builder.trigger_window.into());
+            if builder.mode == BuildMode::Push {
+                connect(evm, ru, credits);
+            }
         }
         for bu in units(UnitKind::Builder, builder.builder_units.into()) {
             connect(evm, bu, credits);
@@ -263,4 +319,21 @@ impl ChainPlan {
             self.add_ring(WRITER, fu, Channel::Written, in_filter, WRITTEN_WORDS);
         }
     }
+}
+
+/// Number and words of the pages in which a builder unit receives payload: for all events that it
+/// may hold, each fragment of the most pages, and those that its streams set aside for what comes
+/// twice.
+fn receive_pages(config: &ChainConfig) -> (u32, u32) {
+    let links = || config.data_links.iter().map(|link| &link.link);
+    let page_words = links().map(|link| link.page_words).max().unwrap_or(16);
+    let of_event: u64 = links()
+        .map(|link| {
+            let fragment_words = u64::from(link.fragment_words_max) + OVERHEAD_WORDS as u64;
+            fragment_words.div_ceil(page_words.into())
+        })
+        .sum();
+    let set_aside = STREAM_PAGES_MAX * config.builder.readout_units.len();
+    let pages = u64::from(config.builder.credits) * of_event + set_aside as u64;
+    (u32::try_from(pages).unwrap_or(u32::MAX), page_words)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use livetime_shm::SharedWords;
-use livetime_wire::{ChainCounts, LossCause, LossCounts};
+use livetime_wire::{ChainCounts, LossCause, LossCounts, TriggerNumber};
 
 /// Looks at a block that changes under the reader.
 const READ_ATTEMPTS: usize = 8;
@@ -37,6 +37,12 @@ pub struct Gauges {
     pub latency_max_ns: u64,
     /// Events received by this role.
     pub received: u64,
+    /// Events of this role that others are through with.
+    pub done: u64,
+    /// 1 when the role cannot do its work any more.
+    pub failed: u64,
+    /// 1 while the writer waits for room on the disk.
+    pub disk_full: u64,
 }
 
 /// What a role publishes.
@@ -50,7 +56,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 9;
+const GAUGES: usize = 12;
 const COPY: usize = COUNTS + LOSSES + GAUGES;
 
 /// The shared memory of one role's counters: twice, so that there is always a whole one.
@@ -59,6 +65,7 @@ const COPY: usize = COUNTS + LOSSES + GAUGES;
 /// word 0       number of publications; its lowest bit says which copy is the last whole one
 ///      1..     first copy: counters, losses, gauges
 ///      1+COPY  second copy
+///      last    the event that a filter unit is working on, 0 for none
 /// ```
 #[derive(Debug)]
 pub struct CounterBlock {
@@ -68,7 +75,7 @@ pub struct CounterBlock {
 
 impl CounterBlock {
     /// Words of a block, a multiple of two cache lines.
-    pub const WORDS: usize = (1 + 2 * COPY).next_multiple_of(16);
+    pub const WORDS: usize = (2 + 2 * COPY).next_multiple_of(16);
 
     /// All counters zero, for threads of this process.
     pub fn new() -> Arc<Self> {
@@ -79,12 +86,14 @@ impl CounterBlock {
     }
 
     /// The block at `first` of shared words; `None` when it does not fit.
+    #[inline]
     pub fn at(words: &SharedWords, first: usize) -> Option<Arc<Self>> {
         let end = first.checked_add(Self::WORDS)?;
         let words = words.clone();
         (end <= words.words().len()).then(|| Arc::new(Self { words, first }))
     }
 
+    #[inline]
     fn words(&self) -> &[AtomicU64] {
         &self.words.words()[self.first..self.first + Self::WORDS]
     }
@@ -95,16 +104,36 @@ impl CounterBlock {
         let words = self.words();
         // Relaxed: only this thread writes it.
         let sequence = words[0].load(Ordering::Relaxed).wrapping_add(1);
-        let chain = counts.chain.entries().into_iter().map(|(_, value)| value);
-        let losses = counts.losses.iter().map(|(_, value)| value);
-        let gauges = counts.gauges.to_array();
-        let copy = &words[copy_of(sequence)..];
-        for (word, value) in copy.iter().zip(chain.chain(losses).chain(gauges)) {
-            // Relaxed: covered by the Release below.
-            word.store(value, Ordering::Relaxed);
-        }
+        let copy = &words[copy_of(sequence)..][..COPY];
+        let (chain, copy) = copy.split_at(COUNTS);
+        let (losses, gauges) = copy.split_at(LOSSES);
+        let store = |words: &[AtomicU64], values: &[u64]| {
+            for (word, value) in words.iter().zip(values) {
+                // Relaxed: covered by the Release below.
+                word.store(*value, Ordering::Relaxed);
+            }
+        };
+        store(chain, &counts.chain.entries().map(|(_, value)| value));
+        store(losses, counts.losses.values());
+        store(gauges, &counts.gauges.to_array());
         // Release pairs with the Acquire in `read`.
         words[0].store(sequence, Ordering::Release);
+    }
+
+    /// Notes the event that this role works on from now on, `None` for none: so that whoever finds
+    /// the role hung or dead knows of which event. Only the role itself calls this.
+    #[inline]
+    pub fn note_event(&self, trigger: Option<TriggerNumber>) {
+        let word = &self.words()[Self::WORDS - 1];
+        // Relaxed: it orders nothing, and a dead role's last store is there to be read.
+        word.store(trigger.map_or(0, |trigger| trigger.0), Ordering::Relaxed);
+    }
+
+    /// The event that the role works on, or worked on when it died.
+    #[inline]
+    pub fn event_in_work(&self) -> Option<TriggerNumber> {
+        let trigger = self.words()[Self::WORDS - 1].load(Ordering::Relaxed);
+        (trigger != 0).then_some(TriggerNumber(trigger))
     }
 
     /// Reads all counters of one publication. Under many publications in a row it may give up and
@@ -138,6 +167,7 @@ impl CounterBlock {
 }
 
 /// Where the copy of a publication begins.
+#[inline]
 fn copy_of(sequence: u64) -> usize {
     1 + (sequence & 1) as usize * COPY
 }
@@ -154,6 +184,9 @@ impl Gauges {
             self.latency_count,
             self.latency_max_ns,
             self.received,
+            self.done,
+            self.failed,
+            self.disk_full,
         ]
     }
 
@@ -168,6 +201,9 @@ impl Gauges {
             count,
             max,
             received,
+            done,
+            failed,
+            disk_full,
         ] = values;
         Self {
             idle,
@@ -179,10 +215,14 @@ impl Gauges {
             latency_count: count,
             latency_max_ns: max,
             received,
+            done,
+            failed,
+            disk_full,
         }
     }
 
     /// Records one latency.
+    #[inline]
     pub fn record_latency(&mut self, ns: u64) {
         self.latency_sum_ns = self.latency_sum_ns.saturating_add(ns);
         self.latency_count += 1;
@@ -206,7 +246,15 @@ mod tests {
         counts.gauges.idle = 1;
         counts.gauges.received = 42;
         counts.gauges.record_latency(7);
+        (counts.gauges.done, counts.gauges.failed) = (5, 1);
+        counts.gauges.disk_full = 1;
+        block.note_event(Some(TriggerNumber(u64::MAX)));
         block.publish(&counts);
+        block.publish(&counts);
+        assert_eq!(block.read(), counts);
+        assert_eq!(block.event_in_work(), Some(TriggerNumber(u64::MAX)));
+        block.note_event(None);
+        assert_eq!(block.event_in_work(), None);
         assert_eq!(block.read(), counts);
     }
 

@@ -53,6 +53,7 @@ impl EmulatedLink {
     ///
     /// # Panics
     /// If the fragment before is still on the link.
+    #[inline]
     pub fn send(&mut self, write: impl FnOnce(&mut Vec<u32>)) {
         write(&mut self.fragment);
         let begun = self.source.begin(self.fragment.len());
@@ -60,6 +61,7 @@ impl EmulatedLink {
     }
 
     /// Whether the link can take a fragment.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.source.is_idle()
     }
@@ -82,6 +84,7 @@ impl EmulatedLink {
     }
 
     /// Passes XON or XOFF back to the source; returns what stands.
+    #[inline]
     pub fn poll_flow(&mut self, now: RunNs) -> FlowControl {
         let flow = self.receiver.poll_flow(now);
         self.source.handle_flow(now, flow);
@@ -89,11 +92,13 @@ impl EmulatedLink {
     }
 
     /// The oldest filled page.
+    #[inline]
     pub fn poll_completed(&mut self) -> Option<Completed> {
         self.receiver.poll()
     }
 
     /// Takes a page back; `false` when it was not one that the host may return.
+    #[inline]
     pub fn recycle(&mut self, page: u32) -> bool {
         self.receiver.owns(page)
             && self.pages.release(page).is_ok()
@@ -101,22 +106,26 @@ impl EmulatedLink {
     }
 
     /// Takes the link down or up, at both ends at the same place in the stream of words.
+    #[inline]
     pub fn set_state(&mut self, now: RunNs, state: LinkState) {
         self.source.handle_link(now, state);
         self.receiver.handle_link(now, state, &mut self.pages);
     }
 
     /// The sending end.
+    #[inline]
     pub fn source(&self) -> &SlinkSource {
         &self.source
     }
 
     /// The receiving end.
+    #[inline]
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
     /// Gives up the fragment that is on the link, counted as aborted.
+    #[inline]
     pub fn abort(&mut self) {
         self.source.abort();
     }

@@ -5,6 +5,7 @@
 //! [`chain`], which joins everything, then [`role::front_end`] and the other roles in the order of
 //! the data; [`worker`] is the thread that polls them.
 
+pub mod builder_transport;
 pub mod chain;
 pub mod chain_config;
 pub mod chain_outcome;
@@ -12,20 +13,31 @@ pub mod chain_plan;
 pub mod completion;
 pub mod counter_block;
 pub mod emulated_link;
+pub mod event_fault;
+pub mod link;
 pub mod message_ring;
+mod output_file;
+pub mod packet_log;
 pub mod pooled_event;
 pub mod pooled_page;
 pub mod process;
+pub mod python_filter;
+pub mod recorded_chain;
 pub mod role;
 pub mod role_ends;
 pub mod run_clock;
+pub mod run_file;
 mod settlement;
 pub mod snapshot;
+#[cfg(feature = "timing")]
+pub mod timing;
+pub mod transport;
 pub mod worker;
 
+pub use builder_transport::BuilderTransport;
 pub use chain::{Chain, ChainError};
-pub use chain_config::{ChainConfig, DataLinkConfig, FilterConfig, WorkerConfig};
+pub use chain_config::{ChainConfig, ChainSpill, DataLinkConfig, FilterConfig, WorkerConfig};
 pub use chain_outcome::{ChainOutcome, latency_summary, stored_latency};
 pub use role::front_end::LinkFault;
-pub use role::writer::{RunFile, RunFileError};
+pub use run_file::{RunFile, RunFileError};
 pub use snapshot::{RateSample, Snapshot};

@@ -1,13 +1,19 @@
-//! Builder messages in rings: one inbox per sender, one outbox per role.
+//! Builder messages in rings: one inbox per sender, one outbox per role. Peers of an outbox may be
+//! behind a network link instead, which then brings their messages, too.
 //!
 //! A message that a core cannot take yet stays in its inbox; one whose ring is full stays in the
 //! outbox, and the role polls its core no further until it is gone. That is how back-pressure
 //! travels, and why no ring needs to be larger than its regular work.
 
-use livetime_builder::Outgoing;
+use std::io;
+use std::net::TcpStream;
+
+use livetime_builder::{Handled, Outgoing};
 use livetime_shm::{Consumer, Producer};
 use livetime_wire::UnitId;
 use livetime_wire::message::Envelope;
+
+use crate::transport::TcpFrameLink;
 
 /// Messages from one sender.
 pub struct Inbox {
@@ -29,11 +35,13 @@ impl Inbox {
     }
 
     /// Who sends.
+    #[inline]
     pub fn from(&self) -> UnitId {
         self.from
     }
 
     /// Goes on with the ring of the sender's next life; what the old one still holds is dropped.
+    #[inline]
     pub fn replace(&mut self, ring: Consumer) {
         self.ring = ring;
         self.kept = None;
@@ -58,25 +66,68 @@ impl Inbox {
     }
 
     /// Keeps a message that could not be taken; it comes first next time.
+    #[inline]
     pub fn keep(&mut self, envelope: Envelope) {
         self.kept = Some(envelope);
     }
 
     /// Whether nothing waits.
+    #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.kept.is_none() && self.ring.is_empty()
     }
 
     /// Messages that could not be read.
+    #[inline]
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 }
 
+/// Hands what has come to `handle`, from each peer at most `most` messages; one that is busy is
+/// asked again next time. Returns how many were handed in.
+pub fn receive(
+    inboxes: &mut [Inbox],
+    outbox: &mut Outbox,
+    most: usize,
+    mut handle: impl FnMut(&Envelope) -> Handled,
+) -> usize {
+    let mut work = 0;
+    for inbox in inboxes {
+        for _ in 0..most {
+            let Some(envelope) = inbox.take() else { break };
+            if handle(&envelope) == Handled::Busy {
+                inbox.keep(envelope);
+                break;
+            }
+            work += 1;
+        }
+    }
+    if let Some(network) = &mut outbox.network {
+        for _ in 0..most {
+            let Some(envelope) = network.take() else {
+                break;
+            };
+            // Only the supervisor can find a unit busy, and it is not behind a network.
+            let _taken_or_refused = handle(&envelope);
+            work += 1;
+        }
+    }
+    work
+}
+
+/// How a receiver is reached.
+enum Route {
+    Ring(Producer),
+    Network,
+    /// It is gone.
+    Lost,
+}
+
 /// Messages to several receivers.
 pub struct Outbox {
-    /// Rings by receiver; `None` where the receiver is lost.
-    routes: Vec<(UnitId, Option<Producer>)>,
+    routes: Vec<(UnitId, Route)>,
+    network: Option<TcpFrameLink>,
     pending: Option<Outgoing>,
     unroutable: u64,
 }
@@ -85,28 +136,64 @@ impl Outbox {
     /// The sending ends of the rings, by receiver.
     pub fn new(routes: Vec<(UnitId, Producer)>) -> Self {
         let routes = (routes.into_iter())
-            .map(|(to, ring)| (to, Some(ring)))
+            .map(|(to, ring)| (to, Route::Ring(ring)))
             .collect();
         Self {
             routes,
+            network: None,
             pending: None,
             unroutable: 0,
         }
     }
 
+    /// Adds a network link and the receivers behind it.
+    #[inline]
+    pub fn with_network(mut self, link: TcpFrameLink, to: impl Iterator<Item = UnitId>) -> Self {
+        self.routes.extend(to.map(|to| (to, Route::Network)));
+        self.network = Some(link);
+        self
+    }
+
+    /// The network link, if there is one.
+    #[inline]
+    pub fn network(&mut self) -> Option<&mut TcpFrameLink> {
+        self.network.as_mut()
+    }
+
     /// A receiver is lost: messages to it are dropped from now on.
+    #[inline]
     pub fn lose(&mut self, unit: UnitId) {
-        for (to, ring) in &mut self.routes {
+        for (to, route) in &mut self.routes {
             if *to == unit {
-                *ring = None;
+                *route = Route::Lost;
             }
+        }
+        if let Some(network) = &mut self.network {
+            network.lose(unit);
         }
     }
 
+    /// A receiver is back behind a new stream.
+    ///
+    /// # Errors
+    /// What the system says about the stream.
+    pub fn restore_stream(&mut self, unit: UnitId, stream: TcpStream) -> io::Result<()> {
+        let Some(network) = &mut self.network else {
+            return Ok(());
+        };
+        // Its congestion control was set by who made it.
+        network.add(unit, stream, None)?;
+        if let Some((_, route)) = self.routes.iter_mut().find(|(to, _)| *to == unit) {
+            *route = Route::Network;
+        }
+        Ok(())
+    }
+
     /// A receiver is back behind a new ring.
+    #[inline]
     pub fn restore(&mut self, unit: UnitId, producer: Producer) {
-        if let Some((_, ring)) = self.routes.iter_mut().find(|(to, _)| *to == unit) {
-            *ring = Some(producer);
+        if let Some((_, route)) = self.routes.iter_mut().find(|(to, _)| *to == unit) {
+            *route = Route::Ring(producer);
         }
     }
 
@@ -127,36 +214,47 @@ impl Outbox {
             }
             sent += 1;
         }
+        if let Some(network) = &mut self.network {
+            network.flush();
+        }
         sent
     }
 
     /// Sends one message; `false` when its ring is full.
     fn try_send(&mut self, outgoing: &Outgoing) -> bool {
         let route = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to);
-        let Some((_, ring)) = route else {
-            // A core only names units of its configuration, for which routes were made.
-            self.unroutable += 1;
-            return true;
-        };
-        let Some(ring) = ring else { return true };
-        ring.has_room() && ring.try_push(&outgoing.envelope.to_words()).is_ok()
+        match (route, &mut self.network) {
+            (Some((_, Route::Ring(ring))), _) => {
+                ring.has_room() && ring.try_push(&outgoing.envelope.to_words()).is_ok()
+            }
+            (Some((_, Route::Network)), Some(network)) => network.send(outgoing).is_ok(),
+            (Some(_), _) => true,
+            (None, _) => {
+                // A core only names units of its configuration, for which routes were made.
+                self.unroutable += 1;
+                true
+            }
+        }
     }
 
     /// Whether nothing waits for room.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.pending.is_none()
+        self.pending.is_none() && self.network.as_ref().is_none_or(TcpFrameLink::is_flushed)
     }
 
     /// Free slots of the ring to a receiver.
+    #[inline]
     pub fn free_slots(&mut self, to: UnitId) -> u32 {
         let route = self.routes.iter_mut().find(|(unit, _)| *unit == to);
         match route {
-            Some((_, Some(ring))) => ring.free_slots(),
+            Some((_, Route::Ring(ring))) => ring.free_slots(),
             _ => 0,
         }
     }
 
     /// Messages to units that there are not.
+    #[inline]
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }

@@ -58,11 +58,13 @@ impl PooledEvent {
     }
 
     /// The ticket, to be read into before [`PooledEvent::hold`].
+    #[inline]
     pub fn ticket_mut(&mut self) -> &mut EventTicket {
         &mut self.ticket
     }
 
     /// The ticket.
+    #[inline]
     pub fn ticket(&self) -> &EventTicket {
         &self.ticket
     }
@@ -86,12 +88,28 @@ impl PooledEvent {
     }
 
     /// Lets all pages go.
+    #[inline]
     pub fn release(&mut self) {
         self.readers.clear();
         self.first_page.clear();
     }
 
+    /// Pool and first page of a fragment whose pages lie one behind the other, so that its words
+    /// do as well.
+    ///
+    /// # Panics
+    /// If there is no such fragment.
+    #[inline]
+    pub fn place(&self, index: usize) -> Option<(usize, u32)> {
+        let fragment = &self.ticket.fragments[index];
+        let first = *fragment.pages.first()?;
+        let mut pages = (first..).zip(&fragment.pages);
+        let follows = pages.all(|(expected, page)| expected == *page);
+        follows.then(|| (usize::from(fragment.pool), first))
+    }
+
     /// Payload bytes of all fragments.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.ticket
             .fragments
@@ -130,22 +148,27 @@ fn hold_pages(
 }
 
 impl EventAccess for PooledEvent {
+    #[inline]
     fn trigger(&self) -> TriggerNumber {
         self.ticket.trigger
     }
 
+    #[inline]
     fn mask(&self) -> L2Mask {
         self.ticket.mask
     }
 
+    #[inline]
     fn is_incomplete(&self) -> bool {
         !self.ticket.missing.is_empty()
     }
 
+    #[inline]
     fn fragment_count(&self) -> usize {
         self.ticket.fragments.len()
     }
 
+    #[inline]
     fn entry(&self, index: usize) -> FragmentEntry {
         let fragment = &self.ticket.fragments[index];
         FragmentEntry {

@@ -29,17 +29,20 @@ impl LinkPages {
     /// # Errors
     /// When the page is still being read or was never filled: a page number that nobody may
     /// return now.
+    #[inline]
     pub fn release(&self, page: u32) -> Result<(), PageError> {
         self.pool.release(PageIndex(page))
     }
 }
 
 impl PageStore for LinkPages {
+    #[inline]
     fn prepare(&mut self, page: u32, len_words: u32) {
         self.pool
             .prepare_to_write(PageIndex(page), len_words as usize);
     }
 
+    #[inline]
     fn start(&mut self, page: u32) {
         let pool = self.spare.take();
         let pool = pool.expect("one page is filled at a time");
@@ -49,12 +52,14 @@ impl PageStore for LinkPages {
         self.writer = Some(writer.expect("a page of the receiver's own free list is free"));
     }
 
+    #[inline]
     fn words_mut(&mut self, _page: u32) -> &mut [u32] {
         self.writer
             .as_mut()
             .expect("filling was started before words are written")
     }
 
+    #[inline]
     fn finish(&mut self, _page: u32, _len_words: u32) {
         if let Some(writer) = self.writer.take() {
             let (_, pool) = writer.finish_into_pool();
@@ -82,6 +87,7 @@ impl HeldPages {
     }
 
     /// Hints that a page will be held soon and its first words be read.
+    #[inline]
     pub fn prepare(&self, page: u32, len_words: u32) {
         self.pool
             .prepare_to_read(PageIndex(page), len_words as usize);
@@ -106,6 +112,7 @@ impl HeldPages {
     }
 
     /// Lets all pages go.
+    #[inline]
     pub fn clear(&mut self) {
         let readers = self.readers.drain(..);
         self.spares
@@ -113,6 +120,7 @@ impl HeldPages {
     }
 
     /// Lets one page go.
+    #[inline]
     pub fn drop_page(&mut self, page: u32) {
         while let Some(found) = self.readers.iter().position(|(held, _)| *held == page) {
             let (_, reader) = self.readers.swap_remove(found);
@@ -122,6 +130,7 @@ impl HeldPages {
 }
 
 impl PageRead for HeldPages {
+    #[inline]
     fn words(&self, page: u32) -> &[u32] {
         // An empty slice makes the core refuse the fragment; it cannot happen for a held page.
         self.readers

@@ -3,11 +3,11 @@
 //! The same lines make a role among others in one process and a role that has a process for
 //! itself; what differs is who opened the ends. Which ends there are is in [`crate::chain_plan`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use livetime_builder::{BuilderUnit, EventManager, ReadoutUnit};
+use livetime_builder::{BuildMode, BuilderUnit, EventManager, ReadoutUnit};
 use livetime_readout::{
     AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig, LinkConfig,
 };
@@ -15,24 +15,32 @@ use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
     EventGenerator, FragmentWriter, PacketEncoder, PhysicsGenerator, TriggerSource,
 };
-use livetime_trigger::{
-    AcceptAll, EventFilter, LevelTwo, LevelTwoNode, MassWindow, TriggerSupervisor,
-};
+use livetime_trigger::{LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
 use crate::chain_config::{ChainConfig, FilterConfig};
-use crate::chain_plan::{Channel, FRONT_END, PoolKey, RingKey, TRIGGER_NODE, WRITER, units};
+use crate::chain_plan::{Channel, FRONT_END, PoolKey, RingKey, WRITER, trigger_nodes, units};
 use crate::counter_block::CounterBlock;
 use crate::emulated_link::EmulatedLink;
+use crate::event_fault::{EventFault, FaultyFilter};
+use crate::link::{FragmentLink, LinkTransport, run_of_frames};
 use crate::message_ring::{Inbox, Outbox};
+use crate::packet_log::PacketLog;
+use crate::python_filter::BatchFilter;
+use crate::python_filter::batch_filter::BatchBounds;
 use crate::role::Role;
 use crate::role::builder::{Builder, BuilderParts};
 use crate::role::event_manager::EventManagerRole;
-use crate::role::filter::{FilterUnit, FilterUnitParts};
-use crate::role::front_end::{DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerRings};
+use crate::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
+use crate::role::front_end::{
+    DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerPath, TriggerRings,
+};
 use crate::role::readout::{Readout, ReadoutParts};
+use crate::role::spill_gate::SpillGate;
 use crate::role::trigger::{TriggerNode, TriggerNodeParts};
-use crate::role::writer::{RunFile, Writer, WriterParts};
+use crate::role::writer::{Writer, WriterParts};
+use crate::run_file::RunFile;
+use crate::transport::{ReceivePages, TcpFrameLink};
 
 /// Epoch of a unit that was not lost yet.
 pub const FIRST_EPOCH: u32 = 1;
@@ -57,6 +65,8 @@ pub struct RoleEnds {
     pub consumers: BTreeMap<RingKey, Consumer>,
     /// Pools of pages.
     pub pools: BTreeMap<PoolKey, PagePool>,
+    /// Streams to other units, by unit.
+    pub streams: BTreeMap<UnitId, TcpStream>,
     /// Where it publishes its counters.
     pub block: Arc<CounterBlock>,
     /// Rung when the writer has something to do.
@@ -65,14 +75,10 @@ pub struct RoleEnds {
     pub epoch: u32,
     /// Epochs of units that are not in their first.
     pub epochs: BTreeMap<UnitId, u32>,
-}
-
-/// What only the writer needs.
-pub struct WriterEnds {
-    /// The file.
-    pub file: RunFile,
-    /// Set when it can no longer be written.
-    pub failed: Arc<AtomicBool>,
+    /// Filter units that are not there.
+    pub absent: BTreeSet<UnitId>,
+    /// Events that a filter is not to survive.
+    pub event_faults: Vec<EventFault>,
 }
 
 type Made = Result<Box<dyn Role>, MissingEnd>;
@@ -85,30 +91,33 @@ impl RoleEnds {
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
             pools: BTreeMap::new(),
+            streams: BTreeMap::new(),
             block,
             writer_bell,
             epoch: FIRST_EPOCH,
             epochs: BTreeMap::new(),
+            absent: BTreeSet::new(),
+            event_faults: Vec::new(),
         }
     }
 
-    /// Makes the role; `writer` is for the writer alone.
+    /// Makes the role; `file` is for the writer alone.
     ///
     /// # Errors
     /// [`MissingEnd`] when an end is not there, or the role itself is unknown.
-    pub fn into_role(self, config: &ChainConfig, writer: Option<WriterEnds>) -> Made {
+    pub fn into_role(self, config: &ChainConfig, file: Option<RunFile>) -> Made {
         let id = self.id.clone();
         let unit = unit_of(&id).ok_or_else(|| self.missing("place in this chain"))?;
         match unit.kind {
             UnitKind::Source => self.front_end(config),
-            UnitKind::Trigger => self.trigger_node(config),
+            UnitKind::Trigger => self.trigger_node(config, unit),
             UnitKind::Readout => self.readout(config, unit),
             UnitKind::EventManager => self.event_manager(config),
             UnitKind::Builder => self.builder(config, unit),
             UnitKind::Filter => self.filter(config, unit),
             UnitKind::Writer => {
-                let writer = writer.ok_or_else(|| self.missing("run file"))?;
-                self.writer(config, writer)
+                let file = file.ok_or_else(|| self.missing("run file"))?;
+                self.writer(config, file)
             }
             UnitKind::Supervisor => Err(self.missing("place of its own")),
         }
@@ -154,6 +163,36 @@ impl RoleEnds {
             .collect()
     }
 
+    /// The pools in which built events lie.
+    fn event_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
+        if !config.transport.is_network() {
+            return self.readout_pools(config);
+        }
+        builder_units(config)
+            .map(|bu| self.pool(PoolKey::Builder(bu.index)))
+            .collect()
+    }
+
+    /// The streams of a unit to its peers, where a network carries their messages.
+    fn network(
+        &mut self,
+        config: &ChainConfig,
+        sent_from: Option<PagePool>,
+        pages: Option<ReceivePages>,
+    ) -> Result<Option<TcpFrameLink>, MissingEnd> {
+        if !config.transport.is_network() {
+            return Ok(None);
+        }
+        let mut link = TcpFrameLink::new(sent_from, pages);
+        for (peer, stream) in std::mem::take(&mut self.streams) {
+            // Its congestion control was set by who made it.
+            if let Err(error) = link.add(peer, stream, None) {
+                return Err(self.missing(format!("stream to {peer}: {error}")));
+            }
+        }
+        Ok(Some(link))
+    }
+
     fn inboxes(
         &mut self,
         to: UnitId,
@@ -188,28 +227,25 @@ impl RoleEnds {
                 sequence: 0,
             });
         }
-        let trigger = TriggerRings {
-            completions: self.sender(cards, TRIGGER_NODE, Channel::Completions)?,
-            pages_back: self.receiver(TRIGGER_NODE, cards, Channel::PagesBack)?,
-            replies: self.receiver(TRIGGER_NODE, cards, Channel::Completions)?,
-            reply_pages_back: self.sender(cards, TRIGGER_NODE, Channel::PagesBack)?,
-            reply_pool: self.pool(PoolKey::Replies)?,
-        };
+        let nodes = trigger_nodes(config).map(|node| self.trigger_path(config, node));
+        let trigger = nodes.collect::<Result<_, MissingEnd>>()?;
         let (run, source) = (config.run, &config.source);
         Ok(Box::new(FrontEnd::new(FrontEndParts {
             run,
             source: TriggerSource::new(&source.triggers, source.seed),
             generator: generator(config),
             encoder: PacketEncoder::new(source.packet_words_max),
-            writer: FragmentWriter::new(&source.fragment, source.seed, run, &source.data_links),
-            supervisor: TriggerSupervisor::new(config.supervisor, RunNs(0)),
-            trigger_link: EmulatedLink::new(
-                config.trigger_link.clone(),
-                self.pool(PoolKey::Packets)?,
-                0,
+            writer: FragmentWriter::new(
+                &source.fragment,
+                source.seed,
+                run,
+                &config.detector_sources(),
             ),
+            spill: config.spill.as_ref().and_then(SpillGate::new),
+            supervisor: TriggerSupervisor::new(config.supervisor, RunNs(0)),
             trigger,
-            data_links: data_links(config, &self.readout_pools(config)?),
+            data_links: self.data_links(config)?,
+            in_step: config.is_replayed(),
             readout_units: rings,
             event_manager: self.sender(cards, UnitId::EVENT_MANAGER, Channel::Messages)?,
             faults: config.faults.clone(),
@@ -219,20 +255,79 @@ impl RoleEnds {
         })))
     }
 
-    fn trigger_node(mut self, config: &ChainConfig) -> Made {
+    /// The links and rings between the front-end and a trigger node.
+    fn trigger_path(
+        &mut self,
+        config: &ChainConfig,
+        node: UnitId,
+    ) -> Result<TriggerPath, MissingEnd> {
         let cards = UnitId::SUPERVISOR;
+        let pool = self.pool(PoolKey::Packets(node.index))?;
+        let link = &config.trigger_link;
+        let inputs = 0..config.merger.inputs as u32;
+        let links =
+            inputs.map(|input| EmulatedLink::new(link.clone(), pool.clone(), input * link.pages));
+        Ok(TriggerPath {
+            links: links.collect(),
+            rings: TriggerRings {
+                completions: self.sender(cards, node, Channel::Completions)?,
+                pages_back: self.receiver(node, cards, Channel::PagesBack)?,
+                replies: self.receiver(node, cards, Channel::Completions)?,
+                reply_pages_back: self.sender(cards, node, Channel::PagesBack)?,
+                reply_pool: self.pool(PoolKey::Replies(node.index))?,
+            },
+        })
+    }
+
+    fn data_links(&self, config: &ChainConfig) -> Result<Vec<DataLink>, MissingEnd> {
+        let pools = self.readout_pools(config)?;
+        let mut next_page = vec![0; pools.len()];
+        let mut next_index = vec![0; pools.len()];
+        let links = config.data_links.iter().map(|link| {
+            let unit = usize::from(link.unit);
+            let (first_page, index_at_unit) = (next_page[unit], next_index[unit]);
+            next_page[unit] += link.link.pages;
+            next_index[unit] += 1;
+            let source = link.source;
+            let pool = pools[unit].clone();
+            let link = FragmentLink::open(&link.transport, link.link.clone(), pool, first_page)
+                .map_err(|error| self.missing(format!("link to source {source}: {error}")))?;
+            Ok(DataLink {
+                link,
+                unit,
+                index_at_unit,
+                source,
+            })
+        });
+        links.collect()
+    }
+
+    fn trigger_node(mut self, config: &ChainConfig, node: UnitId) -> Made {
+        let cards = UnitId::SUPERVISOR;
+        let merger = (config.merger.inputs > 1)
+            .then(|| PacketMerger::new_checked(config.merger, "trigger"))
+            .transpose()
+            .map_err(|_| self.missing("merger with these inputs"))?;
         let link = LinkConfig {
             fragment_words_max: 64,
             ..config.trigger_link.clone()
         };
+        let packet_log = (config.packets.as_ref())
+            .map(|log| {
+                PacketLog::start(log, config.run, node.index, config.source.packet_words_max)
+            })
+            .transpose()
+            .map_err(|reason| self.missing(format!("packet file: {reason}")))?;
         Ok(Box::new(TriggerNode::new(TriggerNodeParts {
+            packet_log,
             node: LevelTwoNode::new(LevelTwo::new(&config.menu), config.run),
-            packets: self.receiver(cards, TRIGGER_NODE, Channel::Completions)?,
-            packet_pages_back: self.sender(TRIGGER_NODE, cards, Channel::PagesBack)?,
-            packet_pool: self.pool(PoolKey::Packets)?,
-            return_link: EmulatedLink::new(link, self.pool(PoolKey::Replies)?, 0),
-            replies: self.sender(TRIGGER_NODE, cards, Channel::Completions)?,
-            reply_pages_back: self.receiver(cards, TRIGGER_NODE, Channel::PagesBack)?,
+            merger,
+            packets: self.receiver(cards, node, Channel::Completions)?,
+            packet_pages_back: self.sender(node, cards, Channel::PagesBack)?,
+            packet_pool: self.pool(PoolKey::Packets(node.index))?,
+            return_link: EmulatedLink::new(link, self.pool(PoolKey::Replies(node.index))?, 0),
+            replies: self.sender(node, cards, Channel::Completions)?,
+            reply_pages_back: self.receiver(cards, node, Channel::PagesBack)?,
             id: self.id,
             block: self.block,
         })))
@@ -244,15 +339,28 @@ impl RoleEnds {
         let mut assemblers = Vec::new();
         for link in config.data_links.iter().filter(|link| link.unit == index) {
             first_pages.push(first_pages[first_pages.len() - 1] + link.link.pages);
+            // Recorded fragments are of the run in which they were recorded.
+            let run = match &link.transport {
+                LinkTransport::File { path } => run_of_frames(path, link.source)
+                    .map_err(|error| self.missing(format!("{}: {error}", path.display())))?,
+                _ => config.run,
+            };
             assemblers.push(FragmentAssembler::new(AssemblerConfig {
-                run: config.run,
+                run,
                 pool: index,
                 page_words: link.link.page_words,
                 sources: vec![link.source],
                 crc: link.link.crc,
             }));
         }
-        let senders = std::iter::once(UnitId::SUPERVISOR).chain(builder_units(config));
+        let is_network = config.transport.is_network();
+        let pool = self.pool(PoolKey::Readout(index))?;
+        let peers = builder_units(config).chain(is_pushed(config).then_some(UnitId::EVENT_MANAGER));
+        let senders = std::iter::once(UnitId::SUPERVISOR).chain(peers.filter(|_| !is_network));
+        let mut outbox = self.outbox(unit, builder_units(config).filter(|_| !is_network))?;
+        if let Some(network) = self.network(config, Some(pool.clone()), None)? {
+            outbox = outbox.with_network(network, builder_units(config));
+        }
         let buffer = FragmentBufferConfig {
             triggers_max: config.builder.trigger_window,
         };
@@ -261,11 +369,11 @@ impl RoleEnds {
             assemblers,
             first_pages,
             buffer: FragmentBuffer::new(buffer, &config.builder.sources_of(index)),
-            pool: self.pool(PoolKey::Readout(index))?,
+            pool,
             completions: self.receiver(UnitId::SUPERVISOR, unit, Channel::Completions)?,
             pages_back: self.sender(unit, UnitId::SUPERVISOR, Channel::PagesBack)?,
             inboxes: self.inboxes(unit, senders)?,
-            outbox: self.outbox(unit, builder_units(config))?,
+            outbox,
             id: self.id,
             block: self.block,
         })))
@@ -273,9 +381,16 @@ impl RoleEnds {
 
     fn event_manager(mut self, config: &ChainConfig) -> Made {
         let evm = UnitId::EVENT_MANAGER;
-        let senders = std::iter::once(UnitId::SUPERVISOR).chain(builder_units(config));
+        let is_network = config.transport.is_network();
+        let local = builder_units(config).filter(|_| !is_network);
+        let senders = std::iter::once(UnitId::SUPERVISOR).chain(local);
         let inboxes = self.inboxes(evm, senders)?;
-        let outbox = self.outbox(evm, builder_units(config))?;
+        let pushed = readout_units(config).filter(|_| is_pushed(config));
+        let receivers = builder_units(config).chain(pushed);
+        let mut outbox = self.outbox(evm, receivers.clone().filter(|_| !is_network))?;
+        if let Some(network) = self.network(config, None, None)? {
+            outbox = outbox.with_network(network, receivers);
+        }
         let core = EventManager::new(&config.builder, self.epoch);
         let role = EventManagerRole::new(self.id, core, inboxes, outbox, self.block);
         Ok(Box::new(role))
@@ -297,10 +412,26 @@ impl RoleEnds {
             let epoch = self.epochs.get(&peer).copied().unwrap_or(FIRST_EPOCH);
             core.renew_peer(peer, epoch);
         }
+        for unit in &self.absent {
+            core.retire_filter(unit.index);
+        }
+        let is_network = config.transport.is_network();
+        let is_local =
+            |peer: &UnitId| !is_network || matches!(peer.kind, UnitKind::Filter | UnitKind::Writer);
+        let receivers = evm.chain(readout_units(config));
+        let mut outbox = self.outbox(unit, receivers.clone().filter(is_local))?;
+        if is_network {
+            let pool = self.pool(PoolKey::Builder(unit.index))?;
+            core.report_freed_pages(pool.page_count() as usize);
+            let pages = Some(ReceivePages::new(pool, unit.index));
+            if let Some(network) = self.network(config, None, pages)? {
+                outbox = outbox.with_network(network, receivers);
+            }
+        }
         Ok(Box::new(Builder::new(BuilderParts {
             core,
-            inboxes: self.inboxes(unit, senders)?,
-            outbox: self.outbox(unit, evm.chain(readout_units(config)))?,
+            inboxes: self.inboxes(unit, senders.filter(is_local))?,
+            outbox,
             tickets,
             id: self.id,
             block: self.block,
@@ -309,15 +440,16 @@ impl RoleEnds {
     }
 
     fn filter(mut self, config: &ChainConfig, unit: UnitId) -> Made {
+        let event_faults = std::mem::take(&mut self.event_faults);
         let mut tickets = Vec::new();
         for bu in builder_units(config) {
             tickets.push(self.receiver(bu, unit, Channel::Tickets)?);
         }
-        Ok(Box::new(FilterUnit::new(FilterUnitParts {
+        let filter = self.unit_filter(config, event_faults)?;
+        let parts = FilterUnitParts {
             unit,
-            filter: filter(config.filter),
             tickets,
-            pools: self.readout_pools(config)?,
+            pools: self.event_pools(config)?,
             writer: self.sender(unit, WRITER, Channel::Tickets)?,
             written: self.receiver(WRITER, unit, Channel::Written)?,
             outbox: self.outbox(unit, builder_units(config))?,
@@ -326,10 +458,42 @@ impl RoleEnds {
             block: self.block,
             sources: config.data_links.len(),
             epoch: self.epoch,
-        })))
+            in_filter: in_filter(config),
+            credits: config.builder.credits as usize,
+        };
+        Ok(Box::new(FilterUnit::new(parts, filter)))
     }
 
-    fn writer(mut self, config: &ChainConfig, writer: WriterEnds) -> Made {
+    /// What a filter unit runs; a filter in Python is started and has loaded.
+    fn unit_filter(
+        &self,
+        config: &ChainConfig,
+        faults: Vec<EventFault>,
+    ) -> Result<UnitFilter, MissingEnd> {
+        let FilterConfig::Python(python) = &config.filter else {
+            let filter = config
+                .filter
+                .to_filter()
+                .ok_or_else(|| self.missing("filter"))?;
+            return Ok(UnitFilter::Event(FaultyFilter::over(filter, faults)));
+        };
+        let builder = &config.builder;
+        let share = builder.credits_total() / u64::from(builder.filter_units.max(1));
+        let bounds = BatchBounds {
+            sources: config.data_links.len(),
+            event_words: (config.data_links.iter())
+                .map(|link| link.link.fragment_words_max as usize)
+                .sum(),
+            events: in_filter(config).min(usize::try_from(share).unwrap_or(usize::MAX)),
+        };
+        let pools = self.readout_pools(config)?;
+        let started = BatchFilter::start(&self.id, python, bounds, pools);
+        let filter =
+            started.map_err(|error| self.missing(format!("working Python filter: {error}")))?;
+        Ok(UnitFilter::Batch(Box::new(filter)))
+    }
+
+    fn writer(mut self, config: &ChainConfig, file: RunFile) -> Made {
         let (mut tickets, mut written) = (Vec::new(), Vec::new());
         for fu in filter_units(config) {
             tickets.push(self.receiver(fu, WRITER, Channel::Tickets)?);
@@ -339,20 +503,20 @@ impl RoleEnds {
         for bu in builder_units(config) {
             builders.push(self.sender(WRITER, bu, Channel::Messages)?);
         }
-        let in_filter = config.builder.filter_in_flight as usize;
         Ok(Box::new(Writer::new(WriterParts {
             builders,
-            in_filter: in_filter * usize::from(config.builder.builder_units),
+            in_filter: in_filter(config),
+            credits: config.builder.credits as usize,
             epoch: self.epoch,
             run: config.run,
-            file: writer.file,
+            file,
             tickets,
             written,
-            pools: self.readout_pools(config)?,
+            pools: self.event_pools(config)?,
             id: self.id,
             block: self.block,
-            failed: writer.failed,
             sources: config.data_links.len(),
+            output: config.store.output,
         })))
     }
 }
@@ -376,8 +540,18 @@ pub fn unit_of(id: &str) -> Option<UnitId> {
     })
 }
 
+/// Events that a filter unit may have at once, its own and those at the writer.
+fn in_filter(config: &ChainConfig) -> usize {
+    config.builder.filter_in_flight as usize * usize::from(config.builder.builder_units)
+}
+
 fn readout_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
     units(UnitKind::Readout, config.builder.readout_units.len())
+}
+
+/// Whether readout units send unasked.
+fn is_pushed(config: &ChainConfig) -> bool {
+    config.builder.mode == BuildMode::Push
 }
 
 fn builder_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
@@ -388,24 +562,6 @@ fn filter_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + 
     units(UnitKind::Filter, config.builder.filter_units.into())
 }
 
-fn data_links(config: &ChainConfig, pools: &[PagePool]) -> Vec<DataLink> {
-    let mut next_page = vec![0; pools.len()];
-    let mut next_index = vec![0; pools.len()];
-    let links = config.data_links.iter().map(|link| {
-        let unit = usize::from(link.unit);
-        let (first_page, index_at_unit) = (next_page[unit], next_index[unit]);
-        next_page[unit] += link.link.pages;
-        next_index[unit] += 1;
-        let link = EmulatedLink::new(link.link.clone(), pools[unit].clone(), first_page);
-        DataLink {
-            link,
-            unit,
-            index_at_unit,
-        }
-    });
-    links.collect()
-}
-
 fn generator(config: &ChainConfig) -> EventGenerator {
     match &config.recorded {
         Some(recorded) => EventGenerator::Recorded(recorded.clone()),
@@ -413,13 +569,6 @@ fn generator(config: &ChainConfig) -> EventGenerator {
             config.source.physics.clone(),
             config.source.seed,
         ))),
-    }
-}
-
-fn filter(config: FilterConfig) -> Box<dyn EventFilter> {
-    match config {
-        FilterConfig::AcceptAll => Box::new(AcceptAll),
-        FilterConfig::MassWindow(window) => Box::new(MassWindow::new(window)),
     }
 }
 

@@ -12,6 +12,7 @@ pub struct RunClock {
 
 impl RunClock {
     /// Starts the run's time now; takes some milliseconds to calibrate the time-stamp counter.
+    #[inline]
     pub fn start() -> Self {
         let clock = TscClock::calibrate();
         let start_ns = clock.now_ns();
@@ -19,12 +20,14 @@ impl RunClock {
     }
 
     /// The clock as words, so that another process of this machine reads the same time.
+    #[inline]
     pub fn to_words(&self) -> [u64; 5] {
         let [a, b, c, d] = self.clock.to_words();
         [self.start_ns, a, b, c, d]
     }
 
     /// The clock of [`RunClock::to_words`].
+    #[inline]
     pub fn from_words(words: [u64; 5]) -> Self {
         let [start_ns, a, b, c, d] = words;
         let clock = TscClock::from_words([a, b, c, d]);

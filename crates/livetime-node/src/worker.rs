@@ -3,12 +3,16 @@
 //! A role is not a thread. Each duty cycle polls every role of the worker once; the sum of their
 //! work tells the waiter how to spend the time until the next. What a role does is in `role/`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use livetime_shm::{SharedWords, WaitCounts, Waiter, pin_current_thread};
+use livetime_store::Histogram;
 
-use crate::role::Role;
+use crate::process::FilterFailure;
+use crate::role::{Role, RoleReport};
 use crate::run_clock::RunClock;
 
 /// What the run's driver wants of the workers.
@@ -82,6 +86,49 @@ pub struct Worker {
     pub waiter: Waiter,
     /// Its roles in the order in which they are polled.
     pub roles: Vec<Box<dyn Role>>,
+    /// Where roles tell what they have to tell.
+    pub board: ReportBoard,
+}
+
+/// What the roles of this process have told so far; clones are the same board.
+#[derive(Debug, Clone, Default)]
+pub struct ReportBoard(Arc<Mutex<Told>>);
+
+#[derive(Debug, Default)]
+struct Told {
+    failures: Vec<FilterFailure>,
+    filled: BTreeMap<String, Vec<Histogram>>,
+}
+
+impl ReportBoard {
+    fn put(&self, role: &str, report: RoleReport) {
+        // Nothing that holds it can panic.
+        let Ok(mut told) = self.0.lock() else { return };
+        match report {
+            RoleReport::Failure(failure) => told.failures.push(failure),
+            RoleReport::Histograms(histograms) => {
+                told.filled.insert(role.to_owned(), histograms);
+            }
+        }
+    }
+
+    /// The events that filters have failed on, which are forgotten here.
+    pub fn take_failures(&self) -> Vec<FilterFailure> {
+        let told = self.0.lock();
+        told.map_or_else(
+            |_| Vec::new(),
+            |mut told| std::mem::take(&mut told.failures),
+        )
+    }
+
+    /// The histograms that filters have filled so far, by each of them.
+    pub fn filled(&self) -> Vec<Vec<Histogram>> {
+        let told = self.0.lock();
+        told.map_or_else(
+            |_| Vec::new(),
+            |told| told.filled.values().cloned().collect(),
+        )
+    }
 }
 
 /// What a worker leaves behind.
@@ -118,6 +165,7 @@ impl Worker {
             core,
             mut waiter,
             mut roles,
+            board,
         } = self;
         let pin = core.map(pin_current_thread).transpose();
         loop {
@@ -127,7 +175,11 @@ impl Worker {
             }
             let mut work = 0;
             for role in &mut roles {
-                work += role.poll(clock.now(), now_phase);
+                let now = clock.now();
+                work += role.poll(now, now_phase);
+                if let Some(report) = role.poll_report(now) {
+                    board.put(role.id(), report);
+                }
             }
             waiter.after(work);
         }

@@ -156,6 +156,7 @@ impl FragmentAssembler {
     }
 
     /// Takes the next completion of the link; `pages` gives the words of it and of the pages held.
+    #[inline]
     pub fn handle_completed<P: PageRead + ?Sized>(
         &mut self,
         completed: &Completed,
@@ -172,6 +173,7 @@ impl FragmentAssembler {
     }
 
     /// Gives back the pages held because the run is ended by force.
+    #[inline]
     pub fn abort(&mut self) -> RefusedPages {
         let pages = self.chain.pages.iter().copied().collect();
         self.chain.pages.clear();
@@ -179,6 +181,7 @@ impl FragmentAssembler {
     }
 
     /// Pages held: those of a block whose end has not come.
+    #[inline]
     pub fn pages_held(&self) -> u32 {
         self.chain.pages.len() as u32
     }
@@ -325,6 +328,7 @@ impl FragmentAssembler {
     }
 
     /// Whether the header can be believed.
+    #[inline]
     fn is_sound(&self, status: FragmentStatus) -> bool {
         let mut doubtful = FragmentStatus::BAD_CRC
             .with(FragmentStatus::BAD_LENGTH)
@@ -335,6 +339,7 @@ impl FragmentAssembler {
         status.0 & doubtful.0 == 0
     }
 
+    #[inline]
     fn crc_of(&self, parts: &[&[u32]]) -> u32 {
         if self.config.crc == CrcCheck::Off {
             return 0;
@@ -358,12 +363,14 @@ impl FragmentAssembler {
         judged
     }
 
+    #[inline]
     fn lose(&mut self, cause: LossCause, status: FragmentStatus) -> Refusal {
         self.losses.add(cause, 1);
         self.count_status(status);
         Refusal::Lost(cause)
     }
 
+    #[inline]
     fn count_status(&mut self, status: FragmentStatus) {
         for (count, (bit, _)) in self
             .counters
@@ -403,6 +410,7 @@ impl Judged {
     }
 }
 
+#[inline]
 fn refused(why: Refusal, pages: &[u32]) -> Assembled {
     Assembled::Refused {
         why,
@@ -411,12 +419,14 @@ fn refused(why: Refusal, pages: &[u32]) -> Assembled {
 }
 
 /// The words of a completed page.
+#[inline]
 fn page_words<'a, P: PageRead + ?Sized>(pages: &'a P, completed: &Completed) -> &'a [u32] {
     let words = pages.words(completed.page);
     &words[..words.len().min(completed.len_words as usize)]
 }
 
 /// The header of a block that lies in several parts.
+#[inline]
 fn header_of(parts: &[&[u32]]) -> Option<FragmentHeader> {
     let words = parts.iter().flat_map(|part| *part).copied();
     let start: ArrayVec<u32, HEADER_WORDS> = words.take(HEADER_WORDS).collect();

@@ -203,6 +203,7 @@ impl FragmentBuffer {
     }
 
     /// The fragments of a trigger, ordered by source.
+    #[inline]
     pub fn fragments(&self, trigger: TriggerNumber) -> impl Iterator<Item = &FragmentDescriptor> {
         let cells = match self.find(trigger) {
             Ok(index) => &self.cells[self.row_cells(self.slots[index].row)],
@@ -212,6 +213,7 @@ impl FragmentBuffer {
     }
 
     /// The fragment of a trigger and source.
+    #[inline]
     pub fn fragment(
         &self,
         trigger: TriggerNumber,
@@ -223,6 +225,7 @@ impl FragmentBuffer {
     }
 
     /// Number of fragments of a trigger.
+    #[inline]
     pub fn fragment_count(&self, trigger: TriggerNumber) -> u32 {
         self.find(trigger)
             .map_or(0, |index| self.slots[index].count)
@@ -270,21 +273,25 @@ impl FragmentBuffer {
     }
 
     /// Triggers with fragments in the buffer.
+    #[inline]
     pub fn triggers(&self) -> u32 {
         self.rows - self.rows_free.len() as u32
     }
 
     /// Fragments in the buffer.
+    #[inline]
     pub fn len(&self) -> u64 {
         self.counters.inserted - self.counters.removed
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The sources, ascending.
+    #[inline]
     pub fn sources(&self) -> &[SourceId] {
         &self.sources
     }
@@ -299,12 +306,14 @@ impl FragmentBuffer {
         &self.losses
     }
 
+    #[inline]
     fn row_cells(&self, row: u32) -> core::ops::Range<usize> {
         let start = row as usize * self.sources.len();
         start..start + self.sources.len()
     }
 
     /// The slot where a trigger would like to be.
+    #[inline]
     fn home(&self, trigger: u64) -> usize {
         const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
         (trigger.wrapping_mul(GOLDEN_RATIO) >> self.hash_shift) as usize

@@ -26,9 +26,14 @@
 //! [`LinkDown`]: livetime_wire::LossCause::LinkDown
 //! [`LinkTruncated`]: livetime_wire::LossCause::LinkTruncated
 
+pub mod card;
+pub mod card_link;
+pub mod card_link_config;
+pub mod driver;
 pub mod fragment_assembler;
 pub mod fragment_buffer;
 pub mod line;
+pub mod line_fault;
 pub mod link_config;
 pub mod link_destination;
 pub mod link_source;
@@ -37,8 +42,12 @@ pub mod page_link;
 pub mod page_store;
 pub mod problem_code;
 pub mod receiver;
+pub mod reset_handshake;
+pub mod return_channel;
 pub mod self_test;
 
+pub use card_link::CardLink;
+pub use card_link_config::{CardLinkConfig, ErrorReporting};
 pub use fragment_assembler::{
     Assembled, AssemblerConfig, AssemblerCounters, FragmentAssembler, Refusal, RefusedPages,
 };
@@ -46,11 +55,14 @@ pub use fragment_buffer::{
     BufferCounters, FragmentBuffer, FragmentBufferConfig, InsertRefused, RefusedReason,
 };
 pub use line::{FlowControl, LineSlice, LinkState, LinkStatus};
+pub use line_fault::{FaultRates, LineFault, LineFaultPlan};
 pub use link_config::LinkConfig;
 pub use link_destination::{DestinationCounters, SlinkDestination};
-pub use link_source::{Begun, SlinkSource, SourceCounters, SourceLinkConfig};
+pub use link_source::{Begun, SlinkSource, SourceCounters, SourceLinkConfig, SourceTest};
 pub use page_fifo::{BlockEnd, Completed, PageFifos, RequestFull};
 pub use page_link::{PageError, PageLink};
 pub use page_store::{HeapPages, PageRead, PageStore};
 pub use receiver::{PageAccount, Receiver, ReceiverCounters};
-pub use self_test::{SelfTest, TestChecker, TestPattern};
+pub use reset_handshake::{ResetHandshake, ResetPin, SystemReset};
+pub use return_channel::{ReturnChannel, ReturnWord};
+pub use self_test::{LinkWidth, SelfTest, TestChecker, TestPattern};

@@ -20,6 +20,7 @@ pub enum LineSlice<'a> {
 
 impl<'a> LineSlice<'a> {
     /// Number of words.
+    #[inline]
     pub fn words(&self) -> usize {
         match self {
             Self::Control(_) => 1,
@@ -30,6 +31,7 @@ impl<'a> LineSlice<'a> {
     /// What is left after the first `consumed` words; `None` when nothing is.
     ///
     /// For a line that keeps a slice until the destination has taken all of it.
+    #[inline]
     pub fn rest(self, consumed: usize) -> Option<Self> {
         match self {
             Self::Control(_) if consumed == 0 => Some(self),
@@ -43,6 +45,7 @@ impl<'a> LineSlice<'a> {
 
     /// The first `count` words (all of a control word if `count` is not 0).
     #[must_use]
+    #[inline]
     pub fn head(self, count: usize) -> Self {
         match self {
             Self::Control(_) if count == 0 => Self::Data(&[]),
@@ -52,6 +55,7 @@ impl<'a> LineSlice<'a> {
     }
 
     /// The words one by one.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = LineWord> + 'a {
         let (control, data) = match self {
             Self::Control(word) => (Some(LineWord::Control(word)), [].as_slice()),

@@ -79,6 +79,7 @@ struct OpenBlock {
 }
 
 impl OpenBlock {
+    #[inline]
     fn without_begin() -> Self {
         Self {
             begin: None,
@@ -147,7 +148,17 @@ impl SlinkDestination {
         }
     }
 
+    /// Sets page size, longest fragment and control words anew; a page being filled keeps its size.
+    #[inline]
+    pub(crate) fn configure(&mut self, config: &LinkConfig) {
+        self.begin = config.begin;
+        self.end = config.end;
+        self.page_words = config.page_words;
+        self.fragment_words_max = config.fragment_words_max;
+    }
+
     /// Takes words of the line; returns how many.
+    #[inline]
     pub fn handle_line<S: PageStore + ?Sized>(
         &mut self,
         line: LineSlice<'_>,
@@ -201,6 +212,7 @@ impl SlinkDestination {
     ///
     /// Tell it at the place in the stream where the loss happened: words of the line that came
     /// before it are to be handled first.
+    #[inline]
     pub fn handle_link<S: PageStore + ?Sized>(
         &mut self,
         link: LinkState,
@@ -216,11 +228,13 @@ impl SlinkDestination {
 
     /// Discards words from now on, as with the link down, but leaves an open block to be closed by
     /// the next [`Self::handle_link`]: for a reset, which has no access to page memory.
+    #[inline]
     pub fn hold(&mut self) {
         self.link = LinkState::Down;
     }
 
     /// Starts or ends the self-test; an open block is cut.
+    #[inline]
     pub fn handle_test<S: PageStore + ?Sized>(
         &mut self,
         test: SelfTest,
@@ -234,6 +248,7 @@ impl SlinkDestination {
     }
 
     /// The link's state for the user: in self-test it is down.
+    #[inline]
     pub fn link(&self) -> LinkState {
         match self.test {
             SelfTest::Off => self.link,
@@ -242,6 +257,7 @@ impl SlinkDestination {
     }
 
     /// Whether a page is being filled: 1 page is then neither posted nor completed.
+    #[inline]
     pub fn pages_filling(&self) -> u32 {
         u32::from(self.block.is_some_and(|block| block.page.is_some()))
     }
@@ -252,6 +268,7 @@ impl SlinkDestination {
     }
 
     /// What the self-test has found.
+    #[inline]
     pub fn checker(&self) -> &TestChecker {
         &self.checker
     }

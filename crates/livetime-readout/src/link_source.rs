@@ -176,6 +176,7 @@ impl SlinkSource {
     }
 
     /// Whether no fragment is being sent.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.sending.is_none()
     }
@@ -267,6 +268,7 @@ impl SlinkSource {
     /// Going down loses the fragment being sent: under [`LossCause::LinkDown`] if no word of it
     /// left, under [`LossCause::LinkTruncated`] otherwise. The return channel is lost too, so LFF#
     /// is released and must be stated anew when the link is up. Coming up ends a reset.
+    #[inline]
     pub fn handle_link(&mut self, now: RunNs, link: LinkState) {
         if link == LinkState::Up {
             self.resetting = false;
@@ -278,6 +280,7 @@ impl SlinkSource {
     }
 
     /// Drives URESET#: the link counts as down until it is told to be up.
+    #[inline]
     pub fn reset(&mut self, now: RunNs) {
         self.counters.resets += 1;
         self.handle_link(now, LinkState::Down);
@@ -285,6 +288,7 @@ impl SlinkSource {
     }
 
     /// Starts (UTEST# low) or ends the self-test. In self-test the link is down for fragments.
+    #[inline]
     pub fn handle_test(&mut self, now: RunNs, test: SourceTest) {
         match test {
             SourceTest::Off => self.test = None,
@@ -326,12 +330,14 @@ impl SlinkSource {
     }
 
     /// Ends the fragment being sent because the run is ended by force.
+    #[inline]
     pub fn abort(&mut self) {
         if self.sending.take().is_some() {
             self.losses.add(LossCause::LinkAborted, 1);
         }
     }
 
+    #[inline]
     fn is_down(&self) -> bool {
         self.link == LinkState::Down || self.test.is_some()
     }

@@ -70,6 +70,7 @@ impl PageFifos {
     ///
     /// # Errors
     /// [`RequestFull`] when all slots are taken; the page stays with the caller.
+    #[inline]
     pub fn post(&mut self, page: u32) -> Result<(), RequestFull> {
         if self.request_free() == 0 {
             return Err(RequestFull);
@@ -79,21 +80,25 @@ impl PageFifos {
     }
 
     /// Takes the oldest filled page.
+    #[inline]
     pub fn poll_completed(&mut self) -> Option<Completed> {
         self.acknowledge.pop_front()
     }
 
     /// Pages posted and not yet taken.
+    #[inline]
     pub fn request_filled(&self) -> u32 {
         self.request.len() as u32
     }
 
     /// Free slots of the request FIFO.
+    #[inline]
     pub fn request_free(&self) -> u32 {
         (self.request_depth - self.request.len()) as u32
     }
 
     /// Entries waiting in the acknowledge FIFO.
+    #[inline]
     pub fn acknowledge_filled(&self) -> u32 {
         self.acknowledge.len() as u32
     }
@@ -101,6 +106,7 @@ impl PageFifos {
     /// Takes the next page to fill, if there is one and `completions` more entries fit into the
     /// acknowledge FIFO. The slot of a page being filled is thereby always reserved, so that a
     /// block can be closed at any time.
+    #[inline]
     pub(crate) fn take_request(&mut self, completions: usize) -> Option<u32> {
         if self.acknowledge.len() + completions > self.acknowledge_depth {
             return None;
@@ -109,11 +115,13 @@ impl PageFifos {
     }
 
     /// The page that [`Self::take_request`] gives next.
+    #[inline]
     pub(crate) fn next_request(&self) -> Option<u32> {
         self.request.front().copied()
     }
 
     /// Puts a filled page into the slot reserved for it.
+    #[inline]
     pub(crate) fn complete(&mut self, completed: Completed) {
         assert!(
             self.acknowledge.len() < self.acknowledge_depth,

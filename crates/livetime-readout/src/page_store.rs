@@ -12,11 +12,13 @@
 pub trait PageStore {
     /// `page` will be filled after the present one, with about `len_words` words: time to get its
     /// memory ready. A hint, which the default ignores.
+    #[inline]
     fn prepare(&mut self, page: u32, len_words: u32) {
         let _ = (page, len_words);
     }
 
     /// Filling of `page` begins: a store that hands out exclusive writers takes one here.
+    #[inline]
     fn start(&mut self, page: u32) {
         let _ = page;
     }
@@ -25,6 +27,7 @@ pub trait PageStore {
     fn words_mut(&mut self, page: u32) -> &mut [u32];
 
     /// Filling has ended with `len_words` words; the page is read from now on.
+    #[inline]
     fn finish(&mut self, page: u32, len_words: u32) {
         let _ = (page, len_words);
     }
@@ -54,6 +57,7 @@ impl HeapPages {
         }
     }
 
+    #[inline]
     fn range(&self, page: u32) -> core::ops::Range<usize> {
         let start = (page - self.first_page) as usize * self.page_words;
         start..start + self.page_words
@@ -61,6 +65,7 @@ impl HeapPages {
 }
 
 impl PageStore for HeapPages {
+    #[inline]
     fn words_mut(&mut self, page: u32) -> &mut [u32] {
         let range = self.range(page);
         &mut self.words[range]
@@ -68,6 +73,7 @@ impl PageStore for HeapPages {
 }
 
 impl PageRead for HeapPages {
+    #[inline]
     fn words(&self, page: u32) -> &[u32] {
         &self.words[self.range(page)]
     }

@@ -25,3 +25,10 @@ pub const CONTROL_WORDS: ProblemCode =
 pub const GRACE_WORDS: ProblemCode = ProblemCode::new("L0108", "too many words after link full");
 /// The fragment buffer is empty or too large.
 pub const BUFFER_SIZE: ProblemCode = ProblemCode::new("L0109", "fragment buffer out of range");
+/// A figure of a link card is out of range.
+pub const CARD_LINK: ProblemCode = ProblemCode::new("L0110", "link card out of range");
+/// A figure of a card is out of range.
+pub const CARD: ProblemCode = ProblemCode::new("L0111", "card out of range");
+/// A reader is to be woken after no fragment, or after too many.
+pub const NOTIFICATION: ProblemCode =
+    ProblemCode::new("L0112", "wake-up after no or many fragments");

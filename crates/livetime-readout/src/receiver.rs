@@ -45,6 +45,7 @@ pub struct PageAccount {
 
 impl PageAccount {
     /// Whether every page is somewhere and none is in two places.
+    #[inline]
     pub fn is_balanced(&self) -> bool {
         self.free + self.posted + self.filling + self.completed + self.handed_out == self.pages
     }
@@ -135,6 +136,7 @@ impl Receiver {
     /// Takes words of the line; returns how many. Fewer than offered means that no page or no
     /// acknowledge slot is free: the line stops, the caller polls and recycles, and the rest is
     /// offered again.
+    #[inline]
     pub fn handle_line<S: PageStore + ?Sized>(
         &mut self,
         now: RunNs,
@@ -149,6 +151,7 @@ impl Receiver {
 
     /// The link's state (LDOWN#), told at the place in the stream of words where it changed. Going
     /// down cuts an open block; coming up ends a reset.
+    #[inline]
     pub fn handle_link<S: PageStore + ?Sized>(
         &mut self,
         now: RunNs,
@@ -165,6 +168,7 @@ impl Receiver {
     }
 
     /// Starts or ends the self-test; an open block is cut.
+    #[inline]
     pub fn handle_test<S: PageStore + ?Sized>(&mut self, test: SelfTest, store: &mut S) {
         self.destination.handle_test(test, &mut self.fifos, store);
     }
@@ -197,6 +201,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`PageError::Foreign`] or [`PageError::NotHandedOut`]; nothing changes and it is counted.
+    #[inline]
     pub fn recycle(&mut self, page: u32) -> Result<(), PageError> {
         self.take_back(page, PageOwner::Free)?;
         self.free.push(page);
@@ -205,11 +210,13 @@ impl Receiver {
     }
 
     /// Pages that can still be filled: free or posted.
+    #[inline]
     pub fn pages_available(&self) -> u32 {
         self.free.len() as u32 + self.fifos.request_filled()
     }
 
     /// Whether `page` is one of this link's.
+    #[inline]
     pub fn owns(&self, page: u32) -> bool {
         page.wrapping_sub(self.first_page) < self.config.pages
     }
@@ -242,11 +249,13 @@ impl Receiver {
     }
 
     /// The counters of the destination.
+    #[inline]
     pub fn destination_counters(&self) -> &DestinationCounters {
         self.destination.counters()
     }
 
     /// What the self-test has found.
+    #[inline]
     pub fn checker(&self) -> &TestChecker {
         self.destination.checker()
     }
@@ -257,6 +266,7 @@ impl Receiver {
     }
 
     /// Keeps the request FIFO full.
+    #[inline]
     fn refill(&mut self) {
         while self.fifos.request_free() > 0 {
             let Some(page) = self.free.pop() else {
@@ -291,6 +301,7 @@ impl Receiver {
 /// The pages of a link in an order in which none follows its neighbour: the reader's processor
 /// fetches ahead what lies behind a page just read, and would take the next page away from the
 /// writer (measured: 60 ns per page and cache line).
+#[inline]
 fn free_pages(first_page: u32, pages: u32) -> Vec<u32> {
     // The golden section of the pages, or the next number that visits them all.
     let section = (u64::from(pages) * 382 / 1000).max(1);
@@ -301,6 +312,7 @@ fn free_pages(first_page: u32, pages: u32) -> Vec<u32> {
         .collect()
 }
 
+#[inline]
 fn is_coprime(mut a: u64, mut b: u64) -> bool {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -311,6 +323,7 @@ fn is_coprime(mut a: u64, mut b: u64) -> bool {
 impl PageLink for Receiver {
     /// Posts a polled page at once. Free pages are posted without being asked, so there is a slot
     /// only when none is free; [`Receiver::recycle`] always finds a place.
+    #[inline]
     fn post(&mut self, page: u32) -> Result<(), PageError> {
         if self.fifos.request_free() == 0 {
             return Err(PageError::RequestFull { page });
@@ -320,6 +333,7 @@ impl PageLink for Receiver {
         Ok(())
     }
 
+    #[inline]
     fn poll(&mut self) -> Option<Completed> {
         let completed = self.fifos.poll_completed()?;
         self.owners[(completed.page - self.first_page) as usize] = PageOwner::Caller;
@@ -327,6 +341,7 @@ impl PageLink for Receiver {
         Some(completed)
     }
 
+    #[inline]
     fn link_status(&self) -> LinkStatus {
         LinkStatus {
             link: self.destination.link(),
@@ -339,6 +354,7 @@ impl PageLink for Receiver {
 
     /// Completed pages stay in the acknowledge FIFO; the open block is closed as cut by the next
     /// [`Receiver::handle_link`], and words that come before the link is up again are discarded.
+    #[inline]
     fn reset(&mut self, _now: RunNs) {
         self.counters.resets += 1;
         self.resetting = true;

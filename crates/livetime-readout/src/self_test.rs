@@ -1,7 +1,8 @@
 //! The self-test of a link: a walking one in cycles of 33 words, sent and checked.
 //!
 //! While UTEST# is low the source sends word 0 with the control flag and then a one on each of the
-//! 32 data bits, again and again (S-LINK specification, self-test). This module makes and checks
+//! 32 data bits, again and again (S-LINK specification, self-test); links of 16 and 8 bits have
+//! cycles of 17 and 9 words. This module makes and checks
 //! the words; entering and leaving the test is in [`crate::link_source`] and
 //! [`crate::link_destination`].
 
@@ -9,12 +10,32 @@ use livetime_wire::slink::{ControlWord, LineWord};
 
 use crate::line::LineSlice;
 
-/// Words of one cycle.
-pub const CYCLE_WORDS: usize = 33;
+/// Width of a link, as strapped on UDW\[1:0\].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LinkWidth {
+    /// 8 data bits.
+    Bits8,
+    /// 16 data bits.
+    Bits16,
+    /// 32 data bits.
+    #[default]
+    Bits32,
+}
 
-/// The data words of a cycle.
-static WALKING_ONE: [u32; CYCLE_WORDS - 1] = {
-    let mut words = [0; CYCLE_WORDS - 1];
+impl LinkWidth {
+    /// Words of one cycle of the self-test: the control word and one for each data bit.
+    pub fn cycle_words(self) -> usize {
+        match self {
+            Self::Bits8 => 9,
+            Self::Bits16 => 17,
+            Self::Bits32 => 33,
+        }
+    }
+}
+
+/// The data words of the longest cycle; narrower links send the first of them.
+static WALKING_ONE: [u32; 32] = {
+    let mut words = [0; 32];
     let mut bit = 0;
     while bit < words.len() {
         words[bit] = 1 << bit;
@@ -38,10 +59,16 @@ pub enum SelfTest {
 /// Emits the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TestPattern {
+    width: LinkWidth,
     position: usize,
 }
 
 impl TestPattern {
+    /// The pattern of a link of this width, from its control word on.
+    pub fn new(width: LinkWidth) -> Self {
+        Self { width, position: 0 }
+    }
+
     /// The next words, at most `words_max`, up to the end of the cycle.
     pub fn poll_line(&self, words_max: usize) -> Option<LineSlice<'static>> {
         if words_max == 0 {
@@ -50,19 +77,20 @@ impl TestPattern {
         if self.position == 0 {
             return Some(LineSlice::Control(ControlWord(0)));
         }
-        let rest = &WALKING_ONE[self.position - 1..];
+        let rest = &WALKING_ONE[self.position - 1..self.width.cycle_words() - 1];
         Some(LineSlice::Data(&rest[..rest.len().min(words_max)]))
     }
 
     /// That many words of the pattern were taken by the line.
     pub fn handle_sent(&mut self, words: usize) {
-        self.position = (self.position + words) % CYCLE_WORDS;
+        self.position = (self.position + words) % self.width.cycle_words();
     }
 }
 
 /// Checks the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TestChecker {
+    width: LinkWidth,
     /// Position in the cycle; `None` before the first control word and after an error, so that one
     /// dropped word is one error.
     position: Option<usize>,
@@ -75,6 +103,14 @@ pub struct TestChecker {
 }
 
 impl TestChecker {
+    /// A checker of a link of this width.
+    pub fn new(width: LinkWidth) -> Self {
+        Self {
+            width,
+            ..Self::default()
+        }
+    }
+
     /// Checks words of the line; what comes before the first control word is not compared.
     pub fn handle_line(&mut self, line: LineSlice<'_>) {
         for word in line.iter() {
@@ -100,7 +136,7 @@ impl TestChecker {
             self.position = restart.then_some(1);
             return;
         }
-        self.position = Some((expected + 1) % CYCLE_WORDS);
+        self.position = Some((expected + 1) % self.width.cycle_words());
         self.cycles_good += u64::from(self.position == Some(0));
     }
 }
@@ -130,6 +166,31 @@ mod tests {
         assert_eq!(words[..33], words[33..]);
         assert_eq!(cycle_words(1, 66), words);
         assert_eq!(cycle_words(7, 66), words);
+    }
+
+    #[test]
+    fn narrower_links_have_shorter_cycles_and_find_the_other_width() {
+        let widths = [LinkWidth::Bits8, LinkWidth::Bits16, LinkWidth::Bits32];
+        for sent in widths {
+            let (mut pattern, mut words) = (TestPattern::new(sent), Vec::new());
+            for _ in 0..12 * sent.cycle_words() {
+                let slice = pattern.poll_line(5).unwrap();
+                words.extend(slice.iter());
+                pattern.handle_sent(slice.words());
+            }
+            words.truncate(10 * sent.cycle_words());
+            let bits = sent.cycle_words() as u32 - 1;
+            let last = words[sent.cycle_words() - 1];
+            assert_eq!(last, LineWord::Data(1 << (bits - 1)));
+            for checked in widths {
+                let mut checker = TestChecker::new(checked);
+                words.iter().for_each(|word| checker.handle_word(*word));
+                assert_eq!(checker.errors == 0, sent == checked, "{sent:?} {checked:?}");
+                if sent == checked {
+                    assert_eq!(checker.cycles_good, 10, "{sent:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub struct MonotonicClock {
 
 impl MonotonicClock {
     /// A clock that reads 0 now.
+    #[inline]
     pub fn start() -> Self {
         Self {
             origin_ns: monotonic_ns(),
@@ -23,6 +24,7 @@ impl MonotonicClock {
     }
 
     /// A clock that reads nanoseconds since boot: the same in every process of the machine.
+    #[inline]
     pub fn since_boot() -> Self {
         Self { origin_ns: 0 }
     }
@@ -83,6 +85,7 @@ impl TscClock {
     }
 
     /// A clock that counts nanoseconds of the monotonic clock.
+    #[inline]
     pub fn monotonic() -> Self {
         Self {
             source: TickSource::Monotonic,
@@ -121,11 +124,13 @@ impl TscClock {
     }
 
     /// What is counted.
+    #[inline]
     pub fn source(&self) -> TickSource {
         self.source
     }
 
     /// Ticks per second.
+    #[inline]
     pub fn rate_hz(&self) -> f64 {
         1e9 * (1u64 << 32) as f64 / self.ns_per_tick_q32 as f64
     }
@@ -189,6 +194,7 @@ fn read_counter() -> u64 {
 
 /// Whether the processor promises a constant, common counter (CPUID 8000_0007h, EDX bit 8).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
 fn is_counter_invariant() -> bool {
     use core::arch::x86_64::__cpuid;
     const POWER_LEAF: u32 = 0x8000_0007;
@@ -196,6 +202,7 @@ fn is_counter_invariant() -> bool {
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
 fn is_counter_invariant() -> bool {
     false
 }

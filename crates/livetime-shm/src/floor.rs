@@ -14,7 +14,8 @@ mod samples;
 use std::io;
 
 pub use kernel_round_trip::{
-    KernelRoundTrip, TcpWait, eventfd_round_trip, pipe_round_trip, tcp_round_trip,
+    KernelOneWay, KernelRoundTrip, TcpWait, eventfd_one_way, eventfd_round_trip, pipe_round_trip,
+    tcp_round_trip,
 };
 pub use memory_copy::{MemoryCopy, memcpy_through_pool};
 pub use ping_pong::{PING_PONG_BYTES_MAX, PingPong, cache_line_ping_pong};

@@ -29,10 +29,12 @@ pub mod page_state;
 pub mod peer;
 mod prefetch;
 pub mod process_id;
+pub mod record_ring;
 pub mod ring;
 pub mod ring_region;
 pub mod shared_words;
 pub mod wait;
+pub mod wake_descriptor;
 
 pub use affinity::{
     PlacementError, allowed_cpus, lock_memory, pin_current_thread, request_fifo, request_normal,
@@ -49,7 +51,12 @@ pub use peer::{
     send_fds, stop_process,
 };
 pub use process_id::ProcessId;
+pub use record_ring::{
+    Found, OfferOutcome, Offered, OverflowRule, RecordMemory, RecordReader, RecordRingConfig,
+    RecordRingError, RecordStorage, RecordWriter, RingClosed, RingMonitor, RingWord,
+};
 pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};
 pub use shared_words::{SharedWords, WordsError};
 pub use wait::{WaitCounts, WaitStrategy, Waiter};
+pub use wake_descriptor::{WakeSource, Waker, wake_pair};

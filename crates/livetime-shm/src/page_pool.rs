@@ -256,6 +256,7 @@ struct OpenPool {
 }
 
 impl Clone for PagePool {
+    #[inline]
     fn clone(&self) -> Self {
         Self {
             handle: Arc::new(Handle {
@@ -339,26 +340,45 @@ impl PagePool {
     }
 
     /// The descriptor to pass to another process.
+    #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.pool().mapping.fd()
     }
 
+    /// Bytes of the memory behind [`PagePool::fd`], header and page states included.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.pool().mapping.bytes()
+    }
+
+    /// Where page 0 begins in that memory \[bytes\]; the others follow without gaps. For readers
+    /// that map the memory by themselves, such as an interpreter, while somebody else holds the
+    /// pages that they look at.
+    #[inline]
+    pub fn data_offset(&self) -> usize {
+        self.pool().data_offset
+    }
+
     /// Pages of the pool.
+    #[inline]
     pub fn page_count(&self) -> u32 {
         self.pool().pages
     }
 
     /// Words of a page.
+    #[inline]
     pub fn page_words(&self) -> usize {
         self.pool().page_bytes as usize / size_of::<u32>()
     }
 
     /// What the memory lives in.
+    #[inline]
     pub fn backing(&self) -> Backing {
         self.pool().mapping.backing()
     }
 
     /// This process's place in the pool.
+    #[inline]
     pub fn owner(&self) -> OwnerId {
         self.pool().owner
     }
@@ -504,6 +524,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`PageError::OutOfRange`].
+    #[inline]
     pub fn state(&self, page: PageIndex) -> Result<PageState, PageError> {
         // Relaxed: an observation, nothing is accessed because of it.
         let bits = self.pool().line(page)?.state.load(Ordering::Relaxed);
@@ -700,6 +721,7 @@ impl OpenPool {
 }
 
 impl Drop for OpenPool {
+    #[inline]
     fn drop(&mut self) {
         // The last handle is gone, and with it every writer and reader: nothing is held.
         if let Some(entry) = self.front().owners.get(usize::from(self.owner.0)) {
@@ -755,6 +777,7 @@ impl PageWords for PageLine {
         self.holds[usize::from(owner.0)].fetch_sub(1, order);
     }
 
+    #[inline]
     fn clear_holds(&self, owner: OwnerId, order: Ordering) -> u16 {
         self.holds[usize::from(owner.0)].swap(0, order)
     }
@@ -779,6 +802,7 @@ unsafe impl Sync for PageWriter {}
 
 impl PageWriter {
     /// The page.
+    #[inline]
     pub fn page(&self) -> PageIndex {
         self.page
     }
@@ -828,6 +852,7 @@ impl DerefMut for PageWriter {
 }
 
 impl Drop for PageWriter {
+    #[inline]
     fn drop(&mut self) {
         let line = &self.handle.pool.lines()[self.page.0 as usize];
         // Refused only if the page was taken back from us already: it is free, or another's.
@@ -852,6 +877,7 @@ unsafe impl Sync for PageReader {}
 
 impl PageReader {
     /// The page.
+    #[inline]
     pub fn page(&self) -> PageIndex {
         self.page
     }
@@ -881,6 +907,7 @@ impl Deref for PageReader {
 }
 
 impl Drop for PageReader {
+    #[inline]
     fn drop(&mut self) {
         let pool = &self.handle.pool;
         page_state::end_reading(&pool.lines()[self.page.0 as usize], pool.owner);

@@ -153,6 +153,7 @@ pub trait RingStorage {
     ) -> R;
 
     /// Hints that the producer will write so many payload words of a slot soon.
+    #[inline]
     fn prepare_to_fill(&self, slot: u32, words: u32) {
         let _ = (slot, words);
     }
@@ -161,20 +162,24 @@ pub trait RingStorage {
 /// Messages that the consumer reads before it reports the space: a quarter of the ring, at most
 /// 64. Fewer reports mean fewer transfers of the tail's cache line; a full ring still frees space
 /// long before it runs dry.
+#[inline]
 pub fn tail_batch(slots: u32) -> u32 {
     (slots / 4).clamp(1, 64)
 }
 
 /// Sequence number of the message at `position`: never 0 in the first lap, so that zeroed memory
 /// holds no message.
+#[inline]
 fn sequence_at(position: u64) -> u32 {
     position.wrapping_add(1) as u32
 }
 
+#[inline]
 fn stamp(sequence: u32, words: u32) -> u64 {
     (u64::from(sequence) << 32) | u64::from(words)
 }
 
+#[inline]
 fn split_stamp(stamp: u64) -> (u32, u32) {
     ((stamp >> 32) as u32, stamp as u32)
 }
@@ -210,21 +215,25 @@ impl<S: RingStorage> Producer<S> {
     }
 
     /// Slots of the ring: the number of messages it can hold.
+    #[inline]
     pub fn capacity(&self) -> u32 {
         self.mask + 1
     }
 
     /// Longest message in words.
+    #[inline]
     pub fn slot_words(&self) -> u32 {
         self.slot_words
     }
 
     /// Messages written since the ring was made.
+    #[inline]
     pub fn pushed(&self) -> u64 {
         self.head
     }
 
     /// Whether the consumer has closed its side.
+    #[inline]
     pub fn is_peer_closed(&self) -> bool {
         // Acquire pairs with the Release of the consumer's drop.
         self.storage.is_closed(Side::Consumer, Ordering::Acquire)
@@ -234,6 +243,7 @@ impl<S: RingStorage> Producer<S> {
     ///
     /// The consumer reports in batches, so that up to [`tail_batch`] slots more may be free. A
     /// ring with a fault has none.
+    #[inline]
     pub fn free_slots(&mut self) -> u32 {
         match self.look_at_tail() {
             Ok(()) => self.capacity() - self.unread(),
@@ -436,12 +446,14 @@ impl<S: RingStorage> Producer<S> {
         (self.head as u32).wrapping_add(index) & self.mask
     }
 
+    #[inline]
     pub(crate) fn storage(&self) -> &S {
         &self.storage
     }
 }
 
 impl<S: RingStorage> Drop for Producer<S> {
+    #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire in the consumer's `is_finished`: it sees every message.
         self.storage.close(Side::Producer, Ordering::Release);
@@ -480,16 +492,19 @@ impl<S: RingStorage> Consumer<S> {
     }
 
     /// Slots of the ring: the number of messages it can hold.
+    #[inline]
     pub fn capacity(&self) -> u32 {
         self.mask + 1
     }
 
     /// Longest message in words.
+    #[inline]
     pub fn slot_words(&self) -> u32 {
         self.slot_words
     }
 
     /// Messages read since the ring was made.
+    #[inline]
     pub fn popped(&self) -> u64 {
         self.tail
     }
@@ -541,6 +556,7 @@ impl<S: RingStorage> Consumer<S> {
     }
 
     /// Whether there is no message to read now. A message of nonsense counts as a message.
+    #[inline]
     pub fn is_empty(&mut self) -> bool {
         matches!(self.peek(), Ok(None))
     }
@@ -549,6 +565,7 @@ impl<S: RingStorage> Consumer<S> {
     ///
     /// A producer that was killed closes nothing: watch its process ([`crate::peer`]), and read
     /// until the ring is empty.
+    #[inline]
     pub fn is_finished(&mut self) -> bool {
         // Acquire pairs with the Release of the producer's drop, and comes before the look at the
         // slot: no message can be published in between.
@@ -613,12 +630,14 @@ impl<S: RingStorage> Consumer<S> {
         self.tail as u32 & self.mask
     }
 
+    #[inline]
     pub(crate) fn storage(&self) -> &S {
         &self.storage
     }
 }
 
 impl<S: RingStorage> Drop for Consumer<S> {
+    #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire of the producer's `is_peer_closed`.
         self.storage.close(Side::Consumer, Ordering::Release);

@@ -132,6 +132,7 @@ pub enum RingError {
 /// assert_eq!(reader.join().ok(), Some(6));
 /// # Ok::<(), livetime_shm::RingError>(())
 /// ```
+#[inline]
 pub fn ring(config: &RingConfig) -> Result<(Producer, Consumer), RingError> {
     let region = RingRegion::create(config, 0)?;
     Ok((region.producer()?, region.consumer()?))
@@ -143,6 +144,7 @@ pub fn ring(config: &RingConfig) -> Result<(Producer, Consumer), RingError> {
 ///
 /// # Errors
 /// [`RingError`] for an impossible size.
+#[inline]
 pub fn heap_ring(config: &RingConfig) -> Result<(Producer, Consumer), RingError> {
     let region = RingRegion::on_heap(config)?;
     Ok((region.producer()?, region.consumer()?))
@@ -152,6 +154,7 @@ pub fn heap_ring(config: &RingConfig) -> Result<(Producer, Consumer), RingError>
 ///
 /// # Errors
 /// [`RingError`] for anything but a fresh producer's side of a ring of this epoch.
+#[inline]
 pub fn open_producer(fd: OwnedFd, epoch: u64) -> Result<Producer, RingError> {
     RingRegion::open(fd, epoch)?.producer()
 }
@@ -160,12 +163,14 @@ pub fn open_producer(fd: OwnedFd, epoch: u64) -> Result<Producer, RingError> {
 ///
 /// # Errors
 /// [`RingError`] for anything but a fresh consumer's side of a ring of this epoch.
+#[inline]
 pub fn open_consumer(fd: OwnedFd, epoch: u64) -> Result<Consumer, RingError> {
     RingRegion::open(fd, epoch)?.consumer()
 }
 
 impl Producer {
     /// The memory of the ring: its descriptor, epoch and peers.
+    #[inline]
     pub fn region(&self) -> &RingRegion {
         self.storage()
     }
@@ -173,6 +178,7 @@ impl Producer {
 
 impl Consumer {
     /// The memory of the ring: its descriptor, epoch and peers.
+    #[inline]
     pub fn region(&self) -> &RingRegion {
         self.storage()
     }
@@ -229,6 +235,7 @@ impl RingRegion {
     ///
     /// # Errors
     /// [`RingError`] for an impossible size.
+    #[inline]
     pub fn on_heap(config: &RingConfig) -> Result<Self, RingError> {
         let geometry = Geometry::new_checked(config)?;
         let block = HeapBlock::zeroed(geometry.bytes());
@@ -298,6 +305,7 @@ impl RingRegion {
     ///
     /// # Errors
     /// [`RingError::Taken`] when anybody ever took it before.
+    #[inline]
     pub fn producer(&self) -> Result<Producer, RingError> {
         self.take(Side::Producer)?;
         Ok(Producer::new(self.clone()))
@@ -307,12 +315,14 @@ impl RingRegion {
     ///
     /// # Errors
     /// [`RingError::Taken`] when anybody ever took it before.
+    #[inline]
     pub fn consumer(&self) -> Result<Consumer, RingError> {
         self.take(Side::Consumer)?;
         Ok(Consumer::new(self.clone()))
     }
 
     /// The descriptor to pass to another process; a ring on the heap has none.
+    #[inline]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &*self.memory {
             Memory::Mapped(mapping) => Some(mapping.fd()),
@@ -321,12 +331,14 @@ impl RingRegion {
     }
 
     /// The epoch the ring was made for.
+    #[inline]
     pub fn epoch(&self) -> u64 {
         // Relaxed: written before the ring was known to anybody.
         self.header().epoch.load(Ordering::Relaxed)
     }
 
     /// The process that took a side.
+    #[inline]
     pub fn owner(&self, side: Side) -> Option<ProcessId> {
         // Acquire pairs with the AcqRel exchange in `take`.
         match self.side(side).owner.load(Ordering::Acquire) {
@@ -372,6 +384,7 @@ impl RingRegion {
         region
     }
 
+    #[inline]
     fn assemble(base: NonNull<u8>, geometry: Geometry, memory: Memory) -> Self {
         Self {
             base,
@@ -457,6 +470,7 @@ impl RingStorage for RingRegion {
         self.side(side).closed.load(order) != 0
     }
 
+    #[inline]
     fn close(&self, side: Side, order: Ordering) {
         self.side(side).closed.store(1, order);
     }
@@ -524,6 +538,7 @@ impl Geometry {
     }
 
     /// At most 2^24 * (2^22 + 64) + 512 bytes: no overflow in 64 bits.
+    #[inline]
     fn bytes(&self) -> usize {
         HEADER_BYTES + self.slots as usize * self.slot_bytes
     }
@@ -542,6 +557,7 @@ unsafe impl Send for HeapBlock {}
 unsafe impl Sync for HeapBlock {}
 
 impl HeapBlock {
+    #[inline]
     fn zeroed(bytes: usize) -> Self {
         let layout = Layout::from_size_align(bytes, align_of::<RingHeader>())
             .expect("a checked geometry fits the address space");
@@ -555,6 +571,7 @@ impl HeapBlock {
 }
 
 impl Drop for HeapBlock {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: allocated above with this very layout, freed only here.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::mapping::{HugePages, Mapping, MappingError};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LTWORD01");
-const WORDS_OFFSET: usize = 128;
+/// Where the words begin in their memory \[bytes\], for readers that map it by themselves.
+pub const WORDS_OFFSET: usize = 128;
 /// Words around those on the heap, so that no cache line is shared with whatever lies beside them.
 const HEAP_MARGIN: usize = 16;
 
@@ -130,6 +131,14 @@ impl SharedWords {
                     std::slice::from_raw_parts(first.cast::<AtomicU64>(), *count)
                 }
             }
+        }
+    }
+
+    /// Bytes of the memory behind [`SharedWords::fd`], 0 on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        match &*self.memory {
+            Memory::Heap { .. } => 0,
+            Memory::Mapped { mapping, .. } => mapping.bytes(),
         }
     }
 

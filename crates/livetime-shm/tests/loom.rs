@@ -13,8 +13,12 @@ use livetime_shm::page_state::{
     OwnerId, PageState, PageWords, Refusal, StateWord, abandon_writing, begin_reading,
     begin_writing, end_reading, finish_writing, release,
 };
+use livetime_shm::record_ring::RECORD_WORDS;
 use livetime_shm::ring::{RingStorage, Side};
-use livetime_shm::{Consumer, Producer, PushError};
+use livetime_shm::{
+    Consumer, Found, OverflowRule, Producer, PushError, RecordReader, RecordStorage, RecordWriter,
+    RingWord,
+};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, fence};
@@ -474,4 +478,187 @@ fn a_free_page_is_really_free() {
 #[should_panic(expected = "Causality violation")]
 fn relaxed_freeing_is_noticed() {
     write_after_another(PageFlaw::Freeing);
+}
+
+/// Which part of the record ring's protocol is weakened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecordFlaw {
+    None,
+    /// The final stamp is published without the words before it.
+    Stamp,
+    /// The reader does not order its second look at the stamp behind the words.
+    SecondLook,
+    /// Neither end orders its record or announcement before its look at the other.
+    Sleep,
+}
+
+/// Record ring storage of two slots; only the first two words of a record are stored, which keeps
+/// the number of interleavings small, and the others are 0.
+struct LoomRecords {
+    stamps: [AtomicU64; 2],
+    words: [[AtomicU64; 2]; 2],
+    beside: [AtomicU64; 5],
+    rule: OverflowRule,
+    flaw: RecordFlaw,
+}
+
+impl LoomRecords {
+    fn ends(
+        rule: OverflowRule,
+        flaw: RecordFlaw,
+    ) -> (RecordWriter<LoomRecords>, RecordReader<LoomRecords>) {
+        let zero = || AtomicU64::new(0);
+        // The two ends count their holders outside of the model.
+        let records = std::sync::Arc::new(LoomRecords {
+            stamps: [zero(), zero()],
+            words: [[zero(), zero()], [zero(), zero()]],
+            beside: [zero(), zero(), zero(), zero(), zero()],
+            rule,
+            flaw,
+        });
+        let reader = RecordReader::over(std::sync::Arc::clone(&records));
+        (RecordWriter::over(records), reader)
+    }
+}
+
+impl RecordStorage for LoomRecords {
+    fn slots(&self) -> u32 {
+        2
+    }
+
+    fn rule(&self) -> OverflowRule {
+        self.rule
+    }
+
+    fn load_stamp(&self, position: u64, order: Ordering) -> u64 {
+        self.stamps[position as usize % 2].load(order)
+    }
+
+    fn store_stamp(&self, position: u64, stamp: u64, order: Ordering) {
+        let order = match self.flaw {
+            RecordFlaw::Stamp => Ordering::Relaxed,
+            _ => order,
+        };
+        self.stamps[position as usize % 2].store(stamp, order);
+    }
+
+    fn load_record(&self, position: u64) -> [u64; RECORD_WORDS - 1] {
+        let words = &self.words[position as usize % 2];
+        let word = |index: usize| words.get(index).map_or(0, |w| w.load(Ordering::Relaxed));
+        std::array::from_fn(word)
+    }
+
+    fn store_record(&self, position: u64, record: &[u64; RECORD_WORDS - 1]) {
+        for (word, value) in self.words[position as usize % 2].iter().zip(record) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    fn load(&self, word: RingWord, order: Ordering) -> u64 {
+        self.beside[word as usize].load(order)
+    }
+
+    fn store(&self, word: RingWord, value: u64, order: Ordering) {
+        self.beside[word as usize].store(value, order);
+    }
+
+    fn fence(&self, order: Ordering) {
+        let left_out = match order {
+            Ordering::Acquire => self.flaw == RecordFlaw::SecondLook,
+            Ordering::SeqCst => self.flaw == RecordFlaw::Sleep,
+            _ => false,
+        };
+        if !left_out {
+            fence(order);
+        }
+    }
+}
+
+fn record(number: u64) -> [u64; RECORD_WORDS] {
+    [0, number, number * 10, 0, 0, 0, 0, 0]
+}
+
+/// Reads until `count` records are accounted for; each is whole, in order, and the gaps are exact.
+fn read_records(reader: &mut RecordReader<LoomRecords>, count: u64) {
+    let mut next = 0;
+    while next < count {
+        match reader.poll() {
+            Found::Record([stamp, number, tenfold, ..]) => {
+                assert_eq!(stamp, (next + 1) * 2, "out of order");
+                assert!(number == next && tenfold == next * 10, "torn record");
+                next += 1;
+            }
+            Found::Lost { first, last } => {
+                assert_eq!(first, next, "a gap that was not");
+                next = last + 1;
+            }
+            Found::Nothing => thread::yield_now(),
+            Found::Closed(_) => panic!("closed with {next} of {count} accounted for"),
+        }
+    }
+    assert_eq!(next, count, "more than there were");
+}
+
+/// Three records through two slots, which the writer overwrites or leaves as it finds them.
+fn records_are_whole(rule: OverflowRule, flaw: RecordFlaw) {
+    check(move || {
+        let (mut writer, mut reader) = LoomRecords::ends(rule, flaw);
+        let offering = thread::spawn(move || {
+            for number in 0..3 {
+                writer.offer(&record(number));
+            }
+            writer
+        });
+        read_records(&mut reader, 3);
+        let writer = offering.join().unwrap();
+        assert_eq!(writer.offered(), 3);
+    });
+}
+
+#[test]
+fn overwritten_records_are_whole_or_reported_lost() {
+    records_are_whole(OverflowRule::DropOldest, RecordFlaw::None);
+}
+
+#[test]
+fn refused_records_are_whole_or_reported_lost() {
+    records_are_whole(OverflowRule::DropNewest, RecordFlaw::None);
+}
+
+#[test]
+#[should_panic(expected = "torn record")]
+fn relaxed_publication_of_a_record_is_noticed() {
+    records_are_whole(OverflowRule::DropNewest, RecordFlaw::Stamp);
+}
+
+#[test]
+#[should_panic(expected = "torn record")]
+fn unordered_second_look_is_noticed() {
+    records_are_whole(OverflowRule::DropOldest, RecordFlaw::SecondLook);
+}
+
+/// A reader that announces its sleep and then finds nothing is woken by the next record.
+fn a_sleeper_is_woken(flaw: RecordFlaw) {
+    check(move || {
+        let (mut writer, mut reader) = LoomRecords::ends(OverflowRule::DropOldest, flaw);
+        let offering = thread::spawn(move || {
+            let woken = writer.offer(&record(0)).wake;
+            (writer, woken)
+        });
+        reader.prepare_sleep();
+        let found = reader.poll() != Found::Nothing;
+        let (_writer, woken) = offering.join().unwrap();
+        assert!(found || woken, "asleep beside a record");
+    });
+}
+
+#[test]
+fn no_sleeper_is_forgotten() {
+    a_sleeper_is_woken(RecordFlaw::None);
+}
+
+#[test]
+#[should_panic(expected = "asleep beside a record")]
+fn unordered_announcements_are_noticed() {
+    a_sleeper_is_woken(RecordFlaw::Sleep);
 }

@@ -6,13 +6,15 @@
 
 use core::f64::consts::{PI, TAU};
 
+use livetime_wire::decision::mix64;
 use livetime_wire::object::ObjectKind;
 use livetime_wire::trigger_packet::{
-    ANGLE_LSB, Cluster, MuonStub, Sums, SvtTrack, TriggerPacket, XtrpTrack,
+    ANGLE_LSB, Cluster, MuonStub, REFUSED_MAX, REFUSED_SHIFT, Sums, SvtTrack, TriggerPacket,
+    XtrpTrack,
 };
 use livetime_wire::{RunNs, RunNumber, TriggerNumber};
 
-use crate::source_event::{SourceEvent, SourceObject};
+use crate::source_event::{OBJECTS_MAX, SourceEvent, SourceObject};
 
 /// pT in GeV times the magnitude of the half curvature c, in counts.
 const PT_TIMES_C: f64 = 180.855;
@@ -20,6 +22,13 @@ const PT_TIMES_C: f64 = 180.855;
 const TICK_NS: u64 = 25;
 /// Every so many events the source sets the AUTO bit of Level 1.
 const AUTO_EVERY: u64 = 1000;
+/// One event in this many gets the random bit of Level 1.
+const RANDOM_EVERY: u64 = 1024;
+/// Thresholds of the calorimeter bits of Level 1, in counts of 0.125 GeV.
+const L1_EM: u32 = 64;
+const L1_JET: u32 = 80;
+const L1_SUM_ET: u32 = 480;
+const L1_MISSING_ET: u32 = 120;
 
 /// What a packet says besides its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +70,10 @@ pub struct PacketEncoder {
     sine: Vec<i32>,
     cosine: Vec<i32>,
     packet: TriggerPacket,
+    /// What one board sends of it.
+    part: TriggerPacket,
+    /// Level-1 accepts refused since the last packet.
+    refused: u32,
     counts: PacketCounts,
 }
 
@@ -72,13 +85,28 @@ impl PacketEncoder {
             let entry = |k: u32| (32_768.0 * function(TAU * f64::from(k) / 8192.0)).round() as i32;
             (0..ANGLE_LSB).map(entry).collect()
         };
+        let roomy = || TriggerPacket {
+            xtrp: Vec::with_capacity(OBJECTS_MAX),
+            svt: Vec::with_capacity(OBJECTS_MAX),
+            clusters: Vec::with_capacity(OBJECTS_MAX),
+            muons: Vec::with_capacity(OBJECTS_MAX),
+            ..TriggerPacket::default()
+        };
         Self {
             words_max,
             sine: table(f64::sin),
             cosine: table(f64::cos),
-            packet: TriggerPacket::default(),
+            // Room for the items of the largest event, so that encoding allocates nothing.
+            packet: roomy(),
+            part: roomy(),
+            refused: 0,
             counts: PacketCounts::default(),
         }
+    }
+
+    /// Notes a Level-1 accept that was refused; the next packet says how many there were.
+    pub fn count_refused(&mut self) {
+        self.refused = (self.refused + 1).min(REFUSED_MAX);
     }
 
     /// Encodes `event` over the contents of `out`; true if items had to be dropped.
@@ -88,8 +116,17 @@ impl PacketEncoder {
         header: &PacketHeader,
         out: &mut Vec<u32>,
     ) -> bool {
+        let dropped = self.prepare(event, header);
+        self.packet.emit(out);
+        dropped
+    }
+
+    /// Encodes `event`, to be sent in parts by [`PacketEncoder::emit_part`]; true if items had to be
+    /// dropped.
+    pub fn prepare(&mut self, event: &SourceEvent, header: &PacketHeader) -> bool {
         let packet = &mut self.packet;
         packet.clear_items();
+        packet.flags = (core::mem::take(&mut self.refused) << REFUSED_SHIFT) as u8;
         packet.l2_buffer = header.l2_buffer;
         packet.bunch = (header.bunch & 0xFF) as u8;
         packet.trigger_low = header.trigger.low();
@@ -104,12 +141,41 @@ impl PacketEncoder {
         packet.sums = Some(sums);
         packet.l1_bits = level_one_bits(packet, header.index);
         let dropped = packet.truncate(self.words_max);
-        packet.emit(out);
         self.counts.packets += 1;
-        self.counts.words += out.len() as u64;
+        self.counts.words += packet.words() as u64;
         self.counts.truncated += u64::from(dropped > 0);
         self.counts.items_dropped += dropped as u64;
         dropped > 0
+    }
+
+    /// Writes what board `input` of `inputs` sends of the packet prepared last over the contents of
+    /// `out`: the blocks whose type, from 1, is in turn its own, behind the header of the trigger.
+    pub fn emit_part(&mut self, input: usize, inputs: usize, out: &mut Vec<u32>) {
+        let (whole, part) = (&self.packet, &mut self.part);
+        let is_own = |block_type: usize| (block_type - 1) % inputs.max(1) == input;
+        part.clear_items();
+        part.flags = whole.flags;
+        part.l2_buffer = whole.l2_buffer;
+        part.bunch = whole.bunch;
+        part.trigger_low = whole.trigger_low;
+        part.l1_bits = whole.l1_bits;
+        part.run = whole.run;
+        part.lumi_section = whole.lumi_section;
+        part.time_stamp = whole.time_stamp;
+        if is_own(1) {
+            part.xtrp.extend_from_slice(&whole.xtrp);
+        }
+        if is_own(2) {
+            part.svt.extend_from_slice(&whole.svt);
+        }
+        if is_own(3) {
+            part.clusters.extend_from_slice(&whole.clusters);
+        }
+        if is_own(4) {
+            part.muons.extend_from_slice(&whole.muons);
+        }
+        part.sums = whole.sums.filter(|_| is_own(5));
+        part.emit(out);
     }
 
     /// The packet encoded last.
@@ -253,12 +319,19 @@ fn level_one_bits(packet: &TriggerPacket, index: u64) -> u64 {
             .filter(|stub| stub.pt_code() >= code)
             .count()
     };
+    let clusters = |test: fn(&Cluster) -> bool| packet.clusters.iter().any(test);
+    let sums = packet.sums.unwrap_or(Sums([0; 2]));
     [
         true,
         tracks.count() >= 2,
         stubs(8) >= 1,
         stubs(3) >= 2,
         index.is_multiple_of(AUTO_EVERY),
+        clusters(|cluster| cluster.em() >= L1_EM),
+        clusters(|cluster| cluster.et() >= L1_JET),
+        sums.sum_et() >= L1_SUM_ET,
+        sums.missing_et() >= L1_MISSING_ET,
+        mix64(index).is_multiple_of(RANDOM_EVERY),
     ]
     .into_iter()
     .enumerate()

@@ -24,6 +24,7 @@ pub mod physics;
 pub mod physics_config;
 pub mod problem_code;
 pub mod recorded;
+pub mod slidas;
 pub mod source_config;
 pub mod source_event;
 pub mod trigger_source;
@@ -38,6 +39,7 @@ pub use payload::{PayloadError, PayloadPattern, check_payload};
 pub use physics::{EventClass, PhysicsGenerator};
 pub use physics_config::PhysicsConfig;
 pub use recorded::{RecordedError, RecordedEvents, RecordedProblem};
+pub use slidas::{Slidas, SlidasConfig, SlidasDelivery, SlidasFraming};
 pub use source_config::SourceConfig;
 pub use source_event::{SourceEvent, SourceObject};
 pub use trigger_source::{

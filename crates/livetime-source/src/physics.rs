@@ -54,19 +54,22 @@ pub enum EventClass {
     Calorimeter,
     /// No object.
     Empty,
+    /// One or more of every kind of object.
+    ManyObjects,
     /// Soft tracks only.
     Soft,
 }
 
 impl EventClass {
     /// Every class, in the order of [`PhysicsConfig::fractions`], then what is left over.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Z,
         Self::Continuum,
         Self::Displaced,
         Self::SingleMuon,
         Self::Calorimeter,
         Self::Empty,
+        Self::ManyObjects,
         Self::Soft,
     ];
 }
@@ -153,6 +156,7 @@ impl Draw<'_> {
             EventClass::SingleMuon => self.single_muon(),
             EventClass::Calorimeter => self.calorimeter(),
             EventClass::Empty => return,
+            EventClass::ManyObjects => self.many_objects(),
             EventClass::Soft => self.soft_track(),
         }
         let (tracks, jets) = (&self.generator.soft_tracks, &self.generator.soft_jets);
@@ -245,6 +249,27 @@ impl Draw<'_> {
             self.neutral(ObjectKind::Jet, pt, eta, phi);
             self.neutral(ObjectKind::Jet, pt * balance, other_eta, opposite);
         }
+    }
+
+    /// An electron, a muon, a photon, two to six jets and a displaced pair, all apart.
+    fn many_objects(&mut self) {
+        for kind in [ObjectKind::Electron, ObjectKind::Muon] {
+            let pt = 12.0 + 10.0 * self.exponential();
+            let (eta, phi) = (self.between(-1.0, 1.0), self.azimuth());
+            let lepton = FourVector::from_rapidity(pt, eta, phi, 0.0);
+            let (charge, vertex) = (self.charge(), self.beam_cm());
+            self.charged(kind, &lepton, charge, vertex);
+        }
+        let pt = 10.0 + 10.0 * self.exponential();
+        let (eta, phi) = (self.between(-1.0, 1.0), self.azimuth());
+        self.neutral(ObjectKind::Photon, pt, eta, phi);
+        let jets = 2 + (5.0 * self.unit()) as usize;
+        for _ in 0..jets {
+            let pt = 10.0 + 20.0 * self.exponential();
+            let (eta, phi) = (self.between(-2.0, 2.0), self.azimuth());
+            self.neutral(ObjectKind::Jet, pt, eta, phi);
+        }
+        self.displaced_pair();
     }
 
     /// A prompt track: 0.5 GeV and more, falling exponentially.

@@ -22,6 +22,9 @@ pub struct PhysicsConfig {
     /// Fraction of events without any object. Default 0.20. What the fractions leave over is soft
     /// tracks.
     pub empty_fraction: f64,
+    /// Fraction of events with an electron, a muon, a photon, two to six jets and a displaced pair
+    /// of tracks. Default 0. No experiment has many of them: they exercise every path of a menu.
+    pub many_objects_fraction: f64,
     /// Mean number of soft tracks around a signal, 0 to 60; a soft event has one more. Default 3.8.
     /// Each adds 3 words to the trigger packet.
     pub soft_tracks_mean: f64,
@@ -44,6 +47,7 @@ impl Default for PhysicsConfig {
             single_muon_fraction: 0.05,
             calorimeter_fraction: 0.18,
             empty_fraction: 0.20,
+            many_objects_fraction: 0.0,
             soft_tracks_mean: 3.8,
             soft_jets_mean: 2.8,
             beam_mm: (0.746, 0.422),
@@ -54,7 +58,7 @@ impl Default for PhysicsConfig {
 
 impl PhysicsConfig {
     /// The fractions with their keys, in the order in which an event is drawn.
-    pub fn fractions(&self) -> [(&'static str, f64); 6] {
+    pub fn fractions(&self) -> [(&'static str, f64); 7] {
         [
             ("z_fraction", self.z_fraction),
             ("continuum_fraction", self.continuum_fraction),
@@ -62,6 +66,7 @@ impl PhysicsConfig {
             ("single_muon_fraction", self.single_muon_fraction),
             ("calorimeter_fraction", self.calorimeter_fraction),
             ("empty_fraction", self.empty_fraction),
+            ("many_objects_fraction", self.many_objects_fraction),
         ]
     }
 

@@ -19,3 +19,5 @@ pub const RUN_END: ProblemCode = ProblemCode::new("L0306", "end of the run canno
 pub const PHYSICS: ProblemCode = ProblemCode::new("L0307", "generator parameter out of range");
 /// A test pattern is shorter than its framing or has an impossible error rate.
 pub const PATTERN: ProblemCode = ProblemCode::new("L0308", "test pattern cannot be produced");
+/// The SLIDAS card has no such block rate.
+pub const SLIDAS: ProblemCode = ProblemCode::new("L0309", "no such block rate");

@@ -2,8 +2,8 @@
 //!
 //! Two layouts are told apart by their header, `docs/formats/recorded-events.md`: muon pairs (`Run,
 //! Event`, then `pt, eta, phi, Q, dxy, iso` with the number of the muon behind each name) and
-//! leptons with `PIDn` (then `ptn, etan, phin, Qn`; impact parameter and isolation are 0). Other
-//! columns are ignored. Nothing is guessed: a file with any bad value is refused, with line,
+//! objects with `PIDn` (then `ptn, etan, phin, Qn`; impact parameter and isolation are 0), where a
+//! `PIDn` of 0 leaves the place empty. Other columns are ignored. Nothing is guessed: a file with any bad value is refused, with line,
 //! column, value and what is allowed.
 
 use core::f64::consts::PI;
@@ -14,25 +14,27 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 use livetime_wire::object::ObjectKind;
 use livetime_wire::{EventNumber, RunNumber};
 
+use crate::event_generator::EventGenerator;
 use crate::source_event::{SourceEvent, SourceObject};
 
 /// Most problems that one file is reported with.
 pub const PROBLEMS_MAX: usize = 20;
 /// Most rows of a file; 10 million take about 1 GiB.
 pub const ROWS_MAX: usize = 10_000_000;
-/// Most leptons of a row.
-pub const LEPTONS_MAX: usize = 8;
+/// Most objects of a row.
+pub const LEPTONS_MAX: usize = 24;
 /// Largest azimuth in rad: pi, and the last of four decimals rounded up.
 const PHI_MAX: f64 = PI + 1e-5;
 /// Characters of a bad value that are shown.
 const FOUND_CHARACTERS_MAX: usize = 40;
 
-/// Events of a file, in memory: 32 bytes an object and 16 a row.
+/// Events of a file, in memory: 32 bytes an object and 24 a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvents {
     numbers: Vec<(RunNumber, EventNumber)>,
     objects: Vec<SourceObject>,
-    objects_per_row: usize,
+    /// Where the objects of each row end.
+    ends: Vec<usize>,
 }
 
 /// One bad value of a file.
@@ -130,7 +132,7 @@ impl RecordedEvents {
         let mut events = Self {
             numbers: Vec::new(),
             objects: Vec::new(),
-            objects_per_row: columns.leptons.len(),
+            ends: Vec::new(),
         };
         let mut row = StringRecord::new();
         while reading.problems.len() < PROBLEMS_MAX && reader.read_record(&mut row)? {
@@ -157,6 +159,24 @@ impl RecordedEvents {
         }
     }
 
+    /// The first `rows` events of a generator (at least 1), drawn beforehand: playing them costs a
+    /// copy, so that a measurement of what comes after the source is not one of the source.
+    pub fn drawn(generator: &EventGenerator, rows: u32) -> Self {
+        let mut events = Self {
+            numbers: Vec::new(),
+            objects: Vec::new(),
+            ends: Vec::new(),
+        };
+        let mut event = SourceEvent::new();
+        for index in 0..u64::from(rows.max(1)) {
+            generator.event(index, &mut event);
+            events.numbers.push((event.run, event.number));
+            events.objects.extend_from_slice(&event.objects);
+            events.ends.push(events.objects.len());
+        }
+        events
+    }
+
     /// Number of rows, at least 1.
     pub fn rows(&self) -> usize {
         self.numbers.len()
@@ -168,8 +188,8 @@ impl RecordedEvents {
         let row = (index % self.numbers.len() as u64) as usize;
         (event.run, event.number) = self.numbers[row];
         event.objects.clear();
-        let start = row * self.objects_per_row;
-        let objects = &self.objects[start..start + self.objects_per_row];
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let objects = &self.objects[start..self.ends[row]];
         event.objects.extend_from_slice(objects);
     }
 }
@@ -249,9 +269,13 @@ impl Reading {
         let run = self.run(line, row, columns.run);
         let event = self.event(line, row, columns.event);
         for lepton in &columns.leptons {
+            if lepton.pid.is_some_and(|pid| row.get(pid) == Some("0")) {
+                continue;
+            }
             let object = self.object(line, row, lepton);
             out.objects.push(object);
         }
+        out.ends.push(out.objects.len());
         out.numbers.push((run, event));
     }
 
@@ -271,7 +295,14 @@ impl Reading {
             .iso
             .map_or(0.0, |iso| value(iso, "0 to 100000 GeV", 0.0..=100_000.0));
         let charge = value(at.charge, "-1 or 1", -1.0..=1.0);
-        if charge.abs() != 1.0 {
+        let is_neutral = matches!(kind, ObjectKind::Jet | ObjectKind::Photon);
+        if is_neutral {
+            if charge != 0.0 {
+                let text = row.get(at.charge).unwrap_or_default();
+                let column = self.column(at.charge);
+                self.report(line, &column, text, "0 for a jet or a photon");
+            }
+        } else if charge.abs() != 1.0 {
             let text = row.get(at.charge).unwrap_or_default();
             // Outside the range it has been reported already.
             if text.parse::<f64>().is_ok_and(|q| q.abs() < 1.0) {
@@ -291,19 +322,21 @@ impl Reading {
         }
     }
 
-    /// Muon or electron by its number in the scheme of the Particle Data Group.
+    /// The object by its number in the scheme of the Particle Data Group; a jet is a gluon's.
     fn kind(&mut self, line: u64, row: &StringRecord, column: usize) -> ObjectKind {
         let text = row.get(column).unwrap_or_default();
         match text {
             "13" | "-13" => ObjectKind::Muon,
             "11" | "-11" => ObjectKind::Electron,
+            "21" => ObjectKind::Jet,
+            "22" => ObjectKind::Photon,
             _ => {
                 let name = self.column(column);
                 self.report(
                     line,
                     &name,
                     text,
-                    "-13, -11, 11 or 13 (muons and electrons)",
+                    "-13, -11, 11, 13 (muons, electrons), 21 (jet), 22 (photon) or 0 (none)",
                 );
                 ObjectKind::Track
             }

@@ -131,6 +131,8 @@ pub enum RefusalCause {
     BuffersFull,
     /// A link is off.
     Xoff,
+    /// The trigger gate is closed.
+    Gate,
 }
 
 /// What a trigger source has done.
@@ -144,12 +146,14 @@ pub struct TriggerSourceCounts {
     pub refused_xoff: u64,
     /// Refused because the source itself came to them too late.
     pub refused_late: u64,
+    /// Refused because the trigger gate was closed.
+    pub refused_gate: u64,
 }
 
 impl TriggerSourceCounts {
     /// All refusals.
     pub fn refused(&self) -> u64 {
-        self.refused_buffers + self.refused_xoff + self.refused_late
+        self.refused_buffers + self.refused_xoff + self.refused_late + self.refused_gate
     }
 
     /// Triggers accepted.
@@ -233,6 +237,18 @@ impl TriggerSource {
         SourcePoll::Wait { until: now }
     }
 
+    /// Offers a trigger that a schedule asks for, beside those of the arrival process; `None` once
+    /// the source is at its end. It takes the place of no other trigger, only the next index.
+    pub fn offer_scheduled(&mut self, now: RunNs) -> Option<Offer> {
+        if self.is_finished(now) {
+            return None;
+        }
+        let index = self.next.index;
+        self.next.index += 1;
+        self.counts.offered += 1;
+        Some(Offer { index, at: now })
+    }
+
     /// The offer returned last was refused.
     ///
     /// # Panics
@@ -241,6 +257,7 @@ impl TriggerSource {
         match cause {
             RefusalCause::BuffersFull => self.counts.refused_buffers += 1,
             RefusalCause::Xoff => self.counts.refused_xoff += 1,
+            RefusalCause::Gate => self.counts.refused_gate += 1,
         }
         assert!(
             self.counts.refused() <= self.counts.offered,
@@ -290,6 +307,23 @@ mod tests {
     use livetime_wire::RateHz;
 
     use super::*;
+
+    #[test]
+    fn scheduled_triggers_come_beside_the_others() {
+        let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
+        let extra = source.offer_scheduled(RunNs(7_000)).unwrap();
+        assert_eq!(extra, offer(0, 7_000));
+        let first = source.poll(RunNs(10_000), Buffers::Free);
+        assert_eq!(first, SourcePoll::Offer(offer(1, 10_000)));
+        source.handle_refused(offer(1, 10_000), RefusalCause::Gate);
+        let counts = source.counts();
+        assert_eq!(
+            (counts.offered, counts.refused_gate, counts.accepted()),
+            (2, 1, 1)
+        );
+        source.stop();
+        assert_eq!(source.offer_scheduled(RunNs(11_000)), None);
+    }
 
     /// A trigger every 10 us.
     fn config(mode: OfferMode) -> TriggerSourceConfig {

@@ -206,6 +206,41 @@ fn level_one_bits_are_set_by_tracks_stubs_and_index() {
 }
 
 #[test]
+fn level_one_bits_of_the_calorimeter_and_the_random_one() {
+    let bits = |objects: Vec<SourceObject>, index: u64| {
+        let words = encode(objects, &PacketHeader { index, ..HEADER });
+        TriggerPacketView::new_checked(&words).unwrap().l1_bits() >> 5
+    };
+    let jet = |pt, phi| object(ObjectKind::Jet, pt, 0.0, phi);
+    let electron = |pt| object(ObjectKind::Electron, pt, 0.0, 1.0);
+    assert_eq!(bits(vec![electron(7.9)], 1), 0b00000);
+    assert_eq!(bits(vec![electron(8.0)], 1), 0b00001);
+    assert_eq!(bits(vec![jet(9.9, 0.0)], 1), 0b00000);
+    assert_eq!(bits(vec![jet(10.0, 0.0)], 1), 0b00010);
+    // Three fifths of a jet are electromagnetic; 15 GeV of it are missing on the other side.
+    assert_eq!(bits(vec![jet(15.1, 0.0)], 1), 0b01011);
+    let balanced = vec![jet(30.0, 0.0), jet(30.0, core::f32::consts::PI)];
+    assert_eq!(bits(balanced, 1), 0b00111);
+    let random = (0..10_000).filter(|index| bits(vec![], *index) == 0b10000);
+    assert!((1..30).contains(&random.count()), "about one in 1024");
+}
+
+#[test]
+fn refused_accepts_are_said_once_and_saturate() {
+    let mut encoder = PacketEncoder::new(WORDS_MAX_DEFAULT);
+    let mut words = Vec::new();
+    let mut refused_after = |count: u32| {
+        (0..count).for_each(|_| encoder.count_refused());
+        encoder.encode(&event(vec![]), &HEADER, &mut words);
+        TriggerPacketView::new_checked(&words).unwrap().refused()
+    };
+    assert_eq!(
+        [0, 3, 0, 31, 40, 1].map(&mut refused_after),
+        [0, 3, 0, 31, 31, 1]
+    );
+}
+
+#[test]
 fn chambers_change_at_their_pseudorapidities() {
     let types: Vec<u32> = [0.59, -0.61, 0.99, -1.0, 2.4]
         .into_iter()
@@ -290,5 +325,41 @@ proptest! {
         prop_assert_eq!(view.flags() == FLAG_TRUNCATED, truncated);
         prop_assert!(view.sums().is_some());
         prop_assert_eq!(view.xtrp().len(), encoder.packet().xtrp.len());
+    }
+}
+
+#[test]
+fn parts_for_several_inputs_hold_each_block_once() {
+    let kinds = [ObjectKind::Muon, ObjectKind::Jet, ObjectKind::Electron];
+    let objects = |n| {
+        let of_kind = |i: usize| object(kinds[i % 3], 5.0 + i as f32, 0.3, 0.1 * i as f32);
+        event((0..n).map(of_kind).collect())
+    };
+    for inputs in 1..=6 {
+        let mut encoder = PacketEncoder::new(WORDS_MAX_DEFAULT);
+        let (mut whole, mut part) = (Vec::new(), Vec::new());
+        encoder.encode(&objects(12), &HEADER, &mut whole);
+        let whole = TriggerPacketView::new_checked(&whole).unwrap();
+        let counts = |view: &TriggerPacketView<'_>| {
+            [
+                view.xtrp().count(),
+                view.svt().count(),
+                view.clusters().count(),
+                view.muons().count(),
+                usize::from(view.sums().is_some()),
+            ]
+        };
+        let mut sum = [0; 5];
+        for input in 0..inputs {
+            encoder.emit_part(input, inputs, &mut part);
+            let view = TriggerPacketView::new_checked(&part).unwrap();
+            assert_eq!(view.words()[1..6], whole.words()[1..6], "the header");
+            for (block, count) in counts(&view).into_iter().enumerate() {
+                assert!(count == 0 || block % inputs == input);
+                sum[block] += count;
+            }
+        }
+        assert_eq!(sum, counts(&whole), "{inputs} inputs");
+        assert!(sum.iter().all(|count| *count > 0));
     }
 }

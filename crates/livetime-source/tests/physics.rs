@@ -59,7 +59,7 @@ fn the_mix_has_the_configured_fractions() {
         let mean = EVENTS as f64 * fraction;
         let sigma = (mean * (1.0 - fraction)).sqrt();
         assert!(
-            (count as f64 - mean).abs() < 5.0 * sigma,
+            (count as f64 - mean).abs() <= 5.0 * sigma,
             "{class:?}: {count} of {mean}"
         );
     }

@@ -33,6 +33,8 @@ pub(crate) struct ChunkBuffer {
     index: Vec<IndexEntry>,
     counts: [u64; Channel::ALL.len() + 1],
     time_bounds: (u64, u64),
+    /// Set once it is complete: what is then done again gives the same.
+    finished: Option<ChunkIndex>,
 }
 
 impl ChunkBuffer {
@@ -54,6 +56,7 @@ impl ChunkBuffer {
             index: Vec::with_capacity(messages),
             counts: [0; Channel::ALL.len() + 1],
             time_bounds: (u64::MAX, 0),
+            finished: None,
         }
     }
 
@@ -80,6 +83,7 @@ impl ChunkBuffer {
         self.index.clear();
         self.counts = [0; Channel::ALL.len() + 1];
         self.time_bounds = (u64::MAX, 0);
+        self.finished = None;
     }
 
     /// Starts a chunk with its preamble and mark.
@@ -158,8 +162,13 @@ impl ChunkBuffer {
     /// Fills in the header and appends the message indexes; [`ChunkBuffer::bytes`] is then what
     /// goes into the file.
     ///
-    /// `offset` is where the chunk will lie in the file.
+    /// `offset` is where the chunk will lie in the file. A chunk that could not be written is
+    /// finished again for the same place.
     pub(crate) fn finish(&mut self, offset: u64) -> ChunkIndex {
+        if let Some(finished) = &self.finished {
+            debug_assert_eq!(finished.offset, offset, "a chunk has one place");
+            return finished.clone();
+        }
         self.hash_rest();
         let header = ChunkHeader {
             start_time: self.time_bounds.0,
@@ -179,14 +188,16 @@ impl ChunkBuffer {
             put_message_index(&mut self.bytes, channel, &self.index);
         }
         let message_index_bytes = (self.bytes.len() - indexes_start) as u64;
-        ChunkIndex {
+        let index = ChunkIndex {
             start_time: header.start_time,
             end_time: header.end_time,
             offset,
             data_bytes: header.data_bytes,
             message_indexes,
             message_index_bytes,
-        }
+        };
+        self.finished = Some(index.clone());
+        index
     }
 
     /// The bytes of the finished chunk.

@@ -332,7 +332,15 @@ impl Histogram {
     /// # Panics
     /// If there are not as many values as axes.
     pub fn fill_many(&mut self, values: &[f64], entries: u64) {
-        let bin = self.bin_of(values);
+        self.add_to_bin(self.bin_of(values), entries);
+    }
+
+    /// Adds equal entries to a bin that the caller has found, flow bins counted, as
+    /// [`Histogram::bin_of`] gives it.
+    ///
+    /// # Panics
+    /// If there is no such bin.
+    pub fn add_to_bin(&mut self, bin: usize, entries: u64) {
         match &mut self.storage {
             Storage::Count(counts) => counts[bin] += entries,
             Storage::Weighted { values, variances } => {

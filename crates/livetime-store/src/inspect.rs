@@ -53,6 +53,12 @@ pub struct Inspection {
     pub damaged_ranges: u64,
     /// The first of them, at most [`DAMAGE_LISTED_MAX`].
     pub damage: Vec<DamagedRange>,
+    /// Names of the files, if a whole directory was inspected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Names of files that must have been there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_missing: Vec<String>,
 }
 
 /// A range of bytes that was passed over.
@@ -146,5 +152,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
             .take(DAMAGE_LISTED_MAX)
             .map(Into::into)
             .collect(),
+        files: Vec::new(),
+        files_missing: Vec::new(),
     })
 }

@@ -1,7 +1,7 @@
 //! Run files: MCAP writer, reader, index, recovery; histograms and run summary.
 //!
-//! Everything here works on `Read`, `Write` and `Seek` values: opening files, syncing them and
-//! naming them is the driver's work. Start with [`run_writer`] for how a file comes about and with
+//! Everything works on `Read`, `Write` and `Seek` values: opening files and
+//! syncing them is the driver's work. Start with [`run_writer`] for how a file comes about and with
 //! `docs/formats/run-file.md` for its bytes; [`run_reader`] reads it back, [`recovery`] mends it,
 //! [`mod@inspect`] says what is in it. [`histogram`] and [`summary`] are the JSON that travels with a
 //! run.
@@ -11,10 +11,12 @@ mod chunk_data;
 pub mod condition;
 pub mod damage;
 pub mod event_index;
+pub mod file_plan;
 mod file_tail;
 pub mod histogram;
 pub mod inspect;
 pub mod mcap_record;
+pub mod output_budget;
 pub mod problem_code;
 pub mod recovery;
 pub mod run_chunk;
@@ -27,10 +29,14 @@ pub mod summary;
 
 pub use condition::Condition;
 pub use damage::{Damage, DamageReason};
+pub use file_plan::{FileName, FilePlan, StreamFile};
 pub use histogram::{Axis, Histogram};
 pub use inspect::{Inspection, inspect};
+pub use output_budget::{Admission, OutputBudget, OutputCounts, OutputLimit};
 pub use recovery::{RecoverError, Recovered, recover};
 pub use run_reader::{OpenError, ReadError, RunReader};
-pub use run_record::{RunBegin, RunEnd};
-pub use run_writer::{Abandoned, FileSummary, RunWriter, WriteError, WriterLimits};
+pub use run_record::{FilePart, RunBegin, RunEnd};
+pub use run_writer::{
+    Abandoned, FileSummary, ResumeError, Resumed, RunWriter, WriteError, WriterLimits,
+};
 pub use summary::{LatencySummary, RunSummary};

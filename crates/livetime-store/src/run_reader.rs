@@ -37,6 +37,12 @@ pub enum OpenError {
         /// Bytes of the file.
         bytes: u64,
     },
+    /// The file is not of the run whose directory it lies in.
+    #[error("a run file of another run than the first file of its directory")]
+    OtherRun {
+        /// Bytes of the file.
+        bytes: u64,
+    },
 }
 
 /// Why an event cannot be had.
@@ -249,22 +255,38 @@ impl<R: Read + Seek> RunReader<R> {
     /// # Errors
     /// Only errors of the input; damaged chunks and events are passed over.
     pub fn next_event(&mut self) -> io::Result<Option<EventView<'_>>> {
+        let found = self.find_next()?;
+        Ok(found.and_then(|place| self.event_found(place)))
+    }
+
+    /// Goes to the next event that is whole: start and bytes in the loaded chunk, for
+    /// [`RunReader::event_found`].
+    ///
+    /// # Errors
+    /// Only errors of the input; damaged chunks and events are passed over.
+    pub fn find_next(&mut self) -> io::Result<Option<(usize, usize)>> {
         while let Some((start, bytes)) = self.next_event_data()? {
             let words = words_of(&self.data.bytes()[start..start + bytes], &mut self.scratch);
-            if let Err(reason) = checked_event(words) {
-                let data_at = self.chunks[self.cursor.0].offset + CHUNK_HEADER_BYTES as u64;
-                let damage = Damage {
-                    offset: data_at + start as u64,
-                    bytes: bytes as u64,
-                    reason,
-                };
-                self.damage.push(damage);
-                continue;
-            }
-            let words = words_of(&self.data.bytes()[start..start + bytes], &mut self.scratch);
-            return Ok(EventView::new_checked(words).ok());
+            let Err(reason) = checked_event(words) else {
+                return Ok(Some((start, bytes)));
+            };
+            let data_at = self.chunks[self.cursor.0].offset + CHUNK_HEADER_BYTES as u64;
+            let damage = Damage {
+                offset: data_at + start as u64,
+                bytes: bytes as u64,
+                reason,
+            };
+            self.damage.push(damage);
         }
         Ok(None)
+    }
+
+    /// The event that [`RunReader::find_next`] found last.
+    pub fn event_found(&mut self, place: (usize, usize)) -> Option<EventView<'_>> {
+        let (start, bytes) = place;
+        let data = self.data.bytes().get(start..start.checked_add(bytes)?)?;
+        let words = words_of(data, &mut self.scratch);
+        EventView::new_checked(words).ok()
     }
 
     /// Starts again at the first event.

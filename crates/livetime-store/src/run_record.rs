@@ -4,6 +4,8 @@
 //! was counted. The longer document with rates and latencies is [`crate::summary::RunSummary`],
 //! which lies beside the file.
 
+use std::collections::BTreeMap;
+
 use livetime_wire::{ChainCounts, LossCounts, RunNumber};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,21 @@ pub struct RunBegin {
     /// The configuration as TOML text; options of the command go over it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config: String,
+    /// Which of the run's files this is; left out for the first part of the main file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FilePart>,
+}
+
+/// The place of a file among those of its run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FilePart {
+    /// Name of the stream's file, empty for the main one.
+    #[serde(default)]
+    pub stream: String,
+    /// Which part of it, from 0.
+    pub part: u32,
+    /// Events in the parts before it.
+    pub events_before: u64,
 }
 
 impl RunBegin {
@@ -50,6 +67,7 @@ impl RunBegin {
             started_tai_ns: 0,
             command: Vec::new(),
             config: String::new(),
+            file: None,
         }
     }
 
@@ -78,12 +96,19 @@ pub struct RunEnd {
     /// Whether this record was made by a recovery and not by the run.
     #[serde(default)]
     pub recovered: bool,
+    /// Whether the run goes on in the next part of this file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continued: bool,
     /// The counters of the chain, where they were known when the file was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// The losses by area and cause, where they were known when the file was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// What the Level-3 menu counted over all filter units: passes and fires of each path, events of
+    /// each stream, time in each stage; empty without one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub menu: BTreeMap<String, u64>,
 }
 
 impl RunEnd {
@@ -100,8 +125,10 @@ impl RunEnd {
             time_ns,
             events_stored: 0,
             recovered: false,
+            continued: false,
             counts: None,
             losses: None,
+            menu: BTreeMap::new(),
         }
     }
 

@@ -22,9 +22,14 @@ use crate::mcap_record::{
     ChunkIndex, Footer, MAGIC, RECORD_HEADER_BYTES, Statistics, op, put_data_end, put_header,
     put_summary_offset,
 };
+use crate::output_budget::OutputLimit;
 use crate::problem_code;
 use crate::run_chunk::{Channel, ChunkMark, LIBRARY, PROFILE, Preamble, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
+
+mod resumed_file;
+
+pub use resumed_file::{ResumeError, Resumed};
 
 /// Entries of the event index that are written at once.
 const ENTRIES_PER_BLOCK: usize = 16 * 1024;
@@ -44,6 +49,9 @@ pub struct WriterLimits {
     /// Most chunks in the index (default 256 Ki, 128 bytes each, reserved at the start). A file
     /// with more is written without index, and readers rebuild it.
     pub chunks_indexed_max: usize,
+    /// Bytes of events in any second, and who yields (default: no limit). The writer of files does
+    /// not look at it; who hands events to it asks an [`OutputBudget`](crate::OutputBudget).
+    pub output: OutputLimit,
 }
 
 impl Default for WriterLimits {
@@ -53,6 +61,7 @@ impl Default for WriterLimits {
             event_bytes_max: 16 << 20,
             events_indexed_max: 4 << 20,
             chunks_indexed_max: 256 << 10,
+            output: OutputLimit::default(),
         }
     }
 }
@@ -93,7 +102,7 @@ impl WriterLimits {
         let out_of_range = ranges
             .into_iter()
             .filter(|(.., value, low, high)| !(low..=high).contains(&value));
-        out_of_range
+        let mut problems: Vec<Problem> = out_of_range
             .map(|(code, path, value, low, high)| {
                 Problem::new(
                     code,
@@ -103,7 +112,9 @@ impl WriterLimits {
                     "set it within the range; the defaults suit disks and events of all sizes",
                 )
             })
-            .collect()
+            .collect();
+        problems.extend(self.output.validate(self.event_bytes_max));
+        problems
     }
 }
 
@@ -235,12 +246,48 @@ impl<W: Write> RunWriter<W> {
             trigger_bounds: None,
             triggers_in_chunk: None,
         };
+        writer.begin_file(&json)?;
+        Ok(writer)
+    }
+
+    fn begin_file(&mut self, begin_json: &[u8]) -> Result<(), WriteError> {
         let mut start = MAGIC.to_vec();
         put_header(&mut start, PROFILE, LIBRARY);
-        writer.hand_over(&start)?;
-        writer.push_json(Channel::Begin, RunNs(0), &json);
-        writer.flush_chunk()?;
-        Ok(writer)
+        self.hand_over(&start)?;
+        self.push_json(Channel::Begin, RunNs(0), begin_json);
+        self.flush_chunk()
+    }
+
+    /// Goes on in another output with the next file of the run; the memory of chunk and index is
+    /// used again. Counts of events and bytes start at 0. After an error nothing of the file is
+    /// complete, and it can be called again with an empty output.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`] if the output refuses the begin-of-run record.
+    ///
+    /// # Panics
+    /// If the file before is not finished.
+    pub fn start_next(&mut self, output: W, begin: &RunBegin) -> Result<(), WriteError> {
+        assert!(
+            self.state == State::Finished || self.chunks == 0,
+            "the file before is finished first"
+        );
+        let json = serde_json::to_vec(begin).expect("a begin record is strings and numbers");
+        self.output = output;
+        self.identity = RunIdentity::new(begin.run_number(), &json);
+        self.chunk.clear();
+        self.state = State::Open;
+        self.events_indexed = true;
+        self.end_written = false;
+        self.chunk_index.clear();
+        self.event_index.clear();
+        self.messages = [0; Channel::ALL.len()];
+        (self.chunks, self.bytes_complete) = (0, 0);
+        (self.events_given, self.events_stored) = (0, 0);
+        (self.event_bytes, self.event_bytes_in_chunk) = (0, 0);
+        (self.time_bounds, self.trigger_bounds) = (None, None);
+        self.triggers_in_chunk = None;
+        self.begin_file(&json)
     }
 
     /// Appends an event given as words in parts, such as its header and the pages of its
@@ -478,6 +525,28 @@ impl<W: Write> RunWriter<W> {
         self.events_indexed = false;
         self.state = State::Open;
         Ok(())
+    }
+
+    /// Tries the write that failed once more, after room was made: `cut` makes the output end at
+    /// the given byte, where the last complete chunk ends, and go on from there. Unlike with
+    /// [`RunWriter::rewind_to_complete`] no event is lost. Does nothing after no failure.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`] if `cut` or the output refuses; it can be called again.
+    pub fn retry(
+        &mut self,
+        cut: impl FnOnce(&mut W, u64) -> io::Result<()>,
+    ) -> Result<(), WriteError> {
+        if self.state != State::Failed {
+            return Ok(());
+        }
+        let bytes_complete = self.bytes_complete;
+        cut(&mut self.output, bytes_complete).map_err(|source| WriteError::Io {
+            bytes_complete,
+            source,
+        })?;
+        self.state = State::Open;
+        self.close_chunk()
     }
 
     /// Gives up on the file as it is and returns the output; complete chunks stay readable.

@@ -265,6 +265,32 @@ pub struct MachineSummary {
     pub memory_bytes: u64,
     /// Operating system and its version.
     pub os: String,
+    /// What `livetime doctor` says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doctor: Option<DoctorSummary>,
+}
+
+/// What was checked of the machine at this run, and the last full check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorSummary {
+    /// Whether this is a virtual machine, on which tails mean little.
+    pub virtual_machine: bool,
+    /// Quick checks that passed, warned and failed.
+    pub quick: [u32; 3],
+    /// The last full verdict; `None` if none was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<DoctorVerdict>,
+}
+
+/// A full verdict of before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorVerdict {
+    /// `real-time ready`, `usable` or `simulation only`.
+    pub verdict: String,
+    /// How old it was \[s\].
+    pub age_s: u64,
+    /// The largest gap of a spinning thread that it saw \[ns\].
+    pub largest_gap_ns: Option<u64>,
 }
 
 /// The summary of one run.
@@ -310,6 +336,120 @@ pub struct RunSummary {
     /// Further counters by role and name: paths of the menu, reasons of the filters, messages.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Events in the error stream: filter units crashed or hung on them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter_failures: Vec<FilterFailureSummary>,
+    /// What carried the event builder's payload, where it was a network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builder_transport: Option<TransportSummary>,
+    /// What the Level-3 menu did, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_menu: Option<FilterMenuSummary>,
+}
+
+/// What carried messages and payload between readout units, event manager and builder units.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransportSummary {
+    /// Its kind, such as `tcp`.
+    pub kind: String,
+    /// The congestion control in force.
+    pub congestion: String,
+}
+
+/// What the Level-3 menu did, over all filter units.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct FilterMenuSummary {
+    /// Events by path.
+    pub paths: BTreeMap<String, FilterPathSummary>,
+    /// Events by stream.
+    pub streams: BTreeMap<String, FilterStreamSummary>,
+    /// Mean time in each stage \[ns\].
+    pub stage_ns: BTreeMap<String, f64>,
+    /// Longest time for one event \[ns\].
+    pub event_ns_max: u64,
+    /// Events over their limit, which are in the error stream.
+    pub over_time: u64,
+}
+
+/// A path of the Level-3 menu.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FilterPathSummary {
+    /// Events that passed its cuts.
+    pub passed: u64,
+    /// Those of them on which it fired, after its prescale.
+    pub fired: u64,
+    /// Fires over the time of the run \[Hz\].
+    pub fired_hz: f64,
+}
+
+/// A stream of the Level-3 menu.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FilterStreamSummary {
+    /// Events in it.
+    pub events: u64,
+    /// Their rate \[Hz\].
+    pub hz: f64,
+}
+
+impl FilterMenuSummary {
+    /// From the counters of a menu by name, in a run of this length; `None` without a menu.
+    pub fn of_counts(counts: &BTreeMap<String, u64>, duration_s: f64) -> Option<Self> {
+        let events = *counts.get("menu.events")?;
+        let hz = |count: u64| count as f64 / duration_s.max(1e-9);
+        let mut menu = Self {
+            event_ns_max: counts.get("menu.event_ns_max").copied().unwrap_or(0),
+            over_time: counts.get("menu.over_time").copied().unwrap_or(0),
+            ..Self::default()
+        };
+        for (name, count) in counts {
+            let mut parts = name.splitn(2, '.');
+            let (kind, rest) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+            let (name, what) = rest.rsplit_once('.').unwrap_or((rest, ""));
+            let name = name.to_owned();
+            match (kind, what) {
+                ("path", "passed") => menu.paths.entry(name).or_default().passed = *count,
+                ("path", "fired") => {
+                    let path = menu.paths.entry(name).or_default();
+                    (path.fired, path.fired_hz) = (*count, hz(*count));
+                }
+                ("stream", "events") => {
+                    let stream = FilterStreamSummary {
+                        events: *count,
+                        hz: hz(*count),
+                    };
+                    menu.streams.insert(name, stream);
+                }
+                ("stage", "ns") => {
+                    let mean = *count as f64 / events.max(1) as f64;
+                    menu.stage_ns.insert(name, mean);
+                }
+                _ => {}
+            }
+        }
+        Some(menu)
+    }
+}
+
+/// An event that filter units crashed or hung on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterFailureSummary {
+    /// Its trigger number, as text.
+    #[serde(with = "crate::string_u64")]
+    pub trigger: u64,
+    /// Each filter unit that died of it, or whose filter failed on it, and how.
+    pub deaths: Vec<FilterDeath>,
+    /// Where the filter failed, if it said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub traceback: String,
+}
+
+/// The death of a filter unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterDeath {
+    /// Its role id.
+    pub role: String,
+    /// How its process ended.
+    pub reason: String,
 }
 
 impl RunSummary {
@@ -345,6 +485,9 @@ impl RunSummary {
             machine: None,
             command: Vec::new(),
             roles: BTreeMap::new(),
+            filter_failures: Vec::new(),
+            builder_transport: None,
+            filter_menu: None,
         };
         let problems = summary.conservation_problems();
         summary.conserved = problems.is_empty();

@@ -343,6 +343,7 @@ fn events_and_limits_out_of_range_are_refused_and_counted() {
         event_bytes_max: usize::MAX,
         events_indexed_max: 0,
         chunks_indexed_max: usize::MAX,
+        ..WriterLimits::default()
     };
     let codes: Vec<&str> = absurd
         .validate()

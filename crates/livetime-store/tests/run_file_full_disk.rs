@@ -126,3 +126,39 @@ fn file_on_a_full_disk_is_closed_in_order_once_the_broken_chunk_is_cut_off() {
     }
     assert!(closed > 50, "only {closed} files could be closed");
 }
+
+#[test]
+fn what_failed_is_tried_again_once_there_is_room_and_no_event_is_lost() {
+    let written = events(&mut Random::new(23), 60, 120);
+    let whole = write_all(usize::MAX / 2, &written).unwrap().0;
+    let whole = whole.into_inner().bytes;
+    let cut = |disk: &mut FullDisk, bytes: u64| {
+        disk.bytes.truncate(bytes as usize);
+        Ok(())
+    };
+    let mut retried = 0;
+    for capacity in (8192..whole.len()).step_by(61) {
+        let disk = FullDisk::new(capacity);
+        let mut writer = RunWriter::new(disk, &begin(), small_chunks(4096)).unwrap();
+        for (trigger, words) in &written {
+            let (trigger, time) = (TriggerNumber(*trigger), RunNs(*trigger));
+            if writer.write_event(trigger, time, &[words]).is_ok() {
+                continue;
+            }
+            // Without room it fails again, unless only an index for other readers was missing.
+            let _still_full = writer.retry(cut);
+            writer.output_mut().capacity = usize::MAX / 2;
+            writer.retry(cut).unwrap();
+            retried += 1;
+        }
+        writer.output_mut().capacity = usize::MAX / 2;
+        let summary = writer.finish(&end()).unwrap();
+        assert_eq!(summary.events_lost, 0);
+        assert!(summary.indexed);
+        let bytes = writer.into_inner().bytes;
+        let mut reader = support::open(&bytes);
+        assert_eq!(read_back(&mut reader, &written).len(), written.len());
+        assert!(inspect(&mut reader).unwrap().is_good());
+    }
+    assert!(retried > 50, "only {retried} disks were full");
+}

@@ -6,16 +6,27 @@
 //! made from that JSON alone ([`page`]). Nothing here judges a run of real data.
 
 pub mod builder;
+pub mod builder_grid;
+pub(crate) mod builder_tcp;
+pub mod card_readout;
+pub mod card_stream;
 pub mod chain;
 pub mod document;
+pub mod fabric;
+pub mod farm;
 pub mod floor;
+pub(crate) mod full_menu;
 pub mod interleave;
+pub mod paced_loop;
 pub mod page;
 pub mod readout;
 pub mod ring;
+pub(crate) mod stall_meter;
 pub mod store;
+pub mod timing;
 pub mod trigger_loop;
-mod two_cores;
+pub(crate) mod two_cores;
+pub mod udp;
 
 use std::path::PathBuf;
 
@@ -24,7 +35,7 @@ use livetime_shm::{PageError, PlacementError, PoolError, PushError, RingError, R
 use livetime_shm::{request_fifo, request_normal};
 use serde_json::Value;
 
-pub use document::{BenchDocument, Target};
+pub use document::{BenchDocument, Target, latency};
 
 /// Real-time priority of a bench that asks for one: above everything but the kernel's own.
 const PRIORITY: u8 = 10;
@@ -40,24 +51,36 @@ pub enum BenchName {
     Loop,
     /// From the line to a checked fragment on file.
     Readout,
+    /// Datagrams into pages.
+    Udp,
     /// From filed fragments to whole events.
     Builder,
     /// Run files.
     Store,
     /// Everything, from trigger to writer.
     Chain,
+    /// The filter farm.
+    Farm,
+    /// The network simulator.
+    Fabric,
+    /// The timing daemon: from deadline to client.
+    Timing,
 }
 
 impl BenchName {
     /// Every bench, in the order in which `all` runs them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Floor,
         Self::Ring,
         Self::Loop,
         Self::Readout,
+        Self::Udp,
         Self::Builder,
         Self::Store,
         Self::Chain,
+        Self::Farm,
+        Self::Timing,
+        Self::Fabric,
     ];
 
     /// The name as it is written on the command line and in documents.
@@ -67,9 +90,13 @@ impl BenchName {
             Self::Ring => "ring",
             Self::Loop => "loop",
             Self::Readout => "readout",
+            Self::Udp => "udp",
             Self::Builder => "builder",
             Self::Store => "store",
             Self::Chain => "chain",
+            Self::Farm => "farm",
+            Self::Fabric => "fabric",
+            Self::Timing => "timing",
         }
     }
 }
@@ -121,6 +148,21 @@ pub enum BenchError {
     /// A run file could not be written.
     #[error(transparent)]
     Store(#[from] livetime_store::WriteError),
+    /// The timing daemon could not be started.
+    #[error(transparent)]
+    Daemon(#[from] livetime_node::timing::DaemonError),
+    /// The core of the timing daemon failed.
+    #[error(transparent)]
+    TimingCore(#[from] livetime_node::timing::CoreError),
+    /// The timing daemon refused something to the bench.
+    #[error(transparent)]
+    Control(#[from] livetime_node::timing::ControlError),
+    /// The function generators refused something.
+    #[error(transparent)]
+    Generators(#[from] livetime_node::timing::generators::GeneratorsError),
+    /// A client of the timing daemon failed.
+    #[error(transparent)]
+    Client(#[from] livetime_client::ClientError),
     /// A file could not be written.
     #[error("{step} failed: {source}")]
     File {
@@ -129,6 +171,9 @@ pub enum BenchError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A network could not be simulated.
+    #[error("simulation: {0}")]
+    Simulation(String),
     /// A partner thread did not answer for ten seconds, or gave up.
     #[error("a partner thread does not answer")]
     Stuck,
@@ -158,6 +203,7 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
         BenchName::Ring => ring::run(options),
         BenchName::Loop => trigger_loop::run(options),
         BenchName::Readout => readout::run(options),
+        BenchName::Udp => udp::run(options),
         BenchName::Builder => builder::run(options),
         BenchName::Store => {
             // Most of its time is the disk's; nothing is gained by keeping others from the cores.
@@ -165,7 +211,60 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
             store::run(options)
         }
         BenchName::Chain => chain::run(options),
+        BenchName::Farm => farm::run(options),
+        BenchName::Fabric => fabric::run(options),
+        BenchName::Timing => timing::run(options),
     }?;
+    document.machine = options.machine.clone();
+    document.add_machine("scheduling", scheduling.name());
+    document.add_machine("load_average", load_average());
+    document.add_machine("quick", options.quick);
+    Ok(document)
+}
+
+/// Runs the builder for several numbers of units and fragment sizes, over shared memory and TCP.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when counts are not conserved.
+pub fn run_builder_grid(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    let scheduling = Scheduling::new(options.realtime);
+    let mut document = builder_grid::run(options)?;
+    document.machine = options.machine.clone();
+    document.add_machine("scheduling", scheduling.name());
+    document.add_machine("load_average", load_average());
+    document.add_machine("quick", options.quick);
+    Ok(document)
+}
+
+/// Runs the loop at a rate.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when a decision does not come.
+pub fn run_paced(
+    paced: &paced_loop::PacedOptions,
+    options: &BenchOptions,
+) -> Result<BenchDocument, BenchError> {
+    in_place(options, || paced_loop::run(paced, options))
+}
+
+/// Runs cards with their host.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when counts are not conserved.
+pub fn run_cards(
+    cards: &card_readout::CardOptions,
+    options: &BenchOptions,
+) -> Result<BenchDocument, BenchError> {
+    in_place(options, || card_readout::run(cards, options))
+}
+
+/// A document with the machine and how it was used.
+fn in_place(
+    options: &BenchOptions,
+    measure: impl FnOnce() -> Result<BenchDocument, BenchError>,
+) -> Result<BenchDocument, BenchError> {
+    let scheduling = Scheduling::new(options.realtime);
+    let mut document = measure()?;
     document.machine = options.machine.clone();
     document.add_machine("scheduling", scheduling.name());
     document.add_machine("load_average", load_average());

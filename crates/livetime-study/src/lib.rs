@@ -7,3 +7,4 @@
 pub mod bench;
 pub mod plot;
 pub mod report;
+pub mod study;

@@ -108,7 +108,11 @@ fn loop_makes_no_wrong_decision() {
 fn readout_files_every_fragment() {
     let document = measure(BenchName::Readout);
     assert_form(&document);
-    assert_eq!(target_names(&document).len(), 3);
+    assert_eq!(
+        target_names(&document).len(),
+        6,
+        "those of cards among them"
+    );
     assert!(document.result["65536_bytes"]["fragments"].as_u64() > Some(0));
 }
 
@@ -139,4 +143,33 @@ fn chain_conserves_and_copies_once() {
         .as_f64()
         .unwrap();
     assert!((1.0..1.1).contains(&copies), "{copies}");
+}
+
+#[test]
+fn farm_moves_no_byte_and_loses_no_event() {
+    let document = measure(BenchName::Farm);
+    assert_form(&document);
+    for name in ["null", "reading"] {
+        let converter = &document.result[&format!("converter_{name}_filter")];
+        assert_eq!(converter["moves_per_byte"].as_f64(), Some(0.0));
+    }
+    let stage = &document.result["whole_stage"];
+    assert_eq!(stage["lost"], 0);
+    assert!(stage["events_built"].as_u64() > Some(0));
+    assert_eq!(document.targets.len(), 7);
+}
+
+#[test]
+fn fabric_conserves_packets_and_has_all_levels() {
+    let document = measure(BenchName::Fabric);
+    assert_form(&document);
+    let json = document.to_json();
+    for case in [
+        "packets_delta_512",
+        "packets_delta_512_log_normal",
+        "packets_delta_512_buffers",
+        "flits_router_16",
+    ] {
+        assert!(json["result"][case]["per_s"].as_f64().unwrap() > 0.0);
+    }
 }

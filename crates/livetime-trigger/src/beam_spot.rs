@@ -33,6 +33,7 @@ impl BeamSpot {
     /// Impact parameter in um with respect to the beam of a track with `d` counts of 10 um.
     ///
     /// Rounded to the nearest um, halves upwards, by an arithmetic shift.
+    #[inline]
     pub fn corrected_um(self, d: i32, angle: SinCos) -> i64 {
         let (sin, cos) = (i64::from(angle.sin), i64::from(angle.cos));
         let scaled = i64::from(d) * D_LSB_UM * 32768 + self.x.count() * sin - self.y.count() * cos;

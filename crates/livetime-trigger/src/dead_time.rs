@@ -25,6 +25,7 @@ impl RefusedBy {
     pub const DEAD: [Self; 3] = [Self::Xoff, Self::BuffersFull, Self::OutputsFull];
 
     /// The key in JSON documents.
+    #[inline]
     pub fn key(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -50,16 +51,19 @@ pub struct DeadTime {
 
 impl DeadTime {
     /// Fraction of the offers that were refused, 0..=1; 0 without any.
+    #[inline]
     pub fn refused_fraction(&self) -> f64 {
         fraction(self.refused.iter().sum(), self.offered)
     }
 
     /// Fraction of the time in which an offer would have been refused, 0..=1; 0 without any.
+    #[inline]
     pub fn busy_fraction(&self) -> f64 {
         fraction(self.busy.iter().map(|busy| busy.0).sum(), self.time.0)
     }
 }
 
+#[inline]
 fn fraction(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -101,11 +105,13 @@ impl DeadTimeMeter {
     }
 
     /// Why an offer would be refused from now on.
+    #[inline]
     pub(crate) fn set_state(&mut self, state: Option<RefusedBy>) {
         self.state = state;
     }
 
     /// Counts an offer and its fate.
+    #[inline]
     pub(crate) fn count_offer(&mut self, refused: Option<RefusedBy>) {
         if refused == Some(RefusedBy::Stopped) {
             return;
@@ -117,6 +123,7 @@ impl DeadTimeMeter {
     }
 
     /// The dead time up to `now`.
+    #[inline]
     pub(crate) fn dead_time(&self, now: RunNs) -> DeadTime {
         let mut meter = self.clone();
         meter.advance(now);
@@ -124,6 +131,7 @@ impl DeadTimeMeter {
     }
 }
 
+#[inline]
 fn dead_index(by: RefusedBy) -> Option<usize> {
     RefusedBy::DEAD.iter().position(|dead| *dead == by)
 }

@@ -20,6 +20,7 @@ pub struct DimuonFinding {
 }
 
 /// The mass in GeV of the event's dimuon; `None` without two muons of opposite charge.
+#[inline]
 pub fn dimuon_mass(event: &dyn EventAccess) -> Option<f64> {
     find_dimuon(event).mass_gev
 }
@@ -49,11 +50,19 @@ pub fn find_dimuon(event: &dyn EventAccess) -> DimuonFinding {
     }
 }
 
-/// A fragment that should be readable and is not.
-struct Unreadable;
+/// A fragment that should be readable and is not: flagged by the receiver, or with a broken header
+/// or object block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// The object block of a fragment; `None` if its data are something else.
-fn objects_of(
+///
+/// # Errors
+/// [`Unreadable`]: which objects it carried is not known.
+///
+/// # Panics
+/// If `index` is not below the number of fragments.
+pub fn objects_of(
     event: &dyn EventAccess,
     index: usize,
 ) -> Result<Option<ObjectBlockView<'_>>, Unreadable> {
@@ -110,6 +119,7 @@ impl Search {
 /// cos(phi1 - phi2)).
 ///
 /// The muon mass is left out: at 10 GeV of pT it would add less than 0.01 %.
+#[inline]
 pub fn mass_of_pair(a: &PhysicsObject, b: &PhysicsObject) -> f64 {
     let (pt_a, pt_b) = (f64::from(a.pt), f64::from(b.pt));
     let eta = f64::from(a.eta) - f64::from(b.eta);

@@ -46,6 +46,20 @@ pub trait EventFilter: Send {
 
     /// Names of the reasons, by their index; never empty and always the same.
     fn reasons(&self) -> &[&str];
+
+    /// The same, of a filter whose reasons are named by its configuration.
+    #[inline]
+    fn reason_names(&self) -> Vec<String> {
+        self.reasons()
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    }
+
+    /// What it has counted beside accepted and rejected events, by name; nothing by default.
+    fn details(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
 }
 
 /// Keeps every event, for sources without physics in them.
@@ -53,6 +67,7 @@ pub trait EventFilter: Send {
 pub struct AcceptAll;
 
 impl EventFilter for AcceptAll {
+    #[inline]
     fn filter(&mut self, _event: &dyn EventAccess) -> FilterOutput {
         FilterOutput {
             accept: true,
@@ -61,6 +76,7 @@ impl EventFilter for AcceptAll {
         }
     }
 
+    #[inline]
     fn reasons(&self) -> &[&str] {
         &["all"]
     }
@@ -101,6 +117,7 @@ impl FilterCounts {
     }
 
     /// Accepted and rejected events of a reason; an index without a name gives those of all such.
+    #[inline]
     pub fn of(&self, reason: u16) -> (u64, u64) {
         self.by_reason[usize::from(reason).min(self.by_reason.len() - 1)]
     }

@@ -76,6 +76,7 @@ impl MalformedCounts {
     }
 
     /// The sum.
+    #[inline]
     pub fn total(&self) -> u64 {
         self.entries().iter().map(|(_, count)| count).sum()
     }
@@ -158,6 +159,7 @@ impl LevelTwoNode {
     }
 
     /// The menu at work, with the counters of its paths.
+    #[inline]
     pub fn level_two(&self) -> &LevelTwo {
         &self.level_two
     }

@@ -133,6 +133,7 @@ impl EventFilter for MassWindow {
         }
     }
 
+    #[inline]
     fn reasons(&self) -> &[&str] {
         &REASONS
     }

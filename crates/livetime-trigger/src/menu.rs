@@ -7,9 +7,12 @@
 use livetime_wire::Problem;
 use livetime_wire::trigger_packet::MuonStub;
 
+use crate::beam_fit::BeamFitConfig;
 use crate::beam_spot::BeamSpot;
 use crate::muon_cut::{DimuonCut, SingleMuonCut};
 use crate::path::{ChargeRule, Cut, PathConfig};
+use crate::prescale::Prescale;
+use crate::prescale_step::DeadTimeControl;
 use crate::problem_code::{DUPLICATE_BIT, DUPLICATE_NAME, EMPTY_MENU};
 use crate::threshold::{AngleMdeg, EnergyMev, LengthUm, Sixteenths};
 use crate::two_track::TwoTrackCut;
@@ -19,6 +22,13 @@ use crate::two_track::TwoTrackCut;
 pub struct MenuConfig {
     /// Position of the beam, subtracted from every impact parameter. Default (0, 0).
     pub beam_spot: BeamSpot,
+    /// How the position is fitted while data are taken; `None`, the default, leaves it where it is.
+    pub beam_fit: Option<BeamFitConfig>,
+    /// How the dead time steps dynamic prescales.
+    pub dead_time: DeadTimeControl,
+    /// Luminosity in 10^30 / cm^2 / s by lumi section, from the first one of the run; the last holds
+    /// on. Default empty: none is known, and every path is open.
+    pub luminosity: Vec<u32>,
     /// The paths, at least one. Default: see [`MenuConfig::default`].
     pub paths: Vec<PathConfig>,
 }
@@ -33,6 +43,8 @@ impl MenuConfig {
     /// `path` is the key of the table that holds `beam_spot` and `path`, such as `trigger`.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = self.beam_spot.validate(&format!("{path}.beam_spot"));
+        problems.extend(self.beam_fit.iter().flat_map(|fit| fit.validate(path)));
+        problems.extend(self.dead_time.validate(path));
         if self.paths.is_empty() {
             problems.push(Problem::new(
                 EMPTY_MENU,
@@ -91,7 +103,7 @@ impl Default for MenuConfig {
             bit,
             l1_mask,
             cut,
-            prescale,
+            prescale: Prescale::from(prescale),
         };
         let muon = |types, mev| {
             let pt_min = EnergyMev(mev);
@@ -124,6 +136,9 @@ impl Default for MenuConfig {
         };
         Self {
             beam_spot: BeamSpot::default(),
+            beam_fit: None,
+            dead_time: DeadTimeControl::default(),
+            luminosity: Vec::new(),
             paths: vec![
                 path("MIN_BIAS", 0, L1_EVERY_THOUSANDTH, Cut::MinBias, 1),
                 path("AUTO_TWO_TRACKS", 1, L1_TWO_TRACKS, Cut::Auto, 1000),
@@ -143,6 +158,7 @@ impl Menu {
     ///
     /// # Errors
     /// All problems that [`MenuConfig::validate`] finds; `path` is the prefix of their keys.
+    #[inline]
     pub fn new_checked(config: MenuConfig, path: &str) -> Result<Self, Vec<Problem>> {
         let problems = config.validate(path);
         if problems.is_empty() {
@@ -152,17 +168,19 @@ impl Menu {
         }
     }
 
-    /// Position of the beam.
-    pub fn beam_spot(&self) -> BeamSpot {
-        self.0.beam_spot
+    /// The configuration that it was made of.
+    pub fn config(&self) -> &MenuConfig {
+        &self.0
     }
 
     /// The paths in the order of the configuration.
+    #[inline]
     pub fn paths(&self) -> &[PathConfig] {
         &self.0.paths
     }
 
     /// The path that sets a bit.
+    #[inline]
     pub fn path_of_bit(&self, bit: u8) -> Option<&PathConfig> {
         self.0.paths.iter().find(|path| path.bit == bit)
     }

@@ -18,6 +18,7 @@ const PT_CODE_MAX: i32 = 127;
 pub const PT_MIN_MAX: EnergyMev = EnergyMev(PT_CODE_MAX * 500 - 1);
 
 /// The type bit of muon chambers by their name: `CMU`, `CMP`, `CMX` or `BMU`.
+#[inline]
 pub fn chamber_bit(name: &str) -> Option<u32> {
     match name {
         "CMU" => Some(MuonStub::CMU),
@@ -49,12 +50,14 @@ pub struct DimuonCut {
 }
 
 /// Whether one stub has the types and the pT.
+#[inline]
 fn qualifies(stub: MuonStub, types: u32, pt_min: EnergyMev) -> bool {
     stub.types() & types == types && i64::from(stub.pt_code()) * PT_CODE_MEV > pt_min.count()
 }
 
 impl SingleMuonCut {
     /// Whether any of `stubs` qualifies.
+    #[inline]
     pub fn is_true(&self, mut stubs: impl Iterator<Item = MuonStub>) -> bool {
         stubs.any(|stub| qualifies(stub, self.types, self.pt_min))
     }

@@ -9,10 +9,14 @@ use core::str::FromStr;
 
 use livetime_wire::{Problem, ProblemCode};
 
-use crate::muon_cut::{DimuonCut, PT_MIN_MAX, SingleMuonCut};
-use crate::problem_code::{
-    BIT_RANGE, EMPTY_L1_MASK, EMPTY_WINDOW, PATH_NAME, PRESCALE_ZERO, THRESHOLD_RANGE,
+use crate::algorithm::UserCut;
+use crate::calorimeter_cut::{
+    ElectronMuonCut, JetCut, MetEmCut, PhotonCut, SingleElectronCut, SumEtCut, TauCut,
 };
+use crate::lepton_track::LeptonTrackCut;
+use crate::muon_cut::{DimuonCut, PT_MIN_MAX, SingleMuonCut};
+use crate::prescale::Prescale;
+use crate::problem_code::{BIT_RANGE, EMPTY_L1_MASK, EMPTY_WINDOW, PATH_NAME, THRESHOLD_RANGE};
 use crate::threshold::{AngleMdeg, EnergyMev, LengthUm, Sixteenths};
 use crate::two_track::TwoTrackCut;
 
@@ -23,8 +27,8 @@ pub const NAME_BYTES_MAX: usize = 32;
 
 /// A path of the Level-2 menu.
 ///
-/// It passes when any of its Level-1 bits is set and its cut is true, and fires on the first of
-/// every `prescale` passes.
+/// It passes when any of its Level-1 bits is set, the luminosity leaves it open and its cut is true;
+/// which passes fire is said by its prescale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConfig {
     /// Name in reports: 1 to 32 letters, digits, `_` and `-`, unique in the menu.
@@ -35,12 +39,12 @@ pub struct PathConfig {
     pub l1_mask: u64,
     /// What the packet must show.
     pub cut: Cut,
-    /// One of this many passes fires, at least 1. Raise it when the path takes too much rate.
-    pub prescale: u32,
+    /// Which passes fire. Raise it when the path takes too much rate.
+    pub prescale: Prescale,
 }
 
 /// What a path asks of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
     /// Always true: the Level-1 accept is taken unseen.
     Auto,
@@ -52,6 +56,30 @@ pub enum Cut {
     Dimuon(DimuonCut),
     /// Two displaced tracks.
     TwoTrack(TwoTrackCut),
+    /// A lepton and a displaced track.
+    LeptonTrack(LeptonTrackCut),
+    /// An electromagnetic cluster with a track.
+    SingleElectron(SingleElectronCut),
+    /// An isolated electromagnetic cluster.
+    Photon(PhotonCut),
+    /// An electromagnetic cluster and a muon stub.
+    ElectronMuon(ElectronMuonCut),
+    /// One cluster.
+    Jet(JetCut),
+    /// Several clusters, and sum Et.
+    MultiJet(JetCut),
+    /// Clusters and missing Et.
+    JetsMet(JetCut),
+    /// Missing Et and an electromagnetic cluster.
+    MetEm(MetEmCut),
+    /// Sum Et.
+    SumEt(SumEtCut),
+    /// A narrow hadronic cluster with an isolated track.
+    Tau(TauCut),
+    /// Always true: for the bit that Level 1 sets at random.
+    ZeroBias,
+    /// An algorithm of the user.
+    User(UserCut),
 }
 
 /// What the charges of a pair must be.
@@ -73,12 +101,14 @@ pub struct ChargeRuleError;
 
 impl ChargeRule {
     /// Whether it takes a pair; each argument says whether that charge is negative.
+    #[inline]
     pub fn takes(self, first_negative: bool, second_negative: bool) -> bool {
         let opposite = first_negative != second_negative;
         (self == Self::Any) | (opposite == (self == Self::Opposite))
     }
 
     /// The name in configurations.
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Opposite => "opposite",
@@ -91,6 +121,7 @@ impl ChargeRule {
 impl FromStr for ChargeRule {
     type Err = ChargeRuleError;
 
+    #[inline]
     fn from_str(text: &str) -> Result<Self, ChargeRuleError> {
         [Self::Opposite, Self::Same, Self::Any]
             .into_iter()
@@ -101,16 +132,73 @@ impl FromStr for ChargeRule {
 
 impl Cut {
     /// Names of all cuts in configurations, for messages about unknown ones.
-    pub const NAMES: [&'static str; 5] = ["auto", "min_bias", "single_muon", "dimuon", "two_track"];
+    pub const NAMES: [&'static str; 17] = [
+        "auto",
+        "min_bias",
+        "single_muon",
+        "dimuon",
+        "two_track",
+        "lepton_track",
+        "single_electron",
+        "photon",
+        "electron_muon",
+        "jet",
+        "multi_jet",
+        "jets_met",
+        "met_em",
+        "sum_et",
+        "tau",
+        "zero_bias",
+        "user",
+    ];
 
     /// The name in configurations.
     pub fn name(&self) -> &'static str {
+        Self::NAMES[match self {
+            Self::Auto => 0,
+            Self::MinBias => 1,
+            Self::SingleMuon(_) => 2,
+            Self::Dimuon(_) => 3,
+            Self::TwoTrack(_) => 4,
+            Self::LeptonTrack(_) => 5,
+            Self::SingleElectron(_) => 6,
+            Self::Photon(_) => 7,
+            Self::ElectronMuon(_) => 8,
+            Self::Jet(_) => 9,
+            Self::MultiJet(_) => 10,
+            Self::JetsMet(_) => 11,
+            Self::MetEm(_) => 12,
+            Self::SumEt(_) => 13,
+            Self::Tau(_) => 14,
+            Self::ZeroBias => 15,
+            Self::User(_) => 16,
+        }]
+    }
+
+    /// Whether it looks at tracks of the silicon tracker.
+    #[inline]
+    pub(crate) fn needs_tracks(&self) -> bool {
+        matches!(
+            self,
+            Self::TwoTrack(_) | Self::LeptonTrack(_) | Self::User(_)
+        )
+    }
+
+    /// Checks the thresholds; `path` is the key of the path.
+    fn validate(&self, path: &str) -> Vec<Problem> {
         match self {
-            Self::Auto => Self::NAMES[0],
-            Self::MinBias => Self::NAMES[1],
-            Self::SingleMuon(_) => Self::NAMES[2],
-            Self::Dimuon(_) => Self::NAMES[3],
-            Self::TwoTrack(_) => Self::NAMES[4],
+            Self::Auto | Self::MinBias | Self::ZeroBias | Self::User(_) => Vec::new(),
+            Self::SingleMuon(cut) => muon_problems(path, cut.types, cut.pt_min),
+            Self::Dimuon(cut) => muon_problems(path, cut.types, cut.pt_min),
+            Self::TwoTrack(cut) => two_track_problems(path, cut),
+            Self::LeptonTrack(cut) => cut.validate(path),
+            Self::SingleElectron(cut) => cut.validate(path),
+            Self::Photon(cut) => cut.em.validate(path),
+            Self::ElectronMuon(cut) => cut.validate(path),
+            Self::Jet(cut) | Self::MultiJet(cut) | Self::JetsMet(cut) => cut.validate(path),
+            Self::MetEm(cut) => cut.validate(path),
+            Self::SumEt(cut) => cut.validate(path),
+            Self::Tau(cut) => cut.validate(path),
         }
     }
 }
@@ -150,27 +238,14 @@ impl PathConfig {
                 "list the Level-1 bits of which any one opens the path",
             ));
         }
-        if self.prescale == 0 {
-            problems.push(Problem::new(
-                PRESCALE_ZERO,
-                format!("{path}.prescale"),
-                0,
-                "1 or more",
-                "set 1 to keep every pass, or remove the path to switch it off",
-            ));
-        }
-        match &self.cut {
-            Cut::Auto | Cut::MinBias => {}
-            Cut::SingleMuon(cut) => problems.extend(muon_problems(path, cut.types, cut.pt_min)),
-            Cut::Dimuon(cut) => problems.extend(muon_problems(path, cut.types, cut.pt_min)),
-            Cut::TwoTrack(cut) => problems.extend(two_track_problems(path, cut)),
-        }
+        problems.extend(self.prescale.validate(path));
+        problems.extend(self.cut.validate(path));
         problems
     }
 }
 
 /// A problem if `value` is not in `allowed`.
-fn outside<T: Display + PartialOrd>(
+pub(crate) fn outside<T: Display + PartialOrd>(
     path: &str,
     key: &str,
     value: T,
@@ -188,7 +263,7 @@ fn outside<T: Display + PartialOrd>(
 }
 
 /// A problem if a lower threshold is not below its upper one.
-fn empty_window<T: Display + PartialOrd>(
+pub(crate) fn empty_window<T: Display + PartialOrd>(
     path: &str,
     (low_key, low): (&str, T),
     (high_key, high): (&str, T),
@@ -206,7 +281,7 @@ fn empty_window<T: Display + PartialOrd>(
     })
 }
 
-fn muon_problems(path: &str, types: u32, pt_min: EnergyMev) -> Vec<Problem> {
+pub(crate) fn muon_problems(path: &str, types: u32, pt_min: EnergyMev) -> Vec<Problem> {
     let types_problem = (types > 15).then(|| {
         Problem::new(
             THRESHOLD_RANGE,
@@ -263,7 +338,7 @@ mod tests {
             bit: 127,
             l1_mask: 1 << 63,
             cut,
-            prescale: 1,
+            prescale: Prescale::default(),
         }
     }
 
@@ -315,7 +390,7 @@ mod tests {
             name: "no spaces".to_owned(),
             bit: 128,
             l1_mask: 0,
-            prescale: 0,
+            prescale: 0.into(),
             cut: Cut::Dimuon(DimuonCut {
                 types: 16,
                 pt_min: EnergyMev(63_500),

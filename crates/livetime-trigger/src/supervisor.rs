@@ -202,6 +202,7 @@ pub struct SupervisorCounters {
 
 impl SupervisorCounters {
     /// Offers refused for any reason.
+    #[inline]
     pub fn refused(&self) -> u64 {
         self.refused_stopped
             + self.refused_xoff
@@ -314,6 +315,7 @@ impl TriggerSupervisor {
 
     /// Back-pressure was raised or lifted. Offers tell it as well; telling each change here makes
     /// the busy time exact.
+    #[inline]
     pub fn handle_xoff(&mut self, now: RunNs, xoff: bool) {
         self.dead_time.advance(now);
         self.xoff = xoff;
@@ -322,6 +324,7 @@ impl TriggerSupervisor {
 
     /// The source wrote the first word of the trigger's packet: its decision latency starts here.
     /// Without this it starts with the offer. Nothing happens for a trigger that is not in flight.
+    #[inline]
     pub fn handle_first_word(&mut self, now: RunNs, trigger: TriggerNumber) {
         let mut in_flight = self.buffers.iter_mut().flatten();
         if let Some(entry) = in_flight.find(|entry| entry.trigger == trigger) {
@@ -330,6 +333,7 @@ impl TriggerSupervisor {
     }
 
     /// The words of a reply came, with what the receiver found about the link.
+    #[inline]
     pub fn handle_reply_words(
         &mut self,
         now: RunNs,
@@ -381,6 +385,7 @@ impl TriggerSupervisor {
     }
 
     /// When [`TriggerSupervisor::handle_timeout`] is next to be called; [`RunNs::MAX`] if never.
+    #[inline]
     pub fn poll_timeout(&self) -> RunNs {
         let timeouts = self.buffers.iter().flatten();
         timeouts
@@ -408,6 +413,7 @@ impl TriggerSupervisor {
 
     /// What is to be sent next, in the order in which it came about. Taken to be fetched at the
     /// time of the last input.
+    #[inline]
     pub fn poll_output(&mut self) -> Option<SupervisorOutput> {
         let output = self.outputs.pop_front();
         if output.is_some() {
@@ -417,6 +423,7 @@ impl TriggerSupervisor {
     }
 
     /// Stops the run: from now on every offer is refused, and dead time is no longer counted.
+    #[inline]
     pub fn stop(&mut self, now: RunNs) {
         self.dead_time.advance(now);
         self.stopped = true;
@@ -424,11 +431,13 @@ impl TriggerSupervisor {
     }
 
     /// Whether the run is stopped, every trigger closed and every output fetched.
+    #[inline]
     pub fn is_drained(&self) -> bool {
         self.stopped && self.in_flight() == 0 && self.outputs.is_empty()
     }
 
     /// Ends the run by force: triggers in flight are lost, their fragments dropped.
+    #[inline]
     pub fn abort(&mut self, now: RunNs) {
         self.stop(now);
         for buffer in 0..L2_BUFFERS_MAX {
@@ -440,6 +449,7 @@ impl TriggerSupervisor {
     }
 
     /// Triggers that wait for their decision.
+    #[inline]
     pub fn in_flight(&self) -> usize {
         self.buffers.iter().flatten().count()
     }
@@ -455,30 +465,36 @@ impl TriggerSupervisor {
     }
 
     /// Digest over trigger number and mask after prescale of every decided trigger.
+    #[inline]
     pub fn digest(&self) -> DecisionDigest {
         self.digest
     }
 
     /// Dead time from the start to `now`, or to the stop.
+    #[inline]
     pub fn dead_time(&self, now: RunNs) -> DeadTime {
         self.dead_time.dead_time(now)
     }
 
+    #[inline]
     fn free_buffer(&self) -> Option<usize> {
         let usable = &self.buffers[..usize::from(self.config.l2_buffers)];
         usable.iter().position(Option::is_none)
     }
 
     /// Keeps the dead time's idea of the state; to be called after every change.
+    #[inline]
     fn note_state(&mut self) {
         let state = self.refusal();
         self.dead_time.set_state(state);
     }
 
+    #[inline]
     fn close(&mut self, trigger: TriggerNumber, keep: bool) {
         self.push_output(SupervisorOutput::Decision { trigger, keep });
     }
 
+    #[inline]
     fn push_output(&mut self, output: SupervisorOutput) {
         assert!(
             self.outputs.len() < self.config.output_queue,

@@ -38,6 +38,7 @@ struct Unit {
     denominator: i128,
 }
 
+#[inline]
 const fn unit(name: &'static str, numerator: i128, denominator: i128) -> Unit {
     Unit {
         name,
@@ -62,6 +63,7 @@ const LENGTH_UNITS: &[Unit] = &[
 ];
 const ANGLE_UNITS: &[Unit] = &[unit("mdeg", 1, 1), unit("deg", 1000, 1)];
 const PLAIN_UNITS: &[Unit] = &[unit("", 16, 1)];
+const THOUSANDTH_UNITS: &[Unit] = &[unit("", 1000, 1)];
 
 /// Most digits of a number; with every unit's factor the products stay far below 128 bits.
 const DIGITS_MAX: u32 = 18;
@@ -187,6 +189,10 @@ threshold!(
     /// A number in sixteenths, as chi2 stands in the packet; text without unit.
     Sixteenths, PLAIN_UNITS, "sixteenths", 16, 4, ""
 );
+threshold!(
+    /// A ratio in thousandths, such as HAD/EM of a cluster; text without unit.
+    Thousandths, THOUSANDTH_UNITS, "thousandths", 1000, 3, ""
+);
 
 #[cfg(test)]
 mod tests {
@@ -208,6 +214,7 @@ mod tests {
         assert_eq!("0.001 deg".parse(), Ok(AngleMdeg(1)));
         assert_eq!("25".parse(), Ok(Sixteenths(400)));
         assert_eq!("0.0625".parse(), Ok(Sixteenths(1)));
+        assert_eq!("0.125".parse(), Ok(Thousandths(125)));
         assert_eq!("0".parse(), Ok(EnergyMev(0)), "zero needs no unit");
     }
 
@@ -247,6 +254,7 @@ mod tests {
             prop_assert_eq!(LengthUm(value).to_string().parse(), Ok(LengthUm(value)));
             prop_assert_eq!(AngleMdeg(value).to_string().parse(), Ok(AngleMdeg(value)));
             prop_assert_eq!(Sixteenths(value).to_string().parse(), Ok(Sixteenths(value)));
+            prop_assert_eq!(Thousandths(value).to_string().parse(), Ok(Thousandths(value)));
         }
 
         #[test]

@@ -47,6 +47,7 @@ impl TrigTable {
     }
 
     /// Sine and cosine of `phi` counts of 2 pi / 8192; only the low 13 bits count.
+    #[inline]
     pub fn at(&self, phi: u32) -> SinCos {
         self.entries[phi as usize % ENTRIES]
     }

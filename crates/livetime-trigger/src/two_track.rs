@@ -19,7 +19,7 @@ use crate::trig_table::{SinCos, TrigTable};
 pub const TRACKS_MAX: usize = 20;
 const _: () = assert!(TRACKS_MAX <= 32, "a set of tracks is the bits of a word");
 /// pT of one count of c, in MeV: pT = 180.855 GeV / magnitude.
-const PT_OF_ONE_COUNT_MEV: i64 = 180_855;
+pub(crate) const PT_OF_ONE_COUNT_MEV: i64 = 180_855;
 /// Full circle in packet counts and in mdeg.
 const CIRCLE: i64 = 8192;
 const CIRCLE_MDEG: i64 = 360_000;
@@ -50,17 +50,22 @@ pub struct TwoTrackCut {
 }
 
 /// An SVT track with its angle looked up and its impact parameter corrected.
-#[derive(Debug, Clone, Copy)]
-struct CorrectedTrack {
-    phi: i64,
-    sin: i64,
-    cos: i64,
-    /// Impact parameter with respect to the beam, um.
-    d_um: i64,
-    /// Magnitude of the half curvature.
-    c: i64,
-    chi2: i64,
-    is_negative: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CorrectedTrack {
+    /// Azimuth in steps of 2 pi / 8192.
+    pub phi: i64,
+    /// Sine of the azimuth, in units of 1/32768.
+    pub sin: i64,
+    /// Cosine of the azimuth, in units of 1/32768.
+    pub cos: i64,
+    /// Impact parameter with respect to the beam in um.
+    pub d_um: i64,
+    /// Magnitude of the half curvature, 0..=255: pT is 180.855 GeV / c, and infinite for 0.
+    pub c: i64,
+    /// Chi-square of the fit in sixteenths.
+    pub chi2: i64,
+    /// Whether the charge is negative.
+    pub is_negative: bool,
 }
 
 /// The first [`TRACKS_MAX`] tracks of a packet, corrected for the beam.
@@ -68,6 +73,12 @@ struct CorrectedTrack {
 pub struct CorrectedTracks(ArrayVec<CorrectedTrack, TRACKS_MAX>);
 
 impl CorrectedTracks {
+    /// The tracks in the order of the packet.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &CorrectedTrack> {
+        self.0.iter()
+    }
+
     /// Replaces the tracks by those of a packet.
     pub fn fill(
         &mut self,
@@ -117,6 +128,7 @@ impl TwoTrackCut {
     }
 
     /// Conditions 1 and 5, which each track satisfies alone.
+    #[inline]
     fn takes_track(&self, track: &CorrectedTrack) -> bool {
         let d_um = track.d_um.abs();
         (track.chi2 < self.chi2_max.count())
@@ -126,6 +138,7 @@ impl TwoTrackCut {
     }
 
     /// Conditions 2, 3 and 4.
+    #[inline]
     fn takes_pair(&self, a: &CorrectedTrack, b: &CorrectedTrack) -> bool {
         self.charge.takes(a.is_negative, b.is_negative)
             & self.takes_opening_angle(a.phi, b.phi)
@@ -133,6 +146,7 @@ impl TwoTrackCut {
     }
 
     /// Condition 4.
+    #[inline]
     fn takes_opening_angle(&self, phi_a: i64, phi_b: i64) -> bool {
         let apart = (phi_a - phi_b).abs();
         let dphi = apart.min(CIRCLE - apart) * CIRCLE_MDEG;
@@ -140,6 +154,7 @@ impl TwoTrackCut {
     }
 
     /// Condition 3: 180855 / c1 + 180855 / c2 > threshold, without a division.
+    #[inline]
     fn takes_sum_pt(&self, c_a: i64, c_b: i64) -> bool {
         let product = c_a * c_b;
         (product == 0) | (PT_OF_ONE_COUNT_MEV * (c_a + c_b) > self.sum_pt_min.count() * product)
@@ -201,16 +216,19 @@ impl Vertex {
     }
 
     /// Flight distance along the momentum [um] times [`Vertex::det_times_momentum`].
+    #[inline]
     fn along(&self) -> i128 {
         i128::from(self.x * self.px + self.y * self.py) * 32768
     }
 
     /// Impact parameter of the pair [um] times [`Vertex::det_times_momentum`].
+    #[inline]
     fn across(&self) -> i128 {
         i128::from(self.y * self.px - self.x * self.py) * 32768
     }
 
     /// The common denominator, with the momentum's length rounded down.
+    #[inline]
     fn det_times_momentum(&self) -> i128 {
         let squared = (self.px * self.px + self.py * self.py).cast_unsigned();
         i128::from(self.det) * i128::from(squared.isqrt())

@@ -108,8 +108,9 @@ fn menu_of(cut: Cut, beam_spot: BeamSpot) -> MenuConfig {
             bit: 127,
             l1_mask: u64::MAX,
             cut,
-            prescale: 1,
+            prescale: 1.into(),
         }],
+        ..MenuConfig::default()
     }
 }
 

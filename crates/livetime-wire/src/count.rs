@@ -128,6 +128,7 @@ impl ChainCounts {
     }
 
     /// Adds the counters of another unit.
+    #[inline]
     pub fn merge(&mut self, other: &Self) {
         let (mine, theirs) = (self.entries(), other.entries());
         *self = Self::from_values(core::array::from_fn(|i| mine[i].1 + theirs[i].1));

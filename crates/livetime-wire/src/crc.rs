@@ -7,6 +7,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 use zerocopy::IntoBytes;
 
 /// CRC-32C (Castagnoli; "iSCSI") of words, little-endian.
+#[inline]
 pub fn crc32c(words: &[u32]) -> u32 {
     // The algorithm's width is 32 bits, so the upper half of the result is zero.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, words.as_bytes()) as u32
@@ -22,11 +23,13 @@ impl Crc32c {
     }
 
     /// Takes in more words.
+    #[inline]
     pub fn update(&mut self, words: &[u32]) {
         self.0.update(words.as_bytes());
     }
 
     /// The checksum of all words so far; more may follow.
+    #[inline]
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
@@ -66,6 +69,7 @@ const fn crc16_tables() -> [[u16; 256]; 4 * CRC16_WORDS] {
 }
 
 /// CRC-16/CCITT-FALSE (polynomial 0x1021, start 0xFFFF, not reflected) of words, big-endian.
+#[inline]
 pub fn crc16(words: &[u32]) -> u16 {
     let mut crc = Crc16::new();
     crc.update(words);
@@ -95,6 +99,7 @@ impl Crc16 {
     }
 
     /// The checksum of all words so far; more may follow.
+    #[inline]
     pub fn value(&self) -> u16 {
         self.0
     }

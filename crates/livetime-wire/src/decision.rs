@@ -20,16 +20,19 @@ impl L2Mask {
     pub const NONE: Self = Self(0);
 
     /// Whether any path fired.
+    #[inline]
     pub fn is_accept(self) -> bool {
         self.0 != 0
     }
 
     /// The four words, least significant first.
+    #[inline]
     pub fn to_words(self) -> [u32; 4] {
         core::array::from_fn(|i| ((self.0 >> (32 * i)) & 0xFFFF_FFFF) as u32)
     }
 
     /// The mask of four words, least significant first.
+    #[inline]
     pub fn from_words(words: [u32; 4]) -> Self {
         Self(
             words
@@ -72,6 +75,7 @@ pub struct ReplyError {
 
 impl L2Reply {
     /// The words of the reply.
+    #[inline]
     pub fn to_words(&self) -> [u32; REPLY_WORDS] {
         let [a, b, c, d] = self.mask.to_words();
         [self.trigger_low, a, b, c, d]
@@ -81,6 +85,7 @@ impl L2Reply {
     ///
     /// # Errors
     /// [`ReplyError`] unless there are exactly [`REPLY_WORDS`] words.
+    #[inline]
     pub fn parse(words: &[u32]) -> Result<Self, ReplyError> {
         let [trigger_low, a, b, c, d] = *words else {
             return Err(ReplyError { words: words.len() });
@@ -101,6 +106,7 @@ pub struct DecisionDigest(u64);
 
 impl DecisionDigest {
     /// Takes in one decision.
+    #[inline]
     pub fn add(&mut self, trigger: TriggerNumber, mask: L2Mask) {
         let low = (mask.0 & u128::from(u64::MAX)) as u64;
         let high = (mask.0 >> 64) as u64;
@@ -109,16 +115,19 @@ impl DecisionDigest {
     }
 
     /// The digest as a number, to be passed on.
+    #[inline]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
     /// The digest of [`DecisionDigest::to_bits`].
+    #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
     /// Takes in all decisions of another digest.
+    #[inline]
     pub fn merge(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }
@@ -133,6 +142,7 @@ impl fmt::Display for DecisionDigest {
 
 /// Mixes 64 bits so that each output bit depends on each input bit (SplitMix64, Steele et al.,
 /// OOPSLA 2014).
+#[inline]
 pub fn mix64(value: u64) -> u64 {
     let z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -57,6 +57,12 @@ pub struct EventHeader {
     pub streams: u16,
 }
 
+impl EventHeader {
+    /// The bit of the error stream: filter units crashed or hung on the event, and it was stored
+    /// unfiltered.
+    pub const ERROR_STREAM: u16 = 1 << 15;
+}
+
 /// One fragment in the table of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentEntry {
@@ -118,6 +124,7 @@ pub struct FragmentCrcError {
 
 impl EventHeader {
     /// Words of a header with these tables.
+    #[inline]
     pub const fn words(fragments: usize, missing: usize) -> usize {
         FIXED_WORDS + fragments * ENTRY_WORDS + missing + 1
     }
@@ -244,16 +251,19 @@ impl<'a> EventView<'a> {
     }
 
     /// The fixed part of the header.
+    #[inline]
     pub fn header(&self) -> EventHeader {
         self.header
     }
 
     /// All words of the event.
+    #[inline]
     pub fn words(&self) -> &'a [u32] {
         self.words
     }
 
     /// Whether sources are missing.
+    #[inline]
     pub fn is_incomplete(&self) -> bool {
         self.missing > 0
     }
@@ -270,6 +280,7 @@ impl<'a> EventView<'a> {
     }
 
     /// The sources that are missing.
+    #[inline]
     pub fn missing(&self) -> impl ExactSizeIterator<Item = SourceId> + 'a {
         let start = FIXED_WORDS + self.fragments * ENTRY_WORDS;
         self.words[start..start + self.missing]
@@ -278,6 +289,7 @@ impl<'a> EventView<'a> {
     }
 
     /// Each fragment with its words.
+    #[inline]
     pub fn fragments(&self) -> impl Iterator<Item = (FragmentEntry, &'a [u32])> + 'a {
         let mut start = EventHeader::words(self.fragments, self.missing);
         let words = self.words;
@@ -325,11 +337,13 @@ impl<'a> FragmentParts<'a> {
     }
 
     /// The first slice, which holds the header and, in pages of 4 KiB and more, the object block.
+    #[inline]
     pub fn first(&self) -> &'a [u32] {
         self.parts.first().copied().unwrap_or(&[])
     }
 
     /// Number of words.
+    #[inline]
     pub fn words(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum()
     }
@@ -377,28 +391,34 @@ pub fn stored_entry(event: &dyn EventAccess, index: usize) -> FragmentEntry {
 }
 
 impl EventAccess for EventView<'_> {
+    #[inline]
     fn trigger(&self) -> TriggerNumber {
         self.header.trigger
     }
 
+    #[inline]
     fn mask(&self) -> L2Mask {
         self.header.mask
     }
 
+    #[inline]
     fn is_incomplete(&self) -> bool {
         self.missing > 0
     }
 
+    #[inline]
     fn fragment_count(&self) -> usize {
         self.fragments
     }
 
+    #[inline]
     fn entry(&self, index: usize) -> FragmentEntry {
         self.entries()
             .nth(index)
             .expect("the caller keeps the index below fragment_count")
     }
 
+    #[inline]
     fn parts(&self, index: usize) -> FragmentParts<'_> {
         let (_, words) = self
             .fragments()

@@ -182,12 +182,14 @@ impl FragmentHeader {
     }
 
     /// The full trigger number, the one nearest to `near`.
+    #[inline]
     pub fn trigger(&self, near: TriggerNumber) -> TriggerNumber {
         near.extend(self.trigger_low)
     }
 }
 
 /// Reads the word at `index` of a fragment that lies in `parts`.
+#[inline]
 fn word_at(parts: &[&[u32]], mut index: usize) -> Option<u32> {
     for part in parts {
         if let Some(word) = part.get(index) {
@@ -268,27 +270,32 @@ impl<'a> FragmentView<'a> {
     ///
     /// # Errors
     /// As [`check_parts`].
+    #[inline]
     pub fn new_checked(words: &'a [u32]) -> Result<Self, FragmentError> {
         let check = check_parts(&[words], CrcCheck::On)?;
         Ok(Self { words, check })
     }
 
     /// The header.
+    #[inline]
     pub fn header(&self) -> FragmentHeader {
         self.check.header
     }
 
     /// What the check found.
+    #[inline]
     pub fn check(&self) -> FragmentCheck {
         self.check
     }
 
     /// The data words.
+    #[inline]
     pub fn data(&self) -> &'a [u32] {
         &self.words[HEADER_WORDS..HEADER_WORDS + self.check.data_words]
     }
 
     /// All words.
+    #[inline]
     pub fn words(&self) -> &'a [u32] {
         self.words
     }

@@ -29,6 +29,7 @@ impl TriggerNumber {
     pub const FIRST: Self = Self(1);
 
     /// The 32 bits that a link carries (the extended L1 identifier).
+    #[inline]
     pub fn low(self) -> u32 {
         (self.0 & 0xFFFF_FFFF) as u32
     }
@@ -37,6 +38,7 @@ impl TriggerNumber {
     ///
     /// Right as long as the number meant is within 2^31 of `self` (at 100 kHz: six hours).
     #[must_use]
+    #[inline]
     pub fn extend(self, low: u32) -> Self {
         let step = low.wrapping_sub(self.low()).cast_signed();
         Self(self.0.saturating_add_signed(i64::from(step)))
@@ -44,6 +46,7 @@ impl TriggerNumber {
 
     /// The number after this one.
     #[must_use]
+    #[inline]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -113,6 +116,7 @@ impl UnitId {
     pub const INDEX_MAX: u16 = 0x0FFF;
 
     /// A readout unit.
+    #[inline]
     pub const fn readout(index: u16) -> Self {
         Self {
             kind: UnitKind::Readout,
@@ -121,6 +125,7 @@ impl UnitId {
     }
 
     /// A builder unit.
+    #[inline]
     pub const fn builder(index: u16) -> Self {
         Self {
             kind: UnitKind::Builder,
@@ -129,6 +134,7 @@ impl UnitId {
     }
 
     /// A filter unit.
+    #[inline]
     pub const fn filter(index: u16) -> Self {
         Self {
             kind: UnitKind::Filter,
@@ -149,11 +155,13 @@ impl UnitId {
     };
 
     /// The code in message headers: kind in bits 15:12, index in bits 11:0.
+    #[inline]
     pub fn to_code(self) -> u16 {
         ((self.kind as u16) << 12) | (self.index & Self::INDEX_MAX)
     }
 
     /// The unit of a code, if its kind exists.
+    #[inline]
     pub fn from_code(code: u16) -> Option<Self> {
         let kind = *UnitKind::ALL.get(usize::from(code >> 12))?;
         Some(Self {

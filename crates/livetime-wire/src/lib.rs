@@ -12,12 +12,15 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("livetime views little-endian words in place and needs a little-endian machine");
 
+pub mod bytestream;
+pub mod bytestream_frame;
 pub mod count;
 pub mod crc;
 pub mod decision;
 pub mod event;
 pub mod fragment;
 pub mod id;
+pub mod link_frame;
 pub mod loss;
 pub mod message;
 pub mod object;
@@ -25,6 +28,10 @@ pub mod problem;
 pub mod quantity;
 pub mod slink;
 pub mod time;
+pub mod timing_coefficient;
+pub mod timing_message;
+pub mod timing_read_back;
+pub mod timing_record;
 pub mod trigger_packet;
 
 pub use count::{ChainCounts, ConservationProblem};
@@ -34,3 +41,6 @@ pub use loss::{LossArea, LossCause, LossCounts};
 pub use problem::{Problem, ProblemCode};
 pub use quantity::{ByteSize, RateHz};
 pub use time::{DurationNs, RunNs, TaiNs};
+pub use timing_coefficient::CoefficientSet;
+pub use timing_message::{EventId, TimingMessage};
+pub use timing_record::{PriorityClass, RecordFlags, RecordKind, TimingRecord, TimingRecordError};

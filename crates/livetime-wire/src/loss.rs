@@ -32,6 +32,7 @@ impl LossArea {
     ];
 
     /// The key in JSON documents.
+    #[inline]
     pub fn key(self) -> &'static str {
         match self {
             Self::Trigger => "trigger",
@@ -52,7 +53,7 @@ macro_rules! loss_causes {
         pub enum LossCause { $($(#[$doc])* $name,)* }
 
         impl LossCause {
-            /// Every cause, in the order of the chain.
+            /// Every cause, in the order of the chain; those added later follow.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The hop that it is counted at.
@@ -114,6 +115,21 @@ loss_causes! {
     StoreWriteFailed: Store, "write_failed", "the run file could not be written (disk full?)";
     /// Not yet written when the run was ended by force.
     StoreAborted: Store, "store_aborted", "not yet written when the run was ended by force";
+    /// The trigger node or the supervisor went away before the decision.
+    DecisionLost: Trigger, "decision_lost",
+        "the trigger node or the supervisor went away with the trigger";
+    /// The front-end went away while it was sent.
+    SourceLost: Link, "source_lost", "the front-end went away with the fragment";
+    /// A readout unit went away with it.
+    ReadoutLost: Readout, "readout_lost", "the readout unit went away with the fragment";
+    /// The event manager went away before it was assigned or cleared.
+    ManagerLost: Builder, "event_manager_lost", "the event manager went away with the event";
+    /// The writer went away before its chunk was in the file.
+    WriterLost: Store, "writer_lost", "the writer went away before the event was in the file";
+    /// The network lost a datagram of it.
+    DatagramLost: Link, "datagram_lost", "the network lost datagrams of the fragment";
+    /// Its streams yield when the output budget binds.
+    OutputYielded: Store, "output_yielded", "prescaled away: its streams yield to the output budget";
 }
 
 /// Number of loss causes.
@@ -130,16 +146,19 @@ impl LossCounts {
     }
 
     /// Counts `n` more under `cause`.
+    #[inline]
     pub fn add(&mut self, cause: LossCause, n: u64) {
         self.0[cause as usize] += n;
     }
 
     /// The count under `cause`.
+    #[inline]
     pub fn of(&self, cause: LossCause) -> u64 {
         self.0[cause as usize]
     }
 
     /// The sum over the causes of an area.
+    #[inline]
     pub fn in_area(&self, area: LossArea) -> u64 {
         self.iter()
             .filter(|(cause, _)| cause.area() == area)
@@ -148,18 +167,31 @@ impl LossCounts {
     }
 
     /// The sum over all causes.
+    #[inline]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
     /// Adds all counts of another.
+    ///
+    /// Roles merge the counts of all their links after each duty cycle, so this must not cost
+    /// anything: counts of things that happened do not reach 2^64, and unchecked additions are
+    /// done several at a time.
+    #[inline]
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
+            *mine = mine.wrapping_add(theirs);
         }
     }
 
+    /// The counts in the order of [`LossCause::ALL`].
+    #[inline]
+    pub fn values(&self) -> &[u64] {
+        &self.0
+    }
+
     /// Every cause with its count, zeros included.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (LossCause, u64)> + '_ {
         LossCause::ALL.iter().map(|cause| (*cause, self.of(*cause)))
     }

@@ -33,6 +33,12 @@ pub const FRAGMENT_PAGES_MAX: usize = 16;
 /// Words of a descriptor with the most pages.
 pub const DESCRIPTOR_WORDS_MAX: usize = 5 + FRAGMENT_PAGES_MAX;
 
+/// Most event sizes that one message names.
+pub const SIZES_MAX: usize = 16;
+
+/// Sizes of events in one message: trigger number and payload bytes.
+pub type SizeList = ArrayVec<(TriggerNumber, u32), SIZES_MAX>;
+
 /// Trigger numbers in one message.
 pub type TriggerList = ArrayVec<TriggerNumber, TRIGGERS_MAX>;
 
@@ -87,6 +93,8 @@ pub enum BuilderMessage {
         triggered_at: RunNs,
         /// When the event manager assigned it.
         assigned_at: RunNs,
+        /// The life of the builder unit that it is meant for; another one refuses it.
+        builder_epoch: u32,
     },
     /// Builder unit to readout unit: send the fragments of these triggers.
     FragmentRequest {
@@ -114,13 +122,56 @@ pub enum BuilderMessage {
         /// Missing sources of this readout unit: bit `n` is the `n`-th of its sources by id.
         missing: u32,
     },
-    /// Builder unit to event manager: these events are finished, their credits return.
+    /// Builder unit to event manager: these events are finished, their credits return. Event
+    /// manager to supervisor: these accepted triggers need not be remembered any more.
     Clear {
         /// Which triggers.
         triggers: TriggerList,
     },
     /// Filter unit to builder unit: it is through with these events.
     EventDone {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// Event manager to readout unit: send the fragments of these triggers to a builder unit, which
+    /// will not ask for them.
+    Push {
+        /// Index of the builder unit.
+        builder: u16,
+        /// The life of the builder unit that they are meant for; for another nothing is sent.
+        builder_epoch: u32,
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// Builder unit to event manager: how large these events turned out to be; what was set aside
+    /// beyond that returns as credit in bytes.
+    EventSize {
+        /// Which events, with their payload bytes.
+        sizes: SizeList,
+    },
+    /// Builder unit to event manager: it lives, though it has nothing else to say.
+    Alive,
+    /// A restarted event manager to builder and readout units: what became of these triggers? Its
+    /// new epoch counts from here on.
+    Recover {
+        /// Number of the question, to be repeated in the answer.
+        batch: u32,
+        /// Which triggers.
+        triggers: TriggerList,
+    },
+    /// The answer to [`BuilderMessage::Recover`]: bit `n` is its `n`-th trigger.
+    Recovered {
+        /// Number of the question.
+        batch: u32,
+        /// Triggers in the hands of the sender.
+        held: u32,
+        /// Triggers that the sender is through with, or knows to be. Held and closed, where credits
+        /// count bytes: built, and the sender told its size ahead of this answer.
+        closed: u32,
+    },
+    /// Filter unit to builder unit: the selection on part of these events accepts them, so the rest
+    /// of their fragments is wanted (two-step building).
+    FetchRest {
         /// Which triggers.
         triggers: TriggerList,
     },
@@ -195,7 +246,7 @@ pub enum MessageError {
 
 impl BuilderMessage {
     /// Most words of a message without header, over all kinds.
-    pub const BODY_WORDS_MAX: usize = 1 + 2 * TRIGGERS_MAX;
+    pub const BODY_WORDS_MAX: usize = 3 + 2 * TRIGGERS_MAX;
 
     /// The kind's code.
     fn kind(&self) -> u8 {
@@ -210,6 +261,12 @@ impl BuilderMessage {
             Self::Clear { .. } => 8,
             Self::EventDone { .. } => 9,
             Self::ReleasePartial { .. } => 10,
+            Self::Push { .. } => 11,
+            Self::EventSize { .. } => 12,
+            Self::Alive => 13,
+            Self::Recover { .. } => 14,
+            Self::Recovered { .. } => 15,
+            Self::FetchRest { .. } => 16,
         }
     }
 }
@@ -218,6 +275,7 @@ impl BuilderMessage {
 pub const MESSAGE_WORDS_MAX: usize = HEADER_WORDS + BuilderMessage::BODY_WORDS_MAX;
 
 const _: () = assert!(BuilderMessage::BODY_WORDS_MAX >= 2 + DESCRIPTOR_WORDS_MAX);
+const _: () = assert!(BuilderMessage::BODY_WORDS_MAX > 3 * SIZES_MAX);
 
 /// Words of an emitted message, on the stack.
 pub type MessageWords = ArrayVec<u32, MESSAGE_WORDS_MAX>;
@@ -226,6 +284,7 @@ pub type MessageWords = ArrayVec<u32, MESSAGE_WORDS_MAX>;
 ///
 /// # Panics
 /// If `out` has no room left for [`DESCRIPTOR_WORDS_MAX`] words.
+#[inline]
 pub fn push_descriptor<const N: usize>(fragment: &FragmentDescriptor, out: &mut ArrayVec<u32, N>) {
     out.push(fragment.source.0);
     out.push(fragment.words);
@@ -267,11 +326,13 @@ impl Envelope {
                 mask,
                 triggered_at,
                 assigned_at,
+                builder_epoch,
             } => {
                 push_u64(trigger.0, &mut out);
                 out.extend(mask.to_words());
                 push_u64(triggered_at.0, &mut out);
                 push_u64(assigned_at.0, &mut out);
+                out.push(*builder_epoch);
             }
             BuilderMessage::FragmentData { trigger, fragment } => {
                 push_u64(trigger.0, &mut out);
@@ -280,12 +341,33 @@ impl Envelope {
             BuilderMessage::FragmentRequest { triggers }
             | BuilderMessage::Release { triggers }
             | BuilderMessage::Clear { triggers }
-            | BuilderMessage::EventDone { triggers } => {
-                out.push(triggers.len() as u32);
-                for trigger in triggers {
+            | BuilderMessage::EventDone { triggers }
+            | BuilderMessage::FetchRest { triggers } => push_list(triggers, &mut out),
+            BuilderMessage::Push {
+                builder,
+                builder_epoch,
+                triggers,
+            } => {
+                out.extend([u32::from(*builder), *builder_epoch]);
+                push_list(triggers, &mut out);
+            }
+            BuilderMessage::EventSize { sizes } => {
+                out.push(sizes.len() as u32);
+                for (trigger, bytes) in sizes {
                     push_u64(trigger.0, &mut out);
+                    out.push(*bytes);
                 }
             }
+            BuilderMessage::Alive => {}
+            BuilderMessage::Recover { batch, triggers } => {
+                out.push(*batch);
+                push_list(triggers, &mut out);
+            }
+            BuilderMessage::Recovered {
+                batch,
+                held,
+                closed,
+            } => out.extend([*batch, *held, *closed]),
         }
         out[1] = ((out.len() as u32) << 16) | u32::from(self.sender.to_code());
         out
@@ -347,6 +429,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
             mask: body.mask()?,
             triggered_at: RunNs(body.long()?),
             assigned_at: RunNs(body.long()?),
+            builder_epoch: body.word()?,
         },
         5 => BuilderMessage::FragmentRequest {
             triggers: body.triggers()?,
@@ -368,6 +451,30 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
             trigger: body.trigger()?,
             missing: body.word()?,
         },
+        11 => BuilderMessage::Push {
+            builder: match body.word()? {
+                builder @ 0..=0xFFFF => builder as u16,
+                value => return Err(MessageError::Value { value }),
+            },
+            builder_epoch: body.word()?,
+            triggers: body.triggers()?,
+        },
+        12 => BuilderMessage::EventSize {
+            sizes: body.sizes()?,
+        },
+        13 => BuilderMessage::Alive,
+        14 => BuilderMessage::Recover {
+            batch: body.word()?,
+            triggers: body.triggers()?,
+        },
+        15 => BuilderMessage::Recovered {
+            batch: body.word()?,
+            held: body.word()?,
+            closed: body.word()?,
+        },
+        16 => BuilderMessage::FetchRest {
+            triggers: body.triggers()?,
+        },
         kind => return Err(MessageError::Kind { kind }),
     };
     if body.0.is_empty() {
@@ -380,15 +487,25 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
     }
 }
 
+#[inline]
 fn push_u64<const N: usize>(value: u64, out: &mut ArrayVec<u32, N>) {
     out.push((value & 0xFFFF_FFFF) as u32);
     out.push((value >> 32) as u32);
+}
+
+#[inline]
+fn push_list<const N: usize>(triggers: &TriggerList, out: &mut ArrayVec<u32, N>) {
+    out.push(triggers.len() as u32);
+    for trigger in triggers {
+        push_u64(trigger.0, out);
+    }
 }
 
 /// Reads words from the front of a message body or an event ticket.
 struct Body<'a>(&'a [u32]);
 
 impl Body<'_> {
+    #[inline]
     fn word(&mut self) -> Result<u32, MessageError> {
         let Some((first, rest)) = self.0.split_first() else {
             return Err(MessageError::TooShort {
@@ -400,14 +517,17 @@ impl Body<'_> {
         Ok(*first)
     }
 
+    #[inline]
     fn long(&mut self) -> Result<u64, MessageError> {
         Ok(u64::from(self.word()?) | (u64::from(self.word()?) << 32))
     }
 
+    #[inline]
     fn trigger(&mut self) -> Result<TriggerNumber, MessageError> {
         self.long().map(TriggerNumber)
     }
 
+    #[inline]
     fn mask(&mut self) -> Result<L2Mask, MessageError> {
         Ok(L2Mask::from_words([
             self.word()?,
@@ -417,6 +537,7 @@ impl Body<'_> {
         ]))
     }
 
+    #[inline]
     fn triggers(&mut self) -> Result<TriggerList, MessageError> {
         let count = self.word()? as usize;
         if count > TRIGGERS_MAX {
@@ -426,6 +547,19 @@ impl Body<'_> {
             });
         }
         (0..count).map(|_| self.trigger()).collect()
+    }
+
+    fn sizes(&mut self) -> Result<SizeList, MessageError> {
+        let count = self.word()? as usize;
+        if count > SIZES_MAX {
+            return Err(MessageError::Count {
+                count,
+                allowed: SIZES_MAX,
+            });
+        }
+        (0..count)
+            .map(|_| Ok((self.trigger()?, self.word()?)))
+            .collect()
     }
 
     fn descriptor(&mut self) -> Result<FragmentDescriptor, MessageError> {
@@ -510,6 +644,7 @@ impl EventTicket {
     }
 
     /// Most words of a ticket of an event with `sources` sources of at most `pages` pages each.
+    #[inline]
     pub const fn words_max(sources: usize, pages: usize) -> usize {
         Self::FIXED_WORDS + sources * (5 + pages)
     }

@@ -123,6 +123,7 @@ pub enum ObjectError {
 
 impl ObjectBlock {
     /// Words of a block with `count` objects.
+    #[inline]
     pub const fn words(count: usize) -> usize {
         HEADER_WORDS + count * OBJECT_WORDS
     }
@@ -213,11 +214,13 @@ impl<'a> ObjectBlockView<'a> {
     }
 
     /// The header.
+    #[inline]
     pub fn header(&self) -> ObjectBlock {
         self.header
     }
 
     /// Words of the block.
+    #[inline]
     pub fn words(&self) -> usize {
         HEADER_WORDS + self.items.len()
     }

@@ -49,6 +49,7 @@ fn number_and_unit(text: &str) -> Result<(f64, &str), QuantityError> {
 }
 
 /// Scales and rounds to an integer count of the base unit.
+#[inline]
 fn scaled(value: f64, factor: f64) -> Result<u64, QuantityError> {
     let scaled = (value * factor).round();
     if (0.0..9.0e18).contains(&scaled) {

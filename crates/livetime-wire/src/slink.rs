@@ -32,27 +32,32 @@ impl ControlWord {
     pub const CONTROL_ERROR: u32 = 0b10;
 
     /// The user's bits.
+    #[inline]
     pub fn user(self) -> u32 {
         self.0 & Self::USER_MASK
     }
 
     /// Whether the user's bits are those of `other`.
+    #[inline]
     pub fn matches(self, other: Self) -> bool {
         self.user() == other.user()
     }
 
     /// Whether the link reports an error in the data block before this word.
+    #[inline]
     pub fn data_error(self) -> bool {
         self.0 & Self::DATA_ERROR != 0
     }
 
     /// Whether the link reports an error in this word.
+    #[inline]
     pub fn control_error(self) -> bool {
         self.0 & Self::CONTROL_ERROR != 0
     }
 
     /// The word with error bits set by the link (reserved bits 3:2 zero).
     #[must_use]
+    #[inline]
     pub fn with_errors(self, data_error: bool, control_error: bool) -> Self {
         Self(self.user() | u32::from(data_error) | (u32::from(control_error) << 1))
     }
@@ -108,22 +113,26 @@ impl FragmentStatus {
     ];
 
     /// Whether no bit is set.
+    #[inline]
     pub fn is_good(self) -> bool {
         self.0 == 0
     }
 
     /// Whether all bits of `other` are set.
+    #[inline]
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Sets the bits of `other`.
+    #[inline]
     pub fn insert(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
     /// The bits of both.
     #[must_use]
+    #[inline]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

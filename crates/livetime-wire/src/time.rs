@@ -23,14 +23,49 @@ impl RunNs {
     pub const MAX: Self = Self(u64::MAX);
 
     /// The time passed since `earlier`, 0 if it is in the future.
+    #[inline]
     pub fn since(self, earlier: Self) -> DurationNs {
         DurationNs(self.0.saturating_sub(earlier.0))
     }
 
     /// The time `duration` later, at most [`RunNs::MAX`].
     #[must_use]
+    #[inline]
     pub fn after(self, duration: DurationNs) -> Self {
         Self(self.0.saturating_add(duration.0))
+    }
+}
+
+impl TaiNs {
+    /// The end of time: a timeout that never comes.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The time passed since `earlier`, 0 if it is in the future.
+    #[inline]
+    pub fn since(self, earlier: Self) -> DurationNs {
+        DurationNs(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time `duration` later, at most [`TaiNs::MAX`].
+    #[must_use]
+    #[inline]
+    pub fn after(self, duration: DurationNs) -> Self {
+        Self(self.0.saturating_add(duration.0))
+    }
+
+    /// The time `ns` later, or earlier if negative; stays within the range.
+    #[must_use]
+    #[inline]
+    pub fn offset_by(self, ns: i64) -> Self {
+        Self(self.0.saturating_add_signed(ns))
+    }
+}
+
+impl fmt::Display for TaiNs {
+    /// Seconds since 1970-01-01 TAI with nine decimals: `1700000000.000000001 s TAI`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, ns) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        write!(f, "{seconds}.{ns:09} s TAI")
     }
 }
 
@@ -43,11 +78,13 @@ impl DurationNs {
     pub const SECOND: Self = Self(1_000_000_000);
 
     /// The duration in seconds.
+    #[inline]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 
     /// A number of seconds, rounded to the nanosecond; negative and NaN become 0.
+    #[inline]
     pub fn from_seconds(seconds: f64) -> Self {
         // `as` saturates: negative and NaN become 0, too large becomes the maximum.
         Self((seconds * 1e9).round() as u64)
@@ -56,6 +93,7 @@ impl DurationNs {
 
 impl Add<DurationNs> for RunNs {
     type Output = Self;
+    #[inline]
     fn add(self, rhs: DurationNs) -> Self {
         self.after(rhs)
     }
@@ -63,6 +101,7 @@ impl Add<DurationNs> for RunNs {
 
 impl Sub for RunNs {
     type Output = DurationNs;
+    #[inline]
     fn sub(self, rhs: Self) -> DurationNs {
         self.since(rhs)
     }

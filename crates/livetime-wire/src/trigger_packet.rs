@@ -1,7 +1,7 @@
 //! The trigger packet: what a trigger link carries for one Level-1 accept.
 //!
 //! ```text
-//!  w0  31:24 0xC2 | 23:22 L2 buffer | 21:16 flags (bit 16 truncated) | 15:8 bunch | 7:0 blocks
+//!  w0  31:24 0xC2 | 23:22 L2 buffer | 21:17 refused | 16 truncated | 15:8 bunch | 7:0 blocks
 //!  w1  low 32 bits of the trigger number
 //!  w2  L1 bits 31:0      w3  L1 bits 63:32
 //!  w4  31:8 run number (24 bits) | 7:0 lumi section, low 8 bits
@@ -26,6 +26,10 @@ pub const WORDS_MAX_DEFAULT: usize = 510;
 pub const MAGIC: u32 = 0xC2;
 /// Flag: items were dropped to fit the limit.
 pub const FLAG_TRUNCATED: u8 = 1;
+/// Most Level-1 accepts refused since the packet before that the flags can say.
+pub const REFUSED_MAX: u32 = 31;
+/// Where their number stands in the flags.
+pub const REFUSED_SHIFT: u32 = 1;
 /// Full circle in angle LSBs (phi = 2 pi / 8192).
 pub const ANGLE_LSB: u32 = 8192;
 
@@ -56,11 +60,13 @@ pub struct MuonStub(pub u32);
 pub struct Sums(pub [u32; 2]);
 
 /// A field of `bits` bits at `shift`.
+#[inline]
 const fn field(word: u32, shift: u32, bits: u32) -> u32 {
     (word >> shift) & ((1 << bits) - 1)
 }
 
 /// Sign and magnitude with the sign in the top bit; minus zero is zero.
+#[inline]
 const fn signed_magnitude(raw: u32, magnitude_bits: u32) -> i32 {
     let magnitude = field(raw, 0, magnitude_bits).cast_signed();
     if raw >> magnitude_bits & 1 == 1 {
@@ -98,26 +104,31 @@ impl XtrpTrack {
     }
 
     /// Wedge, 0..288 of 1.25 deg.
+    #[inline]
     pub fn wedge(self) -> u32 {
         field(self.0, 0, 9)
     }
 
     /// Pixel inside the wedge, 0..8.
+    #[inline]
     pub fn pixel(self) -> u32 {
         field(self.0, 9, 3)
     }
 
     /// pT code: pT is at least code x 0.5 GeV.
+    #[inline]
     pub fn pt_code(self) -> u32 {
         field(self.0, 16, 5)
     }
 
     /// Whether the charge is negative.
+    #[inline]
     pub fn is_negative(self) -> bool {
         field(self.0, 21, 1) == 1
     }
 
     /// Whether the track is isolated.
+    #[inline]
     pub fn is_isolated(self) -> bool {
         field(self.0, 22, 1) == 1
     }
@@ -134,6 +145,7 @@ impl SvtTrack {
 
     /// With a track number (9 bits).
     #[must_use]
+    #[inline]
     pub fn with_number(self, number: u32) -> Self {
         Self([
             self.0[0],
@@ -142,36 +154,43 @@ impl SvtTrack {
     }
 
     /// Azimuth, 0..8192 of 2 pi / 8192.
+    #[inline]
     pub fn phi(self) -> u32 {
         field(self.0[0], 0, 13)
     }
 
     /// z, 0..64.
+    #[inline]
     pub fn z(self) -> u32 {
         field(self.0[0], 13, 6)
     }
 
     /// Impact parameter with respect to (0, 0), -511..=511 of 10 um.
+    #[inline]
     pub fn d(self) -> i32 {
         signed_magnitude(field(self.0[0], 19, 10), 9)
     }
 
     /// Magnitude of the half curvature, 0..=255; 0 is infinite pT. pT = 180.855 GeV / counts.
+    #[inline]
     pub fn c_magnitude(self) -> u32 {
         field(self.0[1], 0, 8)
     }
 
     /// Whether the charge is negative.
+    #[inline]
     pub fn is_negative(self) -> bool {
         field(self.0[1], 8, 1) == 1
     }
 
     /// Chi-square of the fit, 0..2048 of 1/16.
+    #[inline]
     pub fn chi2(self) -> u32 {
         field(self.0[1], 9, 11)
     }
 
     /// Track number, 0..512.
+    #[inline]
     pub fn number(self) -> u32 {
         field(self.0[1], 20, 9)
     }
@@ -199,41 +218,49 @@ impl Cluster {
     }
 
     /// Electromagnetic Et, counts of 0.125 GeV.
+    #[inline]
     pub fn em(self) -> u32 {
         field(self.0[0], 0, 12)
     }
 
     /// Hadronic Et, counts of 0.125 GeV.
+    #[inline]
     pub fn had(self) -> u32 {
         field(self.0[0], 12, 12)
     }
 
     /// Total Et, counts of 0.125 GeV.
+    #[inline]
     pub fn et(self) -> u32 {
         self.em() + self.had()
     }
 
     /// Number of towers, 0..256.
+    #[inline]
     pub fn towers(self) -> u32 {
         field(self.0[0], 24, 8)
     }
 
     /// Et of the seed tower, counts of 0.125 GeV.
+    #[inline]
     pub fn seed(self) -> u32 {
         field(self.0[1], 0, 12)
     }
 
     /// Azimuth, 0..64 of 5.625 deg.
+    #[inline]
     pub fn phi(self) -> u32 {
         field(self.0[1], 19, 6)
     }
 
     /// Isolation flags, 4 bits.
+    #[inline]
     pub fn isolation(self) -> u32 {
         field(self.0[1], 25, 4)
     }
 
     /// Pseudorapidity in steps of 0.1, -64..=63.
+    #[inline]
     pub fn eta(self) -> i32 {
         // Moves the 7-bit two's complement to the top and back down with its sign.
         (field(self.0[1], 12, 7) << 25).cast_signed() >> 25
@@ -264,26 +291,31 @@ impl MuonStub {
     }
 
     /// Azimuth, 0..144 of 2.5 deg.
+    #[inline]
     pub fn phi(self) -> u32 {
         field(self.0, 0, 8)
     }
 
     /// Chamber types that saw it.
+    #[inline]
     pub fn types(self) -> u32 {
         field(self.0, 8, 4)
     }
 
     /// Index of the matched XTRP track, 255 = none.
+    #[inline]
     pub fn track(self) -> u32 {
         field(self.0, 12, 8)
     }
 
     /// Whether the charge is negative.
+    #[inline]
     pub fn is_negative(self) -> bool {
         field(self.0, 20, 1) == 1
     }
 
     /// pT code: pT is at least code x 0.5 GeV.
+    #[inline]
     pub fn pt_code(self) -> u32 {
         field(self.0, 21, 7)
     }
@@ -299,16 +331,19 @@ impl Sums {
     }
 
     /// Sum Et, counts of 0.125 GeV.
+    #[inline]
     pub fn sum_et(self) -> u32 {
         field(self.0[0], 0, 16)
     }
 
     /// Missing Et, counts of 0.125 GeV.
+    #[inline]
     pub fn missing_et(self) -> u32 {
         field(self.0[1], 0, 16)
     }
 
     /// Azimuth of the missing Et, 0..8192 of 2 pi / 8192.
+    #[inline]
     pub fn missing_phi(self) -> u32 {
         field(self.0[1], 16, 13)
     }
@@ -328,7 +363,7 @@ mod block {
 pub struct TriggerPacket {
     /// Level-2 buffer that the supervisor gave, 0..4.
     pub l2_buffer: u8,
-    /// Flags, 6 bits.
+    /// Flags, 6 bits: [`FLAG_TRUNCATED`], and the refused accepts above [`REFUSED_SHIFT`].
     pub flags: u8,
     /// Bunch crossing, low 8 bits.
     pub bunch: u8,
@@ -356,6 +391,7 @@ pub struct TriggerPacket {
 
 impl TriggerPacket {
     /// Words of the packet as it stands.
+    #[inline]
     pub fn words(&self) -> usize {
         let block = |items: usize, size: usize| if items == 0 { 0 } else { 1 + items * size };
         HEADER_WORDS
@@ -393,6 +429,7 @@ impl TriggerPacket {
     }
 
     /// Number of items of a list, in the order in which they are dropped.
+    #[inline]
     fn items(&self, list: usize) -> usize {
         match list {
             0 => self.clusters.len(),
@@ -420,6 +457,7 @@ impl TriggerPacket {
     }
 
     /// Empties the item lists and flags, keeping their storage.
+    #[inline]
     pub fn clear_items(&mut self) {
         self.flags = 0;
         self.xtrp.clear();
@@ -616,51 +654,67 @@ impl<'a> TriggerPacketView<'a> {
     }
 
     /// Level-2 buffer, 0..4.
+    #[inline]
     pub fn l2_buffer(&self) -> u8 {
         field(self.words[0], 22, 2) as u8
     }
 
     /// Flags, 6 bits.
+    #[inline]
     pub fn flags(&self) -> u8 {
         field(self.words[0], 16, 6) as u8
     }
 
+    /// Level-1 accepts refused since the packet before, at most [`REFUSED_MAX`].
+    #[inline]
+    pub fn refused(&self) -> u32 {
+        field(self.words[0], 16 + REFUSED_SHIFT, 5)
+    }
+
     /// Bunch crossing, low 8 bits.
+    #[inline]
     pub fn bunch(&self) -> u8 {
         field(self.words[0], 8, 8) as u8
     }
 
     /// Low 32 bits of the trigger number.
+    #[inline]
     pub fn trigger_low(&self) -> u32 {
         self.words[1]
     }
 
     /// Level-1 bits.
+    #[inline]
     pub fn l1_bits(&self) -> u64 {
         u64::from(self.words[2]) | u64::from(self.words[3]) << 32
     }
 
     /// Run number, 24 bits.
+    #[inline]
     pub fn run(&self) -> u32 {
         self.words[4] >> 8
     }
 
     /// Lumi section, low 8 bits.
+    #[inline]
     pub fn lumi_section(&self) -> u8 {
         field(self.words[4], 0, 8) as u8
     }
 
     /// Time stamp in ticks of 25 ns.
+    #[inline]
     pub fn time_stamp(&self) -> u32 {
         self.words[5]
     }
 
     /// XTRP tracks.
+    #[inline]
     pub fn xtrp(&self) -> impl ExactSizeIterator<Item = XtrpTrack> + Clone + 'a {
         self.blocks[0].iter().map(|word| XtrpTrack(*word))
     }
 
     /// SVT tracks.
+    #[inline]
     pub fn svt(&self) -> impl ExactSizeIterator<Item = SvtTrack> + Clone + 'a {
         self.blocks[1]
             .chunks_exact(2)
@@ -668,6 +722,7 @@ impl<'a> TriggerPacketView<'a> {
     }
 
     /// Clusters.
+    #[inline]
     pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster> + Clone + 'a {
         self.blocks[2]
             .chunks_exact(2)
@@ -675,16 +730,19 @@ impl<'a> TriggerPacketView<'a> {
     }
 
     /// Muon stubs.
+    #[inline]
     pub fn muons(&self) -> impl ExactSizeIterator<Item = MuonStub> + Clone + 'a {
         self.blocks[3].iter().map(|word| MuonStub(*word))
     }
 
     /// Energy sums, if the packet has them.
+    #[inline]
     pub fn sums(&self) -> Option<Sums> {
         self.blocks[4].first_chunk::<2>().map(|words| Sums(*words))
     }
 
     /// All words.
+    #[inline]
     pub fn words(&self) -> &'a [u32] {
         self.words
     }

@@ -9,11 +9,14 @@ use std::path::Path;
 
 use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
-    Latencies, MachineSummary, RateSeries, RunIdentification, WorkerSummary,
+    FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
+    RunIdentification, TransportSummary, WorkerSummary,
 };
 use livetime_store::{Condition, LatencySummary, RunBegin, RunSummary};
 use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber};
 use sha2::{Digest, Sha256};
+
+use crate::machine_check;
 
 /// Bound of the build latency whose excess is given in ppm.
 pub(crate) const BUILD_BOUND: DurationNs = DurationNs(1_000_000);
@@ -130,7 +133,31 @@ pub(crate) fn summarise(
     summary.machine = Some(machine());
     summary.command = facts.command.clone();
     summary.roles = outcome.details.clone();
+    summary.filter_failures = filter_failures(outcome);
+    summary.builder_transport = outcome
+        .congestion
+        .clone()
+        .map(|congestion| TransportSummary {
+            kind: chain.transport.to_string(),
+            congestion,
+        });
+    summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
     summary
+}
+
+fn filter_failures(outcome: &ChainOutcome) -> Vec<FilterFailureSummary> {
+    let death = |(role, reason): &(String, String)| FilterDeath {
+        role: role.clone(),
+        reason: reason.clone(),
+    };
+    let failures = outcome.filter_failures.iter();
+    failures
+        .map(|failure| FilterFailureSummary {
+            trigger: failure.trigger.0,
+            deaths: failure.deaths.iter().map(death).collect(),
+            traceback: failure.traceback.clone(),
+        })
+        .collect()
 }
 
 fn rate_series(rates: &[RateSample]) -> RateSeries {
@@ -196,6 +223,7 @@ pub(crate) fn machine() -> MachineSummary {
         cores: livetime_shm::allowed_cpus().len() as u32,
         memory_bytes: kib * 1024,
         os: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        doctor: Some(machine_check::summary()),
     }
 }
 
@@ -224,6 +252,21 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if !lost {
         let _ = writeln!(text, "  none");
     }
+    for failure in &summary.filter_failures {
+        let deaths = failure.deaths.iter();
+        let deaths: Vec<String> = deaths
+            .map(|d| format!("{} ({})", d.role, d.reason))
+            .collect();
+        let _ = writeln!(
+            text,
+            "\n  event {} is in the error stream; of it died {}",
+            failure.trigger,
+            deaths.join(", ")
+        );
+    }
+    if let Some(menu) = &summary.filter_menu {
+        menu_text(&mut text, menu);
+    }
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());
     let _ = writeln!(
@@ -241,6 +284,37 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
         let _ = writeln!(text, "  {problem}");
     }
     text
+}
+
+fn menu_text(text: &mut String, menu: &FilterMenuSummary) {
+    let _ = writeln!(
+        text,
+        "\n  {:<22}{:>12}{:>12}{:>14}",
+        "Level-3 path", "passed", "fired", "rate"
+    );
+    for (name, path) in &menu.paths {
+        let rate = RateHz(path.fired_hz).to_string();
+        let _ = writeln!(
+            text,
+            "  {name:<22}{:>12}{:>12}{rate:>14}",
+            path.passed, path.fired
+        );
+    }
+    for (name, stream) in &menu.streams {
+        let rate = RateHz(stream.hz).to_string();
+        let name = format!("stream {name}");
+        let _ = writeln!(text, "  {name:<34}{:>12}{rate:>14}", stream.events);
+    }
+    let stages = menu.stage_ns.iter();
+    let stages: Vec<String> = stages
+        .map(|(name, ns)| format!("{name} {}", DurationNs(*ns as u64)))
+        .collect();
+    let longest = DurationNs(menu.event_ns_max);
+    let _ = writeln!(
+        text,
+        "  per event: {}; longest event {longest}",
+        stages.join(", ")
+    );
 }
 
 fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {
@@ -275,6 +349,13 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         ("build", &summary.latency.build),
     ] {
         let _ = writeln!(text, "  {name:<10} {}", latency_text(latency));
+    }
+    if let Some(transport) = &summary.builder_transport {
+        let _ = writeln!(
+            text,
+            "  transport  {}, congestion control {}",
+            transport.kind, transport.congestion
+        );
     }
     let _ = writeln!(
         text,

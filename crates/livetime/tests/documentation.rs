@@ -70,9 +70,43 @@ fn documented_keys() -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 /// One path for each cut, so that every key of every cut is asked for.
-const CUTS: [&str; 5] = ["auto", "min_bias", "single_muon", "dimuon", "two_track"];
+const CUTS: [&str; 17] = [
+    "auto",
+    "dimuon",
+    "electron_muon",
+    "jet",
+    "jets_met",
+    "lepton_track",
+    "met_em",
+    "min_bias",
+    "multi_jet",
+    "photon",
+    "single_electron",
+    "single_muon",
+    "sum_et",
+    "tau",
+    "two_track",
+    "user",
+    "zero_bias",
+];
 
-/// A configuration with a key in every table that nothing reads.
+/// Filters whose keys are others than those of the default one.
+const FILTERS: [&str; 2] = ["menu", "python"];
+/// Cuts of the Level-3 menu.
+const FILTER_CUTS: [&str; 5] = ["all", "dimuon", "four_lepton", "muons", "electrons"];
+
+/// Configurations with a key in every table that nothing reads.
+fn configurations_of_unknown_keys() -> Vec<String> {
+    let of_filter = |name| format!("format = 1\n[filter]\nname = \"{name}\"\n{UNKNOWN} = 1\n");
+    let of_filters = FILTERS.iter().map(of_filter);
+    let of_cut = |cut| format!("[[filter.path]]\ncut = \"{cut}\"\n{UNKNOWN} = 1\n");
+    let of_cuts: String = FILTER_CUTS.iter().map(of_cut).collect();
+    std::iter::once(configuration_of_unknown_keys())
+        .chain(of_filters)
+        .chain([format!("format = 1\n[filter]\nname = \"menu\"\n{of_cuts}")])
+        .collect()
+}
+
 fn configuration_of_unknown_keys() -> String {
     let mut text = format!("{UNKNOWN} = 1\nformat = 1\n");
     for table in [
@@ -82,10 +116,13 @@ fn configuration_of_unknown_keys() -> String {
         "[source.physics]",
         "[[source]]\nkind = \"recorded\"",
         "[[link]]",
+        "[timing]",
+        "[[timing.ramp]]",
         "[trigger]",
         "[builder]",
         "[filter]",
         "[store]",
+        "[[store.file]]",
         "[workers]",
         "[[workers.worker]]",
     ] {
@@ -114,10 +151,13 @@ fn without_index(path: &str) -> String {
 fn keys_of_the_program() -> BTreeMap<String, BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("unknown.toml");
-    std::fs::write(&file, configuration_of_unknown_keys()).expect("the folder is ours");
-    let output = livetime(&["check", file.to_str().expect("a path in UTF-8")]);
-    assert_eq!(output.status.code(), Some(1));
-    let problems = text(&output.stderr);
+    let mut problems = String::new();
+    for configuration in configurations_of_unknown_keys() {
+        std::fs::write(&file, configuration).expect("the folder is ours");
+        let output = livetime(&["check", file.to_str().expect("a path in UTF-8")]);
+        assert_eq!(output.status.code(), Some(1));
+        problems += &text(&output.stderr);
+    }
     let mut tables = BTreeMap::<String, BTreeSet<String>>::new();
     for problem in problems
         .split("error[")

@@ -4,8 +4,13 @@
 per event. Nothing here prints.
 """
 
+from . import candidates
 from ._native import FormatError, LivetimeError
+from .exports import ExportError, export
+from .exports import read as read_export
+from .filters import EventBatch, FailedEvent, Filter, FilterError, Replay, filter, replay
 from .histogram import Axis, Histogram
+from .imports import Imported, SampleError, import_events
 from .run import EVENT_DTYPE, Damage, DataWarning, Kind, Run
 from .run import open_run as open
 
@@ -14,10 +19,24 @@ __all__ = [
     "Axis",
     "Damage",
     "DataWarning",
+    "EventBatch",
+    "ExportError",
+    "FailedEvent",
+    "Filter",
+    "FilterError",
     "FormatError",
     "Histogram",
+    "Imported",
     "Kind",
     "LivetimeError",
+    "Replay",
     "Run",
+    "SampleError",
+    "candidates",
+    "export",
+    "filter",
+    "import_events",
     "open",
+    "read_export",
+    "replay",
 ]

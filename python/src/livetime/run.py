@@ -85,9 +85,10 @@ class Run:
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         given = Path(path)
-        #: The run file.
+        #: The run file; of a run in several files, the first part of the main one.
         self.file: Path = given / "events.mcap" if given.is_dir() else given
-        self._native = RunFile(os.fspath(self.file))
+        self._opened: Path = given
+        self._native = RunFile(os.fspath(given))
         self._config: Optional[dict[str, Any]] = None
         self._histograms: Optional[dict[str, Histogram]] = None
 
@@ -300,11 +301,21 @@ class Run:
 
     @property
     def histograms(self) -> dict[str, Histogram]:
-        """The histograms that the run wrote last, by name; each can be plotted as it is."""
+        """The histograms that the run wrote last, by name; each can be plotted as it is. While the
+        run goes on, those that its filters have filled up to now; `refresh` has them read again."""
         if self._histograms is None:
-            document = _parsed(self._native.histograms_json()) or {}
+            document = _parsed(self._native.histograms_json()) or self._histograms_so_far()
             self._histograms = {name: Histogram(name, uhi) for name, uhi in document.items()}
         return self._histograms
+
+    def _histograms_so_far(self) -> dict[str, Any]:
+        # While the run goes on, those of its filters are beside the file; it is replaced as a
+        # whole, and taken away at the end.
+        try:
+            text = (self.file.parent / "histograms.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        return _parsed(text) or {}
 
     def _range(self, start: Optional[int], stop: Optional[int]) -> tuple[int, int]:
         first, last, _ = slice(start, stop).indices(len(self))
@@ -323,11 +334,14 @@ class Run:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes: a run is opened again where it is unpickled.
-        return Run, (str(self.file.absolute()),)
+        return Run, (str(self._opened.absolute()),)
 
 
 def open_run(path: Union[str, os.PathLike[str]]) -> Run:
-    """Opens a run directory such as ``runs/000042``, or its ``events.mcap``.
+    """Opens a run directory such as ``runs/000042``, or one of its files, such as ``events.mcap``.
+
+    Of a directory all files are read as one run: those of streams, and the parts that follow each
+    other. Events are in the order of their trigger numbers.
 
     The run need not be finished: of a file that is being written, or was cut off, what is complete
     is read, `Run.complete` is False and `Run.damage` lists what was passed over.

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::evidence::{Fingerprint, count, inspect, named_tests, run_file, stored_triggers, sum};
 use super::plot_reader::highest_bin;
 use super::run_file::messages_by_topic;
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
-use crate::program::{cargo, finish};
+use crate::program::finish;
 use crate::test_driver::RUNNING;
 
 pub(super) const CAPABILITY: Capability = Capability {
@@ -156,18 +157,6 @@ fn recorded_run(stage: &Stage) -> Result<Shown, Failure> {
     Ok(Shown::new(passed, figures))
 }
 
-fn count(document: &Value, name: &str) -> Result<f64, Failure> {
-    let value = document["counts"][name].as_f64();
-    value.ok_or_else(|| format!("the document has no counts.{name}").into())
-}
-
-/// What must be equal between runs of one seed.
-#[derive(Debug, PartialEq, Eq)]
-struct Fingerprint {
-    decision_digest: String,
-    stored: Vec<u64>,
-}
-
 fn same_three_times(stage: &Stage) -> Result<Shown, Failure> {
     let (config, seed) = (stage.file(CONFIG), SEED.to_string());
     let common = [
@@ -187,25 +176,8 @@ fn same_three_times(stage: &Stage) -> Result<Shown, Failure> {
         let folder = stage.folder(name)?;
         let arguments = [verb].into_iter().chain(common).chain(more.iter().copied());
         let document = stage.program.json(&folder, arguments)?;
-        if document["conserved"] != true {
-            return Ok(Shown::new(
-                false,
-                format!("the {name} run is not conserved"),
-            ));
-        }
-        let decision_digest = document["decision_digest"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        let file = run_file(&folder, &document)?;
-        let stored = stored_triggers(&inspect(stage, &folder, &file)?)?;
-        prints.push((
-            name,
-            Fingerprint {
-                decision_digest,
-                stored,
-            },
-        ));
+        let print = Fingerprint::of(stage, &folder, &document);
+        prints.push((name, print.map_err(|why| format!("{name}: {why}"))?));
     }
     let (_, first) = &prints[0];
     let different: Vec<&str> = prints
@@ -226,49 +198,6 @@ fn same_three_times(stage: &Stage) -> Result<Shown, Failure> {
         })
         .collect();
     Ok(Shown::new(passed, digests.join("; ")))
-}
-
-/// The run file that a document of a run lists.
-fn run_file(folder: &Path, document: &Value) -> Result<PathBuf, Failure> {
-    let files = document["files"]
-        .as_array()
-        .ok_or("the document lists no files")?;
-    let named = files
-        .iter()
-        .filter_map(|file| file.as_str().or_else(|| file["path"].as_str()));
-    let file = named
-        .filter(|file| file.ends_with(".mcap"))
-        .map(|file| folder.join(file))
-        .next();
-    file.filter(|file| file.is_file())
-        .ok_or_else(|| "the document lists no run file".into())
-}
-
-fn inspect(stage: &Stage, folder: &Path, file: &Path) -> Result<Value, Failure> {
-    let file = file.display().to_string();
-    let mut command = stage
-        .program
-        .command(folder, ["inspect", &file, "--json", "--triggers"]);
-    let output = command.output()?;
-    // 1 says that the file is not whole, and the document says what of it is.
-    match output.status.code() {
-        Some(0 | 1) => Ok(serde_json::from_slice(&output.stdout)?),
-        _ => Err(format!("inspect ended with {}", output.status).into()),
-    }
-}
-
-/// The stored trigger numbers in ascending order.
-fn stored_triggers(inspected: &Value) -> Result<Vec<u64>, Failure> {
-    let listed = inspected["triggers"]
-        .as_array()
-        .ok_or("inspect lists no trigger numbers")?;
-    let numbers = listed
-        .iter()
-        .map(|number| number.as_str().and_then(|text| text.parse().ok()));
-    let numbers: Option<Vec<u64>> = numbers.collect();
-    let mut numbers = numbers.ok_or("a trigger number is not a number in a string")?;
-    numbers.sort_unstable();
-    Ok(numbers)
 }
 
 fn oracle_agrees(stage: &Stage) -> Result<Shown, Failure> {
@@ -434,20 +363,6 @@ impl Kills {
     }
 }
 
-/// Runs the tests of a crate whose names contain `filter`; returns how many passed.
-fn named_tests(stage: &Stage, package: &str, filter: &str) -> Result<usize, Failure> {
-    let mut command = cargo(&stage.root);
-    command.args(["test", "--quiet", "--release", "--package", package, filter]);
-    let output = finish(command)?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("test result: ok. "));
-    Ok(lines
-        .filter_map(|line| line.split(' ').next()?.parse::<usize>().ok())
-        .sum())
-}
-
 /// Random numbers for the points of the kills (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Debug)]
 struct SplitMix64(u64);
@@ -568,43 +483,9 @@ impl Load {
     }
 }
 
-/// The sum of all numbers in a document.
-fn sum(value: &Value) -> f64 {
-    match value {
-        Value::Number(number) => number.as_f64().unwrap_or(0.0),
-        Value::Array(members) => members.iter().map(sum).sum(),
-        Value::Object(members) => members.values().map(sum).sum(),
-        _ => 0.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stored_triggers_are_sorted_numbers_from_strings() {
-        let inspected = serde_json::json!({"triggers": ["12", "3"]});
-        assert_eq!(stored_triggers(&inspected).unwrap(), [3, 12]);
-        assert!(stored_triggers(&serde_json::json!({"triggers": [3]})).is_err());
-        assert!(stored_triggers(&serde_json::json!({})).is_err());
-    }
-
-    #[test]
-    fn losses_add_up_over_areas_and_causes() {
-        let losses = serde_json::json!({"link": {"link_down": 2}, "store": 3, "total": "text"});
-        assert_eq!(sum(&losses), 5.0);
-    }
-
-    #[test]
-    fn the_run_file_is_found_in_the_list_of_files() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("events.mcap"), b"").unwrap();
-        let document = serde_json::json!({"files": ["report.html", "events.mcap"]});
-        let found = run_file(folder.path(), &document).unwrap();
-        assert!(found.ends_with("events.mcap"));
-        assert!(run_file(folder.path(), &serde_json::json!({"files": ["gone.mcap"]})).is_err());
-    }
 
     #[test]
     fn fractions_are_repeatable_and_below_one() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Processor, cores, kernel, compiler and commit; what cannot be found out is said to be unknown.
-pub(super) fn describe(root: &Path) -> String {
+pub(crate) fn describe(root: &Path) -> String {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus
         .lines()

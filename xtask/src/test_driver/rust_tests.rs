@@ -25,23 +25,23 @@ const SKIP_MARK: &str = "SKIPPED:";
 
 /// One test program.
 #[derive(Debug)]
-struct TestProgram {
+pub(super) struct TestProgram {
     /// Crate and target, such as `livetime-wire` or `livetime tests/run`.
-    label: String,
-    executable: PathBuf,
-    crate_folder: PathBuf,
+    pub(super) label: String,
+    pub(super) executable: PathBuf,
+    pub(super) crate_folder: PathBuf,
 }
 
 /// What one `cargo test --no-run` built.
 #[derive(Debug, Default)]
-struct Built {
-    programs: Vec<TestProgram>,
+pub(super) struct Built {
+    pub(super) programs: Vec<TestProgram>,
     /// Variable names and paths of the binaries that end-to-end tests start.
     binaries: Vec<(String, PathBuf)>,
     /// Whether a library is among them, since only libraries have examples.
     library: bool,
     /// Whether everything was built; what was built runs even if not.
-    all: bool,
+    pub(super) all: bool,
 }
 
 /// Runs the tests and examples of the named crates, or of all.
@@ -56,7 +56,9 @@ pub(super) fn run(
     };
     println!("building the tests");
     let start = Instant::now();
-    let built = build(environment, &selection)?;
+    let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
+    command.args(&selection);
+    let built = build(command)?;
     println!(
         "  {} test programs in {:.1} s",
         built.programs.len(),
@@ -69,7 +71,7 @@ pub(super) fn run(
         run_program(
             environment,
             &program.label,
-            command(environment, &built, program),
+            program_command(environment, &built, program),
             report,
         )?;
     }
@@ -80,10 +82,9 @@ pub(super) fn run(
     }
 }
 
-fn build(environment: &Environment, selection: &[&str]) -> Result<Built, Failure> {
-    let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
+/// Runs a `cargo test --no-run` and collects what it builds.
+pub(super) fn build(mut command: Command) -> Result<Built, Failure> {
     command
-        .args(selection)
         .arg("--message-format=json-render-diagnostics")
         .stdout(Stdio::piped());
     let mut child = command.spawn()?;
@@ -134,7 +135,7 @@ fn build(environment: &Environment, selection: &[&str]) -> Result<Built, Failure
 }
 
 /// The command that runs a test program as cargo would, in the folder of its crate.
-fn command(environment: &Environment, built: &Built, program: &TestProgram) -> Command {
+fn program_command(environment: &Environment, built: &Built, program: &TestProgram) -> Command {
     let mut command = environment.command(&program.executable);
     command
         .current_dir(&program.crate_folder)
@@ -443,6 +444,7 @@ mod tests {
             root: "/".into(),
             data: None,
             data_required: false,
+            low_priority: false,
         };
         let mut command = environment.command("sh");
         command

@@ -69,7 +69,12 @@ const PLACES: [Place; 15] = [
 ];
 
 /// Crates outside the layers: automation and bindings, on which nothing may depend.
-const OUTSIDE: [&str; 3] = ["xtask", "livetime-python", "livetime-fuzz"];
+const OUTSIDE: [&str; 4] = [
+    "xtask",
+    "livetime-python",
+    "livetime-fuzz",
+    "algorithm-example",
+];
 
 /// A crate of the workspace with the names of everything it depends on.
 #[derive(Debug)]

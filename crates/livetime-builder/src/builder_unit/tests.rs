@@ -1,3 +1,4 @@
+use livetime_wire::event::EventHeader;
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, SourceId};
 
@@ -92,6 +93,7 @@ impl Bench {
             mask: L2Mask(7),
             triggered_at: RunNs(1),
             assigned_at: RunNs(2),
+            builder_epoch: 2,
         };
         assert_eq!(self.send(UnitId::EVENT_MANAGER, message), Handled::Taken);
     }
@@ -429,6 +431,39 @@ fn a_lost_filter_unit_loses_its_events_and_their_credits_return() {
 }
 
 #[test]
+fn events_of_a_lost_filter_unit_are_given_out_again_and_failed_ones_are_marked() {
+    let mut bench = Bench::new();
+    for trigger in 1..=3 {
+        bench.assign(trigger);
+        bench.fragments(trigger);
+    }
+    bench.sent();
+    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
+    let failed = [TriggerNumber(2), TriggerNumber(9)];
+    let given_up = bench.unit.redispatch_filter(0, &failed);
+    assert_eq!(given_up, [TriggerNumber(2)], "the other is not in it");
+    assert_eq!(bench.ticket(), None, "there is no filter unit");
+    bench.unit.handle_filter_back(0);
+    let mut ticket = bench.unit.empty_ticket();
+    let mut next = || {
+        bench.unit.poll_ticket(&mut ticket)?;
+        Some((ticket.trigger.0, ticket.streams))
+    };
+    assert_eq!(next(), Some((1, 0)), "in order, ahead of the others");
+    assert_eq!(next(), Some((2, EventHeader::ERROR_STREAM)));
+    assert_eq!(next(), None, "its window is full");
+    bench.unit.retire_filter(0);
+    (1..=2).for_each(|trigger| bench.done(UnitId::filter(0), trigger));
+    assert_eq!(bench.ticket(), None, "it has left");
+    bench.unit.handle_filter_back(0);
+    assert_eq!(bench.ticket(), Some(3));
+    bench.done(UnitId::filter(0), 3);
+    assert_eq!(bench.unit.losses().total(), 0);
+    assert_eq!(bench.unit.counts().tickets_again, 2);
+    assert_eq!(bench.unit.counts().events_done, 3);
+}
+
+#[test]
 fn an_aborted_run_counts_each_event_where_it_was() {
     let mut bench = Bench::new();
     for trigger in 1..=4 {
@@ -473,4 +508,55 @@ fn an_aborted_run_counts_each_event_where_it_was() {
     let counts = bench.unit.counts();
     let ended = bench.unit.losses().total() + counts.events_done;
     assert_eq!(ended, counts.assignments);
+}
+
+/// Where payload comes in pages of the builder unit: each page is named once, when its event is
+/// cleared, or at once when the fragment is not wanted.
+#[test]
+fn every_page_that_came_is_given_back_once() {
+    let mut bench = Bench::new();
+    bench.unit.report_freed_pages(16);
+    let freed = |bench: &mut Bench| -> Vec<u32> {
+        std::iter::from_fn(|| bench.unit.poll_freed_page()).collect()
+    };
+    bench.fragment(9, 1);
+    assert_eq!(freed(&mut bench), [1], "of an event that is not here");
+    bench.assign(1);
+    bench.fragments(1);
+    assert_eq!(freed(&mut bench), []);
+    bench.fragment(1, 2);
+    assert_eq!(freed(&mut bench), [2], "repeated");
+    while bench.unit.poll_output(bench.now).is_some() {}
+    assert!(bench.unit.poll_ticket(&mut bench.ticket).is_some());
+    assert_eq!(freed(&mut bench), [], "a filter unit reads it");
+    let triggers = [TriggerNumber(1)].into_iter().collect();
+    let done = BuilderMessage::EventDone { triggers };
+    assert_eq!(
+        bench.send(
+            UnitId {
+                kind: UnitKind::Filter,
+                index: 0
+            },
+            done
+        ),
+        Handled::Taken
+    );
+    while bench.unit.poll_output(bench.now).is_some() {}
+    assert_eq!(freed(&mut bench), [1, 2, 3, 4], "cleared");
+    bench.fragment(1, 3);
+    assert_eq!(freed(&mut bench), [3], "late");
+    let stray = Envelope {
+        sender: UnitId::readout(0),
+        epoch: 1,
+        sequence: 0,
+        message: BuilderMessage::FragmentData {
+            trigger: TriggerNumber(1),
+            fragment: descriptor(2),
+        },
+    };
+    assert_eq!(
+        bench.unit.handle_message(bench.now, &stray),
+        Handled::Refused
+    );
+    assert_eq!(freed(&mut bench), [2], "of an old epoch");
 }

@@ -359,6 +359,29 @@ fn an_aborted_run_frees_what_nobody_asked_for_then_the_rest() {
     assert!(bench.unit.is_idle());
 }
 
+/// All requests were lost, and a fragment went out to ask who builds the event: it may have been
+/// the last one that the event waited for.
+#[test]
+fn a_fragment_that_was_sent_unasked_outlives_the_abort() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    let mut sent = 0;
+    while sent == 0 {
+        let at = bench.unit.poll_timeout();
+        bench.unit.handle_timeout(at);
+        while let Some(output) = bench.unit.poll_output() {
+            assert!(matches!(output, ReadoutOutput::SendFragment { .. }));
+            sent += 1;
+        }
+    }
+    bench.unit.abort();
+    assert_eq!(bench.freed(), None);
+    bench.release(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.losses().total(), 0, "it is in the event");
+}
+
 #[test]
 fn the_work_queue_keeps_its_bound_while_nothing_is_polled() {
     let mut bench = Bench::new();
@@ -427,4 +450,36 @@ fn fragments_of_a_lost_builder_unit_are_freed_and_counted() {
     let fresh = bench.unit.handle_message(RunNs(0), &envelope);
     assert_eq!(fresh, Handled::Taken);
     assert_eq!(bench.unit.counts().triggers_requested, 3);
+}
+
+#[test]
+fn fragments_of_a_lost_builder_unit_wait_for_the_next_one() {
+    let mut bench = Bench::new();
+    for trigger in 1..=3 {
+        bench.fragments(trigger);
+        bench.decide(trigger, Keep::Build);
+        bench.request(1, trigger);
+    }
+    // What was sent to the lost unit is of no interest any more.
+    while bench.unit.poll_output().is_some() {}
+    let freed = bench.unit.take_back(1, &[3, 2].map(TriggerNumber));
+    bench.unit.handle_builder_back(1, 10);
+    assert_eq!(freed, 3, "the event that the unit had handed on");
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.poll_output(), None);
+    let triggers = [TriggerNumber(2)].into_iter().collect();
+    let late = BuilderMessage::Release { triggers };
+    let handled = bench.send_from(UnitId::builder(1), bench.sequences[1], late);
+    assert_eq!(handled, Handled::Refused, "a message of its past");
+    bench.request(0, 2);
+    assert_eq!(bench.sent(2), SOURCES);
+    bench.request(0, 3);
+    assert_eq!(bench.sent(3), SOURCES);
+    bench.release(0, 2);
+    bench.release(0, 3);
+    assert_eq!(bench.freed(), Some((2, FreeReason::Released)));
+    assert_eq!(bench.freed(), Some((3, FreeReason::Released)));
+    assert!(bench.unit.is_idle());
+    assert_eq!(bench.unit.losses().total(), 0);
+    assert_eq!(bench.unit.counts().triggers_taken_back, 2);
 }

@@ -24,14 +24,27 @@ const L2_BUFFERS: usize = 4;
 const STEPS_MAX: u64 = 3_000_000;
 const EPOCH: u32 = 3;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+/// Given choices first, then SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug)]
-pub(crate) struct Random(pub u64);
+struct Random {
+    state: u64,
+    choices: VecDeque<u8>,
+}
 
 impl Random {
+    fn new(seed: u64, choices: &[u8]) -> Self {
+        Self {
+            state: seed,
+            choices: choices.iter().copied().collect(),
+        }
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
+        if let Some(choice) = self.choices.pop_front() {
+            return choice.into();
+        }
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -106,6 +119,20 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(config: BuilderConfig, triggers: u64, seed: u64, faults: Faults) -> Self {
+        Self::with_random(config, triggers, Random::new(seed, &[]), faults)
+    }
+
+    /// A network whose first steps are chosen by bytes, as a fuzz target has them.
+    pub(crate) fn with_choices(
+        config: BuilderConfig,
+        triggers: u64,
+        choices: &[u8],
+        faults: Faults,
+    ) -> Self {
+        Self::with_random(config, triggers, Random::new(0, choices), faults)
+    }
+
+    fn with_random(config: BuilderConfig, triggers: u64, random: Random, faults: Faults) -> Self {
         assert_eq!(config.validate("builder"), []);
         let readouts = config.readout_units.len();
         let links = config.readout_units.iter().flatten();
@@ -118,7 +145,7 @@ impl Network {
                 .map(|index| ReadoutUnit::new(&config, index, EPOCH))
                 .collect(),
             faults,
-            random: Random(seed),
+            random,
             now: RunNs(0),
             lanes: BTreeMap::new(),
             echoes: Vec::new(),
@@ -452,6 +479,9 @@ impl Network {
         };
         assert_ne!(handled, Handled::Refused, "{envelope:?}");
         assert!(self.evm.credits_conserved());
+        for builder in 0..self.config.builder_units {
+            assert!(self.evm.free_bytes(builder) >= 0, "a receiver overflows");
+        }
         if handled == Handled::Taken {
             self.lanes.get_mut(&pair).expect("just read").pop_front();
         }
@@ -502,7 +532,7 @@ impl Network {
                 let fragment = FragmentDescriptor {
                     source,
                     pool: unit as u16,
-                    words: 4,
+                    words: 1 + trigger.low().wrapping_add(source.0) % 25,
                     status: FragmentStatus::GOOD,
                     crc: trigger.low(),
                     pages: [page].into_iter().collect(),

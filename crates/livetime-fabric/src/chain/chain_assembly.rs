@@ -1,6 +1,6 @@
 //! Makes the units, links and hops of a simulated chain from its configuration.
 
-use livetime_builder::{BuilderUnit, EventManager, ReadoutUnit};
+use livetime_builder::{BuildMode, BuilderUnit, EventManager, ReadoutUnit};
 use livetime_readout::{
     AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig, HeapPages, LinkConfig,
 };
@@ -9,10 +9,11 @@ use livetime_source::{
 };
 use livetime_store::{RunWriter, WriteError};
 use livetime_trigger::{
-    AcceptAll, EventFilter, LevelTwo, LevelTwoNode, MassWindow, TriggerSupervisor,
+    AcceptAll, EventFilter, EventMenu, LevelTwo, LevelTwoNode, MassWindow, NoClock,
+    TriggerSupervisor,
 };
 use livetime_wire::message::EventTicket;
-use livetime_wire::{RunNs, UnitId};
+use livetime_wire::{RunNs, SourceId, UnitId};
 
 use super::builder_host::BuilderHost;
 use super::chain_config::{FilterChoice, SimulatedChainConfig};
@@ -27,6 +28,7 @@ use super::message_fabric::MessageFabric;
 use super::readout_host::{ReadoutHost, ReadoutParts, ReadoutTimes};
 use super::simulated_disk::SimulatedDisk;
 use super::simulated_link::{LinkSetup, SimulatedLink};
+use super::spill_gate::SpillGate;
 use super::trigger_host::TriggerHost;
 use super::writer_host::{WriterHost, WriterParts};
 use crate::address::LinkId;
@@ -231,18 +233,18 @@ impl<'c> Assembly<'c> {
         let to_readouts = self
             .readouts()
             .map(|unit| self.lane(UnitId::SUPERVISOR, unit));
+        let spill = config.spill.as_ref();
+        let read_back = spill.and_then(|spill| spill.read_back);
+        let links = source.data_links.iter().enumerate();
+        let detectors = links.filter(|(link, _)| Some(*link) != read_back);
+        let detectors: Vec<SourceId> = detectors.map(|(_, source)| *source).collect();
         FrontEnd::new(FrontEndParts {
             run: config.run(),
             epoch: EPOCH,
             source: TriggerSource::new(&source.triggers, source.seed),
             generator,
             encoder: PacketEncoder::new(source.packet_words_max),
-            writer: FragmentWriter::new(
-                &source.fragment,
-                source.seed,
-                config.run(),
-                &source.data_links,
-            ),
+            writer: FragmentWriter::new(&source.fragment, source.seed, config.run(), &detectors),
             supervisor: TriggerSupervisor::new(config.supervisor, RunNs(0)),
             events_max: config.timing.front_end_events,
             data_links: self.sources,
@@ -251,6 +253,7 @@ impl<'c> Assembly<'c> {
             decisions: to_readouts.collect(),
             accepts: self.lane(UnitId::SUPERVISOR, UnitId::EVENT_MANAGER),
             reply_time: config.timing.service.reply,
+            spill: spill.and_then(|spill| SpillGate::new(spill, &source.data_links).ok()),
         })
     }
 
@@ -263,13 +266,22 @@ impl<'c> Assembly<'c> {
         )
     }
 
+    /// Whether readout units send unasked.
+    fn is_pushed(&self) -> bool {
+        self.config.builder.mode == BuildMode::Push
+    }
+
     fn manager(&self) -> ManagerHost {
         let unit = UnitId::EVENT_MANAGER;
         let senders = std::iter::once(UnitId::SUPERVISOR).chain(self.builders());
         ManagerHost::new(
             EventManager::new(&self.config.builder, EPOCH),
             self.intake(unit, senders),
-            self.outbox(unit, self.builders()),
+            self.outbox(
+                unit,
+                self.builders()
+                    .chain(self.readouts().filter(|_| self.is_pushed())),
+            ),
             self.config.timing.service.manager_message,
         )
     }
@@ -291,7 +303,8 @@ impl<'c> Assembly<'c> {
         let buffer = FragmentBufferConfig {
             triggers_max: config.builder.trigger_window,
         };
-        let senders = std::iter::once(UnitId::SUPERVISOR).chain(self.builders());
+        let pusher = self.is_pushed().then_some(UnitId::EVENT_MANAGER);
+        let senders = (std::iter::once(UnitId::SUPERVISOR).chain(self.builders())).chain(pusher);
         ReadoutHost::new(ReadoutParts {
             core: ReadoutUnit::new(&config.builder, index, EPOCH),
             assemblers: own().map(assembler).collect(),
@@ -325,9 +338,12 @@ impl<'c> Assembly<'c> {
 
     fn filter(&self, index: u16) -> FilterHost {
         let unit = UnitId::filter(index);
-        let filter: Box<dyn EventFilter> = match self.config.filter {
+        let filter: Box<dyn EventFilter> = match &self.config.filter {
             FilterChoice::AcceptAll => Box::new(AcceptAll),
-            FilterChoice::MassWindow(window) => Box::new(MassWindow::new(window)),
+            FilterChoice::MassWindow(window) => Box::new(MassWindow::new(*window)),
+            FilterChoice::Menu(menu) => {
+                Box::new(EventMenu::new((**menu).clone(), Box::new(NoClock)))
+            }
         };
         let parts = FilterParts {
             unit,

@@ -8,7 +8,8 @@ use livetime_builder::BuilderConfig;
 use livetime_readout::LinkConfig;
 use livetime_source::{RecordedEvents, SourceConfig};
 use livetime_store::{RunBegin, WriterLimits};
-use livetime_trigger::{MassWindowConfig, Menu, SupervisorConfig};
+use livetime_timing::SpillConfig;
+use livetime_trigger::{EventMenuConfig, MassWindowConfig, Menu, SupervisorConfig};
 use livetime_wire::{Problem, RunNs, RunNumber, SourceId};
 
 use super::chain_layout::ChainLayout;
@@ -31,12 +32,14 @@ pub struct SimulatedDataLink {
 }
 
 /// What filter units run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum FilterChoice {
     /// Every event passes.
     AcceptAll,
     /// The dimuon mass window.
     MassWindow(MassWindowConfig),
+    /// The Level-3 menu, whose stages take no time here.
+    Menu(Box<EventMenuConfig>),
 }
 
 /// A data link that is down for a while.
@@ -92,6 +95,17 @@ pub struct SimulatedChainConfig {
     pub horizon: RunNs,
     /// The kernel: queue, trace.
     pub kernel: SimulationConfig,
+    /// The spill structure. Default none.
+    pub spill: Option<SimulatedSpill>,
+}
+
+/// A spill structure around a simulated chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimulatedSpill {
+    /// Gate, triggers and ramps.
+    pub spill: SpillConfig,
+    /// Index of the data link that carries the read-back instead of detector data, if any.
+    pub read_back: Option<usize>,
 }
 
 impl SimulatedChainConfig {
@@ -141,6 +155,7 @@ impl SimulatedChainConfig {
             force_end_at: None,
             horizon: RunNs(3_600_000_000_000),
             kernel: SimulationConfig::default(),
+            spill: None,
         }
     }
 
@@ -164,8 +179,13 @@ impl SimulatedChainConfig {
         problems.extend(self.supervisor.validate("trigger"));
         problems.extend(self.builder.validate("builder"));
         problems.extend(self.store.validate());
-        if let FilterChoice::MassWindow(window) = &self.filter {
-            problems.extend(window.validate("filter"));
+        if let Some(spill) = &self.spill {
+            problems.extend(spill.spill.validate("timing"));
+        }
+        match &self.filter {
+            FilterChoice::AcceptAll => {}
+            FilterChoice::MassWindow(window) => problems.extend(window.validate("filter")),
+            FilterChoice::Menu(menu) => problems.extend(menu.validate("filter")),
         }
         self.check_layout(&mut problems);
         self.check_timing(&mut problems);

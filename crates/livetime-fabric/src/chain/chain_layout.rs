@@ -5,7 +5,7 @@
 //! then the trigger link and the return link. Data links are no links of the fault plan: an S-LINK
 //! does not lose silently, it goes down ([`LinkOutage`](super::LinkOutage)).
 
-use livetime_builder::BuilderConfig;
+use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_wire::{UnitId, UnitKind};
 
 use crate::address::{LinkId, NodeId};
@@ -68,6 +68,9 @@ impl ChainLayout {
         connect(supervisor, manager, config.evm_queue.into(), false);
         for readout in readouts() {
             connect(supervisor, readout, config.trigger_window.into(), false);
+            if config.mode == BuildMode::Push {
+                connect(manager, readout, credits, true);
+            }
         }
         for builder in builders() {
             connect(manager, builder, credits, true);

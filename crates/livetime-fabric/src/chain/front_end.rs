@@ -20,6 +20,7 @@ use livetime_wire::{RunNs, RunNumber, TriggerNumber, UnitId};
 
 use super::chain_event::{ChainEvent, KIND_DECISION};
 use super::host::{Hall, Surroundings, Unit, record_latency};
+use super::spill_gate::{Sample, SpillGate};
 use crate::address::NodeId;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
@@ -27,6 +28,11 @@ use crate::wake_up::WakeUp;
 
 /// Lumi sections of 23.3 s, as long as at the LHC.
 const LUMI_SECTION_NS: u64 = 23_311_000_000;
+
+/// Trigger type of the source's own triggers.
+const TRIGGER_PHYSICS: u32 = 1;
+/// Trigger type of triggers that the schedule asks for.
+const TRIGGER_SCHEDULED: u32 = 2;
 
 /// Everything that a front-end is made of.
 pub(crate) struct FrontEndParts {
@@ -48,6 +54,8 @@ pub(crate) struct FrontEndParts {
     pub(crate) accepts: u32,
     /// How long a reply takes.
     pub(crate) reply_time: DurationPs,
+    /// The spill structure, if there is one.
+    pub(crate) spill: Option<SpillGate>,
 }
 
 /// An event of which not every link has taken its fragment.
@@ -55,6 +63,7 @@ struct Waiting {
     index: u64,
     trigger: FragmentTrigger,
     event: SourceEvent,
+    sample: Option<Sample>,
 }
 
 /// The front-end.
@@ -165,44 +174,85 @@ impl FrontEnd {
     /// Offers every trigger that is due.
     pub(crate) fn offer(&mut self, s: &mut Surroundings<'_>) {
         let now = s.now();
+        if let Some(spill) = &mut self.parts.spill {
+            spill.advance(now);
+        }
         while !self.is_finished {
             let is_off = self.is_off(s.hall);
             self.parts.supervisor.handle_xoff(now, is_off);
-            let buffers = match self.parts.supervisor.refusal() {
-                None => Buffers::Free,
-                Some(_) => Buffers::Full,
+            let is_free = self.parts.supervisor.refusal().is_none();
+            if is_free && let Some(offer) = self.scheduled_trigger(now) {
+                self.offer_one(now, offer, (is_off, TRIGGER_SCHEDULED), s);
+                continue;
+            }
+            let gate = self.parts.spill.as_ref();
+            let gate_open = gate.is_none_or(SpillGate::is_open);
+            let spill_due = gate.and_then(SpillGate::poll_timeout);
+            let buffers = if is_free && gate_open {
+                Buffers::Free
+            } else {
+                Buffers::Full
             };
             match self.parts.source.poll(now, buffers) {
                 SourcePoll::Wait { until } if until <= now => {}
                 SourcePoll::Wait { until } => {
-                    if let Some(at) = self.due.arm(Some(SimPs::from_run_ns(until))) {
-                        let event = ChainEvent::Offer;
-                        s.scheduler.at(at, event.class(), event);
-                    }
+                    self.arm(Some(spill_due.map_or(until, |at| at.min(until))), s);
                     return;
                 }
-                SourcePoll::Blocked => return,
+                SourcePoll::Blocked => {
+                    self.arm(spill_due, s);
+                    return;
+                }
                 SourcePoll::Finished => self.stop(now),
-                SourcePoll::Offer(offer) => self.offer_one(now, offer, is_off, s),
+                SourcePoll::Offer(offer) if !gate_open => {
+                    self.parts.source.handle_refused(offer, RefusalCause::Gate);
+                }
+                SourcePoll::Offer(offer) => {
+                    self.offer_one(now, offer, (is_off, TRIGGER_PHYSICS), s);
+                }
             }
         }
+    }
+
+    /// Looks again at `at`, if anything comes then.
+    fn arm(&mut self, at: Option<RunNs>, s: &mut Surroundings<'_>) {
+        let Some(at) = at else {
+            return;
+        };
+        if let Some(at) = self.due.arm(Some(SimPs::from_run_ns(at))) {
+            let event = ChainEvent::Offer;
+            s.scheduler.at(at, event.class(), event);
+        }
+    }
+
+    /// The next trigger that the schedule asks for.
+    fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
+        let asked = self.parts.spill.as_mut()?.poll_trigger();
+        asked.then(|| self.parts.source.offer_scheduled(now))?
     }
 
     fn offer_one(
         &mut self,
         now: RunNs,
         offer: SourceOffer,
-        is_off: bool,
+        (is_off, trigger_type): (bool, u32),
         s: &mut Surroundings<'_>,
     ) {
         match self.parts.supervisor.offer(now, is_off) {
             Offer::Accepted { trigger, l2_buffer } => {
+                let trigger = FragmentTrigger {
+                    trigger,
+                    bunch: offer.bunch(),
+                    trigger_type,
+                    event_type: 0,
+                };
                 self.begin_event(now, offer, trigger, l2_buffer, s);
             }
             Offer::Refused(RefusedBy::Xoff) => {
                 self.parts.source.handle_refused(offer, RefusalCause::Xoff);
             }
             Offer::Refused(_) => {
+                self.parts.encoder.count_refused();
                 self.parts
                     .source
                     .handle_refused(offer, RefusalCause::BuffersFull);
@@ -222,10 +272,11 @@ impl FrontEnd {
         &mut self,
         now: RunNs,
         offer: SourceOffer,
-        trigger: TriggerNumber,
+        fragment_trigger: FragmentTrigger,
         l2_buffer: u8,
         s: &mut Surroundings<'_>,
     ) {
+        let trigger = fragment_trigger.trigger;
         let mut event = self
             .spare
             .pop()
@@ -247,17 +298,12 @@ impl FrontEnd {
             .encode(&event, &header, link.words_mut(slot));
         self.packets.push_back((slot, trigger));
         self.start_packets(s);
-        let trigger = FragmentTrigger {
-            trigger,
-            bunch: offer.bunch(),
-            trigger_type: 1,
-            event_type: 0,
-        };
-        let index = offer.index;
+        let spill = self.parts.spill.as_ref();
         self.waiting.push_back(Waiting {
-            index,
-            trigger,
+            index: offer.index,
+            trigger: fragment_trigger,
             event,
+            sample: spill.map(|spill| spill.sample(now)),
         });
         for link in 0..self.parts.data_links {
             self.feed(link, s);
@@ -293,10 +339,19 @@ impl FrontEnd {
                 index: event_index,
                 trigger,
                 event,
+                sample,
             } = waiting;
-            self.parts
-                .writer
-                .write(event, *event_index, index, trigger, words);
+            match (&self.parts.spill, sample) {
+                (Some(spill), Some(sample)) if spill.read_back_link() == Some(index) => {
+                    spill.write(self.parts.run, trigger, sample, words);
+                }
+                (spill, _) => {
+                    let place = spill.as_ref().map_or(index, |s| s.detector_link(index));
+                    self.parts
+                        .writer
+                        .write(event, *event_index, place, trigger, words);
+                }
+            }
             link.begin(slot);
             self.next[index] += 1;
         }

@@ -1,6 +1,7 @@
 //! Chains of any shape in any trouble: whatever comes together, everything is accounted for, the
 //! file is whole, and the same configuration does the same again.
 
+use livetime_builder::BuildMode;
 use livetime_fabric::chain::{LineTiming, LinkOutage};
 use livetime_fabric::{
     DurationPs, FaultPlan, FaultProfile, NodeId, Outage, OutageKind, Probability, QueueKind, SimPs,
@@ -170,6 +171,9 @@ fn chain(shape: &Shape, slowness: &Slowness, seed: u64) -> SimulatedChainConfig 
     config.builder.builder_units = shape.builder_units;
     config.builder.filter_units = shape.filter_units;
     config.builder.credits = shape.credits;
+    if shape.credits.is_multiple_of(2) {
+        config.builder.mode = BuildMode::Push;
+    }
     config.builder.evm_queue = shape.evm_queue;
     config.builder.filter_in_flight = shape.filter_in_flight;
     // As small as is allowed.

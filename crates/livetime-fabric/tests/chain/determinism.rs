@@ -1,6 +1,7 @@
 //! What a run of the chain depends on: its seeds and its configuration, and in lossless mode the
 //! decisions on the events alone.
 
+use livetime_builder::BuildMode;
 use livetime_fabric::chain::{FilterChoice, LineTiming};
 use livetime_fabric::{
     DurationPs, FaultPlan, FaultProfile, Probability, QueueKind, SimulatedChainConfig,
@@ -85,7 +86,7 @@ fn essence(outcome: &SimulatedOutcome) -> (DecisionDigest, Vec<TriggerNumber>) {
 #[test]
 fn lossless_decisions_do_not_depend_on_time() {
     type Change = fn(&mut SimulatedChainConfig);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 10] = [
         ("as it is", |_| {}),
         ("other jitter", |c| c.seed = 99),
         ("slow lines", |c| {
@@ -107,6 +108,13 @@ fn lossless_decisions_do_not_depend_on_time() {
         ("one Level-2 buffer, one credit", |c| {
             c.supervisor.l2_buffers = 1;
             c.builder.credits = 1;
+        }),
+        ("pushed", |c| c.builder.mode = BuildMode::Push),
+        ("pushed, room for two events", |c| {
+            c.builder.mode = BuildMode::Push;
+            c.builder.event_bytes = 64 << 10;
+            c.builder.credit_bytes = 128 << 10;
+            c.builder.requests_per_message = 3;
         }),
         ("three of all units, one slow", |c| {
             c.builder.builder_units = 3;

@@ -12,4 +12,5 @@ mod any_trouble;
 mod determinism;
 mod message_faults;
 mod run_stories;
+mod spill;
 mod story;

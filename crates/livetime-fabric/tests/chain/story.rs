@@ -17,7 +17,7 @@ pub(crate) fn menu_one_in(prescale: u32) -> Menu {
         // The source sets Level-1 bit 0 in every packet.
         l1_mask: 1,
         cut: Cut::Auto,
-        prescale,
+        prescale: prescale.into(),
     };
     let config = MenuConfig {
         paths: vec![path],

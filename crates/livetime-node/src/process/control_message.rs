@@ -3,13 +3,17 @@
 //! ```text
 //! child                                   parent
 //!   │──hello: protocol, version, role────►│  refused unless it is this very program
-//!   │◄─begin: run, clock, epochs──────────│  with the run page and the writer's doorbell
+//!   │◄─begin: run, clock, epochs──────────│  with run page, doorbell and, for the writer, its file
 //!   │◄─ends: names────────────────────────│  with their descriptors, at most 16 a packet
 //!   │──ready─────────────────────────────►│
 //!   │◄─start──────────────────────────────│
 //!   │◄─command────────────────────────────│  a peer is lost or back, any number of times
 //!   │──settled───────────────────────────►│  once per command
+//!   │──failure, filled───────────────────►│  what a filter failed on, and what it fills
+//!   │──silent: unit──────────────────────►│  it is taken for dead, and is killed
 //!   │──histogram, .., result─────────────►│  after the run page said that the run ends
+//!   │◄─close, .. ─────────────────────────│  to the writer alone: the last records of its file
+//!   │──closed────────────────────────────►│
 //! ```
 //! Both sides end when the socket hangs up. It is the control plane: nothing of the data passes
 //! here, and documents may allocate.
@@ -18,24 +22,27 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use livetime_shm::{PeerError, recv_fds, send_fds};
-use livetime_wire::UnitId;
+use livetime_store::Histogram as FilledHistogram;
+use livetime_wire::{TriggerNumber, UnitId};
 use serde_json::{Value, json};
 
+use super::event_watch::FilterFailure;
+
 /// Version of these documents.
-pub const PROTOCOL: u64 = 1;
+pub const PROTOCOL: u64 = 3;
 /// Longest document.
 const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
 pub const ENTRIES_MAX: usize = 1000;
 
-/// One end of a ring, or a pool.
+/// One end of a ring or stream, or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndName {
-    /// `producer`, `consumer` or `pool`.
+    /// `producer`, `consumer`, `pool` or `stream`.
     pub kind: String,
-    /// Name of the ring or pool.
+    /// Name of the ring or pool; of a stream, the unit at its other end.
     pub name: String,
-    /// Epoch of the ring; 0 for pools.
+    /// Epoch of the ring or stream; 0 for pools.
     pub epoch: u64,
 }
 
@@ -65,6 +72,10 @@ pub enum Message {
         epoch: u32,
         /// Epochs of units that are not in their first, by unit code.
         epochs: Vec<(u16, u32)>,
+        /// Codes of filter units that are not there.
+        absent: Vec<u16>,
+        /// Path of the run file, for the writer.
+        file: String,
     },
     /// Ends, in the order of the descriptors.
     Ends(Vec<EndName>),
@@ -76,7 +87,7 @@ pub enum Message {
     Start,
     /// Something happened to a peer.
     Command {
-        /// `lost` or `back`.
+        /// `lost`, `back`, `decide` or `retire`.
         what: String,
         /// Code of the unit.
         unit: u16,
@@ -84,11 +95,17 @@ pub enum Message {
         epoch: u32,
         /// The new ends towards it.
         ends: Vec<EndName>,
-        /// Events that are lost with it, as far as they are known.
+        /// Events that it had, as the command says.
         triggers: Vec<u64>,
     },
     /// A child has dealt with a command; the events that were lost by it, as far as it knows.
     Settled(Vec<u64>),
+    /// A filter has failed on an event.
+    Failure(FilterFailure),
+    /// A histogram that the role's filter has filled, as it is now.
+    Filled(Box<FilledHistogram>),
+    /// A unit, by its code, that was silent for too long.
+    Silent(u16),
     /// A part of a histogram: values with their counts.
     Histogram {
         /// Which.
@@ -98,6 +115,15 @@ pub enum Message {
     },
     /// What a role leaves behind, but for counters and histograms.
     Result(RoleLeft),
+    /// A part of the last records of the run file, as JSON.
+    Close {
+        /// The text.
+        part: String,
+        /// Whether it is the last part.
+        last: bool,
+    },
+    /// The run file is closed, or why it could not be.
+    Closed(Option<String>),
 }
 
 /// What a role leaves behind, but for counters and histograms.
@@ -157,8 +183,13 @@ impl Message {
             Self::Start => "start",
             Self::Command { .. } => "command",
             Self::Settled(_) => "settled",
+            Self::Failure(_) => "failure",
+            Self::Filled(_) => "filled",
+            Self::Silent(_) => "silent",
             Self::Histogram { .. } => "histogram",
             Self::Result(_) => "result",
+            Self::Close { .. } => "close",
+            Self::Closed(_) => "closed",
         }
     }
 
@@ -177,7 +208,9 @@ impl Message {
                 clock,
                 epoch,
                 epochs,
-            } => json!([run, block, clock, epoch, epochs]),
+                absent,
+                file,
+            } => json!([run, block, clock, epoch, epochs, absent, file]),
             Self::Ends(names) => ends(names),
             Self::Ready | Self::Start => Value::Null,
             Self::Refused(reason) => json!(reason),
@@ -189,6 +222,11 @@ impl Message {
                 triggers,
             } => json!([what, unit, epoch, ends(names), triggers]),
             Self::Settled(triggers) => json!(triggers),
+            Self::Failure(failure) => {
+                json!([failure.trigger.0, failure.deaths, failure.traceback])
+            }
+            Self::Filled(histogram) => json!([histogram.name(), histogram.to_json()]),
+            Self::Silent(unit) => json!(unit),
             Self::Histogram { name, entries } => json!([name, entries]),
             Self::Result(left) => json!({
                 "details": left.details,
@@ -199,6 +237,8 @@ impl Message {
                 "waits": left.waits,
                 "pin_error": left.pin_error,
             }),
+            Self::Close { part, last } => json!([part, last]),
+            Self::Closed(failure) => json!(failure),
         };
         json!([self.name(), body])
     }
@@ -218,6 +258,8 @@ impl Message {
                 clock: list(&body[2], Value::as_u64)?.try_into().ok()?,
                 epoch: small(&body[3])?,
                 epochs: list(&body[4], |pair| Some((small(&pair[0])?, small(&pair[1])?)))?,
+                absent: list(&body[5], small)?,
+                file: text(&body[6])?,
             },
             "ends" => Self::Ends(list(body, EndName::from_json)?),
             "ready" => Self::Ready,
@@ -231,6 +273,16 @@ impl Message {
                 triggers: list(&body[4], Value::as_u64)?,
             },
             "settled" => Self::Settled(list(body, Value::as_u64)?),
+            "failure" => Self::Failure(FilterFailure {
+                trigger: TriggerNumber(body[0].as_u64()?),
+                deaths: list(&body[1], |pair| Some((text(&pair[0])?, text(&pair[1])?)))?,
+                traceback: text(&body[2])?,
+            }),
+            "filled" => {
+                let histogram = FilledHistogram::from_json(body[0].as_str()?, &body[1]);
+                Self::Filled(Box::new(histogram.ok()?))
+            }
+            "silent" => Self::Silent(small(body)?),
             "histogram" => Self::Histogram {
                 name: text(&body[0])?,
                 entries: list(&body[1], |pair| {
@@ -238,6 +290,11 @@ impl Message {
                 })?,
             },
             "result" => Self::Result(RoleLeft::from_json(body)?),
+            "close" => Self::Close {
+                part: text(&body[0])?,
+                last: body[1].as_bool()?,
+            },
+            "closed" => Self::Closed(text(body)),
             _ => return None,
         })
     }
@@ -315,6 +372,8 @@ mod tests {
                 clock: [1, 2, 3, u64::MAX, 5],
                 epoch: 1,
                 epochs: vec![(3, 2)],
+                absent: vec![7, 9],
+                file: "/run 7/events.mcap".to_owned(),
             },
             Message::Ends(vec![end("a>b:messages"), end("c")]),
             Message::Ready,
@@ -328,6 +387,7 @@ mod tests {
                 triggers: vec![7, u64::MAX],
             },
             Message::Settled(vec![3]),
+            Message::Silent(9),
             Message::Histogram {
                 name: "build".to_owned(),
                 entries: vec![(1, 2), (u64::MAX, 4)],
@@ -340,6 +400,12 @@ mod tests {
                 waits: [1, 2, 3, 4],
                 ..RoleLeft::default()
             }),
+            Message::Close {
+                part: "{\"a\"".to_owned(),
+                last: true,
+            },
+            Message::Closed(None),
+            Message::Closed(Some("disk".to_owned())),
         ];
         for message in messages {
             message.send(&ours, &[ours.as_fd()]).unwrap();
@@ -357,6 +423,7 @@ mod tests {
             b"[]",
             b"[\"hello\",[1]]",
             b"[\"begin\",[1,2,[1],3,[]]]",
+            b"[\"close\",[1]]",
             b"{}",
         ] {
             send_fds(&ours, bytes, &[]).unwrap();

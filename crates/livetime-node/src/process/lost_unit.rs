@@ -1,10 +1,9 @@
 //! The accounts of units that died: settled from what their neighbours counted.
 //!
 //! A killed process leaves the counters of its last publication, which may be a duty cycle old,
-//! and what it held is known to nobody. So at each hop with a dead end the difference between the
-//! two sides is given to the dead one: what went in and did not come out is lost under its cause,
-//! what came out without having been published was done all the same. Hops between living units
-//! are left alone, and are checked as in any run.
+//! and some of what it published is done again by another. So what a dead unit counted is replaced
+//! by what follows from the living on both sides of it, and what went in and did not come out is
+//! lost under its cause. Hops between living units are left alone, and are checked as in any run.
 
 use livetime_wire::{ChainCounts, LossArea, LossCause, LossCounts, UnitKind};
 
@@ -15,6 +14,8 @@ pub struct Neighbours {
     pub accepts: u64,
     /// Whether the event manager itself lives.
     pub event_manager_lives: bool,
+    /// Events of the builder units that filter units or the writer were through with.
+    pub events_done: u64,
 }
 
 /// Settles the counters of a run in which units of the kinds in `lost` died.
@@ -26,50 +27,127 @@ pub fn settle_lost(
 ) {
     let any = |kinds: &[UnitKind]| lost.iter().any(|kind| kinds.contains(kind));
     // From the file backwards, as what comes out is what is certain.
-    if any(&[UnitKind::Filter]) {
-        counts.filter_accepted = counts.events_stored + losses.in_area(LossArea::Store);
-    }
-    if any(&[UnitKind::Filter, UnitKind::Builder]) {
-        let right = counts.filter_accepted + counts.filter_rejected;
-        let left = counts.events_built + counts.events_incomplete;
-        let over = balance(losses, LossCause::FilterLost, left, right);
-        if any(&[UnitKind::Builder]) {
-            // Events that the dead builder unit handed over before it published them.
-            counts.events_built += over;
-        } else {
-            // Rejected events of which the builder unit did not hear any more.
-            counts.filter_rejected -= over.min(counts.filter_rejected);
-        }
-    }
+    settle_store(
+        counts,
+        losses,
+        any(&[UnitKind::Filter]),
+        any(&[UnitKind::Writer]),
+    );
     if any(&[UnitKind::Source]) && neighbours.event_manager_lives {
         counts.l2_accepted = counts.l2_accepted.max(neighbours.accepts);
     }
+    settle_filter(counts, losses, lost, neighbours);
     if any(&[UnitKind::Source, UnitKind::EventManager, UnitKind::Builder]) {
         let right = counts.events_built + counts.events_incomplete;
-        let cause = match any(&[UnitKind::Builder]) {
-            true => LossCause::BuilderLost,
-            false => LossCause::EventAborted,
+        let cause = if any(&[UnitKind::Builder]) {
+            LossCause::BuilderLost
+        } else if any(&[UnitKind::EventManager]) {
+            LossCause::ManagerLost
+        } else {
+            LossCause::EventAborted
         };
         let over = balance(losses, cause, counts.l2_accepted, right);
         counts.l2_accepted += over;
     }
+    if any(&[UnitKind::Trigger, UnitKind::Source]) {
+        // Whoever waited for a decision in the end waited for the dead one.
+        let undecided = take(losses, LossCause::DecisionAborted, u64::MAX);
+        losses.add(LossCause::DecisionLost, undecided);
+    }
     if any(&[UnitKind::Source]) {
         let right = counts.l2_accepted + counts.l2_rejected;
-        let over = balance(losses, LossCause::DecisionAborted, counts.triggers, right);
+        let over = balance(losses, LossCause::DecisionLost, counts.triggers, right);
         counts.triggers += over;
         counts.offered = counts.refused + counts.triggers;
     }
-    if any(&[UnitKind::Readout, UnitKind::Builder]) {
+    settle_fragments(counts, losses, lost);
+}
+
+/// Accepted events against the file.
+fn settle_store(
+    counts: &mut ChainCounts,
+    losses: &mut LossCounts,
+    filter_lost: bool,
+    writer_lost: bool,
+) {
+    let stored = counts.events_stored;
+    let certain = stored + losses.in_area(LossArea::Store);
+    if filter_lost {
+        // What a dead filter unit published may be behind, or be done again by another.
+        counts.filter_accepted = match writer_lost {
+            true => counts.filter_accepted.max(certain),
+            false => certain,
+        };
+    }
+    if writer_lost {
+        let over = balance(
+            losses,
+            LossCause::WriterLost,
+            counts.filter_accepted,
+            stored,
+        );
+        counts.filter_accepted += over;
+    }
+}
+
+/// Built events against those that left the filter units.
+fn settle_filter(
+    counts: &mut ChainCounts,
+    losses: &mut LossCounts,
+    lost: &[UnitKind],
+    neighbours: Neighbours,
+) {
+    if lost.contains(&UnitKind::Writer) && !lost.contains(&UnitKind::Filter) {
+        // An accepted event that a dead writer did not answer for is lost there, and not once more
+        // in the filter unit that still waits.
+        let left = counts.events_built + counts.events_incomplete;
+        let right = counts.filter_accepted + counts.filter_rejected;
+        let surplus = (right + losses.in_area(LossArea::Filter)).saturating_sub(left);
+        take(losses, LossCause::FilterLost, surplus);
+    }
+    let in_filter = losses.in_area(LossArea::Filter);
+    let builder_lost = lost.contains(&UnitKind::Builder);
+    if lost.contains(&UnitKind::Filter) {
+        let events = match builder_lost {
+            true => counts
+                .l2_accepted
+                .saturating_sub(losses.in_area(LossArea::Builder)),
+            false => neighbours.events_done + in_filter,
+        };
+        let left = events.saturating_sub(in_filter);
+        counts.filter_rejected = left.saturating_sub(counts.filter_accepted);
+    }
+    if builder_lost {
+        // What came out of the builder units; an event built a second time counts once.
+        let out = counts.filter_accepted + counts.filter_rejected + in_filter;
+        counts.events_incomplete = counts.events_incomplete.min(out);
+        counts.events_built = out - counts.events_incomplete;
+    }
+}
+
+/// Fragments from the links to the events.
+fn settle_fragments(counts: &mut ChainCounts, losses: &mut LossCounts, lost: &[UnitKind]) {
+    if lost.contains(&UnitKind::Builder) && !lost.contains(&UnitKind::Readout) {
+        let elsewhere = counts.fragments_dropped_by_decision
+            + counts.fragments_in_incomplete
+            + losses.in_area(LossArea::Readout);
+        counts.fragments_in_built = counts.fragments_received.saturating_sub(elsewhere);
+    }
+    if lost.contains(&UnitKind::Readout) {
         let right = counts.fragments_dropped_by_decision
             + counts.fragments_in_built
             + counts.fragments_in_incomplete;
         let left = counts.fragments_received;
-        let over = balance(losses, LossCause::FragmentAborted, left, right);
+        let over = balance(losses, LossCause::ReadoutLost, left, right);
         counts.fragments_received += over;
     }
-    if any(&[UnitKind::Source, UnitKind::Readout]) {
+    let cause = match lost.contains(&UnitKind::Source) {
+        true => LossCause::SourceLost,
+        false => LossCause::LinkAborted,
+    };
+    if lost.contains(&UnitKind::Source) || lost.contains(&UnitKind::Readout) {
         let (left, right) = (counts.fragments_sent, counts.fragments_received);
-        let over = balance(losses, LossCause::LinkAborted, left, right);
+        let over = balance(losses, cause, left, right);
         counts.fragments_sent += over;
     }
 }
@@ -136,9 +214,11 @@ mod tests {
         let neighbours = Neighbours {
             accepts: 40,
             event_manager_lives: true,
+            events_done: 40,
         };
         settle_lost(&mut counts, &mut losses, lost, neighbours);
         assert_eq!(counts.problems(&losses), [], "{lost:?}");
+        assert_eq!(counts.events_stored, 15, "the file is certain");
         losses
     }
 
@@ -152,28 +232,68 @@ mod tests {
     #[test]
     fn what_a_dead_unit_held_is_lost_under_its_cause() {
         let mut counts = good();
-        (counts.filter_rejected, counts.filter_accepted) = (20, 14);
-        let losses = settled(counts, LossCounts::new(), &[UnitKind::Filter]);
-        assert_eq!(losses.of(LossCause::FilterLost), 5, "15 are in the file");
-
-        let mut counts = good();
         (counts.l2_rejected, counts.fragments_sent) = (55, 790);
         let losses = settled(counts, LossCounts::new(), &[UnitKind::Source]);
-        assert_eq!(losses.of(LossCause::DecisionAborted), 5);
+        assert_eq!(losses.of(LossCause::DecisionLost), 5);
 
         let mut counts = good();
         counts.fragments_received = 780;
         let losses = settled(counts, LossCounts::new(), &[UnitKind::Readout]);
         assert_eq!(losses.total(), 0, "what was built had been received");
+
+        let mut counts = good();
+        counts.fragments_dropped_by_decision = 470;
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Readout]);
+        assert_eq!(losses.of(LossCause::ReadoutLost), 10);
+
+        let mut counts = good();
+        (counts.filter_accepted, counts.filter_rejected) = (18, 22);
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Writer]);
+        assert_eq!(losses.of(LossCause::WriterLost), 3, "15 are in the file");
+
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::DecisionAborted, 4);
+        let mut counts = good();
+        counts.l2_rejected = 56;
+        let losses = settled(counts, losses, &[UnitKind::Trigger]);
+        assert_eq!(losses.of(LossCause::DecisionLost), 4);
+    }
+
+    /// A dead filter or builder unit published too little, or what another did again: neither is a
+    /// loss.
+    #[test]
+    fn what_the_neighbours_know_replaces_what_the_dead_published() {
+        for (accepted, rejected) in [(14, 20), (17, 28), (0, 0)] {
+            let mut counts = good();
+            (counts.filter_accepted, counts.filter_rejected) = (accepted, rejected);
+            let losses = settled(counts, LossCounts::new(), &[UnitKind::Filter]);
+            assert_eq!(losses.total(), 0);
+            for built in [0, 33, 47] {
+                let mut counts = counts;
+                (counts.events_built, counts.fragments_in_built) = (built, built * 8);
+                let both = [UnitKind::Filter, UnitKind::Builder];
+                assert_eq!(settled(counts, LossCounts::new(), &both).total(), 0);
+            }
+        }
+        for built in [0, 33, 47] {
+            let mut counts = good();
+            (counts.events_built, counts.fragments_in_built) = (built, built * 8);
+            let losses = settled(counts, LossCounts::new(), &[UnitKind::Builder]);
+            assert_eq!(losses.total(), 0);
+        }
     }
 
     #[test]
     fn what_two_counted_is_counted_once() {
         let mut losses = LossCounts::new();
-        losses.add(LossCause::FilterLost, 3);
         losses.add(LossCause::BuilderLost, 2);
-        losses.add(LossCause::FragmentAborted, 16);
         assert_eq!(settled(good(), losses, &[UnitKind::Builder]).total(), 0);
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::FilterLost, 3);
+        assert_eq!(settled(good(), losses, &[UnitKind::Writer]).total(), 0);
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::FragmentAborted, 16);
+        assert_eq!(settled(good(), losses, &[UnitKind::Readout]).total(), 0);
     }
 
     #[test]
@@ -184,8 +304,11 @@ mod tests {
         settle_lost(
             &mut counts,
             &mut losses,
-            &[UnitKind::Filter, UnitKind::Builder],
-            Neighbours::default(),
+            &[UnitKind::Filter, UnitKind::Builder, UnitKind::Writer],
+            Neighbours {
+                events_done: 40,
+                ..Neighbours::default()
+            },
         );
         assert_eq!(counts.problems(&losses).len(), 1);
     }

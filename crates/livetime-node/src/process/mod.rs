@@ -1,30 +1,41 @@
 //! A chain whose roles are processes.
 //!
 //! The parent makes every ring, pool and counter page of the [`crate::chain_plan::ChainPlan`],
-//! starts one process per role and passes the descriptors over an inherited socket pair; the
-//! writer, which holds the run file, is a thread of the parent. Data never passes through the
-//! parent. Start with [`process_group`] (the parent's side) and [`role_process`] (the child's
+//! starts one process per role and passes the descriptors over an inherited socket pair, the
+//! writer's run file among them. Data never passes through the parent. Start with [`process_group`] (the parent's side) and [`role_process`] (the child's
 //! side); what they say to each other is in [`control_message`].
 
 pub mod control_message;
+pub mod event_watch;
 pub mod lost_unit;
 pub mod process_group;
 pub mod recovery;
 pub mod role_loop;
 pub mod role_process;
 pub mod run_page;
+pub mod writer_process;
 
+pub use event_watch::FilterFailure;
 pub use process_group::{Launcher, ProcessGroup};
-pub use recovery::{Incident, LossPolicy, OnLoss, ProcessFault};
+pub use recovery::{FaultTime, FilterChange, Incident, LossPolicy, OnLoss, ProcessFault};
 pub use role_process::serve_role;
 
 use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};
 
 use crate::role_ends::MissingEnd;
+use crate::run_file::RunFileError;
 
 /// Why a role process could not be started, or could not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
+    /// Two roles could not be connected by a stream.
+    #[error("cannot connect {ends}: {error}")]
+    Stream {
+        /// The two units.
+        ends: String,
+        /// Why.
+        error: std::io::Error,
+    },
     /// No memory for the page of counters, or not one.
     #[error("cannot share counters: {0}")]
     Words(#[from] WordsError),
@@ -34,11 +45,14 @@ pub enum ProcessError {
     /// A pool could not be made or opened.
     #[error("cannot share a page pool: {0}")]
     Pool(#[from] PoolError),
+    /// The run file could not be taken up.
+    #[error(transparent)]
+    File(#[from] RunFileError),
     /// A ring could not be made or opened.
     #[error("cannot share a ring: {0}")]
     Ring(#[from] RingError),
     /// An end was not passed.
-    #[error("incomplete ends: {0}")]
+    #[error("a role cannot be made: {0}")]
     Plan(#[from] MissingEnd),
     /// The socket to the other side failed.
     #[error("control socket of {role}: {error}")]

@@ -1,41 +1,51 @@
 //! The parent's side: the role processes of a run, from their start to what they leave.
 //!
 //! It makes what they share, starts them, learns of their ends by the hang-up of their sockets,
-//! steers the settlement and collects results. The writer runs here, in a thread of its own, since
-//! it holds the run file. What a child does is in [`super::role_process`].
+//! steers the settlement and collects results. What a child does is in [`super::role_process`],
+//! what is done when one dies in [`super::recovery`].
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_shm::{
-    Consumer, Doorbell, PASSED_FDS_MAX, PagePool, PeerError, Producer, RingRegion, WaitCounts,
-    WaitStrategy, Waiter, control_pair,
+    Doorbell, PASSED_FDS_MAX, PagePool, PeerError, RingRegion, WaitCounts, WaitStrategy,
+    control_pair,
 };
-use livetime_wire::{DecisionDigest, RunNs, TriggerNumber, UnitId, UnitKind};
+use livetime_store::{FilePlan, Histogram as FilledHistogram, WriterLimits};
+use livetime_wire::{DecisionDigest, RunNs, UnitId, UnitKind};
 
 use super::ProcessError;
-use super::control_message::{EndName, Message, PROTOCOL, RoleLeft};
+use super::control_message::{EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
+use super::event_watch::{EventWatch, FilterFailure};
 use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
-use super::role_loop::run_role;
 use super::run_page::{Activity, RunPage, SettleStep};
-use crate::chain_config::{ChainConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingKey, RingPlan, WRITER, role_of};
+use super::writer_process::WriterProcess;
+use crate::builder_transport::{BuilderTransport, StreamPair};
+use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
+use crate::chain_plan::{ChainPlan, PoolKey, RingPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
-use crate::role::{Role, RoleCommand, RoleResult, latency_histogram};
-use crate::role_ends::{FIRST_EPOCH, RoleEnds, WriterEnds, unit_of};
+use crate::role::{RoleResult, latency_histogram};
+use crate::role_ends::{FIRST_EPOCH, unit_of};
 use crate::run_clock::RunClock;
+use crate::run_file::{ClosingFile, RunFile};
 use crate::worker::{Phase, WorkerResult};
 
 /// How long a process may take to say hello, to get ready, or to come to rest at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a filter unit may take to get ready that has an interpreter to start.
+const FILTER_PATIENCE: Duration = Duration::from_secs(100);
+/// How fast a writer reads the file that it takes up, at the least.
+const READ_BYTES_PER_S: u64 = 50_000_000;
 /// Time between two looks at roles that are to come to rest.
 const LOOK: Duration = Duration::from_millis(5);
 /// Duty cycles between two looks without work in any role, after which nothing is on its way.
@@ -57,9 +67,6 @@ pub(super) enum Heard {
     Gone,
 }
 
-/// Who was heard when it is no process: the writer's thread.
-pub(super) const WRITER_THREAD: usize = usize::MAX;
-
 /// One role process.
 pub(super) struct RoleProcess {
     pub(super) id: String,
@@ -70,34 +77,52 @@ pub(super) struct RoleProcess {
     pub(super) block: usize,
     pub(super) counters: Arc<CounterBlock>,
     result: RoleResult,
+    /// The histograms that its filter has filled, by name.
+    filled: BTreeMap<String, FilledHistogram>,
     left: Option<RoleLeft>,
     pub(super) gone: bool,
     /// How its process ended, when it was lost.
     pub(super) lost: Option<String>,
+    /// It was told to leave while the run goes on.
+    pub(super) leaving: bool,
+    /// It was killed because it worked on one event for too long.
+    pub(super) over_time: bool,
+    /// It was killed because it was silent for too long.
+    pub(super) silent: bool,
 }
 
-/// The thread of the writer.
-pub(super) struct WriterThread {
-    block: usize,
-    thread: JoinHandle<(Box<dyn Role>, WaitCounts)>,
-    pub(super) commands: Sender<RoleCommand>,
+/// The run file, which the writer's process holds.
+pub(super) struct FilePlace {
+    pub(super) path: PathBuf,
+    pub(super) limits: WriterLimits,
+    pub(super) plan: FilePlan,
+}
+
+/// What the roles of a run leave.
+pub struct GroupLeft {
+    /// Results of all roles, dead ones included.
+    pub results: Vec<RoleResult>,
+    /// How their processes spent their time.
+    pub workers: Vec<WorkerResult>,
+    /// Events that filter units crashed or hung on.
+    pub filter_failures: Vec<FilterFailure>,
 }
 
 /// The processes of a run.
 pub struct ProcessGroup {
-    config: ChainConfig,
+    pub(super) config: ChainConfig,
     pub(super) plan: ChainPlan,
     launcher: Launcher,
     pub(super) policy: LossPolicy,
     page: RunPage,
     clock: RunClock,
-    workers: Vec<WorkerConfig>,
     bell: Doorbell,
     pub(super) pools: BTreeMap<PoolKey, PagePool>,
     pub(super) processes: Vec<RoleProcess>,
     hear: Sender<(usize, Heard)>,
     pub(super) heard: Receiver<(usize, Heard)>,
-    pub(super) writer: Option<WriterThread>,
+    pub(super) file: FilePlace,
+    pub(super) watch: EventWatch,
     /// Epoch of each unit that is not in its first.
     pub(super) epochs: BTreeMap<UnitId, u32>,
     /// Epoch of the rings made last.
@@ -110,6 +135,8 @@ pub struct ProcessGroup {
     /// Processes heard to be gone without having ended, and not yet dealt with.
     pub(super) missed: Vec<usize>,
     rest: Mutex<Vec<Activity>>,
+    /// The congestion control of the streams between the roles, if there are any.
+    congestion: Option<String>,
 }
 
 /// One worker per role, each waiting as the worker that was to have the role.
@@ -135,8 +162,24 @@ pub fn workers_of_processes(config: &ChainConfig, cores: usize) -> Vec<WorkerCon
 /// The ends of all roles, as they are made.
 #[derive(Default)]
 pub(super) struct Passing {
-    /// Names and memory by role id.
-    rings: BTreeMap<String, Vec<(EndName, Arc<RingRegion>)>>,
+    /// Names, memory and streams by role id.
+    ends: BTreeMap<String, Vec<(EndName, PassedEnd)>>,
+}
+
+/// What a descriptor is passed of.
+#[derive(Clone)]
+pub(super) enum PassedEnd {
+    Ring(Arc<RingRegion>),
+    Stream(Arc<TcpStream>),
+}
+
+impl PassedEnd {
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Ring(region) => region.fd(),
+            Self::Stream(stream) => Some(stream.as_fd()),
+        }
+    }
 }
 
 impl Passing {
@@ -149,38 +192,44 @@ impl Passing {
                 name: ring.key.to_string(),
                 epoch,
             };
-            let ends = self.rings.entry(role_of(unit)).or_default();
-            ends.push((name, Arc::clone(&region)));
+            let ends = self.ends.entry(role_of(unit)).or_default();
+            ends.push((name, PassedEnd::Ring(Arc::clone(&region))));
         }
         Ok(())
     }
 
-    /// The ends of a role.
-    pub(super) fn of(&self, id: &str) -> Vec<PassedRing> {
-        self.rings.get(id).cloned().unwrap_or_default()
-    }
-}
-
-/// One end of a ring and its memory.
-pub(super) type PassedRing = (EndName, Arc<RingRegion>);
-/// Opened ends of rings: those to write and those to read.
-pub(super) type Sides = (BTreeMap<RingKey, Producer>, BTreeMap<RingKey, Consumer>);
-
-/// Takes the sides of rings whose ends are in this process.
-pub(super) fn take_sides(rings: &[PassedRing], plan: &ChainPlan) -> Result<Sides, ProcessError> {
-    let mut sides = Sides::default();
-    for (name, region) in rings {
-        let mut keys = plan.rings.iter().map(|ring| ring.key);
-        let Some(key) = keys.find(|key| key.to_string() == name.name) else {
-            continue;
+    /// Connects two units by a stream and notes its two ends; returns the congestion control.
+    pub(super) fn connect(
+        &mut self,
+        units: (UnitId, UnitId),
+        transport: &BuilderTransport,
+        epoch: u64,
+    ) -> Result<Option<String>, ProcessError> {
+        let BuilderTransport::Tcp { congestion } = transport else {
+            return Ok(None);
         };
-        if name.kind == "producer" {
-            sides.0.insert(key, region.producer()?);
-        } else {
-            sides.1.insert(key, region.consumer()?);
+        let (a, b) = units;
+        let failed = |error| ProcessError::Stream {
+            ends: format!("{a} and {b}"),
+            error,
+        };
+        let pair = StreamPair::connect(congestion.as_deref()).map_err(failed)?;
+        for ((unit, peer), stream) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
+            let name = EndName {
+                kind: "stream".to_owned(),
+                name: peer.to_string(),
+                epoch,
+            };
+            let ends = self.ends.entry(role_of(unit)).or_default();
+            ends.push((name, PassedEnd::Stream(Arc::new(stream))));
         }
+        Ok(Some(pair.congestion))
     }
-    Ok(sides)
+
+    /// The ends of a role.
+    pub(super) fn of(&self, id: &str) -> Vec<(EndName, PassedEnd)> {
+        self.ends.get(id).cloned().unwrap_or_default()
+    }
 }
 
 impl ProcessGroup {
@@ -193,7 +242,7 @@ impl ProcessGroup {
         launcher: Launcher,
         policy: LossPolicy,
         faults: Vec<ProcessFault>,
-        writer: WriterEnds,
+        file: RunFile,
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
         let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
@@ -211,35 +260,45 @@ impl ProcessGroup {
             policy,
             page,
             clock: RunClock::start(),
-            workers: workers_of_processes(config, livetime_shm::allowed_cpus().len()),
             bell,
             pools,
             processes: Vec::new(),
             hear,
             heard,
-            writer: None,
+            // The file itself is closed here: the writer's process opens and goes on with it.
+            file: FilePlace {
+                path: std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned()),
+                limits: config.store,
+                plan: config.files.clone(),
+            },
+            watch: EventWatch::new(policy.retries, policy.time_limit),
             epochs: BTreeMap::new(),
             ring_epoch: 1,
             faults,
             stopped: Vec::new(),
             missed: Vec::new(),
             rest: Mutex::default(),
+            congestion: None,
         };
-        group.start_all(writer)?;
+        drop(file);
+        group.start_all()?;
         Ok(group)
     }
 
-    fn start_all(&mut self, writer: WriterEnds) -> Result<(), ProcessError> {
+    fn start_all(&mut self) -> Result<(), ProcessError> {
         let mut passing = Passing::default();
         for ring in &self.plan.rings {
             passing.make(ring, self.ring_epoch)?;
         }
+        for units in &self.plan.streams {
+            let transport = &self.config.transport;
+            self.congestion = passing.connect(*units, transport, self.ring_epoch)?;
+        }
         let roles = self.plan.roles.clone();
-        let mut writer_block = 0;
+        let filters = self.policy.filters_at_start.unwrap_or(u16::MAX);
         for (block, id) in roles.iter().enumerate() {
-            if *id == WRITER.to_string() {
-                writer_block = block;
-            } else {
+            let unit = unit_of(id);
+            if unit.is_none_or(|unit| unit.kind != UnitKind::Filter || unit.index < filters) {
                 self.spawn(id, block, FIRST_EPOCH)?;
             }
         }
@@ -251,16 +310,27 @@ impl ProcessGroup {
         for index in 0..self.processes.len() {
             self.await_ready(index)?;
         }
-        let block = block_of(&self.page, writer_block);
-        let mut ends = RoleEnds::new(&WRITER.to_string(), block, self.bell.clone());
-        (ends.producers, ends.consumers) = take_sides(&passing.of(&ends.id), &self.plan)?;
-        ends.pools = self.pools.clone();
-        let role = ends.into_role(&self.config, Some(writer))?;
-        self.start_writer(role, writer_block)?;
         for index in 0..self.processes.len() {
             self.let_run(index)?;
         }
         Ok(())
+    }
+
+    /// Filter units of the plan without a process.
+    pub(super) fn absent_filters(&self) -> Vec<UnitId> {
+        let planned = self.plan.roles.iter().filter_map(|id| unit_of(id));
+        let is_there = |unit: UnitId| {
+            let mut processes = self.processes.iter();
+            processes.any(|p| p.unit == unit && !p.gone && !p.leaving)
+        };
+        planned
+            .filter(|unit| unit.kind == UnitKind::Filter && !is_there(*unit))
+            .collect()
+    }
+
+    /// The congestion control of the streams between the roles, if there are any.
+    pub fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
     }
 
     /// The run page.
@@ -275,12 +345,10 @@ impl ProcessGroup {
 
     /// Roles with their counters; those of lost processes follow under the names of their lives.
     pub fn blocks(&self) -> Vec<(String, Arc<CounterBlock>)> {
-        let writer = (self.writer.iter())
-            .map(|writer| (WRITER.to_string(), block_of(&self.page, writer.block)));
         let (lost, living): (Vec<_>, Vec<_>) =
-            (self.processes.iter()).partition(|process| process.lost.is_some());
+            (self.processes.iter()).partition(|process| process.has_gone());
         let named = |process: &RoleProcess| (process.name(), Arc::clone(&process.counters));
-        let mut blocks: Vec<_> = living.into_iter().map(named).chain(writer).collect();
+        let mut blocks: Vec<_> = living.into_iter().map(named).collect();
         let place = |id: &String| self.plan.roles.iter().position(|role| role == id);
         blocks.sort_by_key(|(id, _)| place(id));
         blocks.extend(lost.into_iter().map(named));
@@ -291,6 +359,12 @@ impl ProcessGroup {
     pub fn lost_kinds(&self) -> Vec<UnitKind> {
         let lost = self.processes.iter().filter(|p| p.lost.is_some());
         lost.map(|process| process.unit.kind).collect()
+    }
+
+    /// The histograms that filters have filled so far, by each of them.
+    pub fn filled(&self) -> impl Iterator<Item = Vec<FilledHistogram>> {
+        let processes = self.processes.iter();
+        processes.map(|process| process.filled.values().cloned().collect())
     }
 
     /// Whether no role has done any work since the question before, in some duty cycles.
@@ -340,9 +414,13 @@ impl ProcessGroup {
                 id: id.to_owned(),
                 ..RoleResult::default()
             },
+            filled: BTreeMap::new(),
             left: None,
             gone: false,
             lost: None,
+            leaving: false,
+            over_time: false,
+            silent: false,
         });
         Ok(())
     }
@@ -380,7 +458,11 @@ impl ProcessGroup {
     }
 
     /// Passes everything that a role needs.
-    pub(super) fn configure(&self, index: usize, rings: &[PassedRing]) -> Result<(), ProcessError> {
+    pub(super) fn configure(
+        &self,
+        index: usize,
+        passed: &[(EndName, PassedEnd)],
+    ) -> Result<(), ProcessError> {
         let process = &self.processes[index];
         let epochs = self.epochs.iter();
         let begin = Message::Begin {
@@ -391,9 +473,24 @@ impl ProcessGroup {
             epochs: epochs
                 .map(|(unit, epoch)| (unit.to_code(), *epoch))
                 .collect(),
+            absent: (self.absent_filters().iter())
+                .map(|unit| unit.to_code())
+                .collect(),
+            file: self.file.path.display().to_string(),
         };
         let shared = [self.page.fd(), self.bell.fd()];
-        let fds: Vec<BorrowedFd<'_>> = shared.into_iter().flatten().collect();
+        let mut fds: Vec<BorrowedFd<'_>> = shared.into_iter().flatten().collect();
+        if let (UnitKind::Filter, FilterConfig::Python(_)) =
+            (process.unit.kind, &self.config.filter)
+        {
+            let patience = process.socket.set_read_timeout(Some(FILTER_PATIENCE));
+            patience.map_err(|error| ProcessError::Start {
+                role: process.id.clone(),
+                error,
+            })?;
+        }
+        let file = self.open_file(process)?;
+        fds.extend(file.as_ref().map(|file| file.as_fd()));
         process.send(&begin, &fds)?;
         let mut ends: Vec<(EndName, BorrowedFd<'_>)> = Vec::new();
         let pools = self.plan.pools.iter();
@@ -408,8 +505,8 @@ impl ProcessGroup {
             };
             ends.push((name, made.fd()));
         }
-        for (name, region) in rings {
-            ends.extend(region.fd().map(|fd| (name.clone(), fd)));
+        for (name, end) in passed {
+            ends.extend(end.fd().map(|fd| (name.clone(), fd)));
         }
         for part in ends.chunks(PASSED_FDS_MAX) {
             let names = part.iter().map(|(name, _)| name.clone()).collect();
@@ -417,6 +514,25 @@ impl ProcessGroup {
             process.send(&Message::Ends(names), &fds)?;
         }
         process.send(&Message::Ends(Vec::new()), &[])
+    }
+
+    /// The run file for the writer's process, nothing for others.
+    fn open_file(&self, process: &RoleProcess) -> Result<Option<File>, ProcessError> {
+        if process.unit != WRITER {
+            return Ok(None);
+        }
+        let opened = File::options().read(true).write(true).open(&self.file.path);
+        let start = |error| ProcessError::Start {
+            role: process.id.clone(),
+            error,
+        };
+        let file = opened.map_err(start)?;
+        // It reads what is in the file before it is ready.
+        let bytes = file.metadata().map_or(0, |about| about.len());
+        let patience = PATIENCE + Duration::from_secs(bytes / READ_BYTES_PER_S);
+        let set = process.socket.set_read_timeout(Some(patience));
+        set.map_err(start)?;
+        Ok(Some(file))
     }
 
     pub(super) fn await_ready(&self, index: usize) -> Result<(), ProcessError> {
@@ -429,41 +545,6 @@ impl ProcessGroup {
             }),
             other => Err(process.out_of_turn(&other, "ready")),
         }
-    }
-
-    fn start_writer(&mut self, mut role: Box<dyn Role>, block: usize) -> Result<(), ProcessError> {
-        let id = WRITER.to_string();
-        let (commands, received) = channel();
-        let (page, clock, hear) = (self.page.clone(), self.clock.clone(), self.hear.clone());
-        let listed = self.workers.iter().find(|worker| worker.name == id);
-        let wait = listed.map_or(WaitStrategy::Block, |worker| worker.wait);
-        let mut waiter = Waiter::with_doorbell(wait, self.bell.clone());
-        let thread = std::thread::Builder::new().name(id.clone());
-        let thread = thread.spawn(move || {
-            let settled = |triggers: Vec<TriggerNumber>| {
-                let triggers = triggers.into_iter().map(|trigger| trigger.0).collect();
-                let message = Box::new(Message::Settled(triggers));
-                // Nobody hears it any more when the run has ended.
-                drop(hear.send((WRITER_THREAD, Heard::Message(message))));
-            };
-            let role_mut = role.as_mut();
-            run_role(
-                role_mut,
-                &page,
-                block,
-                &clock,
-                &mut waiter,
-                &received,
-                settled,
-            );
-            (role, waiter.counts())
-        });
-        self.writer = Some(WriterThread {
-            block,
-            thread: thread.map_err(|error| ProcessError::Start { role: id, error })?,
-            commands,
-        });
-        Ok(())
     }
 
     /// Rings the writer awake, so that it sees a command soon.
@@ -480,17 +561,18 @@ impl ProcessGroup {
 
     /// Takes in what was heard; returns the events named by a role that has settled a command.
     pub(super) fn take(&mut self, index: usize, heard: Heard) -> Option<Vec<u64>> {
-        if let (WRITER_THREAD, Heard::Message(message)) = (index, &heard)
-            && let Message::Settled(triggers) = message.as_ref()
-        {
-            return Some(triggers.clone());
-        }
         let process = self.processes.get_mut(index)?;
         match heard {
             Heard::Message(message) => match *message {
                 Message::Histogram { name, entries } => process.add_histogram(&name, &entries),
                 Message::Result(left) => process.left = Some(left),
+                Message::Failure(failure) => self.watch.note_failure(failure),
+                Message::Filled(histogram) => {
+                    (process.filled).insert(histogram.name().to_owned(), *histogram);
+                }
                 Message::Settled(triggers) => return Some(triggers),
+                Message::Silent(code) => self.take_for_dead(code),
+                // Refusals and the like come before the start, and are heard there.
                 _ => {}
             },
             Heard::Gone => {
@@ -503,8 +585,21 @@ impl ProcessGroup {
         None
     }
 
+    /// A unit was silent for too long. Its process is killed, so that what is believed of it is
+    /// true; the rest follows from its hang-up, as for any that died.
+    fn take_for_dead(&mut self, code: u16) {
+        let unit = unit_of_code(code);
+        let mut processes = self.processes.iter_mut();
+        let found = processes.find(|process| Some(process.unit) == unit && !process.gone);
+        if let Some(process) = found {
+            process.silent = true;
+            // It cannot have been reaped: only its loss does that.
+            let _already_dead = process.child.kill();
+        }
+    }
+
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
-    pub fn finish(mut self, drained: bool) -> (Vec<RoleResult>, Vec<WorkerResult>, Vec<UnitKind>) {
+    pub fn finish(mut self, drained: bool) -> (GroupLeft, Vec<UnitKind>) {
         // Who was stopped by a fault takes part in the end.
         self.continue_stopped();
         let phase = self.page.phase();
@@ -521,8 +616,11 @@ impl ProcessGroup {
                 self.page.advance(step);
             }
         }
+        self.wake_writer();
         let until = Instant::now() + PATIENCE;
-        while self.processes.iter().any(|process| !process.gone) {
+        // The writer stays until its file is closed.
+        let is_through = |p: &RoleProcess| p.gone || (p.unit == WRITER && p.left.is_some());
+        while !self.processes.iter().all(is_through) {
             let left = until.saturating_duration_since(Instant::now());
             let Ok((index, heard)) = self.heard.recv_timeout(left) else {
                 break;
@@ -532,21 +630,60 @@ impl ProcessGroup {
         for index in std::mem::take(&mut self.missed) {
             self.processes[index].miss();
         }
-        let mut results = Vec::new();
-        let mut workers = Vec::new();
+        let writer = self.take_writer();
+        let mut left = GroupLeft {
+            results: Vec::new(),
+            workers: Vec::new(),
+            filter_failures: self.watch.take_failures(),
+        };
         for process in &mut self.processes {
-            let (result, worker) = process.conclude();
-            results.push(result);
-            workers.push(worker);
+            let exit = process.end();
+            let (result, worker) = process.conclude(&exit);
+            left.results.push(result);
+            left.workers.push(worker);
         }
-        // A panic of the writer ends the program through the panic hook, so joining succeeds.
-        if let Some(writer) = self.writer.take()
-            && let Ok((role, waits)) = writer.thread.join()
-        {
-            workers.push(worker_result(role.id(), waits, None));
-            results.push(role.finish(self.clock.now()));
+        let lost = self.lost_kinds();
+        match writer {
+            Some((result, worker)) => {
+                left.results.push(result);
+                left.workers.push(worker);
+            }
+            None => self.take_up_file(&mut left),
         }
-        (results, workers, self.lost_kinds())
+        (left, lost)
+    }
+
+    /// The result of the writer, if it lives and has left one; its process has the run file still.
+    fn take_writer(&mut self) -> Option<(RoleResult, WorkerResult)> {
+        let is_it = |p: &RoleProcess| p.unit == WRITER && !p.gone && p.left.is_some();
+        let index = self.processes.iter().position(is_it)?;
+        let mut process = self.processes.remove(index);
+        let (mut result, worker) = process.conclude("");
+        let (_, none) = channel();
+        let heard = std::mem::replace(&mut self.heard, none);
+        let place = FilePlace {
+            path: self.file.path.clone(),
+            limits: self.file.limits,
+            plan: self.file.plan.clone(),
+        };
+        let writer = WriterProcess::new(place, process, index, heard);
+        result.run_file = Some(ClosingFile::There(Box::new(writer)));
+        Some((result, worker))
+    }
+
+    /// Takes up the run file here where a dead writer has left it.
+    fn take_up_file(&self, left: &mut GroupLeft) {
+        let is_writer = |r: &&mut RoleResult| r.id.starts_with(UnitKind::Writer.prefix());
+        let Some(result) = left.results.iter_mut().rev().find(is_writer) else {
+            return;
+        };
+        match RunFile::reopen_all(&self.file.path, self.file.limits, &self.file.plan) {
+            Ok(file) => {
+                result.counts.chain.events_stored = file.events_found();
+                result.run_file = Some(ClosingFile::Here(Box::new(file)));
+            }
+            Err(error) => result.failure = Some(error.to_string()),
+        }
     }
 
     /// Waits until no role does any work, as long as patience lasts.
@@ -570,11 +707,8 @@ impl ProcessGroup {
     /// What each living role has done.
     fn activities(&self) -> Vec<Activity> {
         let blocks = self.processes.iter().filter(|process| !process.gone);
-        let blocks = blocks.map(|process| process.block);
-        let writer = self.writer.iter().map(|writer| writer.block);
         blocks
-            .chain(writer)
-            .map(|block| self.page.activity(block))
+            .map(|process| self.page.activity(process.block))
             .collect()
     }
 }
@@ -612,11 +746,16 @@ impl Drop for ProcessGroup {
 }
 
 impl RoleProcess {
-    /// Its role id; with the number of its life once it is lost.
+    /// Whether it has gone while the run went on.
+    fn has_gone(&self) -> bool {
+        self.lost.is_some() || (self.leaving && self.gone)
+    }
+
+    /// Its role id; with the number of its life once it has gone.
     fn name(&self) -> String {
-        match self.lost {
-            None => self.id.clone(),
-            Some(_) => format!("{}~{}", self.id, self.epoch),
+        match self.has_gone() {
+            false => self.id.clone(),
+            true => format!("{}~{}", self.id, self.epoch),
         }
     }
 
@@ -684,9 +823,8 @@ impl RoleProcess {
         self.lost = Some(exit);
     }
 
-    /// The role's result, and its process reaped.
-    fn conclude(&mut self) -> (RoleResult, WorkerResult) {
-        let exit = self.end();
+    /// The role's result, and how its process spent its time; `exit` is how it ended.
+    fn conclude(&mut self, exit: &str) -> (RoleResult, WorkerResult) {
         let left = self.left.take();
         let mut result = std::mem::take(&mut self.result);
         result.counts = self.counters.read();
@@ -697,6 +835,7 @@ impl RoleProcess {
         result.dead_time = left.dead_time;
         result.bytes_copied = left.bytes_copied;
         result.failure = result.failure.or(left.failure);
+        result.histograms = std::mem::take(&mut self.filled).into_values().collect();
         result.id = self.name();
         if lost && self.lost.is_none() {
             result.failure = Some(format!("the process of {} left no result: {exit}", self.id));

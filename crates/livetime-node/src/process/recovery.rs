@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! filter unit     its page holds dropped ── writer writes what it had handed over and tells the
-//!                 builder units ── builder units count the rest as lost and release it
+//!                 builder units ── builder units give the rest to other filter units; an event
+//!                 that too many died of goes to the error stream
 //! builder unit    event manager withdraws its credits and names its events ── filter units and
-//!                 writer finish what they have of it ── readout units free its fragments
+//!                 writer finish what they have of it and name that ── event manager has the rest
+//!                 built again ── readout units keep the fragments of those and free the others
+//! writer          filter units read its last answers ── builder units likewise ── the next writer
+//!                 takes the file up and gets what was not answered
 //! any other       the run ends by force
 //! ```
 //! Each step waits until those concerned say that they have settled it. A unit that comes back
@@ -18,15 +22,14 @@ use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{EndName, Message};
-use super::process_group::{Passing, ProcessGroup, WRITER_THREAD, take_sides};
-use crate::chain_plan::{WRITER, role_of};
-use crate::role::RoleCommand;
+use super::process_group::{Passing, ProcessGroup};
+use crate::chain_plan::role_of;
 use crate::role_ends::FIRST_EPOCH;
 
 /// How long the others may take to settle a loss.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Processes that may be started again in one run; then the run ends.
-pub const RESTARTS_MAX: usize = 16;
+pub const RESTARTS_MAX: usize = 64;
 
 /// What is done when a unit is lost whose loss a run can survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,12 +44,53 @@ pub enum OnLoss {
 }
 
 /// What is done about lost units; the loss of any other ends the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossPolicy {
     /// About filter units.
     pub filter: OnLoss,
     /// About builder units.
     pub builder: OnLoss,
+    /// About the writer; there is no other that could go on.
+    pub writer: OnLoss,
+    /// How often an event that a filter unit died of is given to another, 1 by default; then it
+    /// goes to the error stream.
+    pub retries: u32,
+    /// Longest time that a filter unit may work on an event, 10 s by default; then its process is
+    /// killed.
+    pub time_limit: DurationNs,
+    /// Filter units that are there from the start, all of the configuration by default.
+    pub filters_at_start: Option<u16>,
+}
+
+impl Default for LossPolicy {
+    fn default() -> Self {
+        Self {
+            filter: OnLoss::default(),
+            builder: OnLoss::default(),
+            writer: OnLoss::default(),
+            retries: 1,
+            time_limit: DurationNs(10 * DurationNs::SECOND.0),
+            filters_at_start: None,
+        }
+    }
+}
+
+/// What is done to the filter units of a running chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterChange {
+    /// One more.
+    Add,
+    /// One less: this one, or the last.
+    Remove(Option<UnitId>),
+}
+
+/// When a fault is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultTime {
+    /// At this time of the run.
+    At(RunNs),
+    /// When so many triggers have been accepted.
+    Triggers(u64),
 }
 
 /// Something that is done to a role process during the run, from a `--fault` option.
@@ -55,7 +99,7 @@ pub struct ProcessFault {
     /// Role id.
     pub role: String,
     /// When.
-    pub at: RunNs,
+    pub at: FaultTime,
     /// For how long it is stopped; `None` kills it.
     pub stopped: Option<DurationNs>,
 }
@@ -69,6 +113,10 @@ pub struct Incident {
     pub exit: String,
     /// Page holds of it that were dropped.
     pub holds_dropped: u32,
+    /// The event that it was working on, if it was a filter unit.
+    pub event: Option<TriggerNumber>,
+    /// Whether that event went to the error stream.
+    pub given_up: bool,
     /// What was done; `Err` says why the run has to end.
     pub handled: Result<OnLoss, String>,
 }
@@ -78,15 +126,45 @@ impl ProcessGroup {
     /// the roles that went away.
     pub fn look(&mut self) -> Vec<Incident> {
         self.make_faults();
+        self.watch_events();
         while let Ok((index, heard)) = self.heard.try_recv() {
             self.take(index, heard);
         }
         let mut incidents = Vec::new();
-        // Others may be missed while one is dealt with.
-        while let Some(index) = self.missed.pop() {
+        // Others may be missed while one is dealt with. Those behind come first: they know what the
+        // ones before them had handed on.
+        while let Some(index) = self.next_missed() {
             incidents.push(self.lose(index));
         }
         incidents
+    }
+
+    fn next_missed(&mut self) -> Option<usize> {
+        let order = |index: &usize| match self.processes[*index].unit.kind {
+            UnitKind::Writer => 0,
+            UnitKind::Filter => 1,
+            UnitKind::Builder => 2,
+            _ => 3,
+        };
+        let nth = (0..self.missed.len()).min_by_key(|nth| order(&self.missed[*nth]))?;
+        Some(self.missed.remove(nth))
+    }
+
+    /// Kills filter units that have worked on one event for too long.
+    fn watch_events(&mut self) {
+        let now = Instant::now();
+        for (index, process) in self.processes.iter_mut().enumerate() {
+            if process.gone || process.unit.kind != UnitKind::Filter || process.over_time {
+                continue;
+            }
+            let event = process.counters.event_in_work();
+            let stopped = event.is_some() && is_stopped(process.child.id());
+            if self.watch.see(index, event, stopped, now) {
+                process.over_time = true;
+                // It cannot have been reaped: only its loss does that.
+                let _already_dead = process.child.kill();
+            }
+        }
     }
 
     fn make_faults(&mut self) {
@@ -95,7 +173,11 @@ impl ProcessGroup {
         for (index, _) in due.collect::<Vec<_>>() {
             self.go_on(index);
         }
-        let due = self.faults.extract_if(.., |fault| fault.at <= now);
+        let triggers = self.triggers();
+        let due = self.faults.extract_if(.., |fault| match fault.at {
+            FaultTime::At(at) => at <= now,
+            FaultTime::Triggers(count) => count <= triggers,
+        });
         for fault in due.collect::<Vec<_>>() {
             let mut found = self.processes.iter_mut().enumerate();
             let Some((index, process)) =
@@ -115,6 +197,13 @@ impl ProcessGroup {
         }
     }
 
+    /// Triggers accepted so far.
+    fn triggers(&self) -> u64 {
+        let sources = self.processes.iter();
+        let sources = sources.filter(|p| p.unit.kind == UnitKind::Source);
+        sources.map(|p| p.counters.read().chain.triggers).sum()
+    }
+
     /// Lets all processes go on that a fault has stopped.
     pub(super) fn continue_stopped(&mut self) {
         for (index, _) in std::mem::take(&mut self.stopped) {
@@ -131,32 +220,55 @@ impl ProcessGroup {
 
     /// Deals with a process that is gone.
     fn lose(&mut self, index: usize) -> Incident {
+        let time_limit = self.policy.time_limit;
         let process = &mut self.processes[index];
         let pid = process.child.id();
-        let exit = process.end();
+        let mut exit = process.end();
+        if process.over_time {
+            exit = format!("killed: it worked on an event for more than {time_limit}");
+        }
+        if process.silent {
+            let dead = self.config.builder.dead;
+            exit = format!("killed: it was silent for more than {dead}");
+        }
         process.lost = Some(exit.clone());
         let (role, unit) = (process.id.clone(), process.unit);
         // From here on this is the only writer of its counters; it holds nothing any more.
         let mut counts = process.counters.read();
-        (counts.gauges.idle, counts.gauges.held) = (1, 0);
+        (counts.gauges.idle, counts.gauges.held, counts.gauges.failed) = (1, 0, 0);
+        if unit.kind == UnitKind::Writer {
+            // What is in the file is counted by who has the file.
+            counts.chain.events_stored = 0;
+        }
         process.counters.publish(&counts);
+        let event = process.counters.event_in_work();
+        let event = event.filter(|_| unit.kind == UnitKind::Filter);
+        let failed = self.watch.note_death(index, &role, event, &exit);
         let holds_dropped = self.reclaim_pages(pid);
         let policy = match unit.kind {
             UnitKind::Filter => self.policy.filter,
             UnitKind::Builder => self.policy.builder,
+            UnitKind::Writer => self.policy.writer,
             _ => OnLoss::Stop,
         };
-        let handled = self.handle_loss(unit, policy).map(|()| policy);
+        let (handled, given_up) = match self.settle_loss(unit, failed) {
+            Ok(given_up) => (self.replace(unit, policy).map(|()| policy), given_up),
+            Err(reason) => (Err(reason), Vec::new()),
+        };
+        for trigger in &given_up {
+            self.watch.note_given_up(TriggerNumber(*trigger));
+        }
         Incident {
             role,
             exit,
             holds_dropped,
+            event,
+            given_up: !given_up.is_empty(),
             handled,
         }
     }
 
-    fn handle_loss(&mut self, unit: UnitId, policy: OnLoss) -> Result<(), String> {
-        self.settle_loss(unit)?;
+    fn replace(&mut self, unit: UnitId, policy: OnLoss) -> Result<(), String> {
         let others = self.processes.iter().filter(|process| !process.gone);
         let has_others = others.into_iter().any(|p| p.unit.kind == unit.kind);
         match policy {
@@ -183,34 +295,47 @@ impl ProcessGroup {
         dropped
     }
 
-    /// Tells everybody, in the order in which they depend on each other.
-    fn settle_loss(&mut self, unit: UnitId) -> Result<(), String> {
-        let order: [&[UnitKind]; 4] = match unit.kind {
-            UnitKind::Builder => [
-                &[UnitKind::EventManager],
-                &[UnitKind::Filter],
-                &[UnitKind::Writer],
-                &[UnitKind::Readout],
-            ],
-            _ => [
-                &[UnitKind::Writer],
-                &[UnitKind::Builder],
-                &[UnitKind::EventManager, UnitKind::Readout],
-                &[UnitKind::Filter],
-            ],
-        };
-        let mut triggers = Vec::new();
-        for kinds in order {
-            let named = self.tell_lost(unit, kinds, &triggers)?;
-            triggers.extend(named);
+    /// Tells everybody, in the order in which they depend on each other; returns the events that go
+    /// to the error stream. `failed` is not to be filtered any more.
+    fn settle_loss(
+        &mut self,
+        unit: UnitId,
+        failed: Option<TriggerNumber>,
+    ) -> Result<Vec<u64>, String> {
+        use UnitKind::{Builder, EventManager, Filter, Readout, Writer};
+        match unit.kind {
+            Filter => {
+                self.tell("lost", unit, &[Writer], &[])?;
+                let failed: Vec<u64> = failed.iter().map(|trigger| trigger.0).collect();
+                self.tell("lost", unit, &[Builder], &failed)
+            }
+            Builder => {
+                let had = self.tell("lost", unit, &[EventManager], &[])?;
+                let mut handed_on = self.tell("lost", unit, &[Filter], &had)?;
+                handed_on.extend(self.tell("lost", unit, &[Writer], &had)?);
+                let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
+                self.tell("lost", unit, &[Readout], &again)?;
+                Ok(Vec::new())
+            }
+            Writer => {
+                self.tell("lost", unit, &[Filter], &[])?;
+                self.tell("lost", unit, &[Builder], &[])?;
+                Ok(Vec::new())
+            }
+            _ => {
+                for kind in [Writer, Builder, EventManager, Readout, Filter] {
+                    self.tell("lost", unit, &[kind], &[])?;
+                }
+                Ok(Vec::new())
+            }
         }
-        Ok(())
     }
 
-    /// Tells the units of some kinds that a unit is lost, and waits until they have settled it;
+    /// Tells the units of some kinds what happened to a unit, and waits until they have settled it;
     /// returns the events that they name.
-    fn tell_lost(
+    fn tell(
         &mut self,
+        what: &str,
         unit: UnitId,
         kinds: &[UnitKind],
         triggers: &[u64],
@@ -221,7 +346,7 @@ impl ProcessGroup {
                 continue;
             }
             let message = Message::Command {
-                what: "lost".to_owned(),
+                what: what.to_owned(),
                 unit: unit.to_code(),
                 epoch: 0,
                 ends: Vec::new(),
@@ -232,21 +357,70 @@ impl ProcessGroup {
                 waiting.push(index);
             }
         }
-        if let Some(writer) = self
-            .writer
-            .as_ref()
-            .filter(|_| kinds.contains(&UnitKind::Writer))
-        {
-            let triggers = triggers.iter().copied().map(TriggerNumber).collect();
-            if writer
-                .commands
-                .send(RoleCommand::PeerLost { unit, triggers })
-                .is_ok()
-            {
-                waiting.push(WRITER_THREAD);
+        self.await_settled(waiting)
+    }
+
+    /// Adds a filter unit, or lets one leave; says which.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn steer_filters(&mut self, change: FilterChange) -> Result<String, String> {
+        let absent = self.absent_filters();
+        match change {
+            FilterChange::Add => {
+                let free = |unit: &&UnitId| {
+                    let mut processes = self.processes.iter();
+                    !processes.any(|process| process.unit == **unit && !process.gone)
+                };
+                let Some(unit) = absent.iter().find(free).copied() else {
+                    let reason = "all filter units of `[filter] units_max` are there";
+                    return Err(reason.to_owned());
+                };
+                self.restart(unit)?;
+                Ok(role_of(unit))
+            }
+            FilterChange::Remove(unit) => {
+                let there = |process: &&super::process_group::RoleProcess| {
+                    process.unit.kind == UnitKind::Filter && !process.gone && !process.leaving
+                };
+                let units: Vec<UnitId> = self
+                    .processes
+                    .iter()
+                    .filter(there)
+                    .map(|p| p.unit)
+                    .collect();
+                let unit = unit.or(units.iter().max_by_key(|unit| unit.index).copied());
+                let Some(unit) = unit.filter(|unit| units.contains(unit)) else {
+                    return Err("there is no such filter unit in the run".to_owned());
+                };
+                if units.len() == 1 {
+                    return Err(format!("{unit} is the last filter unit"));
+                }
+                self.retire(unit)?;
+                Ok(role_of(unit))
             }
         }
-        self.await_settled(waiting)
+    }
+
+    /// Lets a filter unit leave: it gets no more events, and ends when it has finished its last.
+    fn retire(&mut self, unit: UnitId) -> Result<(), String> {
+        self.tell("retire", unit, &[UnitKind::Builder], &[])?;
+        let mut processes = self.processes.iter_mut().enumerate();
+        let Some((index, process)) = processes.find(|(_, p)| p.unit == unit && !p.gone) else {
+            return Ok(());
+        };
+        process.leaving = true;
+        let message = Message::Command {
+            what: "retire".to_owned(),
+            unit: unit.to_code(),
+            epoch: 0,
+            ends: Vec::new(),
+            triggers: Vec::new(),
+        };
+        // One that cannot be told is dying itself, and is dealt with in its turn.
+        let told = process.send(&message, &[]).is_ok();
+        self.await_settled(told.then_some(index).into_iter().collect())
+            .map(|_| ())
     }
 
     fn await_settled(&mut self, mut waiting: Vec<usize>) -> Result<Vec<u64>, String> {
@@ -297,6 +471,10 @@ impl ProcessGroup {
         for ring in &rings {
             passing.make(ring, self.ring_epoch)?;
         }
+        let peers: Vec<_> = self.plan.stream_peers(unit).collect();
+        for peer in peers {
+            passing.connect((unit, peer), &self.config.transport, self.ring_epoch)?;
+        }
         let block = self.blocks_used;
         self.blocks_used += 1;
         let id = role_of(unit);
@@ -312,7 +490,7 @@ impl ProcessGroup {
                 continue;
             }
             let names: Vec<EndName> = ends.iter().map(|(name, _)| name.clone()).collect();
-            let fds: Vec<_> = ends.iter().filter_map(|(_, region)| region.fd()).collect();
+            let fds: Vec<_> = ends.iter().filter_map(|(_, end)| end.fd()).collect();
             let message = Message::Command {
                 what: "back".to_owned(),
                 unit: unit.to_code(),
@@ -324,20 +502,17 @@ impl ProcessGroup {
                 waiting.push(peer);
             }
         }
-        let (producers, consumers) = take_sides(&passing.of(&WRITER.to_string()), &self.plan)?;
-        if let Some(writer) = &self.writer {
-            let command = RoleCommand::PeerBack {
-                unit,
-                epoch,
-                producers,
-                consumers,
-            };
-            if writer.commands.send(command).is_ok() {
-                waiting.push(WRITER_THREAD);
-            }
-        }
         self.await_settled(waiting)
             .map_err(|reason| ProcessError::Refused { role: id, reason })?;
         self.let_run(index)
     }
+}
+
+/// Whether a process is stopped, so that its time does not run.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('T' | 't'))
 }

@@ -6,24 +6,30 @@
 use std::sync::mpsc::Receiver;
 
 use livetime_shm::Waiter;
-use livetime_wire::{TriggerNumber, UnitKind};
+use livetime_wire::{TriggerNumber, UnitId, UnitKind};
 
 use crate::process::run_page::{Activity, RunPage, SettleStep};
-use crate::role::{Role, RoleCommand};
+use crate::role::{Role, RoleCommand, RoleReport};
 use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::worker::Phase;
 
 /// Polls `role` until the run ends. Activity goes to block `index` of `page`; `settled` hears of
-/// each command that was dealt with.
+/// each command that was dealt with, `report` what the role has to tell, `silent` of each unit that
+/// the role takes for dead.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller, which has each of them in a variable of that name"
+)]
 pub fn run_role(
     role: &mut dyn Role,
-    page: &RunPage,
-    index: usize,
+    (page, index): (&RunPage, usize),
     clock: &RunClock,
     waiter: &mut Waiter,
     commands: &Receiver<RoleCommand>,
     mut settled: impl FnMut(Vec<TriggerNumber>),
+    mut report: impl FnMut(RoleReport),
+    mut silent: impl FnMut(UnitId),
 ) {
     let phase_cell = page.phase();
     let is_builder = unit_of(role.id()).is_some_and(|unit| unit.kind == UnitKind::Builder);
@@ -60,7 +66,17 @@ pub fn run_role(
             unsettled = false;
             settled(triggers);
         }
-        work += role.poll(clock.now(), phase);
+        if role.has_left() {
+            return;
+        }
+        let now = clock.now();
+        work += role.poll(now, phase);
+        if let Some(told) = role.poll_report(now) {
+            report(told);
+        }
+        while let Some(unit) = role.poll_silent() {
+            silent(unit);
+        }
         activity.cycles += 1;
         activity.work += work as u64;
         page.note(index, Activity { ..activity });

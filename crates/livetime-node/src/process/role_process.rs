@@ -4,9 +4,12 @@
 //! back what the role leaves. A second thread listens at the control socket: it hands on commands,
 //! and ends the process at once when the parent is gone, whatever the role is doing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Sender, channel};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hdrhistogram::Histogram;
 use livetime_shm::{
@@ -18,11 +21,15 @@ use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
 use super::role_loop::run_role;
 use super::run_page::RunPage;
+use super::writer_process::records_of;
 use crate::chain_config::{ChainConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingKey};
-use crate::role::{RoleCommand, RoleResult};
-use crate::role_ends::RoleEnds;
+use crate::chain_plan::{ChainPlan, PoolKey, RingKey, WRITER};
+use crate::event_fault::EventFault;
+use crate::packet_log::packet_file_of;
+use crate::role::{RoleCommand, RoleReport, RoleResult};
+use crate::role_ends::{RoleEnds, unit_of};
 use crate::run_clock::RunClock;
+use crate::run_file::{ClosingFile, RunFile};
 
 /// Exit code of a role whose parent is gone.
 const PARENT_GONE: i32 = 3;
@@ -33,6 +40,8 @@ struct Given {
     block: usize,
     clock: RunClock,
     ends: RoleEnds,
+    bell: Doorbell,
+    file: Option<RunFile>,
 }
 
 struct Control<'a> {
@@ -70,7 +79,7 @@ impl Control<'_> {
 
 /// Serves role `id` for the parent at the other end of `socket` until the run ends. `version` and
 /// `identity` name program and configuration; the parent refuses others than its own. `worker`
-/// says how the role waits and where it runs.
+/// says how the role waits and where it runs; filters do not survive the events of `event_faults`.
 ///
 /// # Errors
 /// [`ProcessError`] when the role could not be set up or its result not be sent.
@@ -81,6 +90,7 @@ pub fn serve_role(
     identity: &str,
     mut config: ChainConfig,
     worker: &WorkerConfig,
+    event_faults: Vec<EventFault>,
 ) -> Result<(), ProcessError> {
     let control = Control { socket, role: id };
     control.send(&Message::Hello {
@@ -94,11 +104,14 @@ pub fn serve_role(
             page,
             block,
             clock,
-            ends,
+            mut ends,
+            bell,
+            file,
         } = given;
-        Ok((page, block, clock, ends.into_role(&config, None)?))
+        ends.event_faults = event_faults;
+        Ok((page, block, clock, bell, ends.into_role(&config, file)?))
     });
-    let (page, block, clock, mut role) = match prepared {
+    let (page, block, clock, bell, mut role) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             control.send(&Message::Refused(error.to_string()))?;
@@ -111,27 +124,67 @@ pub fn serve_role(
         (other, _) => return Err(control.out_of_turn(other.name(), "start")),
     }
     let (sender, commands) = channel();
-    listen(&control, ChainPlan::new(&config), sender)?;
+    let (close, closing) = channel();
+    listen(&control, ChainPlan::new(&config), sender, close)?;
     let pin_error = pin(worker);
-    let mut waiter = Waiter::new(worker.wait);
+    let mut waiter = match id == WRITER.to_string() {
+        true => Waiter::with_doorbell(worker.wait, bell),
+        false => Waiter::new(worker.wait),
+    };
     let settled = |triggers: Vec<TriggerNumber>| {
         let triggers = triggers.into_iter().map(|trigger| trigger.0).collect();
         // A parent that does not hear it is gone, which the other thread finds out.
         let _parent_gone = control.send(&Message::Settled(triggers));
     };
+    // As above: a parent that does not hear it is gone.
+    let report = |report: RoleReport| drop(send_report(&control, report));
     run_role(
         role.as_mut(),
-        &page,
-        block,
+        (&page, block),
         &clock,
         &mut waiter,
         &commands,
         settled,
+        report,
+        |unit| drop(control.send(&Message::Silent(unit.to_code()))),
     );
-    let result = role.finish(clock.now());
+    let mut result = role.finish(clock.now());
+    for failure in std::mem::take(&mut result.filter_failures) {
+        send_report(&control, RoleReport::Failure(failure))?;
+    }
+    send_report(
+        &control,
+        RoleReport::Histograms(std::mem::take(&mut result.histograms)),
+    )?;
+    let file = result.run_file.take();
     let waits = waiter.counts();
     let waits = [waits.busy, waits.spins, waits.yields, waits.sleeps];
-    send_result(&control, result, waits, pin_error)
+    send_result(&control, result, waits, pin_error)?;
+    match file {
+        Some(ClosingFile::Here(file)) => close_file(&control, *file, &closing),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for the last records of the run file and closes it with them.
+fn close_file(
+    control: &Control<'_>,
+    file: RunFile,
+    closing: &Receiver<(String, bool)>,
+) -> Result<(), ProcessError> {
+    let mut text = String::new();
+    // The parent's end hangs up when it has nothing to say; the other thread ends the process then.
+    while let Ok((part, last)) = closing.recv() {
+        text += &part;
+        if last {
+            break;
+        }
+    }
+    let failure = match records_of(&text) {
+        Some((end, histograms)) => file.close(&end, &histograms).err().map(|e| e.to_string()),
+        None => Some("the last records were not understood".to_owned()),
+    };
+    control.send(&Message::Closed(failure))
 }
 
 fn pin(worker: &WorkerConfig) -> Option<String> {
@@ -148,6 +201,8 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         clock,
         epoch,
         epochs,
+        absent,
+        file: path,
     } = message
     else {
         return Err(control.out_of_turn(message.name(), "begin"));
@@ -160,9 +215,30 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     let page = RunPage::open(fds.next().ok_or_else(|| missing("run page"))?)?;
     let bell = Doorbell::open(fds.next().ok_or_else(|| missing("doorbell"))?)?;
     config.run = RunNumber(run);
+    if let Some(packets) = &mut config.packets {
+        packets.path = packet_file_of(Path::new(&path));
+    }
     let block = usize::try_from(block).unwrap_or(usize::MAX);
     let counters = page.block(block).ok_or_else(|| missing("counters"))?;
-    let mut ends = RoleEnds::new(control.role, counters, bell);
+    let file = match control.role == WRITER.to_string() {
+        true => {
+            let fd = fds.next().ok_or_else(|| missing("run file"))?;
+            let path = Path::new(&path);
+            // Of several files, the parent knows only where the first one is.
+            Some(match config.files.is_single() {
+                true => {
+                    RunFile::resume(File::from(fd), path, config.store)?.with_plan(&config.files)
+                }
+                false => RunFile::reopen_all(path, config.store, &config.files)?,
+            })
+        }
+        false => None,
+    };
+    let mut ends = RoleEnds::new(control.role, counters, bell.clone());
+    ends.absent = absent
+        .into_iter()
+        .filter_map(unit_of_code)
+        .collect::<BTreeSet<UnitId>>();
     ends.epoch = epoch;
     let epochs = epochs
         .into_iter()
@@ -186,6 +262,8 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         block,
         clock: RunClock::from_words(clock),
         ends,
+        bell,
+        file,
     })
 }
 
@@ -213,6 +291,11 @@ fn open_end(
                 ends.consumers.insert(key, open_consumer(fd, name.epoch)?);
             }
         }
+        "stream" => {
+            if let Some(peer) = unit_of(&name.name) {
+                ends.streams.insert(peer, TcpStream::from(fd));
+            }
+        }
         _ => {}
     }
     Ok(())
@@ -233,6 +316,7 @@ fn listen(
     control: &Control<'_>,
     plan: ChainPlan,
     commands: Sender<RoleCommand>,
+    close: Sender<(String, bool)>,
 ) -> Result<(), ProcessError> {
     let start = |error| ProcessError::Start {
         role: control.role.to_owned(),
@@ -243,6 +327,7 @@ fn listen(
     let listener = move || {
         loop {
             match Message::recv(&socket) {
+                Ok(Some((Message::Close { part, last }, _))) => drop(close.send((part, last))),
                 Ok(Some((message, fds))) => {
                     match to_command(&plan, message, fds) {
                         // The role is through already when nobody takes it.
@@ -281,7 +366,12 @@ fn to_command(
         return Ok(None);
     };
     let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
+    let mut stream = None;
     for (name, fd) in ends.iter().zip(fds) {
+        if name.kind == "stream" {
+            stream = Some(TcpStream::from(fd));
+            continue;
+        }
         let Some(key) = ring_key(plan, &name.name) else {
             continue;
         };
@@ -291,19 +381,32 @@ fn to_command(
             consumers.insert(key, open_consumer(fd, name.epoch)?);
         }
     }
+    let triggers = triggers.into_iter().map(TriggerNumber).collect();
     Ok(match what.as_str() {
-        "lost" => Some(RoleCommand::PeerLost {
-            unit,
-            triggers: triggers.into_iter().map(TriggerNumber).collect(),
-        }),
+        "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
+        "decide" => Some(RoleCommand::Decide { unit, triggers }),
+        "retire" => Some(RoleCommand::Retire { unit }),
         "back" => Some(RoleCommand::PeerBack {
             unit,
             epoch,
             producers,
             consumers,
+            stream,
         }),
         _ => None,
     })
+}
+
+fn send_report(control: &Control<'_>, report: RoleReport) -> Result<(), ProcessError> {
+    match report {
+        RoleReport::Failure(failure) => control.send(&Message::Failure(failure)),
+        RoleReport::Histograms(histograms) => {
+            for histogram in histograms {
+                control.send(&Message::Filled(Box::new(histogram)))?;
+            }
+            Ok(())
+        }
+    }
 }
 
 fn send_result(

@@ -5,14 +5,17 @@
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use livetime_builder::{BuilderUnit, Handled};
+use livetime_builder::BuilderUnit;
 use livetime_shm::Producer;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
-use livetime_wire::{RunNs, UnitKind};
+use livetime_wire::{RunNs, TriggerNumber, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult, latency_histogram, record_latency};
+use super::{
+    Role, RoleCommand, RoleResult, latency_histogram, network_details, record_latency,
+    restore_stream,
+};
 use crate::counter_block::{CounterBlock, RoleCounts};
-use crate::message_ring::{Inbox, Outbox};
+use crate::message_ring::{Inbox, Outbox, receive};
 use crate::worker::Phase;
 
 /// Messages taken from one inbox in one duty cycle.
@@ -46,6 +49,8 @@ pub struct Builder {
     aborted: bool,
     latency: Histogram<u64>,
     counts: RoleCounts,
+    /// Events that go to the error stream since the last command.
+    given_up: Vec<TriggerNumber>,
 }
 
 impl Builder {
@@ -59,23 +64,31 @@ impl Builder {
             aborted: false,
             latency: latency_histogram(),
             counts: RoleCounts::default(),
+            given_up: Vec::new(),
             parts,
         }
     }
 
     fn take_messages(&mut self, now: RunNs) -> usize {
-        let mut work = 0;
-        for inbox in &mut self.parts.inboxes {
-            for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.take() else { break };
-                if self.parts.core.handle_message(now, &envelope) == Handled::Busy {
-                    inbox.keep(envelope);
-                    break;
-                }
-                work += 1;
-            }
-        }
+        let parts = &mut self.parts;
+        let (core, outbox) = (&mut parts.core, &mut parts.outbox);
+        let work = receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
+            core.handle_message(now, envelope)
+        });
+        self.free_pages();
         work
+    }
+
+    /// Gives the pages of the network link back that the core needs no more.
+    fn free_pages(&mut self) {
+        let network = self.parts.outbox.network();
+        let Some(pages) = network.and_then(|network| network.pages_mut()) else {
+            return;
+        };
+        while let Some(page) = self.parts.core.poll_freed_page() {
+            let taken = pages.give_back(page);
+            debug_assert!(taken.is_ok(), "page {page} came filled: {taken:?}");
+        }
     }
 
     /// Hands built events to filter units.
@@ -127,6 +140,7 @@ impl Builder {
         self.counts.losses = *parts.core.losses();
         self.counts.gauges.idle = u64::from(idle);
         self.counts.gauges.held = parts.core.events_held() as u64;
+        self.counts.gauges.done = core.events_done;
         parts.block.publish(&self.counts);
     }
 }
@@ -150,6 +164,7 @@ impl Role for Builder {
             .parts
             .outbox
             .send_all(|| self.parts.core.poll_output(now));
+        self.free_pages();
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
@@ -160,20 +175,26 @@ impl Role for Builder {
         // What the dead unit said before comes first.
         while self.take_messages(now) > 0 {}
         match command {
-            RoleCommand::PeerLost { unit, .. } => {
+            RoleCommand::PeerLost { unit, triggers } => {
                 self.parts.outbox.lose(unit);
                 if unit.kind == UnitKind::Filter {
                     self.waiting = self.waiting.filter(|filter| *filter != unit.index);
-                    self.parts.core.handle_filter_lost(unit.index);
+                    let core = &mut self.parts.core;
+                    self.given_up
+                        .extend(core.redispatch_filter(unit.index, &triggers));
                 }
             }
+            RoleCommand::Retire { unit } => self.parts.core.retire_filter(unit.index),
+            RoleCommand::Decide { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 epoch,
                 producers,
                 consumers,
+                stream,
             } => {
                 self.parts.core.renew_peer(unit, epoch);
+                restore_stream(&mut self.parts.outbox, unit, stream);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);
@@ -189,6 +210,10 @@ impl Role for Builder {
         }
     }
 
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        Some(std::mem::take(&mut self.given_up))
+    }
+
     fn close(&mut self) {
         self.parts.core.close();
     }
@@ -199,6 +224,8 @@ impl Role for Builder {
         let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();
         let details = [
             ("assignments", core.assignments),
+            ("tickets", core.tickets),
+            ("tickets_again", core.tickets_again),
             ("fragments_repeated", core.fragments_repeated),
             ("fragments_late", core.fragments_late),
             ("fragments_unknown", core.fragments_unknown),
@@ -214,6 +241,7 @@ impl Role for Builder {
             build_latency: Some(self.latency),
             details: details
                 .into_iter()
+                .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
             ..RoleResult::default()

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use livetime_builder::{EventManager, Handled};
-use livetime_wire::{RunNs, TriggerNumber, UnitKind};
+use livetime_builder::EventManager;
+use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult};
+use super::{Role, RoleCommand, RoleResult, network_details, restore_stream};
 use crate::counter_block::{CounterBlock, RoleCounts};
-use crate::message_ring::{Inbox, Outbox};
+use crate::message_ring::{Inbox, Outbox, receive};
 use crate::worker::Phase;
 
 /// Messages taken from one inbox in one duty cycle.
@@ -24,8 +24,8 @@ pub struct EventManagerRole {
     block: Arc<CounterBlock>,
     counts: RoleCounts,
     aborted: bool,
-    /// Events that went away with a builder unit, not yet told.
-    lost: Vec<TriggerNumber>,
+    /// The answer to the last command: events of a lost builder unit.
+    named: Vec<TriggerNumber>,
 }
 
 impl EventManagerRole {
@@ -45,23 +45,15 @@ impl EventManagerRole {
             block,
             counts: RoleCounts::default(),
             aborted: false,
-            lost: Vec::new(),
+            named: Vec::new(),
         }
     }
 
     fn take_messages(&mut self, now: RunNs) -> usize {
-        let mut work = 0;
-        for inbox in &mut self.inboxes {
-            for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.take() else { break };
-                if self.core.handle_message(now, &envelope) == Handled::Busy {
-                    inbox.keep(envelope);
-                    break;
-                }
-                work += 1;
-            }
-        }
-        work
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        receive(&mut self.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
+            core.handle_message(now, envelope)
+        })
     }
 
     fn publish(&mut self) {
@@ -100,20 +92,29 @@ impl Role for EventManagerRole {
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
             RoleCommand::PeerLost { unit, .. } => {
-                self.outbox.lose(unit);
                 if unit.kind == UnitKind::Builder {
                     // What the dead unit said before comes first.
                     while self.take_messages(now) > 0 {}
-                    self.lost.extend(self.core.handle_builder_lost(unit.index));
+                }
+                self.outbox.lose(unit);
+                if unit.kind == UnitKind::Builder {
+                    self.named.extend(self.core.withdraw_builder(unit.index));
                 }
             }
+            RoleCommand::Decide { unit, triggers } => {
+                let again = self.core.reassign(unit.index, &triggers);
+                self.named.extend(again);
+            }
+            RoleCommand::Retire { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 epoch,
                 producers,
                 consumers,
+                stream,
             } => {
                 self.core.handle_builder_back(unit.index, epoch);
+                restore_stream(&mut self.outbox, unit, stream);
                 let inbox = self.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);
@@ -126,7 +127,11 @@ impl Role for EventManagerRole {
     }
 
     fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
-        Some(std::mem::take(&mut self.lost))
+        Some(std::mem::take(&mut self.named))
+    }
+
+    fn poll_silent(&mut self) -> Option<UnitId> {
+        self.core.poll_silent().map(UnitId::builder)
     }
 
     fn close(&mut self) {
@@ -141,7 +146,10 @@ impl Role for EventManagerRole {
             ("assignments", counts.assignments),
             ("assignments_repeated", counts.assignments_repeated),
             ("cleared", counts.cleared),
+            ("reassigned", counts.reassigned),
+            ("handed_on", counts.handed_on),
             ("credits_granted", counts.credits_granted),
+            ("builders_silent", counts.builders_silent),
             ("messages_received", counts.messages.received),
             ("messages_sent", counts.messages.sent),
             ("messages_malformed", malformed),
@@ -151,6 +159,7 @@ impl Role for EventManagerRole {
             counts: self.counts,
             details: details
                 .into_iter()
+                .chain(network_details(&mut self.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
             ..RoleResult::default()

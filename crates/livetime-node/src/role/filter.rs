@@ -1,24 +1,54 @@
 //! A filter unit: whole events in, accepted ones to the writer, every one back to its builder.
 //!
-//! Runs an `EventFilter` on events in place. A builder unit hears of an event when the filter
-//! rejected it or the writer is through with it, so that its pages stay until then.
+//! Runs an `EventFilter` on events in place, or a filter of batches, see [`super::filter_batch`]. A
+//! builder unit hears of an event when the filter
+//! rejected it or the writer is through with it, so that its pages stay until then. Tickets that the
+//! writer has not answered are kept, so that the next writer can have them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use livetime_builder::Outgoing;
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
-use livetime_trigger::EventFilter;
-use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, TriggerList};
+use livetime_trigger::{EventFilter, FilterOutput};
+use livetime_wire::event::EventHeader;
+use livetime_wire::message::{
+    BuilderMessage, Envelope, EventTicket, FRAGMENT_PAGES_MAX, TriggerList,
+};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult};
+use super::filter_batch::FilterBatches;
+use super::ticket_shelf::TicketShelf;
+use super::{Role, RoleCommand, RoleReport, RoleResult};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::Outbox;
 use crate::pooled_event::PooledEvent;
+use crate::process::FilterFailure;
+use crate::python_filter::batch_filter::REASONS;
+use crate::python_filter::{BatchFilter, BatchVerdict};
 use crate::worker::Phase;
 
 /// Events handled in one duty cycle.
 const EVENTS_PER_POLL: usize = 8;
+/// Events taken into a batch in one duty cycle.
+const EVENTS_PER_BATCH_POLL: usize = 64;
+
+/// What a filter unit runs.
+pub enum UnitFilter {
+    /// A filter of events one by one.
+    Event(Box<dyn EventFilter>),
+    /// A filter of batches.
+    Batch(Box<BatchFilter>),
+}
+
+impl UnitFilter {
+    fn reasons(&self) -> Vec<String> {
+        match self {
+            Self::Event(filter) => filter.reason_names(),
+            Self::Batch(_) => REASONS.map(str::to_owned).to_vec(),
+        }
+    }
+}
 
 /// Everything that a filter unit is made of.
 pub struct FilterUnitParts {
@@ -26,8 +56,6 @@ pub struct FilterUnitParts {
     pub id: String,
     /// Which filter unit.
     pub unit: UnitId,
-    /// What it runs.
-    pub filter: Box<dyn EventFilter>,
     /// Tickets in, one ring per builder unit.
     pub tickets: Vec<Consumer>,
     /// Pools of the readout units.
@@ -46,6 +74,10 @@ pub struct FilterUnitParts {
     pub sources: usize,
     /// Epoch of the messages.
     pub epoch: u32,
+    /// Events that the writer may have of this unit.
+    pub in_filter: usize,
+    /// Events that one builder unit may hold at most.
+    pub credits: usize,
 }
 
 /// Events that are to be reported to one builder unit.
@@ -55,18 +87,37 @@ struct Done {
     sequence: u32,
 }
 
+/// What a filter unit has of its filter.
+enum Judge {
+    Event(Box<dyn EventFilter>),
+    Batch(Box<FilterBatches>),
+}
+
 /// The filter unit role.
 pub struct FilterUnit {
     parts: FilterUnitParts,
+    judge: Judge,
+    /// Failures of the filter that are still to be told.
+    failures: VecDeque<FilterFailure>,
+    reason_names: Vec<String>,
     event: PooledEvent,
     words: Vec<u32>,
     /// An accepted event whose ticket found the writer's ring full.
     waiting: bool,
     done: Vec<Done>,
-    /// Events that the writer has, by builder unit.
-    with_writer: Vec<u64>,
-    /// A builder unit that is lost and whose events are still being dealt with.
-    lost_builder: Option<usize>,
+    /// Events that the writer has.
+    with_writer: TicketShelf,
+    writer_lost: bool,
+    /// Events that are to be reported and found no room when the writer died, by builder unit.
+    late: Vec<(usize, TriggerNumber)>,
+    /// By builder unit: its last events that came here, as many as it may hold.
+    of_builder: Vec<VecDeque<TriggerNumber>>,
+    /// A builder unit that is lost and whose events are still being dealt with, and those that it
+    /// had.
+    lost_builder: Option<(usize, Vec<TriggerNumber>)>,
+    leaving: bool,
+    failed_events: u64,
+    answers_unknown: u64,
     reasons: Vec<(u64, u64)>,
     counts: RoleCounts,
     unreadable: u64,
@@ -74,19 +125,34 @@ pub struct FilterUnit {
 
 impl FilterUnit {
     /// A filter unit at the start of its run.
-    pub fn new(parts: FilterUnitParts) -> Self {
-        let pages = parts.sources * livetime_wire::message::FRAGMENT_PAGES_MAX;
+    pub fn new(parts: FilterUnitParts, filter: UnitFilter) -> Self {
+        let reason_names = filter.reasons();
+        let judge = match filter {
+            UnitFilter::Event(filter) => Judge::Event(filter),
+            UnitFilter::Batch(filter) => {
+                Judge::Batch(Box::new(FilterBatches::new(*filter, parts.sources)))
+            }
+        };
+        let pages = parts.sources * FRAGMENT_PAGES_MAX;
+        let words = EventTicket::words_max(parts.sources, FRAGMENT_PAGES_MAX);
+        let recent = |_: &Consumer| VecDeque::with_capacity(parts.credits);
         Self {
             event: PooledEvent::with_capacity(parts.sources, pages),
-            words: Vec::with_capacity(EventTicket::words_max(
-                parts.sources,
-                livetime_wire::message::FRAGMENT_PAGES_MAX,
-            )),
+            words: Vec::with_capacity(words),
             waiting: false,
             done: parts.tickets.iter().map(|_| Done::default()).collect(),
-            with_writer: parts.tickets.iter().map(|_| 0).collect(),
+            with_writer: TicketShelf::new(parts.in_filter, words),
+            writer_lost: false,
+            late: Vec::new(),
+            of_builder: parts.tickets.iter().map(recent).collect(),
             lost_builder: None,
-            reasons: vec![(0, 0); parts.filter.reasons().len()],
+            leaving: false,
+            failed_events: 0,
+            answers_unknown: 0,
+            reasons: vec![(0, 0); reason_names.len()],
+            reason_names,
+            judge,
+            failures: VecDeque::new(),
             counts: RoleCounts::default(),
             unreadable: 0,
             parts,
@@ -94,50 +160,124 @@ impl FilterUnit {
     }
 
     /// Takes the next event of a builder unit; `false` when there is none.
-    fn filter_next(&mut self, builder: usize) -> bool {
-        let ticket = self.event.ticket_mut();
+    fn filter_next(&mut self, builder: usize, now: RunNs) -> bool {
+        let event = match &mut self.judge {
+            Judge::Event(_) => &mut self.event,
+            Judge::Batch(batches) if batches.takes() => batches.incoming(),
+            Judge::Batch(_) => return false,
+        };
+        let ticket = event.ticket_mut();
         let read = self.parts.tickets[builder].try_pop(|words| ticket.read(words));
         let Ok(Some(read)) = read else { return false };
         self.counts.gauges.received += 1;
-        if read.is_err() || self.event.hold(&self.parts.pools).is_err() {
-            // Only a builder unit that is out of its mind sends this; what it named is not known.
+        let is_ours = read.is_ok() && usize::from(event.ticket().builder) == builder;
+        if !is_ours || event.hold(&self.parts.pools).is_err() {
+            // Only a builder unit that is out of its mind sends this. Which event it meant is not
+            // known: the builder unit has it still.
             self.unreadable += 1;
-            self.counts.losses.add(LossCause::FilterLost, 1);
             return true;
         }
-        let output = self.parts.filter.filter(&self.event);
-        self.counts.gauges.bytes += self.event.bytes();
-        if let Some((accepted, rejected)) = self.reasons.get_mut(usize::from(output.reason)) {
-            *(if output.accept { accepted } else { rejected }) += 1;
+        let trigger = event.ticket().trigger;
+        let recent = &mut self.of_builder[builder];
+        if recent.len() == self.parts.credits {
+            recent.pop_front();
         }
-        if output.accept {
-            self.counts.chain.filter_accepted += 1;
-            let ticket = self.event.ticket_mut();
-            (ticket.filter_reason, ticket.streams) = (output.reason, output.streams);
-            ticket.emit(&mut self.words);
-            self.waiting = true;
-            self.event.release();
-            self.hand_to_writer();
-        } else {
-            self.counts.chain.filter_rejected += 1;
-            let trigger = self.event.ticket().trigger;
-            self.event.release();
-            self.report_done(builder, trigger);
+        recent.push_back(trigger);
+        self.counts.gauges.bytes += event.bytes();
+        let has_failed = event.ticket().streams & EventHeader::ERROR_STREAM != 0;
+        match &mut self.judge {
+            // Other filter units have died of it: it is kept as it is.
+            Judge::Event(_) if has_failed => {
+                self.failed_events += 1;
+                self.keep();
+            }
+            Judge::Batch(batches) if has_failed => {
+                std::mem::swap(batches.incoming(), &mut self.event);
+                self.failed_events += 1;
+                self.keep();
+            }
+            Judge::Event(_) => self.select(trigger),
+            Judge::Batch(batches) => batches.take(now),
         }
         true
     }
 
+    /// Runs the filter on the event in hand.
+    fn select(&mut self, trigger: TriggerNumber) {
+        let Judge::Event(filter) = &mut self.judge else {
+            return;
+        };
+        self.parts.block.note_event(Some(trigger));
+        let output = filter.filter(&self.event);
+        self.parts.block.note_event(None);
+        self.conclude(output);
+    }
+
+    /// Acts on the answer about the event in hand.
+    fn conclude(&mut self, output: FilterOutput) {
+        if let Some((accepted, rejected)) = self.reasons.get_mut(usize::from(output.reason)) {
+            *(if output.accept { accepted } else { rejected }) += 1;
+        }
+        let ticket = self.event.ticket_mut();
+        (ticket.filter_reason, ticket.streams) = (output.reason, output.streams);
+        if output.accept {
+            self.keep();
+            return;
+        }
+        let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
+        self.counts.chain.filter_rejected += 1;
+        self.event.release();
+        self.report_done(builder, trigger);
+    }
+
+    /// Hands the event in hand on to the writer.
+    fn keep(&mut self) {
+        self.counts.chain.filter_accepted += 1;
+        self.event.ticket().emit(&mut self.words);
+        self.waiting = true;
+        self.event.release();
+        self.hand_to_writer();
+    }
+
+    /// Goes on with the batches, and deals with what is judged.
+    fn judge_batches(&mut self, now: RunNs, phase: Phase) -> usize {
+        let Judge::Batch(batches) = &mut self.judge else {
+            return 0;
+        };
+        if phase == Phase::Aborting {
+            batches.abandon();
+        }
+        let mut work = batches.poll(now, phase == Phase::Draining);
+        let failures = batches.filter().take_failures();
+        self.failures.extend(failures);
+        while !self.waiting
+            && self.has_room()
+            && let Judge::Batch(batches) = &mut self.judge
+            && let Some(verdict) = batches.next_judged(&mut self.event)
+        {
+            work += 1;
+            match verdict {
+                BatchVerdict::Judged(output) => self.conclude(output),
+                BatchVerdict::Failed => {
+                    self.failed_events += 1;
+                    self.event.ticket_mut().streams = EventHeader::ERROR_STREAM;
+                    self.keep();
+                }
+            }
+        }
+        work
+    }
+
     fn hand_to_writer(&mut self) -> usize {
-        if !self.waiting || self.parts.writer.try_push(&self.words).is_err() {
+        if !self.waiting || self.writer_lost || self.with_writer.is_full() {
+            return 0;
+        }
+        if self.parts.writer.try_push(&self.words).is_err() {
             return 0;
         }
         self.waiting = false;
-        if let Some(count) = self
-            .with_writer
-            .get_mut(usize::from(self.event.ticket().builder))
-        {
-            *count += 1;
-        }
+        let ticket = self.event.ticket();
+        (self.with_writer).push(ticket.builder, ticket.trigger, &self.words);
         self.parts.writer_bell.ring();
         1
     }
@@ -159,20 +299,116 @@ impl FilterUnit {
         while self.has_room() {
             let written = self.parts.written.try_pop(|words| match *words {
                 [builder, low, high] => {
-                    Some((builder as usize, u64::from(low) | u64::from(high) << 32))
+                    let builder = u16::try_from(builder).ok()?;
+                    Some((builder, u64::from(low) | u64::from(high) << 32))
                 }
                 _ => None,
             });
             let Ok(Some(written)) = written else { break };
             work += 1;
-            if let Some((builder, trigger)) = written {
-                if let Some(count) = self.with_writer.get_mut(builder) {
-                    *count = count.saturating_sub(1);
+            let event = written.map(|(builder, low)| (builder, TriggerNumber(low)));
+            match event {
+                Some((builder, trigger)) if self.with_writer.remove(builder, trigger) => {
+                    self.report_done(builder.into(), trigger);
                 }
-                self.report_done(builder, TriggerNumber(trigger));
+                // An answer about what the writer was not given changes nothing.
+                _ => self.answers_unknown += 1,
             }
         }
         work
+    }
+
+    /// The writer died: its last answers are read whatever room there is for them.
+    fn lose_writer(&mut self) {
+        self.writer_lost = true;
+        loop {
+            let before = self.late.len();
+            while let Some(done) = self.done.iter().position(|done| done.triggers.is_full()) {
+                let triggers = self.done[done].triggers.take();
+                self.late.extend(triggers.into_iter().map(|t| (done, t)));
+            }
+            if self.take_written() == 0 && self.late.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Reports what found no room before.
+    fn report_late(&mut self) -> usize {
+        let mut work = 0;
+        while self.has_room()
+            && let Some((builder, trigger)) = self.late.pop()
+        {
+            self.report_done(builder, trigger);
+            work += 1;
+        }
+        work
+    }
+
+    /// The writer died and the run ends without another: what it was to store is lost with it.
+    fn give_up_stores(&mut self) -> usize {
+        let waiting = std::mem::take(&mut self.waiting).then(|| {
+            let ticket = self.event.ticket();
+            (ticket.builder, ticket.trigger)
+        });
+        let mut work = 0;
+        while let Some((builder, trigger)) = self.with_writer.first() {
+            self.with_writer.pop();
+            self.late.push((builder.into(), trigger));
+            work += 1;
+        }
+        if let Some((builder, trigger)) = waiting {
+            self.late.push((builder.into(), trigger));
+            work += 1;
+        }
+        self.counts.losses.add(LossCause::WriterLost, work);
+        work as usize
+    }
+
+    /// Another writer is there: it gets what the one before has not answered. An event that two
+    /// have not answered is given up.
+    fn welcome_writer(&mut self, tickets: Producer, written: Consumer) {
+        (self.parts.writer, self.parts.written) = (tickets, written);
+        self.writer_lost = false;
+        let Self {
+            parts,
+            with_writer,
+            counts,
+            late,
+            ..
+        } = self;
+        with_writer.hand_over_again(
+            |builder, trigger| {
+                counts.losses.add(LossCause::WriterLost, 1);
+                late.push((builder.into(), trigger));
+            },
+            |words| {
+                let sent = parts.writer.try_push(words);
+                debug_assert!(sent.is_ok(), "a new ring has room for all");
+            },
+        );
+        self.parts.writer_bell.ring();
+    }
+
+    fn is_empty(&mut self) -> bool {
+        !self.waiting
+            && self.with_writer.is_empty()
+            && self.late.is_empty()
+            && self.parts.outbox.is_empty()
+            && self.done.iter().all(|done| done.triggers.is_empty())
+            && self.parts.tickets.iter_mut().all(Consumer::is_empty)
+            && match &self.judge {
+                Judge::Event(_) => true,
+                Judge::Batch(batches) => batches.is_empty(),
+            }
+    }
+
+    /// Events in batches.
+    fn in_batches(&self) -> usize {
+        match &self.judge {
+            Judge::Event(_) => 0,
+            Judge::Batch(batches) => batches.held(),
+        }
     }
 
     fn send_done(&mut self) -> usize {
@@ -203,13 +439,10 @@ impl FilterUnit {
     }
 
     fn publish(&mut self) {
-        let idle = !self.waiting
-            && self.with_writer.iter().all(|count| *count == 0)
-            && self.parts.outbox.is_empty()
-            && self.done.iter().all(|done| done.triggers.is_empty())
-            && self.parts.tickets.iter_mut().all(Consumer::is_empty);
+        let idle = self.is_empty();
         self.counts.gauges.idle = u64::from(idle);
-        self.counts.gauges.held = self.with_writer.iter().sum::<u64>() + u64::from(self.waiting);
+        let held = self.with_writer.len() + self.in_batches();
+        self.counts.gauges.held = held as u64 + u64::from(self.waiting);
         self.parts.block.publish(&self.counts);
     }
 }
@@ -219,11 +452,22 @@ impl Role for FilterUnit {
         &self.parts.id
     }
 
-    fn poll(&mut self, _now: RunNs, phase: Phase) -> usize {
-        let mut work = self.hand_to_writer() + self.take_written();
+    fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        let mut work = self.report_late() + self.hand_to_writer() + self.take_written();
+        if self.writer_lost && phase == Phase::Aborting {
+            work += self.give_up_stores();
+        }
+        work += self.judge_batches(now, phase);
+        let is_batched = matches!(self.judge, Judge::Batch(_));
+        let most = match is_batched {
+            // What has no verdict when a run is ended by force gets none.
+            true if phase == Phase::Aborting => 0,
+            true => EVENTS_PER_BATCH_POLL,
+            false => EVENTS_PER_POLL,
+        };
         for builder in 0..self.parts.tickets.len() {
-            for _ in 0..EVENTS_PER_POLL {
-                if self.waiting || !self.has_room() || !self.filter_next(builder) {
+            for _ in 0..most {
+                if self.waiting || !self.has_room() || !self.filter_next(builder, now) {
                     break;
                 }
                 work += 1;
@@ -238,10 +482,14 @@ impl Role for FilterUnit {
 
     fn handle_command(&mut self, _now: RunNs, command: RoleCommand) {
         match command {
-            RoleCommand::PeerLost { unit, .. } => {
+            RoleCommand::PeerLost { unit, triggers } => {
                 self.parts.outbox.lose(unit);
-                if unit.kind == UnitKind::Builder {
-                    self.lost_builder = Some(usize::from(unit.index));
+                match unit.kind {
+                    UnitKind::Builder => {
+                        self.lost_builder = Some((usize::from(unit.index), triggers));
+                    }
+                    UnitKind::Writer => self.lose_writer(),
+                    _ => {}
                 }
             }
             RoleCommand::PeerBack {
@@ -251,46 +499,117 @@ impl Role for FilterUnit {
                 ..
             } => {
                 let index = usize::from(unit.index);
-                let tickets = self.parts.tickets.get_mut(index);
-                if let (Some(tickets), Some(ring)) = (tickets, consumers.into_values().next()) {
-                    *tickets = ring;
-                }
-                if let (Some(done), Some(ring)) =
-                    (self.done.get_mut(index), producers.into_values().next())
-                {
-                    *done = Done::default();
-                    self.parts.outbox.restore(unit, ring);
+                let ends = (
+                    producers.into_values().next(),
+                    consumers.into_values().next(),
+                );
+                match (unit.kind, ends, self.done.get_mut(index)) {
+                    (UnitKind::Writer, (Some(tickets), Some(written)), _) => {
+                        self.welcome_writer(tickets, written);
+                    }
+                    (UnitKind::Builder, (Some(messages), Some(tickets)), Some(done)) => {
+                        self.parts.tickets[index] = tickets;
+                        *done = Done::default();
+                        self.parts.outbox.restore(unit, messages);
+                    }
+                    _ => {}
                 }
             }
+            RoleCommand::Retire { .. } => self.leaving = true,
+            RoleCommand::Decide { .. } => {}
         }
     }
 
     fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
-        if let Some(builder) = self.lost_builder {
-            let is_through = !self.waiting
-                && self.with_writer.get(builder) == Some(&0)
-                && self.parts.tickets[builder].is_empty();
-            if !is_through {
-                return None;
-            }
-            self.lost_builder = None;
+        let Some((builder, triggers)) = self.lost_builder.take() else {
+            return Some(Vec::new());
+        };
+        let in_batch = match &self.judge {
+            Judge::Event(_) => false,
+            Judge::Batch(batches) => batches.has_any_of(builder),
+        };
+        let is_through = !self.waiting
+            && !in_batch
+            && !self.with_writer.has_any_of(builder as u16)
+            && self
+                .parts
+                .tickets
+                .get_mut(builder)
+                .is_none_or(Consumer::is_empty);
+        if !is_through {
+            self.lost_builder = Some((builder, triggers));
+            return None;
         }
-        Some(Vec::new())
+        let had = self.of_builder.get_mut(builder).into_iter();
+        let had = had.flat_map(|events| events.drain(..));
+        Some(had.filter(|event| triggers.contains(event)).collect())
+    }
+
+    fn has_left(&mut self) -> bool {
+        self.leaving && self.is_empty()
+    }
+
+    fn poll_report(&mut self, now: RunNs) -> Option<RoleReport> {
+        if let Some(failure) = self.failures.pop_front() {
+            return Some(RoleReport::Failure(failure));
+        }
+        let Judge::Batch(batches) = &mut self.judge else {
+            return None;
+        };
+        batches
+            .is_report_due(now)
+            .then(|| RoleReport::Histograms(batches.filter().histograms().to_vec()))
     }
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
         self.publish();
         let mut details = std::collections::BTreeMap::new();
-        for (name, (accepted, rejected)) in self.parts.filter.reasons().iter().zip(&self.reasons) {
+        let mut histograms = Vec::new();
+        match &mut self.judge {
+            Judge::Event(filter) => details.extend(filter.details()),
+            Judge::Batch(batches) => {
+                histograms = batches.filter().histograms().to_vec();
+                details.extend(batch_details(batches.filter()));
+            }
+        }
+        for (name, (accepted, rejected)) in self.reason_names.iter().zip(&self.reasons) {
             details.insert(format!("reason.{name}.accepted"), *accepted);
             details.insert(format!("reason.{name}.rejected"), *rejected);
         }
-        details.insert("unreadable_tickets".to_owned(), self.unreadable);
+        for (name, count) in [
+            ("unreadable_tickets", self.unreadable),
+            ("unknown_answers", self.answers_unknown),
+            ("events_to_error_stream", self.failed_events),
+        ] {
+            details.insert(name.to_owned(), count);
+        }
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
             details,
+            filter_failures: self.failures.into(),
+            histograms,
             ..RoleResult::default()
         }
     }
+}
+
+/// What a filter of batches did, by name.
+fn batch_details(filter: &BatchFilter) -> [(String, u64); 12] {
+    let counts = filter.counts();
+    [
+        ("filter.batches", counts.batches),
+        ("filter.requests", counts.requests),
+        ("filter.events_in_histograms", counts.events),
+        ("filter.failed_events", counts.failed),
+        ("filter.exceptions", counts.exceptions),
+        ("filter.deaths", counts.deaths),
+        ("filter.over_time", counts.over_time),
+        ("filter.forks", counts.forks),
+        ("filter.time_ns", counts.filter_ns),
+        ("filter.asked_ns", counts.asked_ns),
+        ("filter.printed_bytes", filter.printed_bytes()),
+        ("filter.fills_refused", filter.histograms().refused()),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
 }

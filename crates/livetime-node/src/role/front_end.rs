@@ -2,28 +2,37 @@
 //! taken.
 //!
 //! Drives `TriggerSource`, `TriggerSupervisor` and both ends of every emulated link. After a
-//! trigger packet is on its link, fragments go out one link per duty cycle, with a look at the
+//! trigger packet is on its link, fragments go out link by link, with a look at the
 //! replies in between: a supervisor that writes payload does not notice its decisions. Nothing
 //! here decides; what happens to a trigger is said in `livetime_trigger::supervisor`.
 
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use livetime_readout::{FlowControl, LinkState, PageLink};
+use livetime_readout::{Completed, FlowControl, LinkState};
 use livetime_shm::{Consumer, PageIndex, PagePool, Producer};
 use livetime_source::{
     Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketEncoder,
     PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
 };
-use livetime_trigger::{Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor};
+use livetime_trigger::{
+    Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor, node_of,
+};
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
-use livetime_wire::{RunNs, RunNumber, TriggerNumber, UnitId};
+use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId};
 
+use super::spill_gate::SpillGate;
 use super::{Role, RoleResult, latency_histogram, record_latency};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::{EmulatedLink, LinkProgress};
+use crate::link::{FragmentLink, TransportCounters};
 use crate::worker::Phase;
+
+/// Trigger type of the source's own triggers.
+const TRIGGER_PHYSICS: u32 = 1;
+/// Trigger type of triggers that the schedule asks for.
+const TRIGGER_SCHEDULED: u32 = 2;
 
 /// A link that is down for a while, from a `--fault` option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +48,13 @@ pub struct LinkFault {
 /// One data link of the front-end and the ring its acknowledge entries go into.
 pub struct DataLink {
     /// The link.
-    pub link: EmulatedLink,
+    pub link: FragmentLink,
     /// Index of its readout unit among [`FrontEndParts::readout_units`].
     pub unit: usize,
     /// Its index at the readout unit.
     pub index_at_unit: u16,
+    /// The source at its far end.
+    pub source: SourceId,
 }
 
 /// The rings between the front-end and one readout unit.
@@ -72,6 +83,20 @@ pub struct TriggerRings {
     pub reply_pool: PagePool,
 }
 
+/// The way to one trigger node and back.
+pub struct TriggerPath {
+    /// A trigger link for each input of the merger; one that carries whole packets without it.
+    pub links: Vec<EmulatedLink>,
+    /// Their rings.
+    pub rings: TriggerRings,
+}
+
+impl TriggerPath {
+    fn is_idle(&self) -> bool {
+        self.links.iter().all(EmulatedLink::is_idle)
+    }
+}
+
 /// Everything that a front-end is made of.
 pub struct FrontEndParts {
     /// Role id.
@@ -88,10 +113,8 @@ pub struct FrontEndParts {
     pub writer: FragmentWriter,
     /// The supervisor.
     pub supervisor: TriggerSupervisor,
-    /// The trigger link.
-    pub trigger_link: EmulatedLink,
-    /// Its rings.
-    pub trigger: TriggerRings,
+    /// The trigger nodes, which get triggers in turn.
+    pub trigger: Vec<TriggerPath>,
     /// The data links, in the order of their source ids.
     pub data_links: Vec<DataLink>,
     /// Rings of the readout units.
@@ -100,10 +123,14 @@ pub struct FrontEndParts {
     pub event_manager: Producer,
     /// Links that go down.
     pub faults: Vec<LinkFault>,
+    /// The spill structure, if there is one.
+    pub spill: Option<SpillGate>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
     /// Epoch of the messages.
     pub epoch: u32,
+    /// Fragments come from files: trigger `n` is event `n - 1` of the source, whatever was refused.
+    pub in_step: bool,
 }
 
 /// The event that is being sent.
@@ -158,7 +185,7 @@ impl FrontEnd {
             let mut of_link = faults.iter().filter(|fault| fault.link == index);
             let down = of_link.any(|fault| (fault.from..fault.until).contains(&now));
             let state = if down { LinkState::Down } else { LinkState::Up };
-            if data_link.link.source().link_status().link != state {
+            if data_link.link.state() != state {
                 data_link.link.set_state(now, state);
             }
         }
@@ -173,18 +200,20 @@ impl FrontEnd {
         } = self;
         let FrontEndParts {
             trigger,
-            trigger_link,
             data_links,
             readout_units,
             ..
         } = parts;
         let mut work = 0;
-        while let Ok(Some(good)) = trigger
-            .pages_back
-            .try_pop(|words| words.iter().all(|page| trigger_link.recycle(*page)))
-        {
-            work += 1;
-            *foreign_words += u64::from(!good);
+        for TriggerPath { links, rings } in trigger {
+            // A page belongs to one of the links.
+            let mut recycle = |page| links.iter_mut().any(|link| link.recycle(page));
+            while let Ok(Some(good)) =
+                (rings.pages_back).try_pop(|words| words.iter().all(|page| recycle(*page)))
+            {
+                work += 1;
+                *foreign_words += u64::from(!good);
+            }
         }
         for (unit, rings) in readout_units.iter_mut().enumerate() {
             while let Ok(Some(bad)) = rings.pages_back.try_pop(|words| {
@@ -202,9 +231,14 @@ impl FrontEnd {
 
     /// Replies that came over the return link.
     fn take_replies(&mut self, now: RunNs) -> usize {
+        let nodes = 0..self.parts.trigger.len();
+        nodes.map(|node| self.take_replies_of(now, node)).sum()
+    }
+
+    fn take_replies_of(&mut self, now: RunNs, node: usize) -> usize {
         let mut work = 0;
         loop {
-            let rings = &mut self.parts.trigger;
+            let rings = &mut self.parts.trigger[node].rings;
             let entry = rings.replies.try_pop(Completion::parse);
             let Ok(Some(Ok(Completion { completed, .. }))) = entry else {
                 break;
@@ -286,14 +320,27 @@ impl FrontEnd {
 
     /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
     fn offer(&mut self, now: RunNs) -> usize {
-        if self.sending.is_some() || !self.parts.trigger_link.is_idle() {
+        if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
             return 0;
+        }
+        let mut links = self.parts.data_links.iter_mut();
+        if self.parts.in_step && links.any(|data_link| data_link.link.is_played_out()) {
+            self.parts.source.stop();
+            self.finished = true;
+            return 1;
         }
         let xoff = self.is_xoff(now);
         self.parts.supervisor.handle_xoff(now, xoff);
-        let buffers = match self.parts.supervisor.refusal() {
-            None => Buffers::Free,
-            Some(_) => Buffers::Full,
+        let is_free = self.parts.supervisor.refusal().is_none();
+        if is_free && let Some(offer) = self.scheduled_trigger(now) {
+            self.offer_one(now, offer, xoff, TRIGGER_SCHEDULED);
+            return 1;
+        }
+        let gate_open = self.parts.spill.as_ref().is_none_or(SpillGate::is_open);
+        let buffers = if is_free && gate_open {
+            Buffers::Free
+        } else {
+            Buffers::Full
         };
         match self.parts.source.poll(now, buffers) {
             SourcePoll::Wait { .. } | SourcePoll::Blocked => 0,
@@ -301,21 +348,36 @@ impl FrontEnd {
                 self.finished = true;
                 0
             }
-            SourcePoll::Offer(offer) => {
-                match self.parts.supervisor.offer(now, xoff) {
-                    Offer::Accepted { trigger, l2_buffer } => {
-                        self.begin_event(now, offer, trigger, l2_buffer);
-                    }
-                    Offer::Refused(RefusedBy::Xoff) => {
-                        self.parts.source.handle_refused(offer, RefusalCause::Xoff);
-                    }
-                    Offer::Refused(_) => {
-                        self.parts
-                            .source
-                            .handle_refused(offer, RefusalCause::BuffersFull);
-                    }
-                }
+            SourcePoll::Offer(offer) if !gate_open => {
+                self.parts.source.handle_refused(offer, RefusalCause::Gate);
                 1
+            }
+            SourcePoll::Offer(offer) => {
+                self.offer_one(now, offer, xoff, TRIGGER_PHYSICS);
+                1
+            }
+        }
+    }
+
+    /// The next trigger that the schedule asks for.
+    fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
+        self.parts.spill.as_mut()?.poll_trigger()?;
+        self.parts.source.offer_scheduled(now)
+    }
+
+    fn offer_one(&mut self, now: RunNs, offer: SourceOffer, xoff: bool, trigger_type: u32) {
+        match self.parts.supervisor.offer(now, xoff) {
+            Offer::Accepted { trigger, l2_buffer } => {
+                self.begin_event(now, offer, (trigger, l2_buffer), trigger_type);
+            }
+            Offer::Refused(RefusedBy::Xoff) => {
+                self.parts.source.handle_refused(offer, RefusalCause::Xoff);
+            }
+            Offer::Refused(_) => {
+                self.parts.encoder.count_refused();
+                self.parts
+                    .source
+                    .handle_refused(offer, RefusalCause::BuffersFull);
             }
         }
     }
@@ -324,18 +386,23 @@ impl FrontEnd {
         &mut self,
         now: RunNs,
         offer: SourceOffer,
-        trigger: TriggerNumber,
-        l2_buffer: u8,
+        (trigger, l2_buffer): (TriggerNumber, u8),
+        trigger_type: u32,
     ) {
+        if let Some(spill) = &mut self.parts.spill {
+            spill.sample(now);
+        }
         let FrontEndParts {
             generator,
             encoder,
-            trigger_link,
+            trigger: nodes,
             supervisor,
             run,
+            in_step,
             ..
         } = &mut self.parts;
-        generator.event(offer.index, &mut self.event);
+        let index = if *in_step { trigger.0 - 1 } else { offer.index };
+        generator.event(index, &mut self.event);
         let header = PacketHeader {
             trigger,
             l2_buffer,
@@ -343,23 +410,49 @@ impl FrontEnd {
             run: *run,
             lumi_section: lumi_section(now),
             triggered_at: now,
-            index: offer.index,
+            index,
         };
         supervisor.handle_first_word(now, trigger);
-        trigger_link.send(|words| {
-            encoder.encode(&self.event, &header, words);
-        });
-        trigger_link.pump(now);
+        let node = node_of(trigger.low(), nodes.len());
+        let links = &mut nodes[node].links;
+        if let [link] = &mut links[..] {
+            link.send(|words| {
+                encoder.encode(&self.event, &header, words);
+            });
+        } else {
+            encoder.prepare(&self.event, &header);
+            let inputs = links.len();
+            for (input, link) in links.iter_mut().enumerate() {
+                link.send(|words| encoder.emit_part(input, inputs, words));
+            }
+        }
+        for link in links {
+            link.pump(now);
+        }
         self.sending = Some(Sending {
-            index: offer.index,
+            index,
             trigger: FragmentTrigger {
                 trigger,
                 bunch: offer.bunch(),
-                trigger_type: 1,
+                trigger_type,
                 event_type: 0,
             },
             next_link: 0,
         });
+    }
+
+    /// Puts the fragments of the event on their links until a link is busy or a reply has come:
+    /// replies go first, since the supervisor's time is what the experiment waits for.
+    fn send_fragments(&mut self, now: RunNs) -> usize {
+        let mut work = 0;
+        loop {
+            let sent = self.send_next_fragment(now);
+            work += sent;
+            let mut nodes = self.parts.trigger.iter_mut();
+            if sent == 0 || nodes.any(|node| !node.rings.replies.is_empty()) {
+                return work;
+            }
+        }
     }
 
     /// Puts the fragment of the next link on it, once the packet is out.
@@ -369,35 +462,54 @@ impl FrontEnd {
         };
         let Some(data_link) = self.parts.data_links.get_mut(sending.next_link) else {
             self.sending = None;
-            return 1;
+            return 0;
         };
         if !data_link.link.is_idle() {
             return 0;
         }
         let (index, trigger, link) = (sending.index, sending.trigger, sending.next_link);
         let (writer, event) = (&mut self.parts.writer, &self.event);
-        data_link
-            .link
-            .send(|words| writer.write(event, index, link, &trigger, words));
-        data_link.link.pump(now);
+        match &self.parts.spill {
+            Some(spill) if spill.read_back_link() == Some(link) => {
+                let (run, source) = (self.parts.run, data_link.source);
+                data_link
+                    .link
+                    .send(now, |words| spill.write(run, source, &trigger, words));
+            }
+            spill => {
+                // The writer knows the links with detector data only.
+                let read_back = spill.as_ref().and_then(SpillGate::read_back_link);
+                let detector = link - usize::from(read_back.is_some_and(|other| other < link));
+                data_link.link.send(now, |words| {
+                    writer.write(event, index, detector, &trigger, words);
+                });
+            }
+        }
         sending.next_link += 1;
+        let ring = &mut self.parts.readout_units[data_link.unit].completions;
+        pump_link(now, &mut data_link.link, data_link.index_at_unit, ring);
         1
     }
 
     /// Moves words on all links and hands acknowledge entries to their hosts.
     fn pump_links(&mut self, now: RunNs) -> usize {
         let FrontEndParts {
-            trigger_link,
             trigger,
             data_links,
             readout_units,
             ..
         } = &mut self.parts;
-        let mut work = pump_link(now, trigger_link, 0, &mut trigger.completions);
+        let mut work = 0;
+        for TriggerPath { links, rings } in trigger {
+            for (input, link) in links.iter_mut().enumerate() {
+                work += pump_link(now, link, input as u16, &mut rings.completions);
+            }
+        }
         for DataLink {
             link,
             unit,
             index_at_unit,
+            ..
         } in data_links
         {
             let ring = &mut readout_units[*unit].completions;
@@ -407,7 +519,11 @@ impl FrontEnd {
     }
 
     fn is_xoff(&mut self, now: RunNs) -> bool {
-        let mut xoff = self.parts.trigger_link.poll_flow(now) == FlowControl::Xoff;
+        let mut xoff = false;
+        let nodes = self.parts.trigger.iter_mut();
+        for link in nodes.flat_map(|node| &mut node.links) {
+            xoff |= link.poll_flow(now) == FlowControl::Xoff;
+        }
         for data_link in &mut self.parts.data_links {
             xoff |= data_link.link.poll_flow(now) == FlowControl::Xoff;
         }
@@ -419,10 +535,7 @@ impl FrontEnd {
         self.finished
             && self.sending.is_none()
             && self.parts.supervisor.is_drained()
-            && self.parts.data_links.iter().all(|data_link| {
-                data_link.link.is_idle()
-                    && data_link.link.receiver().link_status().acknowledge_filled == 0
-            })
+            && (self.parts.data_links.iter()).all(|data_link| data_link.link.is_drained())
     }
 
     /// Gives up the event that is being sent and every trigger without a decision.
@@ -432,9 +545,30 @@ impl FrontEnd {
             self.unsent += links.saturating_sub(sending.next_link) as u64;
         }
         for data_link in &mut self.parts.data_links {
-            data_link.link.abort();
+            data_link.link.abort(now);
         }
         self.parts.supervisor.abort(now);
+    }
+
+    /// What links over sockets and files tell, if there are any.
+    fn transport_details(&self) -> Vec<(&'static str, u64)> {
+        let mut sum = TransportCounters::default();
+        for DataLink { link, .. } in &self.parts.data_links {
+            let counters = link.transport_counters();
+            sum.frames += counters.frames;
+            sum.frames_missing += counters.frames_missing;
+            sum.kernel_drops += counters.kernel_drops;
+            sum.stalls += counters.stalls;
+        }
+        if sum == TransportCounters::default() {
+            return Vec::new();
+        }
+        vec![
+            ("link_frames", sum.frames),
+            ("link_frames_missing", sum.frames_missing),
+            ("link_kernel_drops", sum.kernel_drops),
+            ("link_stalls", sum.stalls),
+        ]
     }
 
     fn publish(&mut self, now: RunNs) {
@@ -450,11 +584,10 @@ impl FrontEnd {
         let mut sent = 0;
         let mut words = 0;
         for DataLink { link, .. } in &self.parts.data_links {
-            let counters = link.source().counters(now);
-            sent += counters.handed;
-            words += counters.data_words;
-            losses.merge(link.source().losses());
-            losses.merge(link.receiver().losses());
+            let (handed, data_words) = link.handed(now);
+            sent += handed;
+            words += data_words;
+            losses.merge(&link.losses());
         }
         chain.fragments_sent = sent;
         self.counts.losses = losses;
@@ -476,8 +609,33 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
     link.is_some_and(|link| link.link.recycle(pair[1]))
 }
 
+/// What trigger links and data links have in common.
+trait Pumped {
+    fn pump(&mut self, now: RunNs) -> LinkProgress;
+    fn poll_completed(&mut self) -> Option<Completed>;
+    fn poll_flow(&mut self, now: RunNs) -> FlowControl;
+}
+
+macro_rules! pumped {
+    ($link:ty) => {
+        impl Pumped for $link {
+            fn pump(&mut self, now: RunNs) -> LinkProgress {
+                self.pump(now)
+            }
+            fn poll_completed(&mut self) -> Option<Completed> {
+                self.poll_completed()
+            }
+            fn poll_flow(&mut self, now: RunNs) -> FlowControl {
+                self.poll_flow(now)
+            }
+        }
+    };
+}
+pumped!(EmulatedLink);
+pumped!(FragmentLink);
+
 /// Moves words on one link and its acknowledge entries into `ring`, as far as there is room.
-fn pump_link(now: RunNs, link: &mut EmulatedLink, index: u16, ring: &mut Producer) -> usize {
+fn pump_link(now: RunNs, link: &mut impl Pumped, index: u16, ring: &mut Producer) -> usize {
     let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
     while ring.has_room() {
         let Some(completed) = link.poll_completed() else {
@@ -526,6 +684,8 @@ impl Role for FrontEnd {
         }
         if self.finished && self.sending.is_none() {
             self.parts.supervisor.stop(now);
+            let links = self.parts.data_links.iter_mut();
+            links.for_each(|data_link| data_link.link.settle(now));
         }
         self.apply_faults(now);
         let mut work = self.take_pages_back() + self.take_replies(now);
@@ -533,11 +693,14 @@ impl Role for FrontEnd {
             self.parts.supervisor.handle_timeout(now);
         }
         work += self.send_outputs();
+        if let Some(spill) = &mut self.parts.spill {
+            spill.advance(now);
+        }
         if !self.finished {
             work += self.offer(now);
         }
         work += self.pump_links(now);
-        work += self.send_next_fragment(now);
+        work += self.send_fragments(now);
         if work > 0 || self.finished {
             self.publish(now);
         }
@@ -554,6 +717,7 @@ impl Role for FrontEnd {
             ("refused_buffers", source.refused_buffers),
             ("refused_xoff", source.refused_xoff),
             ("refused_late", source.refused_late),
+            ("refused_gate", source.refused_gate),
             ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),
@@ -565,6 +729,18 @@ impl Role for FrontEnd {
             ("foreign_page_numbers", self.foreign_words),
             ("fragments_unsent", self.unsent),
         ];
+        let transports = self.transport_details();
+        let spill = self.parts.spill.iter().flat_map(|spill| {
+            let counters = spill.counters();
+            [
+                ("gates_opened", counters.gates_opened),
+                ("triggers_scheduled", counters.triggers),
+                ("triggers_missed", counters.triggers_missed),
+                ("ramps_started", counters.ramps_started),
+                ("ramp_cycles", counters.cycles),
+                ("ramp_faults", counters.ramp_faults),
+            ]
+        });
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
@@ -573,6 +749,8 @@ impl Role for FrontEnd {
             dead_time: Some((dead_time.refused_fraction(), dead_time.busy_fraction())),
             details: details
                 .into_iter()
+                .chain(transports)
+                .chain(spill)
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
             ..RoleResult::default()

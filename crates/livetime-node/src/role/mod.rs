@@ -5,20 +5,28 @@
 //! amount to.
 
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 
 use hdrhistogram::Histogram;
 use livetime_shm::{Consumer, Producer};
+use livetime_store::Histogram as FilledHistogram;
 use livetime_wire::{DecisionDigest, RunNs, TriggerNumber, UnitId};
 
 use crate::chain_plan::RingKey;
 use crate::counter_block::RoleCounts;
+use crate::message_ring::Outbox;
+use crate::process::FilterFailure;
+use crate::run_file::ClosingFile;
 use crate::worker::Phase;
 
 pub mod builder;
 pub mod event_manager;
 pub mod filter;
+pub mod filter_batch;
 pub mod front_end;
 pub mod readout;
+pub mod spill_gate;
+pub mod ticket_shelf;
 pub mod trigger;
 pub mod writer;
 
@@ -28,8 +36,24 @@ pub enum RoleCommand {
     PeerLost {
         /// Which.
         unit: UnitId,
-        /// Events that are lost with it, when it is a builder unit and that is known.
+        /// Of a builder unit, the events that it had: to filter units and the writer all of them,
+        /// to readout units those that are built again. Of a filter unit, the events that are not
+        /// to be filtered any more.
         triggers: Vec<TriggerNumber>,
+    },
+    /// To the event manager: which events of a lost builder unit were handed on by it; all others
+    /// are to be built again.
+    Decide {
+        /// The builder unit.
+        unit: UnitId,
+        /// The events.
+        triggers: Vec<TriggerNumber>,
+    },
+    /// To builder units: a filter unit is to leave, and gets no more events. To the unit itself:
+    /// finish what there is, and end.
+    Retire {
+        /// The filter unit.
+        unit: UnitId,
     },
     /// A unit that was lost is back, behind new rings.
     PeerBack {
@@ -41,6 +65,8 @@ pub enum RoleCommand {
         producers: BTreeMap<RingKey, Producer>,
         /// New rings from it.
         consumers: BTreeMap<RingKey, Consumer>,
+        /// A new stream to it, where a network carries its messages.
+        stream: Option<TcpStream>,
     },
 }
 
@@ -63,12 +89,37 @@ pub trait Role: Send {
         Some(Vec::new())
     }
 
+    /// The next unit that this role takes for dead, since it was silent for too long.
+    fn poll_silent(&mut self) -> Option<UnitId> {
+        None
+    }
+
+    /// Whether it was told to leave and holds nothing any more.
+    fn has_left(&mut self) -> bool {
+        false
+    }
+
+    /// What it has to tell while the run goes on, a piece at a time; the last pieces are in its
+    /// result.
+    fn poll_report(&mut self, _now: RunNs) -> Option<RoleReport> {
+        None
+    }
+
     /// Counts everything that is still held as lost; only at the end of a run that was ended by
     /// force, in the order of `settlement.rs`. Other roles still take what this one sends.
     fn close(&mut self) {}
 
     /// Ends the role.
     fn finish(self: Box<Self>, now: RunNs) -> RoleResult;
+}
+
+/// What a role tells while the run goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RoleReport {
+    /// A filter has failed on an event, which goes to the error stream.
+    Failure(FilterFailure),
+    /// The histograms that its filter has filled so far.
+    Histograms(Vec<FilledHistogram>),
 }
 
 /// What a role leaves behind.
@@ -86,6 +137,10 @@ pub struct RoleResult {
     pub digest: Option<DecisionDigest>,
     /// Fractions of offers refused and of time busy, from the front-end.
     pub dead_time: Option<(f64, f64)>,
+    /// Events that its filter failed on and that were not reported before.
+    pub filter_failures: Vec<FilterFailure>,
+    /// The histograms that its filter has filled.
+    pub histograms: Vec<FilledHistogram>,
     /// Further counters by name, for the report.
     pub details: BTreeMap<String, u64>,
     /// Bytes that the role wrote after the link page, from the writer.
@@ -93,7 +148,7 @@ pub struct RoleResult {
     /// Why the role failed, if it did.
     pub failure: Option<String>,
     /// The run file, still open, from the writer.
-    pub run_file: Option<writer::RunFile>,
+    pub run_file: Option<ClosingFile>,
 }
 
 /// A latency histogram from 1 ns to 100 s with three digits, which records without allocating.
@@ -104,4 +159,37 @@ pub fn latency_histogram() -> Histogram<u64> {
 /// Records a latency, saturating at the histogram's ends.
 pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
     histogram.saturating_record(ns.max(1));
+}
+
+/// A peer is back behind a new stream. One that cannot be used is as good as ended: its peer finds
+/// the other end hung up.
+fn restore_stream(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) {
+    if let Some(stream) = stream
+        && outbox.restore_stream(unit, stream).is_err()
+    {
+        outbox.lose(unit);
+    }
+}
+
+/// Counters of the network link, where there is one, for the report.
+fn network_details(outbox: &mut Outbox) -> Vec<(&'static str, u64)> {
+    let Some(network) = outbox.network() else {
+        return Vec::new();
+    };
+    let counts = *network.counts();
+    vec![
+        ("network_frames_sent", counts.frames_sent),
+        ("network_frames_received", counts.frames_received),
+        ("network_payload_bytes_sent", counts.payload_bytes_sent),
+        (
+            "network_payload_bytes_received",
+            counts.payload_bytes_received,
+        ),
+        ("network_writes", counts.writes),
+        ("network_reads", counts.reads),
+        ("network_payloads_damaged", counts.payloads_damaged),
+        ("network_waits_for_pages", counts.waits_for_pages),
+        ("network_strangers", counts.strangers),
+        ("network_streams_ended", counts.streams_ended),
+    ]
 }

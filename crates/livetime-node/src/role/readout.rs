@@ -6,16 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use livetime_builder::{FragmentVerdict, Handled, Outgoing, ReadoutOutput, ReadoutUnit};
+use livetime_builder::{FragmentVerdict, Outgoing, ReadoutOutput, ReadoutUnit};
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult};
+use super::{Role, RoleCommand, RoleResult, network_details, restore_stream};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
-use crate::message_ring::{Inbox, Outbox};
+use crate::message_ring::{Inbox, Outbox, receive};
 use crate::pooled_page::HeldPages;
 use crate::worker::Phase;
 
@@ -64,6 +64,8 @@ pub struct Readout {
     malformed: u64,
     aborted: bool,
     lost_here: u64,
+    /// Fragments of events that a lost builder unit had handed on.
+    freed_of_lost: u64,
 }
 
 impl Readout {
@@ -80,6 +82,7 @@ impl Readout {
             malformed: 0,
             aborted: false,
             lost_here: 0,
+            freed_of_lost: 0,
         }
     }
 
@@ -211,18 +214,11 @@ impl Readout {
     }
 
     fn take_messages(&mut self, now: RunNs) -> usize {
-        let mut work = 0;
-        for inbox in &mut self.parts.inboxes {
-            for _ in 0..MESSAGES_PER_POLL {
-                let Some(envelope) = inbox.take() else { break };
-                if self.parts.core.handle_message(now, &envelope) == Handled::Busy {
-                    inbox.keep(envelope);
-                    break;
-                }
-                work += 1;
-            }
-        }
-        work
+        let parts = &mut self.parts;
+        let (core, outbox) = (&mut parts.core, &mut parts.outbox);
+        receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
+            core.handle_message(now, envelope)
+        })
     }
 
     fn publish(&mut self) {
@@ -281,21 +277,25 @@ impl Role for Readout {
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
-                self.parts.outbox.lose(unit);
                 if unit.kind == UnitKind::Builder {
                     // What the dead unit said before comes first.
                     while self.take_messages(now) > 0 {}
-                    let core = &mut self.parts.core;
-                    core.handle_builder_lost(now, unit.index, &triggers);
+                }
+                self.parts.outbox.lose(unit);
+                if unit.kind == UnitKind::Builder {
+                    self.freed_of_lost += self.parts.core.take_back(unit.index, &triggers);
                 }
             }
+            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 epoch,
                 producers,
                 consumers,
+                stream,
             } => {
                 self.parts.core.handle_builder_back(unit.index, epoch);
+                restore_stream(&mut self.parts.outbox, unit, stream);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);
@@ -329,7 +329,9 @@ impl Role for Readout {
             ("fragments_flagged", flagged),
             ("fragments_sent_to_builders", counts.fragments_sent),
             ("fragments_sent_again", counts.fragments_sent_again),
+            ("fragments_freed_of_lost_builders", self.freed_of_lost),
             ("triggers_kept", counts.triggers_kept),
+            ("triggers_taken_back", counts.triggers_taken_back),
             ("triggers_dropped", counts.triggers_dropped),
             (
                 "triggers_held_high_water",
@@ -343,6 +345,7 @@ impl Role for Readout {
             counts: self.counts,
             details: details
                 .into_iter()
+                .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
             ..RoleResult::default()

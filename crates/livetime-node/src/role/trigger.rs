@@ -8,18 +8,21 @@ use std::sync::Arc;
 
 use livetime_readout::PageRead;
 use livetime_shm::{Consumer, PagePool, Producer};
-use livetime_trigger::LevelTwoNode;
+use livetime_trigger::{LevelTwoNode, PacketMerger};
 use livetime_wire::RunNs;
 
 use super::{Role, RoleResult};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::EmulatedLink;
+use crate::packet_log::PacketLog;
 use crate::pooled_page::HeldPages;
 use crate::worker::Phase;
 
 /// Packets handled in one duty cycle, so that other roles of the worker get their turn.
 const PACKETS_PER_POLL: usize = 16;
+/// Words of the longest packet.
+const MERGED_WORDS: usize = 65_535;
 
 /// Everything that a trigger node is made of.
 pub struct TriggerNodeParts {
@@ -27,6 +30,8 @@ pub struct TriggerNodeParts {
     pub id: String,
     /// The core.
     pub node: LevelTwoNode,
+    /// Makes packets of the parts of several inputs, if there are several.
+    pub merger: Option<PacketMerger>,
     /// Acknowledge entries of trigger packets in.
     pub packets: Consumer,
     /// Pages of trigger packets back.
@@ -39,6 +44,8 @@ pub struct TriggerNodeParts {
     pub replies: Producer,
     /// Pages of replies back.
     pub reply_pages_back: Consumer,
+    /// Where packets are recorded, if they are.
+    pub packet_log: Option<PacketLog>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
 }
@@ -47,6 +54,8 @@ pub struct TriggerNodeParts {
 pub struct TriggerNode {
     parts: TriggerNodeParts,
     held: HeldPages,
+    /// Words of a packet out of the merger.
+    merged: Vec<u32>,
     counts: RoleCounts,
     foreign: u64,
     unreadable: u64,
@@ -59,6 +68,7 @@ impl TriggerNode {
         Self {
             parts,
             held,
+            merged: Vec::with_capacity(MERGED_WORDS),
             counts: RoleCounts::default(),
             foreign: 0,
             unreadable: 0,
@@ -68,13 +78,14 @@ impl TriggerNode {
     /// Decides on the next packet; `false` when there is none or no way for the reply.
     fn decide_next(&mut self, now: RunNs) -> bool {
         let parts = &mut self.parts;
-        if !parts.return_link.is_idle() {
+        let log_is_ready = parts.packet_log.as_mut().is_none_or(PacketLog::is_ready);
+        if !parts.return_link.is_idle() || !log_is_ready {
             return false;
         }
         let Ok(Some(entry)) = parts.packets.try_pop(Completion::parse) else {
             return false;
         };
-        let Ok(Completion { completed, .. }) = entry else {
+        let Ok(Completion { link, completed }) = entry else {
             self.foreign += 1;
             return true;
         };
@@ -89,12 +100,27 @@ impl TriggerNode {
         let words = words.get(..completed.len_words as usize).unwrap_or(&[]);
         // A packet in several pages is longer than a packet may be and is refused by its length.
         if completed.status.is_good() {
-            if let Ok(reply) = parts.node.handle_packet(words) {
+            let packet = match &mut parts.merger {
+                None => Some(words),
+                Some(merger) => {
+                    let taken = merger.handle_part(now, usize::from(link), words);
+                    let is_whole = taken.is_ok() && merger.poll_output(&mut self.merged);
+                    is_whole.then_some(&self.merged[..])
+                }
+            };
+            let reply = packet.map(|packet| (packet, parts.node.handle_packet(packet)));
+            if let Some((packet, Ok(reply))) = reply {
                 parts.return_link.send(|out| {
                     out.clear();
                     out.extend_from_slice(&reply.reply.to_words());
                 });
                 parts.return_link.pump(now);
+                // The reply goes first: it is waited for, and stores reach the other core in their
+                // order.
+                send_replies(&mut parts.return_link, &mut parts.replies);
+                if let Some(log) = &mut parts.packet_log {
+                    log.record(now, reply.reply.trigger_low, reply.reply.mask, packet);
+                }
             }
         } else {
             self.unreadable += 1;
@@ -123,15 +149,7 @@ impl TriggerNode {
         }
         return_link.pump(now);
         return_link.poll_flow(now);
-        while replies.has_room() {
-            let Some(completed) = return_link.poll_completed() else {
-                break;
-            };
-            let sent = replies.try_push(&Completion { link: 0, completed }.to_words());
-            debug_assert!(sent.is_ok(), "a free slot was seen");
-            work += 1;
-        }
-        work
+        work + send_replies(return_link, replies)
     }
 
     fn publish(&mut self) {
@@ -141,6 +159,20 @@ impl TriggerNode {
     }
 }
 
+/// Passes on the replies that are through the return link; returns how many.
+fn send_replies(return_link: &mut EmulatedLink, replies: &mut Producer) -> usize {
+    let mut sent = 0;
+    while replies.has_room() {
+        let Some(completed) = return_link.poll_completed() else {
+            break;
+        };
+        let pushed = replies.try_push(&Completion { link: 0, completed }.to_words());
+        debug_assert!(pushed.is_ok(), "a free slot was seen");
+        sent += 1;
+    }
+    sent
+}
+
 impl Role for TriggerNode {
     fn id(&self) -> &str {
         &self.parts.id
@@ -148,6 +180,9 @@ impl Role for TriggerNode {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = 0;
+        if let Some(merger) = &mut self.parts.merger {
+            merger.handle_timeout(now);
+        }
         for _ in 0..PACKETS_PER_POLL {
             let decided = self.decide_next(now);
             work += usize::from(decided) + self.pump_replies(now);
@@ -177,6 +212,25 @@ impl Role for TriggerNode {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
+        if let Some(log) = self.parts.packet_log.take() {
+            let logged = log.finish();
+            details.insert("packets_recorded".to_owned(), logged.recorded);
+            details.insert("packets_unrecorded".to_owned(), logged.unrecorded);
+        }
+        if let Some(merger) = &self.parts.merger {
+            let merged = merger.counters();
+            let inputs = || merger.inputs().iter();
+            for (name, count) in [
+                ("merger.parts", inputs().map(|input| input.parts).sum()),
+                ("merger.missing", inputs().map(|input| input.missing).sum()),
+                ("merger.merged", merged.merged),
+                ("merger.timed_out", merged.timed_out),
+                ("merger.pushed_out", merged.pushed_out),
+                ("merger.truncated", merged.truncated),
+            ] {
+                details.insert(name.to_owned(), count);
+            }
+        }
         let level_two = self.parts.node.level_two();
         for (path, counts) in level_two.paths() {
             details.insert(format!("path.{}.passed", path.name), counts.passes);

@@ -1,21 +1,18 @@
 //! The writer: accepted events from their pages into the run file.
 //!
 //! Drives `livetime_store::RunWriter` on a file. This is where a payload byte is copied, once, from
-//! its page into the chunk; the system's copy into the file comes on top. When the file cannot be
-//! written the run is to end in order: later events are counted as lost here, never silently.
+//! its page into the chunk; the system's copy into the file comes on top. An event that the output
+//! budget has no room for waits in its pages, which is back-pressure, or is prescaled away and
+//! counted if its streams yield. When the disk is full, nothing is taken from the filter units until
+//! there is room again or the patience of the plan is at its end. When the file cannot be written the
+//! run is to end in order: later events are counted as lost here, never silently.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 use livetime_shm::{Consumer, PagePool, Producer};
-use livetime_store::{
-    FileSummary, Histogram, RunBegin, RunEnd, RunWriter, WriteError, WriterLimits,
-};
+use livetime_store::{Admission, OutputBudget, OutputLimit, WriteError};
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
 use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber, UnitKind};
@@ -24,6 +21,7 @@ use super::{Role, RoleCommand, RoleResult};
 use crate::chain_plan::WRITER;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::pooled_event::PooledEvent;
+use crate::run_file::{ClosingFile, RunFile, cause, is_full};
 use crate::worker::Phase;
 
 /// Events written in one duty cycle.
@@ -33,6 +31,10 @@ const PARTS: usize = 512;
 /// A chunk that is not full is handed over after this time, so that readers of the growing file
 /// see it.
 const FLUSH_AFTER: DurationNs = DurationNs::SECOND;
+/// How often a full disk is looked at again, and the free space of one that is not.
+const LOOK_AT_DISK: DurationNs = DurationNs(100_000_000);
+/// How long a full disk holds up a run that is to end, at most.
+const FULL_IN_DRAIN: DurationNs = DurationNs::SECOND;
 
 /// Everything that a writer is made of.
 pub struct WriterParts {
@@ -50,177 +52,46 @@ pub struct WriterParts {
     pub builders: Vec<Producer>,
     /// Events that one filter unit may have here at most.
     pub in_filter: usize,
+    /// Events that one builder unit may hold at most.
+    pub credits: usize,
     /// Epoch of the messages.
     pub epoch: u32,
     /// Pools of the readout units.
     pub pools: Vec<PagePool>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
-    /// Set when the file can no longer be written.
-    pub failed: Arc<AtomicBool>,
     /// Sources of an event.
     pub sources: usize,
+    /// Bytes per second, and who yields.
+    pub output: OutputLimit,
 }
 
-/// A run file being written.
-pub struct RunFile {
-    path: PathBuf,
-    writer: RunWriter<File>,
-    /// The bytes go nowhere: there is nothing to cut or to sync.
-    discards: bool,
+/// What was found in the ticket that was taken last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// An event whose pages are held.
+    Held,
+    /// An event that is in the file already.
+    Repeated,
+    /// Nothing that could be written.
+    Refused,
 }
 
-/// Why a run file could not be created or closed.
-#[derive(Debug, thiserror::Error)]
-pub enum RunFileError {
-    /// The file system refused.
-    #[error("cannot create {path}: {error}")]
-    Create {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A record could not be written.
-    #[error("cannot write {path}: {}", cause(error))]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        error: WriteError,
-    },
+/// Whether an event may wait for the output budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// It stays in its pages: back-pressure.
+    Waits,
+    /// Its filter unit is gone and nobody would hand it over again.
+    Now,
 }
 
-/// The innermost reason of a write error.
-fn cause(error: &WriteError) -> String {
-    match error {
-        WriteError::Io { source, .. } => source.to_string(),
-        other => other.to_string(),
-    }
-}
-
-impl RunFile {
-    /// Creates the file and writes the begin-of-run record.
-    ///
-    /// # Errors
-    /// [`RunFileError`] when the file system refuses.
-    pub fn create(
-        path: &Path,
-        begin: &RunBegin,
-        limits: WriterLimits,
-    ) -> Result<Self, RunFileError> {
-        let path = path.to_owned();
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path);
-        let file = match file {
-            Ok(file) => file,
-            Err(error) => return Err(RunFileError::Create { path, error }),
-        };
-        match RunWriter::new(file, begin, limits) {
-            Ok(writer) => Ok(Self {
-                path,
-                writer,
-                discards: false,
-            }),
-            Err(error) => Err(RunFileError::Write { path, error }),
-        }
-    }
-
-    /// A file that keeps nothing, for measuring what comes before the disk: events are gathered
-    /// into chunks as for any other.
-    ///
-    /// # Errors
-    /// [`RunFileError`] when there is no null device.
-    pub fn discarding(begin: &RunBegin, limits: WriterLimits) -> Result<Self, RunFileError> {
-        let path = PathBuf::from("/dev/null");
-        let file = match File::options().write(true).open(&path) {
-            Ok(file) => file,
-            Err(error) => return Err(RunFileError::Create { path, error }),
-        };
-        match RunWriter::new(file, begin, limits) {
-            Ok(writer) => Ok(Self {
-                path,
-                writer,
-                discards: true,
-            }),
-            Err(error) => Err(RunFileError::Write { path, error }),
-        }
-    }
-
-    /// The path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Events in complete chunks.
-    pub fn events_stored(&self) -> u64 {
-        self.writer.events_stored()
-    }
-
-    /// Writes histograms and the end-of-run record and syncs the file. After a failed write the
-    /// file is first cut back to its last complete chunk, and the record tried without the rest.
-    ///
-    /// # Errors
-    /// [`RunFileError`]; complete chunks stay readable.
-    pub fn close(
-        mut self,
-        end: &RunEnd,
-        histograms: &[Histogram],
-    ) -> Result<FileSummary, RunFileError> {
-        let time = RunNs(end.time_ns);
-        let closed = self.try_close(time, end, histograms);
-        match closed {
-            Ok(summary) => Ok(summary),
-            Err(error) => Err(RunFileError::Write {
-                path: self.path,
-                error,
-            }),
-        }
-    }
-
-    fn try_close(
-        &mut self,
-        time: RunNs,
-        end: &RunEnd,
-        histograms: &[Histogram],
-    ) -> Result<FileSummary, WriteError> {
-        self.cut_back()?;
-        let written = self.writer.write_histograms(time, histograms);
-        let mut closed = written.and_then(|()| self.writer.finish(end));
-        if closed.is_err() {
-            // On a full disk the end-of-run record may still find room where the rest does not.
-            self.cut_back()?;
-            closed = self.writer.finish(end);
-        }
-        if closed.is_err() {
-            self.cut_back()?;
-        }
-        let summary = closed?;
-        let io = |source| WriteError::Io {
-            bytes_complete: summary.bytes,
-            source,
-        };
-        if !self.discards {
-            self.writer.output_mut().sync_data().map_err(io)?;
-        }
-        Ok(summary)
-    }
-
-    /// After a failed write: cuts the file back to its last complete chunk.
-    fn cut_back(&mut self) -> Result<(), WriteError> {
-        let bytes_complete = self.writer.bytes_complete();
-        let cut = self.writer.rewind_to_complete(|file, bytes| {
-            file.set_len(bytes)?;
-            file.seek(SeekFrom::Start(bytes)).map(|_| ())
-        });
-        cut.map_err(|source| WriteError::Io {
-            bytes_complete,
-            source,
-        })
-    }
+/// The disk has no room.
+#[derive(Debug)]
+struct DiskFull {
+    since: RunNs,
+    /// What the system said, or the guard.
+    reason: String,
 }
 
 /// The writer role.
@@ -232,21 +103,50 @@ pub struct Writer {
     counts: RoleCounts,
     /// By filter unit: the last events written for it, as builder index and trigger.
     recent: Vec<VecDeque<(u16, TriggerNumber)>>,
+    /// By builder unit: the last of its events that came here, as many as it may hold.
+    of_builder: Vec<VecDeque<TriggerNumber>>,
     /// By filter unit: whether it is lost.
     lost: Vec<bool>,
+    /// Triggers of the last events that a writer before this one had put into the file, sorted:
+    /// they may be handed over a second time.
+    known: Vec<TriggerNumber>,
+    /// Events handed over since then; when everybody must have sent the last old one, `known` is
+    /// of no use any more.
+    since_known: usize,
+    /// Events that are another unit's answer to the last command: those of a lost builder unit.
+    named: Vec<TriggerNumber>,
+    repeated: u64,
     sequence: Vec<u32>,
     flushed_at: RunNs,
     failure: Option<String>,
     /// Events that the file did not take, as long as it could be written.
     refused: u64,
     bytes_copied: u64,
+    budget: OutputBudget,
+    /// The filter unit whose event is held here until the budget has room for it.
+    waiting: Option<usize>,
+    taken: Taken,
+    /// Events that waited when the run was aborted.
+    aborted: u64,
+    full: Option<DiskFull>,
+    /// When the disk was last looked at.
+    looked_at: RunNs,
+    full_waits: u64,
+    full_ns: u64,
 }
 
 impl Writer {
     /// A writer at the start of its run.
-    pub fn new(parts: WriterParts) -> Self {
+    pub fn new(mut parts: WriterParts) -> Self {
         let sources = parts.sources;
         Self {
+            known: parts.file.take_last_triggers(),
+            since_known: 0,
+            named: Vec::new(),
+            repeated: 0,
+            of_builder: (parts.builders.iter())
+                .map(|_| VecDeque::with_capacity(parts.credits))
+                .collect(),
             event: PooledEvent::with_capacity(sources, sources * FRAGMENT_PAGES_MAX),
             header: Vec::with_capacity(EventHeader::words(sources, sources)),
             entries: Vec::with_capacity(sources),
@@ -255,32 +155,47 @@ impl Writer {
                 .collect(),
             lost: vec![false; parts.tickets.len()],
             sequence: vec![0; parts.builders.len()],
+            budget: OutputBudget::new(parts.output),
             parts,
             counts: RoleCounts::default(),
             flushed_at: RunNs(0),
             failure: None,
             refused: 0,
             bytes_copied: 0,
+            waiting: None,
+            taken: Taken::Refused,
+            aborted: 0,
+            full: None,
+            looked_at: RunNs(0),
+            full_waits: 0,
+            full_ns: 0,
         }
     }
 
-    /// Writes the next event of a filter unit; `false` when there is none.
-    fn write_next(&mut self, filter: usize) -> bool {
+    /// Writes the next event of a filter unit; `false` when there is none, or when it waits.
+    fn write_next(&mut self, now: RunNs, filter: usize, patience: Patience) -> bool {
         let lost = self.lost[filter];
-        if !lost && !self.parts.written[filter].has_room() {
+        let ready = match self.waiting {
+            None => self.take_event(filter),
+            Some(waiting) => waiting == filter,
+        };
+        if !ready {
             return false;
         }
-        let ticket = self.event.ticket_mut();
-        let read = self.parts.tickets[filter].try_pop(|words| ticket.read(words));
-        let Ok(Some(read)) = read else { return false };
-        self.counts.gauges.received += 1;
-        let held = read.is_ok() && self.event.hold(&self.parts.pools).is_ok();
-        if !held || !self.write_event() {
-            self.refused += 1;
+        if !self.admit_and_write(now, patience) {
+            self.waiting = Some(filter);
+            return false;
         }
+        self.waiting = None;
         self.event.release();
         let ticket = self.event.ticket();
         let trigger = ticket.trigger;
+        if let Some(events) = self.of_builder.get_mut(usize::from(ticket.builder)) {
+            if events.len() == self.parts.credits {
+                events.pop_front();
+            }
+            events.push_back(trigger);
+        }
         let done = [
             u32::from(ticket.builder),
             trigger.low(),
@@ -298,14 +213,108 @@ impl Writer {
         true
     }
 
+    /// Takes the next ticket of a filter unit, and holds its pages unless the event is to be
+    /// passed over; `false` when there is none or no room for the answer.
+    fn take_event(&mut self, filter: usize) -> bool {
+        if !self.lost[filter] && !self.parts.written[filter].has_room() {
+            return false;
+        }
+        let ticket = self.event.ticket_mut();
+        let read = self.parts.tickets[filter].try_pop(|words| ticket.read(words));
+        let Ok(Some(read)) = read else { return false };
+        self.counts.gauges.received += 1;
+        self.taken = if read.is_err() {
+            Taken::Refused
+        } else if self.is_known() {
+            Taken::Repeated
+        } else if self.event.hold(&self.parts.pools).is_ok() {
+            Taken::Held
+        } else {
+            Taken::Refused
+        };
+        true
+    }
+
+    /// Writes the event taken, or counts why not; `false` when it waits for the budget.
+    fn admit_and_write(&mut self, now: RunNs, patience: Patience) -> bool {
+        match self.taken {
+            Taken::Repeated => self.repeated += 1,
+            Taken::Refused => self.refused += 1,
+            Taken::Held => {
+                let (bytes, streams) = (self.event.bytes(), self.event.ticket().streams);
+                let admission = match patience {
+                    Patience::Waits => self.budget.handle_event(now, bytes, streams),
+                    Patience::Now => {
+                        self.budget.handle_forced(now, bytes);
+                        Admission::Write
+                    }
+                };
+                match admission {
+                    Admission::Write => self.refused += u64::from(!self.write_event(now)),
+                    Admission::Yield => {}
+                    Admission::Wait { .. } => return false,
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes whatever a filter unit that is gone, or one whose events are looked for, has handed
+    /// over; the event that waits for the budget goes first.
+    fn write_all(&mut self, now: RunNs, filter: usize) {
+        if let Some(waiting) = self.waiting {
+            self.write_next(now, waiting, Patience::Now);
+        }
+        while self.write_next(now, filter, Patience::Now) {}
+    }
+
+    /// The run is aborted: nothing waits any more.
+    fn abort(&mut self) {
+        if self.waiting.take().is_some() {
+            self.event.release();
+            self.aborted += 1;
+        }
+    }
+
+    /// Whether the event was put into the file by a writer that died before it could say so.
+    fn is_known(&mut self) -> bool {
+        if self.known.is_empty() {
+            return false;
+        }
+        self.since_known += 1;
+        if self.since_known > self.parts.in_filter * self.lost.len() {
+            // Everything that could come twice has come.
+            self.known.clear();
+        }
+        let trigger = self.event.ticket().trigger;
+        match self.known.binary_search(&trigger) {
+            Ok(at) => {
+                self.known.remove(at);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// A builder unit is gone: names those of its events that came here.
+    fn name_events_of(&mut self, now: RunNs, builder: usize, triggers: &[TriggerNumber]) {
+        for filter in 0..self.lost.len() {
+            self.write_all(now, filter);
+        }
+        if let Some(events) = self.of_builder.get_mut(builder) {
+            let here = events.drain(..).filter(|event| triggers.contains(event));
+            self.named.extend(here);
+        }
+    }
+
     /// A filter unit is gone: writes what it had handed over, and tells the builder units about
     /// everything that it may not have told them.
-    fn lose_filter(&mut self, filter: usize) {
+    fn lose_filter(&mut self, now: RunNs, filter: usize) {
         let Some(lost) = self.lost.get_mut(filter) else {
             return;
         };
         *lost = true;
-        while self.write_next(filter) {}
+        self.write_all(now, filter);
         let Self {
             parts,
             recent,
@@ -335,7 +344,7 @@ impl Writer {
     }
 
     /// Puts the event into the file; `false` when it was not taken.
-    fn write_event(&mut self) -> bool {
+    fn write_event(&mut self, now: RunNs) -> bool {
         if self.failure.is_some() {
             return false;
         }
@@ -357,7 +366,7 @@ impl Writer {
         let fragments = (0..self.event.fragment_count()).flat_map(|i| self.event.parts(i).parts);
         let all = std::iter::once(self.header.as_slice()).chain(fragments);
         let words: usize = all.clone().map(<[u32]>::len).sum();
-        let writer = &mut self.parts.file.writer;
+        let (file, streams) = (&mut self.parts.file, ticket.streams);
         let pages: usize = ticket
             .fragments
             .iter()
@@ -365,41 +374,102 @@ impl Writer {
             .sum();
         let written = if pages < PARTS {
             let parts: ArrayVec<&[u32], PARTS> = all.collect();
-            writer.write_event(trigger, time, &parts)
+            file.write_event(trigger, time, streams, &parts)
         } else {
             // Events of this many pages are far above the cost of one allocation.
             let parts: Vec<&[u32]> = all.collect();
-            writer.write_event(trigger, time, &parts)
+            file.write_event(trigger, time, streams, &parts)
         };
         self.counts.gauges.bytes += self.event.bytes();
         self.bytes_copied += words as u64 * 4;
-        self.note_result(written)
+        self.note_result(now, written)
     }
 
-    /// Remembers why the file cannot be written any more; `false` when the event was not taken.
-    fn note_result(&mut self, written: Result<(), WriteError>) -> bool {
+    /// Remembers why the file cannot be written, for now or any more; `false` when the event was
+    /// not taken.
+    fn note_result(&mut self, now: RunNs, written: Result<(), WriteError>) -> bool {
         match written {
             Ok(()) => true,
             Err(WriteError::EventTooLarge { .. }) => false,
+            // Of a lost filter unit, while the disk is full: there is nowhere to keep it.
+            Err(WriteError::AfterFailure) if self.full.is_some() => false,
             Err(error) => {
-                self.failure = Some(cause(&error));
-                self.parts.failed.store(true, Ordering::Relaxed);
+                let waits = self.parts.file.plan().full_wait.0 > 0;
+                if waits && is_full(&error) {
+                    self.note_full(now, cause(&error));
+                } else if self.full.is_none() {
+                    self.failure = Some(cause(&error));
+                }
                 true
             }
         }
     }
 
+    fn note_full(&mut self, now: RunNs, reason: String) {
+        if self.full.is_none() {
+            self.full_waits += 1;
+            self.looked_at = now;
+            self.full = Some(DiskFull { since: now, reason });
+        }
+    }
+
+    /// Looks whether there is room on the disk, and goes on when there is again; `true` while
+    /// nothing can be written.
+    fn is_disk_full(&mut self, now: RunNs, phase: Phase) -> bool {
+        let due = now.since(self.looked_at) >= LOOK_AT_DISK;
+        if due && self.failure.is_none() {
+            self.looked_at = now;
+            let least = self.parts.file.plan().free_bytes_min;
+            let free = match least {
+                0 => None,
+                _ => self.parts.file.free_bytes(),
+            };
+            match free {
+                Some(free) if free < least => {
+                    let reason = format!("{free} bytes are free, `free_space_min` is {least}");
+                    self.note_full(now, reason);
+                }
+                _ => self.try_again(now),
+            }
+        }
+        let Some(full) = &self.full else { return false };
+        let waited = now.since(full.since);
+        let patience = match phase {
+            Phase::Running => self.parts.file.plan().full_wait,
+            Phase::Draining => (self.parts.file.plan().full_wait).min(FULL_IN_DRAIN),
+            _ => DurationNs(0),
+        };
+        if waited >= patience {
+            self.failure = Some(full.reason.clone());
+            self.full_ns += waited.0;
+            self.full = None;
+        }
+        self.full.is_some()
+    }
+
+    /// Tries what failed on the full disk once more.
+    fn try_again(&mut self, now: RunNs) {
+        let Some(full) = self.full.take() else { return };
+        match self.parts.file.retry(now) {
+            Ok(()) => self.full_ns += now.since(full.since).0,
+            Err(error) if is_full(&error) => self.full = Some(full),
+            Err(error) => self.failure = Some(cause(&error)),
+        }
+    }
+
     fn flush_if_due(&mut self, now: RunNs) -> usize {
-        let writer = &mut self.parts.file.writer;
-        if self.failure.is_some()
-            || writer.events_pending() == 0
-            || now.since(self.flushed_at) < FLUSH_AFTER
-        {
+        if self.failure.is_some() || self.full.is_some() {
+            return 0;
+        }
+        let rolled = self.parts.file.roll_if_due(now);
+        self.note_result(now, rolled);
+        let is_due = now.since(self.flushed_at) >= FLUSH_AFTER && self.full.is_none();
+        if !is_due || self.parts.file.events_pending() == 0 {
             return 0;
         }
         self.flushed_at = now;
-        let flushed = writer.flush_chunk();
-        self.note_result(flushed);
+        let flushed = self.parts.file.flush_chunks();
+        self.note_result(now, flushed);
         1
     }
 
@@ -407,14 +477,23 @@ impl Writer {
         let stored = self.parts.file.events_stored();
         self.counts.chain.events_stored = stored;
         // Once a write failed, whatever is not in a complete chunk is lost.
+        let stored_here = stored - self.parts.file.events_found();
+        let yielded = self.budget.counts().yielded;
+        let elsewhere = self.repeated + yielded + self.aborted;
         let lost = match self.failure {
-            Some(_) => self.counts.gauges.received - stored,
+            Some(_) => (self.counts.gauges.received).saturating_sub(stored_here + elsewhere),
             None => self.refused,
         };
+        self.counts.gauges.failed = u64::from(self.failure.is_some());
         self.counts.losses = LossCounts::new();
         self.counts.losses.add(LossCause::StoreWriteFailed, lost);
-        self.counts.gauges.held = self.parts.file.writer.events_pending();
-        let idle = self.parts.tickets.iter_mut().all(Consumer::is_empty);
+        self.counts.losses.add(LossCause::OutputYielded, yielded);
+        self.counts
+            .losses
+            .add(LossCause::StoreAborted, self.aborted);
+        self.counts.gauges.disk_full = u64::from(self.full.is_some());
+        self.counts.gauges.held = self.parts.file.events_pending();
+        let idle = self.waiting.is_none() && self.parts.tickets.iter_mut().all(Consumer::is_empty);
         self.counts.gauges.idle = u64::from(idle);
         self.parts.block.publish(&self.counts);
     }
@@ -427,9 +506,17 @@ impl Role for Writer {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = 0;
+        if phase == Phase::Aborting {
+            self.abort();
+        }
+        if self.is_disk_full(now, phase) {
+            // What is handed over stays in its pages: back-pressure, in the end dead time.
+            self.publish();
+            return 0;
+        }
         for filter in 0..self.parts.tickets.len() {
             for _ in 0..EVENTS_PER_POLL {
-                if !self.write_next(filter) {
+                if self.full.is_some() || !self.write_next(now, filter, Patience::Waits) {
                     break;
                 }
                 work += 1;
@@ -442,13 +529,17 @@ impl Role for Writer {
         work
     }
 
-    fn handle_command(&mut self, _now: RunNs, command: RoleCommand) {
+    fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
-            RoleCommand::PeerLost { unit, .. } if unit.kind == UnitKind::Filter => {
-                self.lose_filter(usize::from(unit.index));
+            RoleCommand::PeerLost { unit, triggers } => {
+                match unit.kind {
+                    UnitKind::Filter => self.lose_filter(now, usize::from(unit.index)),
+                    UnitKind::Builder => self.name_events_of(now, unit.index.into(), &triggers),
+                    _ => {}
+                }
                 self.publish();
             }
-            RoleCommand::PeerLost { .. } => {}
+            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 producers,
@@ -476,25 +567,56 @@ impl Role for Writer {
         }
     }
 
-    fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
-        if self.failure.is_none() {
-            let flushed = self.parts.file.writer.flush_chunk();
-            self.note_result(flushed);
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        Some(std::mem::take(&mut self.named))
+    }
+
+    fn finish(mut self: Box<Self>, now: RunNs) -> RoleResult {
+        self.abort();
+        if self.failure.is_none() && self.full.is_none() {
+            let flushed = self.parts.file.flush_chunks();
+            self.note_result(now, flushed);
         }
+        if let Some(full) = self.full.take() {
+            self.full_ns += now.since(full.since).0;
+            self.failure = Some(full.reason);
+        }
+        let (slowest, stalls) = self.parts.file.waits();
         self.publish();
         let Self {
             parts,
             counts,
             failure,
             bytes_copied,
+            repeated,
+            budget,
+            full_waits,
+            full_ns,
             ..
         } = *self;
+        let output = budget.counts();
+        let details = [
+            ("events_repeated", repeated),
+            ("output_waits", output.waited),
+            ("output_waited_ns", output.waited_ns),
+            ("output_yielded", output.yielded),
+            ("output_prescale_max", output.prescale_max.into()),
+            ("output_window_bytes_max", output.window_bytes_max),
+            ("disk_full_waits", full_waits),
+            ("disk_full_ns", full_ns),
+            ("disk_stalls", stalls),
+            ("disk_write_ns_max", slowest.as_nanos() as u64),
+        ];
         RoleResult {
             id: parts.id,
             counts,
             failure,
             bytes_copied,
-            run_file: Some(parts.file),
+            details: details
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
+            run_file: Some(ClosingFile::Here(Box::new(parts.file))),
             ..RoleResult::default()
         }
     }

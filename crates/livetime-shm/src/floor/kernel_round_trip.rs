@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -80,6 +81,77 @@ pub fn eventfd_round_trip(rounds: u32) -> Result<KernelRoundTrip, FloorError> {
         write: back,
     };
     measure(size_of::<u64>(), rounds, caller, echo)
+}
+
+/// Times of one way through the kernel, to a thread that sleeps until then.
+#[derive(Debug, Clone)]
+pub struct KernelOneWay {
+    /// From before the waking call to after the sleeper's call has returned.
+    pub one_way: Samples,
+    /// The waking core and the sleeper's; the same one twice where there is only one.
+    pub cpus: [usize; 2],
+}
+
+/// Measures `rounds` wake-ups through an event descriptor, one every `period`: the waking thread
+/// spins until its time, as one that waits for a deadline, and the other one sleeps in the kernel
+/// until woken, as long as a client that gets something every `period`. Both read the same
+/// counter, which runs alike on all cores.
+///
+/// # Errors
+/// [`FloorError`] for a refusal of the kernel.
+pub fn eventfd_one_way(rounds: u32, period: Duration) -> Result<KernelOneWay, FloorError> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC)
+        .map_err(|e| FloorError::kernel("making an event descriptor")(e.into()))?;
+    let cpus = two_cores();
+    let clock = TscClock::calibrate();
+    let total = u64::from(rounds + WARM_UP_ROUNDS);
+    let woken_at = AtomicU64::new(0);
+    let (event, woken_at, clock) = (&event, &woken_at, &clock);
+    let samples_ns = std::thread::scope(|scope| {
+        let sleeper = scope.spawn(move || -> Result<Vec<u64>, FloorError> {
+            pin_current_thread(cpus[1])?;
+            let mut samples_ns = Vec::with_capacity(rounds as usize);
+            let mut seen = 0;
+            while seen < total {
+                let mut count = [0; 8];
+                rustix::io::read(event, &mut count[..])
+                    .map_err(|e| FloorError::kernel("sleeping")(e.into()))?;
+                let now = clock.ticks();
+                // Acquire pairs with the Release before the wake-up.
+                let start = woken_at.load(Ordering::Acquire);
+                // More than one where the sleeper was held up for a whole period.
+                seen += u64::from_ne_bytes(count);
+                if seen > u64::from(WARM_UP_ROUNDS) {
+                    samples_ns.push(clock.ticks_to_ns(now.wrapping_sub(start)));
+                }
+            }
+            Ok(samples_ns)
+        });
+        let waker = scope.spawn(move || -> Result<(), FloorError> {
+            // Also where the core is refused: the sleeper waits for every round.
+            let pinned = pin_current_thread(cpus[0]);
+            let begin = Instant::now();
+            for round in 1..=total {
+                let at = period.saturating_mul(round as u32);
+                while begin.elapsed() < at {
+                    std::hint::spin_loop();
+                }
+                // Release pairs with the sleeper's Acquire.
+                woken_at.store(clock.ticks(), Ordering::Release);
+                rustix::io::write(event, &1u64.to_ne_bytes())
+                    .map_err(|e| FloorError::kernel("a wake-up")(e.into()))?;
+            }
+            pinned?;
+            Ok(())
+        });
+        let slept = sleeper.join().map_err(|_| FloorError::Thread).flatten();
+        let woke = waker.join().map_err(|_| FloorError::Thread).flatten();
+        slept.and_then(|samples_ns| woke.map(|()| samples_ns))
+    })?;
+    Ok(KernelOneWay {
+        one_way: Samples::from_unsorted(samples_ns),
+        cpus,
+    })
 }
 
 /// Measures `rounds` round trips of `bytes` (1 to 4096) over TCP on the loopback interface, with
@@ -255,6 +327,15 @@ mod tests {
             assert!(result.round_trip.min() > 0);
         }
         assert_eq!(results[1].bytes_each_way, 8);
+    }
+
+    #[test]
+    fn one_way_measures_rounds_and_ends_when_some_run_together() {
+        let measured = eventfd_one_way(40, Duration::from_micros(100)).unwrap();
+        assert!((1..=40).contains(&measured.one_way.count()));
+        assert!(measured.one_way.min() > 0);
+        let together = eventfd_one_way(40, Duration::ZERO).unwrap();
+        assert!(together.one_way.count() <= 40);
     }
 
     #[test]

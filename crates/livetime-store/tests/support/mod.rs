@@ -117,6 +117,7 @@ pub(crate) fn small_chunks(chunk_bytes: usize) -> WriterLimits {
         event_bytes_max: 1 << 20,
         events_indexed_max: 1 << 16,
         chunks_indexed_max: 1 << 12,
+        ..WriterLimits::default()
     }
 }
 

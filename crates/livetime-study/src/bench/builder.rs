@@ -35,21 +35,129 @@ use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
 use super::two_cores::run_alone;
 use super::{BenchError, BenchOptions};
 
-const READOUT_UNITS: u16 = 2;
-const SOURCES_PER_UNIT: u32 = 4;
-const SOURCES: u64 = READOUT_UNITS as u64 * SOURCES_PER_UNIT as u64;
-const FRAGMENT_WORDS: usize = 512;
-const FILTER: UnitId = UnitId {
+/// Sources of each readout unit.
+pub(super) const SOURCES_PER_UNIT: u32 = 4;
+pub(super) const FILTER: UnitId = UnitId {
     kind: UnitKind::Filter,
     index: 0,
 };
-const EPOCH: u32 = 0;
-/// Accepted triggers that wait for the event manager.
-const ACCEPTS_WAITING: usize = 16;
+pub(super) const EPOCH: u32 = 0;
+/// Accepted triggers that wait for the event manager, for each builder unit.
+const ACCEPTS_WAITING: usize = 8;
+/// How many units there are, and how long a fragment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) readout_units: u16,
+    pub(super) builder_units: u16,
+    pub(super) fragment_words: usize,
+}
+
+impl Shape {
+    /// What the bench measures unless it is asked for the grid.
+    const DEFAULT: Self = Self {
+        readout_units: 2,
+        builder_units: 2,
+        fragment_words: 512,
+    };
+
+    /// Sources of an event.
+    pub(super) fn sources(self) -> u64 {
+        u64::from(self.readout_units) * u64::from(SOURCES_PER_UNIT)
+    }
+
+    pub(super) fn fragment_bytes(self) -> u64 {
+        4 * self.fragment_words as u64
+    }
+
+    /// Accepted triggers that wait for the event manager at most.
+    pub(super) fn accepts_waiting(self) -> usize {
+        ACCEPTS_WAITING * usize::from(self.builder_units)
+    }
+
+    /// The builder of this shape, with one filter unit that answers at once.
+    pub(super) fn config(self) -> BuilderConfig {
+        let sources = |unit: u16| {
+            let of_unit = |source| SourceId(u32::from(unit) << 16 | source);
+            (0..SOURCES_PER_UNIT).map(of_unit).collect()
+        };
+        let config = BuilderConfig {
+            readout_units: (0..self.readout_units).map(sources).collect(),
+            builder_units: self.builder_units,
+            filter_in_flight: BuilderConfig::default().credits,
+            ..BuilderConfig::default()
+        };
+        debug_assert!(config.validate("builder").is_empty());
+        config
+    }
+
+    /// The pages of a readout unit, each of one fragment.
+    pub(super) fn pool_config(self, config: &BuilderConfig) -> PoolConfig {
+        let page_bytes = self.fragment_words as u32 * 4;
+        let demand = PageDemand {
+            page: ByteSize(page_bytes.into()),
+            pages_per_fragment: 1,
+            l2_buffers: 4,
+            posted_pages: 15,
+            xoff_reserve: 8,
+        };
+        let pages = demand.pages_needed(config, SOURCES_PER_UNIT as usize) as u32;
+        PoolConfig {
+            pages,
+            page_bytes,
+            huge_pages: HugePages::Prefer,
+        }
+    }
+}
+
 /// Offers are made at this multiple of the best rate when they are paced.
 const OVERLOAD: f64 = 3.0;
 /// A block that takes longer will never end.
 const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How closely a filter unit looks at an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// At the header of each fragment.
+    Headers,
+    /// At every word.
+    Everything,
+}
+
+/// What a converter did with a number of events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandedOver {
+    /// Time per event \[ns\].
+    pub(crate) event_ns: f64,
+    /// Bytes that the filter found at another place in memory than the source had put them.
+    pub(crate) bytes_moved: u64,
+}
+
+/// A converter alone: eight fragments of so many words become events that filter units look at in
+/// place. Each call builds a number of events.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when a fragment is lost.
+pub(crate) fn hand_over(
+    fragment_words: usize,
+    look: Look,
+) -> Result<impl FnMut(u64) -> Result<HandedOver, BenchError>, BenchError> {
+    let mut chain = Builders::new(Shape {
+        fragment_words,
+        ..Shape::DEFAULT
+    })?;
+    chain.look = look;
+    Ok(move |events| {
+        let moved_before = chain.bytes_moved;
+        let built = chain.build(events, None)?;
+        check("events handed over", built.accepted, events)?;
+        let account = chain.account()?;
+        check("incomplete events", account.incomplete, 0)?;
+        Ok(HandedOver {
+            event_ns: built.ns_per_fragment * Shape::DEFAULT.sources() as f64,
+            bytes_moved: chain.bytes_moved - moved_before,
+        })
+    })
+}
 
 struct Size {
     blocks: usize,
@@ -79,7 +187,8 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
 }
 
 fn measure(size: &Size) -> Result<BenchDocument, BenchError> {
-    let chain = RefCell::new(Builders::new()?);
+    let shape = Shape::DEFAULT;
+    let chain = RefCell::new(Builders::new(shape)?);
     let mut floor_ring = message_ring(64)?;
     let mut floor = || message_floor(&mut floor_ring, size.floor_messages);
     chain.borrow_mut().build(size.events, None)?;
@@ -98,7 +207,7 @@ fn measure(size: &Size) -> Result<BenchDocument, BenchError> {
     document.add_result("blocks", selection.to_json());
     document.add_result(
         "mb_per_s_by_page",
-        (rate * FRAGMENT_WORDS as f64 * 4.0 / 1e6).round(),
+        (rate * shape.fragment_bytes() as f64 / 1e6).round(),
     );
     add_item_floor(&mut document.floor, "message_ns", &selection);
     let to_message = selection.median(|kept| kept.block / kept.floor(|floor| *floor));
@@ -111,7 +220,7 @@ fn measure(size: &Size) -> Result<BenchDocument, BenchError> {
         || {
             chain
                 .borrow_mut()
-                .build(size.events, Some(OVERLOAD * rate / SOURCES as f64))
+                .build(size.events, Some(OVERLOAD * rate / shape.sources() as f64))
         },
         |floor| *floor,
     )?;
@@ -135,9 +244,18 @@ fn measure(size: &Size) -> Result<BenchDocument, BenchError> {
     document.add_result("events_incomplete", account.incomplete);
     document.add_result("fragments", account.fragments);
     document.add_result("lost", account.lost);
-    document.add_target(Target::at_least("fragments_per_s", rate, 1e6));
+    document.add_target(Target::at_least("fragments_per_s", rate, 2e6));
     document.add_target(Target::at_least("overloaded_to_best_rate", kept_rate, 0.95));
     document.add_target(Target::at_most("lost", account.lost as f64, 0.0));
+    document.add_result(
+        "control_messages_per_8_events_and_pair",
+        rounded(account.control_messages),
+    );
+    document.add_target(Target::at_most(
+        "control_messages_per_8_events_and_pair",
+        account.control_messages,
+        4.0,
+    ));
     document.add_target(Target::at_most(
         "events_incomplete",
         account.incomplete as f64,
@@ -169,7 +287,7 @@ fn message_floor(
             sequence,
             message: BuilderMessage::FragmentData {
                 trigger: TriggerNumber(sequence.into()),
-                fragment: descriptor(0, SourceId(1), sequence),
+                fragment: descriptor(0, SourceId(1), sequence, 512),
             },
         };
         producer.try_push(&envelope.to_words())?;
@@ -178,11 +296,11 @@ fn message_floor(
     Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(messages))
 }
 
-fn descriptor(pool: u16, source: SourceId, page: u32) -> FragmentDescriptor {
+fn descriptor(pool: u16, source: SourceId, page: u32, words: usize) -> FragmentDescriptor {
     FragmentDescriptor {
         source,
         pool,
-        words: FRAGMENT_WORDS as u32,
+        words: words as u32,
         status: FragmentStatus::GOOD,
         crc: 0,
         pages: [page].into_iter().collect(),
@@ -190,18 +308,20 @@ fn descriptor(pool: u16, source: SourceId, page: u32) -> FragmentDescriptor {
 }
 
 /// What one block did.
-struct Built {
-    ns_per_fragment: f64,
+pub(super) struct Built {
+    pub(super) ns_per_fragment: f64,
     accepted: u64,
     refused: u64,
 }
 
 /// What came out over all blocks.
-struct Account {
-    built: u64,
-    incomplete: u64,
-    fragments: u64,
-    lost: u64,
+pub(super) struct Account {
+    pub(super) built: u64,
+    pub(super) incomplete: u64,
+    pub(super) fragments: u64,
+    pub(super) lost: u64,
+    /// Messages from a builder unit to a readout unit for each 8 of its events.
+    pub(super) control_messages: f64,
 }
 
 /// Triggers that come by a clock, whether there is room for them or not.
@@ -234,18 +354,22 @@ struct Builder {
 
 /// A readout unit with its pages.
 struct Readout {
+    fragment_words: usize,
     core: ReadoutUnit,
     index: u16,
     sources: Vec<SourceId>,
     pool: PagePool,
     pages_free: Vec<u32>,
+    /// Where the source found each page in memory.
+    places: Vec<usize>,
     buffer: FragmentBuffer,
     inboxes: Vec<Inbox>,
     outbox: Outbox,
 }
 
 /// All units, polled in turn.
-struct Builders {
+pub(super) struct Builders {
+    shape: Shape,
     manager: Manager,
     builders: Vec<Builder>,
     readouts: Vec<Readout>,
@@ -256,20 +380,14 @@ struct Builders {
     accept_sequence: u32,
     whole: u64,
     damaged: u64,
+    look: Look,
+    /// Bytes that the filter found at another place in memory than the source had put them.
+    bytes_moved: u64,
 }
 
 impl Builders {
-    fn new() -> Result<Self, BenchError> {
-        let sources = |unit: u16| {
-            let of_unit = |source| SourceId(u32::from(unit) << 16 | source);
-            (0..SOURCES_PER_UNIT).map(of_unit).collect()
-        };
-        let config = BuilderConfig {
-            readout_units: (0..READOUT_UNITS).map(sources).collect(),
-            filter_in_flight: BuilderConfig::default().credits,
-            ..BuilderConfig::default()
-        };
-        debug_assert!(config.validate("builder").is_empty());
+    pub(super) fn new(shape: Shape) -> Result<Self, BenchError> {
+        let config = shape.config();
         let slots = config.ring_slots().max(config.credits_total());
         let (manager, readout, builder) = (
             UnitId::EVENT_MANAGER,
@@ -284,7 +402,7 @@ impl Builders {
         let mut readouts = Vec::new();
         for index in 0..config.builder_units {
             let peers: Vec<UnitId> = std::iter::once(manager)
-                .chain((0..READOUT_UNITS).map(readout))
+                .chain((0..shape.readout_units).map(readout))
                 .collect();
             builders.push(Builder {
                 core: BuilderUnit::new(&config, index, EPOCH),
@@ -295,12 +413,13 @@ impl Builders {
             });
         }
         let builder_units: Vec<UnitId> = (0..config.builder_units).map(builder).collect();
-        for index in 0..READOUT_UNITS {
+        for index in 0..shape.readout_units {
             let inboxes = rings.inboxes(readout(index), &builder_units)?;
             let outbox = rings.outbox(readout(index), &builder_units)?;
-            readouts.push(Readout::new(&config, index, inboxes, outbox)?);
+            readouts.push(Readout::new(shape, &config, index, inboxes, outbox)?);
         }
         Ok(Self {
+            shape,
             manager: Manager {
                 core: EventManager::new(&config, EPOCH),
                 inboxes: rings.inboxes(manager, &builder_units)?,
@@ -311,16 +430,22 @@ impl Builders {
             readouts,
             clock: TscClock::calibrate(),
             next_trigger: 1,
-            accepts: VecDeque::with_capacity(ACCEPTS_WAITING),
+            accepts: VecDeque::with_capacity(shape.accepts_waiting()),
             accept_sequence: 0,
             whole: 0,
             damaged: 0,
+            look: Look::Headers,
+            bytes_moved: 0,
         })
     }
 
     /// Builds `events` events, as fast as pages come back or from offers at `events_per_s`, and
     /// waits until nothing is on its way.
-    fn build(&mut self, events: u64, events_per_s: Option<f64>) -> Result<Built, BenchError> {
+    pub(super) fn build(
+        &mut self,
+        events: u64,
+        events_per_s: Option<f64>,
+    ) -> Result<Built, BenchError> {
         let first = self.next_trigger;
         let until = first + events;
         let start_ns = self.clock.now_ns();
@@ -356,7 +481,7 @@ impl Builders {
         let accepted = self.next_trigger - first;
         let ns = start.elapsed().as_secs_f64() * 1e9;
         Ok(Built {
-            ns_per_fragment: ns / (accepted * SOURCES) as f64,
+            ns_per_fragment: ns / (accepted * self.shape.sources()) as f64,
             accepted,
             refused,
         })
@@ -366,7 +491,7 @@ impl Builders {
     fn trigger(&mut self, now: RunNs, wanted: u64) -> Result<u64, BenchError> {
         let mut accepted = 0;
         while accepted < wanted
-            && self.accepts.len() < ACCEPTS_WAITING
+            && self.accepts.len() < self.shape.accepts_waiting()
             && self.readouts.iter().all(Readout::has_room)
         {
             let trigger = TriggerNumber(self.next_trigger);
@@ -423,6 +548,8 @@ impl Builders {
             ticket,
             whole,
             damaged,
+            look,
+            bytes_moved,
             ..
         } = self;
         let Builder {
@@ -447,7 +574,7 @@ impl Builders {
             debug_assert_eq!(handled, Handled::Taken);
         };
         while core.poll_ticket(ticket).is_some() {
-            let is_whole = is_whole(ticket, readouts);
+            let is_whole = is_whole(ticket, readouts, *look, bytes_moved);
             *whole += u64::from(is_whole);
             *damaged += u64::from(!is_whole);
             answers.push(ticket.trigger);
@@ -470,10 +597,10 @@ impl Builders {
     }
 
     /// What came out, after every page has come back.
-    fn account(&self) -> Result<Account, BenchError> {
+    pub(super) fn account(&self) -> Result<Account, BenchError> {
         let mut losses = LossCounts::new();
         losses.merge(self.manager.core.losses());
-        let (mut built, mut incomplete) = (0, 0);
+        let (mut built, mut incomplete, mut control) = (0, 0, 0);
         for Builder { core, .. } in &self.builders {
             losses.merge(core.losses());
             built += core.counts().events_built;
@@ -485,6 +612,7 @@ impl Builders {
         {
             losses.merge(core.losses());
             losses.merge(buffer.losses());
+            control += core.counts().messages.received;
             let (free, pages) = (pool.counts().free.into(), pool.page_count().into());
             check("pages that came back", free, pages)?;
         }
@@ -495,13 +623,15 @@ impl Builders {
         Ok(Account {
             built,
             incomplete,
-            fragments: triggers * SOURCES,
+            fragments: triggers * self.shape.sources(),
             lost,
+            control_messages: 8.0 * control as f64
+                / (f64::from(self.shape.readout_units) * triggers.max(1) as f64),
         })
     }
 }
 
-fn check(what: &'static str, found: u64, expected: u64) -> Result<(), BenchError> {
+pub(super) fn check(what: &'static str, found: u64, expected: u64) -> Result<(), BenchError> {
     if found == expected {
         Ok(())
     } else {
@@ -529,54 +659,51 @@ fn receive(inboxes: &mut [Inbox], mut handle: impl FnMut(&Envelope) -> Handled) 
 }
 
 /// Whether every source is there and every page holds the header that it must.
-fn is_whole(ticket: &EventTicket, readouts: &[Readout]) -> bool {
+fn is_whole(ticket: &EventTicket, readouts: &[Readout], look: Look, bytes_moved: &mut u64) -> bool {
     ticket.missing.is_empty()
-        && ticket.fragments.len() as u64 == SOURCES
+        && ticket.fragments.len() == readouts.len() * SOURCES_PER_UNIT as usize
         && ticket.fragments.iter().all(|fragment| {
-            let pool = &readouts[usize::from(fragment.pool)].pool;
-            let Some(Ok(reader)) = fragment
-                .pages
-                .first()
-                .map(|page| pool.read(PageIndex(*page)))
-            else {
+            let Some(page) = fragment.pages.first() else {
                 return false;
             };
+            let readout = &readouts[usize::from(fragment.pool)];
+            let Ok(reader) = readout.pool.read(PageIndex(*page)) else {
+                return false;
+            };
+            if readout.places.get(*page as usize) != Some(&(reader.as_ptr() as usize)) {
+                *bytes_moved += u64::from(fragment.words) * 4;
+            }
+            if look == Look::Everything {
+                let words = reader.iter().take(fragment.words as usize);
+                black_box(words.fold(0u32, |sum, word| sum.wrapping_add(*word)));
+            }
             reader[3] == fragment.source.0 && reader[5] == ticket.trigger.low()
         })
 }
 
 impl Readout {
     fn new(
+        shape: Shape,
         config: &BuilderConfig,
         index: u16,
         inboxes: Vec<Inbox>,
         outbox: Outbox,
     ) -> Result<Self, BenchError> {
-        let page_bytes = FRAGMENT_WORDS as u32 * 4;
-        let demand = PageDemand {
-            page: ByteSize(page_bytes.into()),
-            pages_per_fragment: 1,
-            l2_buffers: 4,
-            posted_pages: 15,
-            xoff_reserve: 8,
-        };
-        let pages = demand.pages_needed(config, SOURCES_PER_UNIT as usize) as u32;
-        let pool_config = PoolConfig {
-            pages,
-            page_bytes,
-            huge_pages: HugePages::Prefer,
-        };
+        let pool_config = shape.pool_config(config);
+        let pages = pool_config.pages;
         let sources = config.sources_of(index);
         let buffer = FragmentBufferConfig {
             triggers_max: config.trigger_window,
         };
         Ok(Self {
+            fragment_words: shape.fragment_words,
             core: ReadoutUnit::new(config, index, EPOCH),
             index,
             buffer: FragmentBuffer::new(buffer, &sources),
             sources,
             pool: PagePool::create(&pool_config)?,
             pages_free: (0..pages).collect(),
+            places: vec![0; pages as usize],
             inboxes,
             outbox,
         })
@@ -593,12 +720,17 @@ impl Readout {
                 break;
             };
             let mut writer = self.pool.write(PageIndex(page))?;
-            stamp(&mut writer, source, trigger);
+            let place = writer.as_ptr() as usize;
+            stamp(&mut writer, self.fragment_words, source, trigger);
+            if let Some(known) = self.places.get_mut(page as usize) {
+                *known = place;
+            }
             writer.finish();
             let verdict = self.core.handle_fragment(now, trigger, source);
-            let filed = self
-                .buffer
-                .insert(trigger, descriptor(self.index, source, page));
+            let filed = self.buffer.insert(
+                trigger,
+                descriptor(self.index, source, page, self.fragment_words),
+            );
             let good = verdict == FragmentVerdict::Hold && filed.is_ok();
             check("fragments filed", good.into(), 1)?;
         }
@@ -647,7 +779,12 @@ impl Readout {
 }
 
 /// Header and trailer over the payload that lies in the page.
-fn stamp(page: &mut [u32], source: SourceId, trigger: TriggerNumber) {
+pub(super) fn stamp(
+    page: &mut [u32],
+    fragment_words: usize,
+    source: SourceId,
+    trigger: TriggerNumber,
+) {
     let header = [
         MARKER,
         HEADER_WORDS as u32,
@@ -660,9 +797,9 @@ fn stamp(page: &mut [u32], source: SourceId, trigger: TriggerNumber) {
         0,
     ];
     page[..HEADER_WORDS].copy_from_slice(&header);
-    let data_words = FRAGMENT_WORDS - OVERHEAD_WORDS;
+    let data_words = fragment_words - OVERHEAD_WORDS;
     let trailer = [0, 0, 2, data_words as u32, 1];
-    page[HEADER_WORDS + data_words..FRAGMENT_WORDS].copy_from_slice(&trailer);
+    page[HEADER_WORDS + data_words..fragment_words].copy_from_slice(&trailer);
 }
 
 /// Messages from one sender; one that cannot be taken yet is kept.
@@ -768,7 +905,7 @@ mod tests {
 
     #[test]
     fn every_event_is_whole_and_every_page_comes_back() {
-        let mut chain = Builders::new().unwrap();
+        let mut chain = Builders::new(Shape::DEFAULT).unwrap();
         chain.build(500, None).unwrap();
         let paced = chain.build(500, Some(1e9)).unwrap();
         assert_eq!(paced.accepted, 500);
@@ -782,7 +919,7 @@ mod tests {
 
     #[test]
     fn offers_that_find_no_room_are_refused_and_not_lost() {
-        let mut chain = Builders::new().unwrap();
+        let mut chain = Builders::new(Shape::DEFAULT).unwrap();
         let paced = chain.build(2000, Some(1e12)).unwrap();
         assert!(
             paced.refused > 0,

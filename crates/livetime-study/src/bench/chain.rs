@@ -3,9 +3,10 @@
 //! `livetime-node`'s chain as it takes data: front-ends with supervisor on one core; trigger node,
 //! two readout units, event manager, two builder units, filter unit and writer on the other. Eight
 //! data links bring fragments of 2 KiB for every trigger, their payload prefilled, header and
-//! CRC-32C stamped; everything else is as in a run: packets are encoded, decided by the default
-//! menu, CRCs checked, events gathered into chunks with their checksums. Only the last system call
-//! goes nowhere. A prescaled path accepts a quarter of the triggers on top of the menu.
+//! CRC-32C stamped, and the events were drawn before the run; everything else is as in a run:
+//! packets are encoded, decided by the default menu, CRCs checked, events gathered into chunks with
+//! their checksums. Only the last system call goes nowhere. A prescaled path accepts a quarter of
+//! the triggers on top of the menu.
 //!
 //! Rates are medians over intervals of a run that takes triggers without pace and without loss.
 //! Not measured: the disk (`store`), and the shape of the latency at a given rate (`livetime run`).
@@ -14,18 +15,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use livetime_builder::BuilderConfig;
+use livetime_node::link::LinkTransport;
 use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, DataLinkConfig, FilterConfig, RunFile, WorkerConfig,
-    latency_summary,
+    BuilderTransport, Chain, ChainConfig, ChainOutcome, DataLinkConfig, FilterConfig, RunFile,
+    WorkerConfig, latency_summary,
 };
 use livetime_readout::LinkConfig;
 use livetime_shm::{WaitStrategy, request_fifo};
 use livetime_source::{
-    ArrivalConfig, ArrivalKind, FragmentConfig, OfferMode, PayloadKind, SourceConfig,
-    TriggerSourceConfig,
+    ArrivalConfig, ArrivalKind, EventGenerator, FragmentConfig, OfferMode, PayloadKind,
+    PhysicsGenerator, RecordedEvents, SourceConfig, TriggerSourceConfig,
 };
-use livetime_store::{RunBegin, WriterLimits};
-use livetime_trigger::{Cut, Menu, MenuConfig, PathConfig, SupervisorConfig};
+use livetime_store::{FilePlan, RunBegin, WriterLimits};
+use livetime_trigger::{Cut, Menu, MenuConfig, MergerConfig, PathConfig, SupervisorConfig};
 use livetime_wire::{ByteSize, RunNumber, SourceId};
 use serde_json::{Value, json};
 
@@ -39,6 +41,8 @@ const READOUT_UNITS: u16 = 2;
 const FRAGMENT_BYTES: u64 = 2048;
 /// One trigger in so many is accepted whatever it contains.
 const PRESCALE: u32 = 4;
+/// Events drawn before the run and played again and again: so many that no cache holds them all.
+const PREPARED: u32 = 20_000;
 const FLOOR_ROUNDS: u32 = 5_000;
 /// A run that does not come to its end in this time never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -237,7 +241,8 @@ fn take_data(config: &ChainConfig, size: &Size, realtime: bool) -> Result<Run, B
     })
 }
 
-fn chain_config() -> ChainConfig {
+/// The chain that is measured, front-ends on one core and all units on the other.
+pub(crate) fn chain_config() -> ChainConfig {
     let sources: Vec<SourceId> = (0..LINKS).map(|link| SourceId(0x51_0000 + link)).collect();
     let unit_of = |link: usize| link as u16 % READOUT_UNITS;
     let readout_units = (0..READOUT_UNITS).map(|unit| {
@@ -273,22 +278,26 @@ fn chain_config() -> ChainConfig {
             source: *source,
             unit: unit_of(link),
             link: LinkConfig::default(),
+            transport: LinkTransport::Emulated,
         });
     let mut config = ChainConfig {
         run: RUN,
         data_links: data_links.collect(),
+        recorded: Some(prepared_events(&source)),
         source,
-        recorded: None,
         trigger_link: LinkConfig {
             pages: 256,
             ..LinkConfig::default()
         },
+        trigger_nodes: 1,
+        merger: MergerConfig::NONE,
         menu: menu(),
         supervisor: SupervisorConfig::default(),
         builder: BuilderConfig {
             readout_units: readout_units.collect(),
             ..BuilderConfig::default()
         },
+        transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits {
             // Nothing is kept, so nothing need be found again.
@@ -296,11 +305,20 @@ fn chain_config() -> ChainConfig {
             chunks_indexed_max: 1,
             ..WriterLimits::default()
         },
+        files: FilePlan::default(),
+        packets: None,
         workers: Vec::new(),
         faults: Vec::new(),
+        spill: None,
     };
     config.workers = workers(&config);
     config
+}
+
+/// Events of the physics generator, drawn before the run.
+fn prepared_events(source: &SourceConfig) -> RecordedEvents {
+    let generator = PhysicsGenerator::new(source.physics.clone(), source.seed);
+    RecordedEvents::drawn(&EventGenerator::Physics(Box::new(generator)), PREPARED)
 }
 
 /// The default menu, and a path that keeps a quarter of everything.
@@ -311,13 +329,13 @@ fn menu() -> Menu {
         bit: 127,
         l1_mask: 1,
         cut: Cut::Auto,
-        prescale: PRESCALE,
+        prescale: PRESCALE.into(),
     });
     Menu::new_checked(config, "trigger").expect("the path has a bit and a name of its own")
 }
 
 /// The front-ends on one core, all units on the other.
-fn workers(config: &ChainConfig) -> Vec<WorkerConfig> {
+pub(crate) fn workers(config: &ChainConfig) -> Vec<WorkerConfig> {
     let [front_end, units] = two_cores::cores();
     let wait = WaitStrategy::Adaptive;
     let (source, others): (Vec<String>, Vec<String>) = config

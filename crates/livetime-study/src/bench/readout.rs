@@ -3,8 +3,8 @@
 //! Line slices go into a `Receiver`, pages of a shared pool are filled, read, checked (framing,
 //! lengths, CRC-32C) and filed; after as many triggers as the pool allows the fragment is taken
 //! off the file and its page goes back, so that every page of the pool is in use in turn. The floor
-//! is a plain copy of the same words into the same pages in turn. Not measured: threads and rings
-//! (`chain`), and the sending end.
+//! is a plain copy of the same words into the same pages in turn. Twelve links with both ends, one
+//! core sending and one receiving, are in [`super::card_readout`].
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,20 +22,21 @@ use livetime_wire::slink::ControlWord;
 use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber};
 use serde_json::json;
 
+use super::card_readout::add_cards;
 use super::document::{BenchDocument, Target, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
 use super::two_cores::run_alone;
 use super::{BenchError, BenchOptions};
 
-const SOURCE: SourceId = SourceId(1);
-const RUN: RunNumber = RunNumber(1);
+pub(crate) const SOURCE: SourceId = SourceId(1);
+pub(crate) const RUN: RunNumber = RunNumber(1);
 /// Sizes of fragments, header and trailer included.
 const FRAGMENT_BYTES: [usize; 6] = [64, 128, 256, 1024, 4096, 64 * 1024];
 /// Fragments up to this size are to come at 3 M/s, and the largest near the speed of memory.
 const SMALL_BYTES: usize = 256;
 const LARGE_BYTES: usize = 64 * 1024;
 /// Different fragments, used in turn.
-const FRAGMENTS: usize = 128;
+pub(crate) const FRAGMENTS: usize = 128;
 /// Pages of the link: with those on file and those posted, every one is in use.
 const PAGES: u32 = 128;
 /// Triggers on file.
@@ -89,6 +90,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         slowest_small,
         3e6,
     ));
+    add_cards(&mut document, options)?;
     Ok(document)
 }
 
@@ -307,7 +309,7 @@ impl LinkEnd {
     }
 }
 
-fn fragment(trigger: u64, bytes: usize) -> Vec<u32> {
+pub(crate) fn fragment(trigger: u64, bytes: usize) -> Vec<u32> {
     let words = bytes / 4;
     let header = FragmentHeader {
         source: SOURCE,

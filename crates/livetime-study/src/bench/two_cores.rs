@@ -13,13 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TURNS_PER_LOOK: u32 = 1 << 14;
 
 /// The cores of the two threads; the same one twice where there is only one.
-pub(super) fn cores() -> [usize; 2] {
+pub(crate) fn cores() -> [usize; 2] {
     let allowed = allowed_cpus();
     [allowed[0], allowed[allowed.len().min(2) - 1]]
 }
 
 /// How one of two threads waits for the other.
-pub(super) struct Patience<'a> {
+pub(crate) struct Patience<'a> {
     stop: &'a AtomicBool,
     shares_core: bool,
     turns: u32,
@@ -32,7 +32,7 @@ impl Patience<'_> {
     /// # Errors
     /// [`BenchError::Stuck`] when the partner has failed or is silent for ten seconds.
     #[inline]
-    pub(super) fn idle(&mut self) -> Result<(), BenchError> {
+    pub(crate) fn idle(&mut self) -> Result<(), BenchError> {
         if self.shares_core {
             std::thread::yield_now();
         }
@@ -46,7 +46,7 @@ impl Patience<'_> {
 
     /// The partner has answered: the ten seconds start anew.
     #[inline]
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.turns = 0;
         self.deadline = None;
     }
@@ -82,7 +82,7 @@ impl Drop for GiveUp<'_> {
 ///
 /// # Errors
 /// The first error of the two; [`BenchError::Stuck`] only if there is no better one.
-pub(super) fn run_pair<A: Send, B: Send>(
+pub(crate) fn run_pair<A: Send, B: Send>(
     first: impl FnOnce(Patience<'_>) -> Result<A, BenchError> + Send,
     second: impl FnOnce(Patience<'_>) -> Result<B, BenchError> + Send,
 ) -> Result<(A, B), BenchError> {
@@ -125,7 +125,7 @@ fn run_one<T>(
 ///
 /// # Errors
 /// The closure's error, or that of the thread.
-pub(super) fn run_alone<T: Send>(
+pub(crate) fn run_alone<T: Send>(
     body: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {
     let core = cores()[1];

@@ -1,7 +1,7 @@
 use arrayvec::ArrayVec;
 use livetime_wire::message::{
     BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, Keep, MESSAGE_WORDS_MAX,
-    MessageError, TRIGGERS_MAX, TriggerList,
+    MessageError, SIZES_MAX, TRIGGERS_MAX, TriggerList,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
@@ -72,6 +72,7 @@ fn golden_messages() -> Vec<Envelope> {
                 mask: MASK,
                 triggered_at,
                 assigned_at: RunNs(0x12_3456_8000),
+                builder_epoch: 2,
             },
         ),
         (
@@ -110,6 +111,42 @@ fn golden_messages() -> Vec<Envelope> {
             BuilderMessage::ReleasePartial {
                 trigger: TRIGGER,
                 missing: 0b101,
+            },
+        ),
+        (
+            UnitId::EVENT_MANAGER,
+            BuilderMessage::Push {
+                builder: 1,
+                builder_epoch: 2,
+                triggers: triggers(&[TRIGGER.0]),
+            },
+        ),
+        (
+            UnitId::builder(1),
+            BuilderMessage::EventSize {
+                sizes: [(TRIGGER, 1_048_576)].into_iter().collect(),
+            },
+        ),
+        (UnitId::builder(1), BuilderMessage::Alive),
+        (
+            UnitId::EVENT_MANAGER,
+            BuilderMessage::Recover {
+                batch: 3,
+                triggers: triggers(&[4, 5]),
+            },
+        ),
+        (
+            UnitId::readout(1),
+            BuilderMessage::Recovered {
+                batch: 3,
+                held: 0b01,
+                closed: 0b10,
+            },
+        ),
+        (
+            filter,
+            BuilderMessage::FetchRest {
+                triggers: triggers(&[6]),
             },
         ),
     ];
@@ -151,7 +188,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 11, 255] {
+    for kind in [0, 17, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -193,13 +230,22 @@ fn counts_above_their_limits_are_refused() {
     };
     let mut list = vec![TRIGGERS_MAX as u32 + 1];
     list.resize(1 + 2 * (TRIGGERS_MAX + 1), 7);
-    for kind in [5, 7, 8, 9] {
+    for kind in [5, 7, 8, 9, 16] {
         let error = MessageError::Count {
             count: TRIGGERS_MAX + 1,
             allowed: TRIGGERS_MAX,
         };
         assert_eq!(Envelope::parse(&words(kind, &list)), Err(error));
     }
+    let mut sizes = vec![SIZES_MAX as u32 + 1];
+    sizes.resize(1 + 3 * (SIZES_MAX + 1), 7);
+    let error = MessageError::Count {
+        count: SIZES_MAX + 1,
+        allowed: SIZES_MAX,
+    };
+    assert_eq!(Envelope::parse(&words(12, &sizes)), Err(error));
+    let error = MessageError::Value { value: 0x1_0000 };
+    assert_eq!(Envelope::parse(&words(11, &[0x1_0000, 0, 0])), Err(error));
     let mut data = vec![0, 0, 1, 1, 0, 0, FRAGMENT_PAGES_MAX as u32 + 1];
     data.resize(7 + FRAGMENT_PAGES_MAX + 1, 7);
     let error = MessageError::Count {
@@ -226,7 +272,7 @@ pub(crate) fn any_descriptor() -> impl Strategy<Value = FragmentDescriptor> {
 
 fn any_message() -> impl Strategy<Value = BuilderMessage> {
     let accept = (any_trigger(), any::<(u128, u64)>());
-    let assignment = (any_trigger(), any::<(u128, u64, u64)>());
+    let assignment = (any_trigger(), any::<(u128, u64, u64, u32)>());
     prop_oneof![
         (any_trigger(), any::<bool>()).prop_map(|(trigger, keep)| BuilderMessage::Decision {
             trigger,
@@ -239,11 +285,12 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
         }),
         any::<u32>().prop_map(|credits| BuilderMessage::EventRequest { credits }),
         assignment.prop_map(
-            |(trigger, (mask, at, assigned))| BuilderMessage::Assignment {
+            |(trigger, (mask, at, assigned, epoch))| BuilderMessage::Assignment {
                 trigger,
                 mask: L2Mask(mask),
                 triggered_at: RunNs(at),
                 assigned_at: RunNs(assigned),
+                builder_epoch: epoch,
             }
         ),
         any_list().prop_map(|triggers| BuilderMessage::FragmentRequest { triggers }),
@@ -254,6 +301,27 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
         any_list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
         (any_trigger(), any::<u32>())
             .prop_map(|(trigger, missing)| BuilderMessage::ReleasePartial { trigger, missing }),
+        (any::<(u16, u32)>(), any_list()).prop_map(|((builder, builder_epoch), triggers)| {
+            BuilderMessage::Push {
+                builder,
+                builder_epoch,
+                triggers,
+            }
+        }),
+        prop::collection::vec((any_trigger(), any::<u32>()), 0..=SIZES_MAX).prop_map(|sizes| {
+            BuilderMessage::EventSize {
+                sizes: sizes.into_iter().collect(),
+            }
+        }),
+        Just(BuilderMessage::Alive),
+        (any::<u32>(), any_list())
+            .prop_map(|(batch, triggers)| BuilderMessage::Recover { batch, triggers }),
+        any::<(u32, u32, u32)>().prop_map(|(batch, held, closed)| BuilderMessage::Recovered {
+            batch,
+            held,
+            closed,
+        }),
+        any_list().prop_map(|triggers| BuilderMessage::FetchRest { triggers }),
     ]
 }
 
@@ -295,7 +363,7 @@ proptest! {
     fn any_words_are_read_or_refused(
         words in prop::collection::vec(any::<u32>(), 0..80),
         small in prop::collection::vec(0_u32..40, 0..80),
-        kind in 0_u32..12,
+        kind in 0_u32..18,
     ) {
         // Words of any value hardly ever pass the header, small ones pass for counts.
         for mut words in [words, small] {

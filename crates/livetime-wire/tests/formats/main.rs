@@ -4,12 +4,15 @@
 //! tests do not see: whether senders and receivers agree on when to send which words.
 
 mod builder_message;
+mod coefficient_block;
 mod event;
 mod event_ticket;
 mod fragment;
 mod golden;
 mod object_block;
 mod quantity;
+mod read_back;
 mod reply;
 mod slink;
+mod timing_message;
 mod trigger_packet;

@@ -1,9 +1,12 @@
 //! The `[builder]` table: the event manager, the builder units and their queues.
 
-use livetime_builder::BuilderConfig;
+use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_node::BuilderTransport;
 use livetime_node::process::{LossPolicy, OnLoss};
+use livetime_wire::{ByteSize, Problem};
 
-use super::document::Section;
+use super::document::{Findings, Section};
+use super::problem_code::BOTH_KEYS;
 
 /// What is done when a unit is lost, by its name.
 pub(super) const ON_LOSS: [(&str, OnLoss); 3] = [
@@ -12,12 +15,35 @@ pub(super) const ON_LOSS: [(&str, OnLoss); 3] = [
     ("stop", OnLoss::Stop),
 ];
 
+/// Who makes the readout units send, by its name.
+const MODE: [(&str, BuildMode); 2] = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
+
+/// What carries messages and payload, by its name.
+const TRANSPORT: [(&str, bool); 2] = [("shm", false), ("tcp", true)];
+
 /// Reads the table; its readout units follow from the links, its filter units from `[filter]`.
-pub(crate) fn read_builder(root: &mut Section<'_, '_>, policy: &mut LossPolicy) -> BuilderConfig {
+pub(crate) fn read_builder(
+    root: &mut Section<'_, '_>,
+    policy: &mut LossPolicy,
+    findings: &Findings,
+) -> (BuilderConfig, BuilderTransport) {
     let mut config = BuilderConfig::default();
+    let mut transport = BuilderTransport::default();
     let Some(mut section) = root.section("builder") else {
-        return config;
+        return (config, transport);
     };
+    let is_tcp = section.choice("transport", &TRANSPORT) == Some(true);
+    match (is_tcp, section.text("congestion")) {
+        (true, congestion) => transport = BuilderTransport::Tcp { congestion },
+        (false, Some(name)) => findings.report(Problem::new(
+            BOTH_KEYS,
+            section.key_path("congestion"),
+            name,
+            "only with `transport = \"tcp\"`",
+            "leave the key out, or set `transport = \"tcp\"`",
+        )),
+        (false, None) => {}
+    }
     if let Some(units) = section.integer("builder_units", 1..=4096) {
         config.builder_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -35,9 +61,23 @@ pub(crate) fn read_builder(root: &mut Section<'_, '_>, policy: &mut LossPolicy) 
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.builder = on_loss;
     }
+    if let Some(mode) = section.choice("mode", &MODE) {
+        config.mode = mode;
+    }
+    for (key, field) in [
+        ("credit_bytes", &mut config.credit_bytes),
+        ("event_bytes", &mut config.event_bytes),
+    ] {
+        let mut size = ByteSize(*field);
+        section.quantity(key, &mut size);
+        *field = size.0;
+    }
     section.quantity("timeout", &mut config.timeout);
     section.quantity("retry", &mut config.retry);
     section.quantity("probe", &mut config.probe);
+    section.quantity("heartbeat", &mut config.heartbeat);
+    section.quantity("suspect", &mut config.suspect);
+    section.quantity("dead", &mut config.dead);
     section.finish();
-    config
+    (config, transport)
 }

@@ -35,6 +35,11 @@ impl Findings {
         problems.iter().any(|problem| codes.contains(&problem.code))
     }
 
+    /// Whether anything was reported.
+    pub(crate) fn has_any_problem(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
     /// Whether a problem stands at this key path already.
     pub(crate) fn has_problem_at(&self, path: &str) -> bool {
         let problems = self.problems.borrow();
@@ -287,6 +292,26 @@ impl<'t, 'f> Section<'t, 'f> {
             self.wrong_type(key, value, ALLOWED);
         }
         texts
+    }
+
+    /// The entries of a table whose keys are the user's, all of them texts; empty without it.
+    pub(crate) fn text_entries(&mut self, key: &'static str) -> Vec<(String, String)> {
+        const ALLOWED: &str = "a table of texts, such as { pt_min = \"3 GeV\" }";
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let entries = value.as_table().and_then(|table| {
+            let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let text = value.get_ref().as_str()?;
+                let key: &std::borrow::Cow<'_, str> = key.get_ref();
+                Some((key.to_string(), text.to_owned()))
+            };
+            table.iter().map(entry).collect()
+        });
+        entries.unwrap_or_else(|| {
+            self.wrong_type(key, value, ALLOWED);
+            Vec::new()
+        })
     }
 
     /// A list of whole numbers.

@@ -1,27 +1,46 @@
 //! The `[filter]` table: the filter units and what they run.
 
+use std::path::PathBuf;
+
 use livetime_builder::BuilderConfig;
 use livetime_node::FilterConfig;
 use livetime_node::process::LossPolicy;
+use livetime_node::python_filter::{BATCH_MAX, PythonConfig};
 use livetime_trigger::{EnergyMev, MassWindowConfig};
+use livetime_wire::DurationNs;
 
 use super::builder_section::ON_LOSS;
-use super::document::Section;
+use super::document::{Findings, Section};
+use super::event_menu_section::read_event_menu;
 use super::trigger_section::ENERGY;
+
+/// The environment variable with the interpreter that has the Python package.
+const INTERPRETER: &str = "LIVETIME_PYTHON";
 
 /// Reads the table; the number of units and their window are part of the builder's configuration.
 pub(crate) fn read_filter(
     root: &mut Section<'_, '_>,
     builder: &mut BuilderConfig,
     policy: &mut LossPolicy,
+    findings: &Findings,
 ) -> FilterConfig {
-    let default = FilterConfig::MassWindow(MassWindowConfig::default());
     let Some(mut section) = root.section("filter") else {
-        return default;
+        return FilterConfig::MassWindow(MassWindowConfig::default());
     };
     if let Some(units) = section.integer("units", 1..=4096) {
         builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
+    let at_start = builder.filter_units;
+    if let Some(most) = section.integer("units_max", u64::from(at_start)..=4096)
+        && most > u64::from(at_start)
+    {
+        policy.filters_at_start = Some(at_start);
+        builder.filter_units = u16::try_from(most).unwrap_or(u16::MAX);
+    }
+    if let Some(retries) = section.integer("retries", 0..=100) {
+        policy.retries = u32::try_from(retries).unwrap_or(u32::MAX);
+    }
+    section.quantity("time_limit", &mut policy.time_limit);
     if let Some(in_flight) = section.integer("in_flight", 0..=1 << 24) {
         builder.filter_in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
     }
@@ -30,15 +49,68 @@ pub(crate) fn read_filter(
     }
     // Parameters of a filter that is not chosen are unknown keys: they would change nothing.
     let names = [
-        ("mass_window", default),
-        ("accept_all", FilterConfig::AcceptAll),
+        ("mass_window", Kind::MassWindow),
+        ("accept_all", Kind::AcceptAll),
+        ("menu", Kind::Menu),
+        ("python", Kind::Python),
     ];
-    let mut filter = section.choice("name", &names).unwrap_or(default);
-    if let FilterConfig::MassWindow(window) = &mut filter {
-        read_mass_window(&mut section, window);
-    }
+    let unnamed = match section.has("python") {
+        true => Kind::Python,
+        false => Kind::MassWindow,
+    };
+    let filter = match section.choice("name", &names).unwrap_or(unnamed) {
+        Kind::AcceptAll => FilterConfig::AcceptAll,
+        Kind::MassWindow => {
+            let mut window = MassWindowConfig::default();
+            read_mass_window(&mut section, &mut window);
+            FilterConfig::MassWindow(window)
+        }
+        Kind::Menu => FilterConfig::Menu(Box::new(read_event_menu(&mut section, findings))),
+        Kind::Python => FilterConfig::Python(Box::new(read_python(&mut section, policy))),
+    };
     section.finish();
     filter
+}
+
+/// What filter units run, by its name.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    AcceptAll,
+    MassWindow,
+    Menu,
+    Python,
+}
+
+const FUNCTION: &str = "a file and a function in it, such as \"my_filter.py:select\"";
+
+fn read_python(section: &mut Section<'_, '_>, policy: &LossPolicy) -> PythonConfig {
+    section.require("python", FUNCTION);
+    let split = |text: &str| -> Result<(PathBuf, String), &'static str> {
+        let (file, function) = text.rsplit_once(':').ok_or("there is no colon in it")?;
+        Ok((PathBuf::from(file), function.to_owned()))
+    };
+    let (file, function) = section
+        .parsed("python", FUNCTION, split)
+        .unwrap_or_default();
+    let mut python = PythonConfig::new(file, function);
+    if let Some(interpreter) = std::env::var_os(INTERPRETER) {
+        python.interpreter = PathBuf::from(interpreter);
+    }
+    if let Some(interpreter) = section.text("interpreter") {
+        python.interpreter = PathBuf::from(interpreter);
+    }
+    if let Some(batch) = section.integer("batch", 1..=BATCH_MAX as u64) {
+        python.batch = usize::try_from(batch).ok();
+    }
+    let mut wait = DurationNs(u64::MAX);
+    section.quantity("wait", &mut wait);
+    python.wait = Some(wait).filter(|wait| wait.0 != u64::MAX);
+    if let Some(streams) = section.texts("streams") {
+        python.streams = streams;
+    }
+    section.quantity("memory_max", &mut python.memory_max);
+    (python.retries, python.time_limit) = (policy.retries, policy.time_limit);
+    python
 }
 
 fn read_mass_window(section: &mut Section<'_, '_>, window: &mut MassWindowConfig) {

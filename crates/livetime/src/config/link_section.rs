@@ -4,18 +4,26 @@
 //! of their own: they are those that links go to.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use livetime_node::DataLinkConfig;
+use livetime_node::link::transport::DATAGRAM_WORDS;
+use livetime_node::link::{LinkTransport, UdpConfig, frames_file};
 use livetime_readout::LinkConfig;
 use livetime_wire::fragment::CrcCheck;
 use livetime_wire::message::FRAGMENT_PAGES_MAX;
 use livetime_wire::{ByteSize, Problem, SourceId};
 
 use super::document::{Findings, Section};
-use super::problem_code::{LINK_TARGET, ONE_OF, OUT_OF_RANGE, SOURCE_ID_TWICE, UNIT_GAP};
+use super::problem_code::{
+    LINK_KIND, LINK_TARGET, ONE_OF, OUT_OF_RANGE, SOURCE_ID_TWICE, UNIT_GAP,
+};
 
 /// The unit at the near end of the trigger link.
 const TRIGGER_NODE: &str = "trg0";
+/// Kinds of link that other keys depend on.
+const EMULATED: &str = "emulated";
+const FILE: &str = "file";
 /// Pages of a trigger link: packets are small and never wait for the event builder.
 const TRIGGER_PAGES: u32 = 256;
 
@@ -29,6 +37,28 @@ pub(crate) struct LinkTable {
     count: u32,
     /// The receiver of each of its links.
     pub(crate) link: LinkConfig,
+    /// What they travel over; a file's path is the folder of the files.
+    transport: LinkTransport,
+}
+
+impl LinkTable {
+    /// What is wrong with the sockets of its links.
+    pub(crate) fn validate_transport(&self) -> Vec<Problem> {
+        match &self.transport {
+            LinkTransport::Udp { config, .. } => config.validate(&self.path),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The transport of the link of one source.
+    fn transport_of(&self, source: SourceId) -> LinkTransport {
+        match &self.transport {
+            LinkTransport::File { path } => LinkTransport::File {
+                path: frames_file(path, source),
+            },
+            other => other.clone(),
+        }
+    }
 }
 
 /// All links by what they end at.
@@ -90,6 +120,10 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
     if section.switch("crc") == Some(false) {
         link.crc = CrcCheck::Off;
     }
+    let transport = match is_trigger {
+        true => Some(LinkTransport::Emulated),
+        false => read_transport(&mut section, findings),
+    };
     let last = source.map_or(0, |first| first + count - 1);
     if last > u64::from(u32::MAX) {
         findings.report(Problem::new(
@@ -107,6 +141,46 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
         source: u32::try_from(source?).ok()?,
         count: u32::try_from(count).ok()?,
         link,
+        transport: transport?,
+    })
+}
+
+/// Reads `kind` and the keys that belong to it; `None` when they contradict each other.
+fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> Option<LinkTransport> {
+    let mut config = UdpConfig::default();
+    let mut datagram = ByteSize(4 * DATAGRAM_WORDS as u64);
+    section.quantity("datagram", &mut datagram);
+    config.data_words_max = words(datagram, "datagram", section, findings) as usize;
+    let mut buffer = ByteSize(config.buffer_bytes as u64);
+    section.quantity("socket_buffer", &mut buffer);
+    config.buffer_bytes = usize::try_from(buffer.0).unwrap_or(usize::MAX);
+    if let Some(window) = section.integer("window", 0..=1 << 24) {
+        config.window = window as usize;
+    }
+    section.quantity("patience", &mut config.patience);
+    let kinds = [EMULATED, "udp", "tcp", FILE].map(|name| (name, name));
+    let kind = section.choice("kind", &kinds).unwrap_or(EMULATED);
+    if kind == FILE {
+        section.require("frames", "the folder of the files, such as \"recorded\"");
+    }
+    let frames = section.text("frames").map(PathBuf::from);
+    if frames.is_some() && kind != FILE {
+        findings.report(Problem::new(
+            LINK_KIND,
+            section.key_path("frames"),
+            format!("with `kind = \"{kind}\"`"),
+            "only with `kind = \"file\"`",
+            "write `kind = \"file\"` to play the files, or remove `frames`",
+        ));
+    }
+    Some(match kind {
+        "udp" => LinkTransport::Udp {
+            config,
+            datagram_words: config.data_words_max,
+        },
+        "tcp" => LinkTransport::Tcp,
+        FILE => LinkTransport::File { path: frames? },
+        _ => LinkTransport::Emulated,
     })
 }
 
@@ -162,6 +236,7 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
                 source,
                 unit,
                 link: table.link.clone(),
+                transport: table.transport_of(source),
             });
             paths.push(table.path.clone());
         }

@@ -3,8 +3,13 @@
 //! `document.rs` knows TOML and units, the sections what the tables mean, `run_config.rs` how they
 //! fit together, `render.rs` how problems look. The cores check their own values.
 
+#[cfg(test)]
+mod any_text;
+mod builder_scenario;
 mod builder_section;
+mod cut_section;
 mod document;
+mod event_menu_section;
 mod filter_section;
 mod link_fault;
 mod link_section;
@@ -12,17 +17,30 @@ mod problem_code;
 mod render;
 mod run_config;
 mod run_fault;
+mod scenario;
 mod source_section;
 mod store_section;
+mod timing_section;
 mod trigger_section;
 mod worker_section;
 
 use std::path::Path;
 
 use document::Quantity;
+use livetime_node::link::{LinkTransport, run_of_frames};
+use livetime_node::{ChainConfig, ChainSpill};
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
+pub(crate) use scenario::{LoadedScenario, load_scenario, parse_bit_rate, read_scenario};
 pub(crate) use source_section::read_events;
+
+/// The spill structure of a configuration's text; `None` without one, or if the text has problems.
+pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
+    // As many cores as any placement may name: where the run's workers were does not matter here.
+    let cores: Vec<usize> = (0..4096).collect();
+    let reading = run_config::read(text, &Overrides::default(), &cores);
+    reading.config?.chain.spill
+}
 
 /// A quantity with unit in an option, such as `--rate 10kHz`.
 ///
@@ -51,16 +69,7 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
         let help = "examples/dimuon.toml is a configuration to start from";
         format!("error: cannot read {name}: {error}\nhelp: {help}\n")
     })?;
-    let cores = livetime_shm::allowed_cpus();
-    let reading = run_config::read(&text, overrides, &cores);
-    let Some(mut config) = reading.config else {
-        return Err(render::render_problems(
-            &name,
-            &text,
-            &reading.spans,
-            &reading.problems,
-        ));
-    };
+    let mut config = read_text(&name, &text, overrides)?;
     if let Some(events) = &config.events {
         let events = read_events(events).map_err(|error| {
             let help = "docs/formats/recorded-events.md names the columns and their ranges";
@@ -69,4 +78,39 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
         config.chain.recorded = Some(events);
     }
     Ok(Loaded { text, config })
+}
+
+/// Whether the files of frames that a chain plays are there and are those of its sources.
+///
+/// # Errors
+/// What is wrong with the first file that cannot be played.
+pub(crate) fn check_frames(chain: &ChainConfig) -> Result<(), String> {
+    for link in &chain.data_links {
+        if let LinkTransport::File { path } = &link.transport
+            && let Err(error) = run_of_frames(path, link.source)
+        {
+            let help = "`livetime source CONFIG --frames FOLDER` writes the files of a folder";
+            let path = path.display();
+            return Err(format!(
+                "error: file of frames {path} cannot be played: {error}\nhelp: {help}\n"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a configuration from its text; files that it names are not opened.
+///
+/// # Errors
+/// The rendered problems, all at once; `name` is the file's.
+pub(crate) fn read_text(
+    name: &str,
+    text: &str,
+    overrides: &Overrides,
+) -> Result<RunConfig, String> {
+    let cores = livetime_shm::allowed_cpus();
+    let reading = run_config::read(text, overrides, &cores);
+    reading
+        .config
+        .ok_or_else(|| render::render_problems(name, text, &reading.spans, &reading.problems))
 }

@@ -21,6 +21,8 @@ pub(crate) const OUT_OF_RANGE: ProblemCode = ProblemCode::new("C0006", "number o
 /// A key that must be there is not.
 pub(crate) const MISSING_KEY: ProblemCode = ProblemCode::new("C0007", "key is missing");
 
+/// Two keys of which only one can hold.
+pub(crate) const BOTH_KEYS: ProblemCode = ProblemCode::new("C0120", "two keys exclude each other");
 /// The beam spot is not two lengths.
 pub(crate) const BEAM_SPOT: ProblemCode = ProblemCode::new("C0101", "beam spot is not two lengths");
 /// The file is of another format version.
@@ -29,6 +31,9 @@ pub(crate) const FORMAT: ProblemCode = ProblemCode::new("C0102", "configuration 
 pub(crate) const ONE_OF: ProblemCode = ProblemCode::new("C0103", "table is not there exactly once");
 /// A link to a unit that does not exist.
 pub(crate) const LINK_TARGET: ProblemCode = ProblemCode::new("C0104", "link to an unknown unit");
+/// Keys of a link that do not go with its kind.
+pub(crate) const LINK_KIND: ProblemCode =
+    ProblemCode::new("C0107", "key does not go with the kind of the link");
 /// Two links with one source id.
 pub(crate) const SOURCE_ID_TWICE: ProblemCode =
     ProblemCode::new("C0105", "source id is used twice");

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
@@ -17,11 +18,12 @@ use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
 use super::builder_section::read_builder;
 use super::document::{Findings, Section, parse};
 use super::filter_section::read_filter;
-use super::link_section::{place_links, read_links, units_of};
+use super::link_section::{LinkTable, place_links, read_links, units_of};
 use super::problem_code::{FORMAT, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
 use super::render::place;
 use super::source_section::read_source;
-use super::store_section::read_store;
+use super::store_section::{StoreTable, read_store};
+use super::timing_section::{place_spill, read_timing};
 use super::trigger_section::read_trigger;
 use super::worker_section::read_workers;
 
@@ -97,10 +99,15 @@ fn read_root(
     let mut trigger = read_trigger(&mut root, findings);
     let links = place_links(&tables, findings);
     let mut on_loss = LossPolicy::default();
-    let mut builder = read_builder(&mut root, &mut on_loss);
+    let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
     builder.readout_units = units_of(&links.data, findings);
-    let filter = read_filter(&mut root, &mut builder, &mut on_loss);
-    let store = read_store(&mut root);
+    let mut filter = read_filter(&mut root, &mut builder, &mut on_loss, findings);
+    let StoreTable {
+        limits: store,
+        files,
+        trigger_packets,
+    } = read_store(&mut root, &mut on_loss);
+    let spill = read_timing(&mut root, findings);
     let workers = read_workers(&mut root);
     root.finish();
     source.packet_words_max = trigger.packet_words_max;
@@ -110,15 +117,29 @@ fn read_root(
     let mut of_parts = trigger.menu.validate("trigger");
     of_parts.extend(source.validate(&source_key));
     of_parts.extend(trigger.supervisor.validate("trigger"));
+    trigger.merger.words_max = source.packet_words_max;
+    let of_merger = trigger.merger.validate("trigger").into_iter();
+    // The words are the packet's, of which the source speaks.
+    of_parts.extend(of_merger.filter(|problem| !problem.path.ends_with("words_max")));
     of_parts.extend(builder.validate("builder"));
     of_parts.extend(store.validate());
-    if let FilterConfig::MassWindow(window) = filter {
-        of_parts.extend(window.validate("filter"));
+    of_parts.extend(files.validate());
+    match &mut filter {
+        FilterConfig::AcceptAll => {}
+        FilterConfig::MassWindow(window) => of_parts.extend(window.validate("filter")),
+        FilterConfig::Menu(menu) => of_parts.extend(menu.validate("filter")),
+        FilterConfig::Python(python) => {
+            let paths = trigger.menu.paths.iter();
+            python.paths = paths.map(|path| (path.name.clone(), path.bit)).collect();
+            of_parts.extend(python.validate("filter"));
+        }
     }
+    of_parts.extend(tables.iter().flat_map(LinkTable::validate_transport));
     let of_links = tables.iter().map(|table| table.link.validate(&table.path));
     of_parts.extend(of_links.flatten());
     let menu = Menu::new_checked(trigger.menu, "trigger")
         .or_else(|_| Menu::new_checked(MenuConfig::default(), "trigger"));
+    let spill = place_spill(spill, &links.data, findings);
     let mut chain = ChainConfig {
         run: RunNumber(0),
         source,
@@ -126,14 +147,24 @@ fn read_root(
         // Without one there is a problem already; the others are to be found all the same.
         trigger_link: links.trigger.unwrap_or_default(),
         data_links: links.data,
+        trigger_nodes: trigger.nodes,
+        merger: trigger.merger,
         menu: menu.ok()?,
         supervisor: trigger.supervisor,
         builder,
+        transport,
         filter,
         store,
+        files,
+        packets: None,
         workers: Vec::new(),
         faults: Vec::new(),
+        spill,
     };
+    chain.packets = trigger_packets.then(|| PacketLogConfig {
+        path: PathBuf::from(PACKET_FILE),
+        waits: chain.source.triggers.mode == OfferMode::Lossless,
+    });
     let processes = workers.processes;
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| links.data_paths.get(index).cloned().unwrap_or_default();
@@ -289,7 +320,12 @@ impl WrittenKeys<'_> {
         if path == format!("{}.packet_words_max", self.source) {
             return "trigger.packet_words_max".to_owned();
         }
+        if path == "trigger.timeout" {
+            return "trigger.merge_timeout".to_owned();
+        }
         path.replace(".page_words", ".page")
+            .replace(".data_words_max", ".datagram")
+            .replace(".buffer_bytes", ".socket_buffer")
             .replace(".fragment_words_max", ".fragment_max")
             .replace("builder.filter_units", "filter.units")
             .replace("builder.filter_in_flight", "filter.in_flight")

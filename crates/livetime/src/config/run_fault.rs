@@ -3,9 +3,11 @@
 //! Links fail in the emulated front-end, processes by signals from the parent; both count from the
 //! start of the run. What the run does about it is in `livetime_node::process::recovery`.
 
-use livetime_node::process::ProcessFault;
+use livetime_node::event_fault::{EventFault, EventFaultKind};
+use livetime_node::link::LinkTransport;
+use livetime_node::process::{FaultTime, ProcessFault};
 use livetime_node::{ChainConfig, LinkFault};
-use livetime_wire::{DurationNs, RunNs, UnitId};
+use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId};
 
 use super::link_fault;
 
@@ -18,10 +20,24 @@ pub(crate) enum RunFault {
     LinksOf { role: String, fault: LinkFault },
     /// A process is killed, or stopped for a while.
     Process(ProcessFault),
+    /// Every filter unit that gets an event crashes or hangs.
+    Event(EventFault),
 }
 
+/// The faults of a run by who makes them.
+#[derive(Debug, Default)]
+pub(crate) struct SortedFaults {
+    pub(crate) links: Vec<LinkFault>,
+    pub(crate) roles: Vec<ProcessFault>,
+    pub(crate) events: Vec<EventFault>,
+}
+
+/// What a number of triggers ends with.
+const TRIGGERS: &str = "triggers";
 const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
-                    1 s), kill:bu1@5s, or stop:fu0@3s+2s (stopped at 3 s for 2 s)";
+                    1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
+                    2 s), or crash:1234 and \
+                    hang:1234 (what event 1234 does to its filter unit)";
 
 /// Reads a fault.
 ///
@@ -31,6 +47,11 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
     let Some((kind, rest)) = text.split_once(':') else {
         return Err(FORM.to_owned());
     };
+    if let Some(kind) = event_fault_kind(kind) {
+        let trigger = rest.parse().map(TriggerNumber);
+        let trigger = trigger.map_err(|_| format!("\"{rest}\" is no event number; {FORM}"))?;
+        return Ok(RunFault::Event(EventFault { trigger, kind }));
+    }
     let (role, when) = rest.split_once('@').ok_or(FORM)?;
     let time = |text: &str| {
         text.parse::<DurationNs>()
@@ -45,18 +66,40 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
         "link-down" => link_fault::parse_fault(text).map(RunFault::Link),
         "kill" => Ok(RunFault::Process(ProcessFault {
             role,
-            at: RunNs(time(when)?.0),
+            at: fault_time(when, time)?,
             stopped: None,
         })),
         "stop" => {
             let (start, length) = when.split_once('+').ok_or(FORM)?;
             Ok(RunFault::Process(ProcessFault {
                 role,
-                at: RunNs(time(start)?.0),
+                at: fault_time(start, time)?,
                 stopped: Some(time(length)?),
             }))
         }
         _ => Err(FORM.to_owned()),
+    }
+}
+
+/// A time, or a number of triggers.
+fn fault_time(
+    text: &str,
+    time: impl FnOnce(&str) -> Result<DurationNs, String>,
+) -> Result<FaultTime, String> {
+    match text
+        .strip_suffix(TRIGGERS)
+        .map(|count| count.trim().parse())
+    {
+        Some(Ok(count)) => Ok(FaultTime::Triggers(count)),
+        _ => Ok(FaultTime::At(RunNs(time(text)?.0))),
+    }
+}
+
+fn event_fault_kind(word: &str) -> Option<EventFaultKind> {
+    match word {
+        "crash" => Some(EventFaultKind::Crash),
+        "hang" => Some(EventFaultKind::Hang),
+        _ => None,
     }
 }
 
@@ -70,15 +113,25 @@ impl RunFault {
         match self {
             Self::Link(fault) => format!("link-down:{}@{}", fault.link, span(fault)),
             Self::LinksOf { role, fault } => format!("link-down:{role}@{}", span(fault)),
-            Self::Process(ProcessFault { role, at, stopped }) => match stopped {
-                None => format!("kill:{role}@{}ns", at.0),
-                Some(time) => format!("stop:{role}@{}ns+{}ns", at.0, time.0),
+            Self::Event(EventFault { trigger, kind }) => match kind {
+                EventFaultKind::Crash => format!("crash:{trigger}"),
+                EventFaultKind::Hang => format!("hang:{trigger}"),
             },
+            Self::Process(ProcessFault { role, at, stopped }) => {
+                let at = match at {
+                    FaultTime::At(at) => format!("{}ns", at.0),
+                    FaultTime::Triggers(count) => format!("{count}{TRIGGERS}"),
+                };
+                match stopped {
+                    None => format!("kill:{role}@{at}"),
+                    Some(time) => format!("stop:{role}@{at}+{}ns", time.0),
+                }
+            }
         }
     }
 }
 
-/// The faults of a run by who makes them: links, and processes.
+/// The faults of a run by who makes them: links, processes, and events.
 ///
 /// # Errors
 /// What a fault names that the chain does not have, or cannot lose in this kind of run.
@@ -86,8 +139,8 @@ pub(crate) fn sort_faults(
     faults: &[RunFault],
     chain: &ChainConfig,
     processes: bool,
-) -> Result<(Vec<LinkFault>, Vec<ProcessFault>), String> {
-    let (mut links, mut roles) = (Vec::new(), Vec::new());
+) -> Result<SortedFaults, String> {
+    let (mut links, mut roles, mut events) = (Vec::new(), Vec::new(), Vec::new());
     let count = chain.data_links.len();
     for fault in faults {
         match fault {
@@ -97,6 +150,15 @@ pub(crate) fn sort_faults(
                 return Err(format!(
                     "there is no data link {link}; links are 0 to {last}"
                 ));
+            }
+            RunFault::Link(fault)
+                if matches!(
+                    chain.data_links[fault.link].transport,
+                    LinkTransport::File { .. }
+                ) =>
+            {
+                let link = fault.link;
+                return Err(format!("data link {link} is a file, which cannot go down"));
             }
             RunFault::Link(fault) => links.push(*fault),
             RunFault::LinksOf { role, fault } => {
@@ -109,17 +171,15 @@ pub(crate) fn sort_faults(
                     return Err(format!("{role} has no data links"));
                 }
             }
-            RunFault::Process(_) if !processes => {
+            RunFault::Process(_) | RunFault::Event(_) if !processes => {
                 return Err(format!(
                     "{} needs `--processes`: the roles of this run are threads",
                     fault.to_text()
                 ));
             }
+            RunFault::Event(fault) => events.push(*fault),
             RunFault::Process(fault) => {
                 let ids = chain.role_ids();
-                if fault.role == "wr0" {
-                    return Err("wr0 is the parent itself: end the run instead".to_owned());
-                }
                 if !ids.contains(&fault.role) {
                     let known = ids.join(", ");
                     return Err(format!(
@@ -131,7 +191,11 @@ pub(crate) fn sort_faults(
             }
         }
     }
-    Ok((links, roles))
+    Ok(SortedFaults {
+        links,
+        roles,
+        events,
+    })
 }
 
 #[cfg(test)]
@@ -148,6 +212,10 @@ mod tests {
             ),
             ("kill:bu1@5s", "kill:bu1@5000000000ns"),
             ("stop:fu0@3s+2s", "stop:fu0@3000000000ns+2000000000ns"),
+            ("kill:bu1@500triggers", "kill:bu1@500triggers"),
+            ("stop:evm@5 triggers+1s", "stop:evm@5triggers+1000000000ns"),
+            ("crash:1234", "crash:1234"),
+            ("hang:7", "hang:7"),
         ] {
             let fault = parse_fault(text).expect(text);
             assert_eq!(fault.to_text(), written);
@@ -164,6 +232,8 @@ mod tests {
             "stop:fu0@3s",
             "kill:bu1@5",
             "burn:bu1@5s",
+            "crash:fu0",
+            "hang:",
         ] {
             let error = parse_fault(text).expect_err(text);
             assert!(error.contains("stop:fu0@3s+2s"), "{text}: {error}");

@@ -85,6 +85,7 @@ fn read_physics(mut section: Section<'_, '_>, config: &mut SourceConfig) {
         ("single_muon_fraction", &mut physics.single_muon_fraction),
         ("calorimeter_fraction", &mut physics.calorimeter_fraction),
         ("empty_fraction", &mut physics.empty_fraction),
+        ("many_objects_fraction", &mut physics.many_objects_fraction),
     ] {
         *field = section.number(key, 0.0..=1.0).unwrap_or(*field);
     }

@@ -1,16 +1,36 @@
-//! The `[store]` table: sizes and bounds of the run file.
+//! The `[store]` table: sizes and bounds of the run file, and the files it consists of.
 
-use livetime_store::WriterLimits;
+use livetime_node::process::{LossPolicy, OnLoss};
+use livetime_store::{FilePlan, StreamFile, WriterLimits};
 use livetime_wire::ByteSize;
 
 use super::document::Section;
 
+/// What is done when the writer is lost, by its name: there is no other to go on.
+const ON_LOSS: [(&str, OnLoss); 2] = [("restart", OnLoss::Restart), ("stop", OnLoss::Stop)];
+
+/// What the table says.
+#[derive(Debug, Default)]
+pub(crate) struct StoreTable {
+    /// Sizes and bounds.
+    pub(crate) limits: WriterLimits,
+    /// The files.
+    pub(crate) files: FilePlan,
+    /// Whether trigger packets are recorded.
+    pub(crate) trigger_packets: bool,
+}
+
 /// Reads the table.
-pub(crate) fn read_store(root: &mut Section<'_, '_>) -> WriterLimits {
-    let mut limits = WriterLimits::default();
+pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) -> StoreTable {
+    let mut table = StoreTable::default();
     let Some(mut section) = root.section("store") else {
-        return limits;
+        return table;
     };
+    let StoreTable {
+        limits,
+        files,
+        trigger_packets,
+    } = &mut table;
     for (key, field) in [
         ("chunk", &mut limits.chunk_bytes),
         ("event_max", &mut limits.event_bytes_max),
@@ -27,6 +47,44 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>) -> WriterLimits {
             *field = value as usize;
         }
     }
+    let mut per_second = ByteSize(0);
+    section.quantity("output_per_second", &mut per_second);
+    limits.output.bytes_per_s = per_second.0;
+    for stream in section.integers("yielding_streams", 15).unwrap_or_default() {
+        limits.output.yielding_streams |= 1 << stream;
+    }
+    if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
+        policy.writer = on_loss;
+    }
+    *trigger_packets = section.switch("trigger_packets").unwrap_or(false);
+    read_files(&mut section, files);
     section.finish();
-    limits
+    table
+}
+
+/// Reads what is said about the files.
+fn read_files(section: &mut Section<'_, '_>, files: &mut FilePlan) {
+    for (key, field) in [
+        ("file_max", &mut files.bytes_max),
+        ("free_space_min", &mut files.free_bytes_min),
+    ] {
+        let mut size = ByteSize(*field);
+        section.quantity(key, &mut size);
+        *field = size.0;
+    }
+    section.quantity("file_time", &mut files.time_max);
+    section.quantity("full_wait", &mut files.full_wait);
+    for mut table in section.sections("file") {
+        table.require(
+            "name",
+            "a name that becomes part of the file's, such as \"dimuon\"",
+        );
+        table.require("streams", "the bits of its streams, such as [0]");
+        let (name, bits) = (table.text("name"), table.integers("streams", 15));
+        table.finish();
+        if let (Some(name), Some(bits)) = (name, bits) {
+            let streams = bits.iter().fold(0, |streams, bit| streams | 1 << bit);
+            files.streams.push(StreamFile { name, streams });
+        }
+    }
 }

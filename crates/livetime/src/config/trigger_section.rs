@@ -1,48 +1,25 @@
 //! The `[trigger]` table: beam spot, supervisor and the Level-2 menu.
+//!
+//! Paths, prescales and what holds for the whole menu are read here, the cuts of the paths in
+//! [`super::cut_section`].
 
 use livetime_source::SourceConfig;
+use livetime_trigger::packet_merger::INPUTS_MAX;
 use livetime_trigger::{
-    BeamSpot, ChargeRule, Cut, DimuonCut, MenuConfig, PathConfig, SingleMuonCut, Sixteenths,
-    SupervisorConfig, TwoTrackCut,
+    BeamFitConfig, BeamSpot, MenuConfig, MergerConfig, PathConfig, Prescale, SupervisorConfig,
 };
 use livetime_wire::Problem;
-use livetime_wire::trigger_packet::MuonStub;
 
+use super::cut_section::{CUTS, CutReader};
 use super::document::{Findings, Section};
-use super::problem_code::{BEAM_SPOT, OUT_OF_RANGE};
+use super::problem_code::{BEAM_SPOT, BOTH_KEYS, OUT_OF_RANGE};
+use crate::algorithms;
+
+/// Most decision nodes.
+const NODES_MAX: u64 = 16;
 
 pub(crate) const ENERGY: &str = "an energy with unit in quotes, such as \"1.5 GeV\" (MeV, GeV)";
 pub(crate) const LENGTH: &str = "a length with unit in quotes, such as \"120 um\" (um, mm, cm)";
-const ANGLE: &str = "an angle with unit in quotes, such as \"90 deg\" (mdeg, deg)";
-const TYPES: [(&str, u32); 4] = [
-    ("CMU", MuonStub::CMU),
-    ("CMP", MuonStub::CMP),
-    ("CMX", MuonStub::CMX),
-    ("BMU", MuonStub::BMU),
-];
-const CHARGES: [(&str, ChargeRule); 3] = [
-    ("opposite", ChargeRule::Opposite),
-    ("same", ChargeRule::Same),
-    ("any", ChargeRule::Any),
-];
-
-/// The cuts by name, before their thresholds are read.
-#[derive(Debug, Clone, Copy)]
-enum CutName {
-    Auto,
-    MinBias,
-    SingleMuon,
-    Dimuon,
-    TwoTrack,
-}
-
-const CUTS: [(&str, CutName); 5] = [
-    ("auto", CutName::Auto),
-    ("min_bias", CutName::MinBias),
-    ("single_muon", CutName::SingleMuon),
-    ("dimuon", CutName::Dimuon),
-    ("two_track", CutName::TwoTrack),
-];
 
 /// The table's parts, which go to three cores.
 #[derive(Debug)]
@@ -55,6 +32,10 @@ pub(crate) struct TriggerTable {
     pub(crate) supervisor: SupervisorConfig,
     /// Most words of a trigger packet.
     pub(crate) packet_words_max: usize,
+    /// Decision nodes.
+    pub(crate) nodes: u16,
+    /// The merger in front of each.
+    pub(crate) merger: MergerConfig,
 }
 
 /// Reads the table.
@@ -64,6 +45,8 @@ pub(crate) fn read_trigger(root: &mut Section<'_, '_>, findings: &Findings) -> T
         path_keys: Vec::new(),
         supervisor: SupervisorConfig::default(),
         packet_words_max: SourceConfig::default().packet_words_max,
+        nodes: 1,
+        merger: MergerConfig::NONE,
     };
     let Some(mut trigger) = root.section("trigger") else {
         return table;
@@ -80,9 +63,21 @@ pub(crate) fn read_trigger(root: &mut Section<'_, '_>, findings: &Findings) -> T
     if let Some(words) = trigger.integer("packet_words_max", 10..=65_535) {
         table.packet_words_max = words as usize;
     }
+    read_nodes(&mut trigger, &mut table);
     read_menu(&mut trigger, &mut table, findings);
     trigger.finish();
     table
+}
+
+/// Reads how many nodes there are, and how many inputs each has.
+fn read_nodes(trigger: &mut Section<'_, '_>, table: &mut TriggerTable) {
+    if let Some(nodes) = trigger.integer("nodes", 1..=NODES_MAX) {
+        table.nodes = u16::try_from(nodes).unwrap_or(1);
+    }
+    if let Some(inputs) = trigger.integer("inputs", 1..=INPUTS_MAX as u64) {
+        table.merger.inputs = inputs as usize;
+    }
+    trigger.quantity("merge_timeout", &mut table.merger.timeout);
 }
 
 /// Reads `beam_spot` and the `path` tables; the default paths stay when none can be read.
@@ -90,6 +85,7 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
     if let Some(spot) = read_beam_spot(trigger, findings) {
         table.menu.beam_spot = spot;
     }
+    read_menu_wide(trigger, &mut table.menu, findings);
     if !trigger.has("path") {
         return;
     }
@@ -132,122 +128,99 @@ fn read_beam_spot(trigger: &mut Section<'_, '_>, findings: &Findings) -> Option<
 }
 
 fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathConfig> {
+    let names = CUTS.map(|(name, _)| name).join(", ");
     for (key, allowed) in [
         ("name", "a name for reports"),
         ("bit", "a bit of the decision, 0 to 127"),
         ("l1", "a list of Level-1 bits, such as [3]"),
-        ("cut", "auto, dimuon, min_bias, single_muon or two_track"),
+        ("cut", names.as_str()),
     ] {
         section.require(key, allowed);
     }
     let name = section.text("name");
     let bit = section.integer("bit", 0..=127);
     let l1 = section.integers("l1", 63);
-    let prescale = section
-        .integer("prescale", 1..=u64::from(u32::MAX))
-        .unwrap_or(1);
+    let prescale = read_prescale(&mut section, findings);
     let cut = section.choice("cut", &CUTS);
-    let cut = cut.and_then(|cut| read_cut(cut, &mut section, findings));
+    let cut = cut.and_then(|cut| {
+        let reader = CutReader {
+            section: &mut section,
+            findings,
+            registry: algorithms::registry(),
+        };
+        reader.read(cut)
+    });
     section.finish();
     Some(PathConfig {
         name: name?,
         bit: u8::try_from(bit?).ok()?,
         l1_mask: l1?.into_iter().fold(0, |mask, bit| mask | 1 << bit),
         cut: cut?,
-        prescale: u32::try_from(prescale).ok()?,
+        prescale,
     })
 }
 
-fn read_cut(cut: CutName, section: &mut Section<'_, '_>, findings: &Findings) -> Option<Cut> {
-    Some(match cut {
-        CutName::Auto => Cut::Auto,
-        CutName::MinBias => Cut::MinBias,
-        CutName::SingleMuon => {
-            section.require("pt_min", ENERGY);
-            let types = read_types(section, findings);
-            let pt_min = section.parsed("pt_min", ENERGY, str::parse)?;
-            Cut::SingleMuon(SingleMuonCut { types, pt_min })
-        }
-        CutName::Dimuon => {
-            section.require("pt_min", ENERGY);
-            let types = read_types(section, findings);
-            let charge = section
-                .choice("charge", &CHARGES)
-                .unwrap_or(ChargeRule::Opposite);
-            let pt_min = section.parsed("pt_min", ENERGY, str::parse)?;
-            Cut::Dimuon(DimuonCut {
-                types,
-                pt_min,
-                charge,
-            })
-        }
-        CutName::TwoTrack => Cut::TwoTrack(read_two_track(section, findings)?),
-    })
-}
-
-fn read_types(section: &mut Section<'_, '_>, findings: &Findings) -> u32 {
-    let names = section.texts("types").unwrap_or_default();
-    let mut mask = 0;
-    for name in names {
-        match TYPES.iter().find(|(known, _)| *known == name) {
-            Some((_, bit)) => mask |= bit,
-            None => findings.report(Problem::new(
-                OUT_OF_RANGE,
-                section.key_path("types"),
-                format!("\"{name}\""),
-                "CMU, CMP, CMX, BMU",
-                "list the chambers that must all have seen the muon",
-            )),
-        }
+/// The four ways of a path to fire less often than it passes.
+fn read_prescale(section: &mut Section<'_, '_>, findings: &Findings) -> Prescale {
+    let fixed = section.integer("prescale", 0..=u64::from(u32::MAX));
+    let steps = section.integers("prescales", u64::from(u32::MAX));
+    if fixed.is_some() && steps.is_some() {
+        let problem = Problem::new(
+            BOTH_KEYS,
+            section.key_path("prescales"),
+            "two prescales",
+            "`prescale` or `prescales`",
+            "keep `prescale` for a fixed factor, `prescales` for steps of the dead time",
+        );
+        findings.report(problem.with_related(section.key_path("prescale"), "fixed here"));
     }
-    mask
+    let factor = |factor: u64| u32::try_from(factor).unwrap_or(u32::MAX);
+    let mut prescale = Prescale::default();
+    if let Some(steps) = steps {
+        prescale.steps = steps.into_iter().map(factor).collect();
+    } else if let Some(fixed) = fixed {
+        prescale.steps = vec![factor(fixed)];
+    }
+    section.quantity("interval_min", &mut prescale.interval_min);
+    let luminosity = section.integer("luminosity_max", 0..=u64::from(u32::MAX));
+    prescale.luminosity_max = luminosity.map(factor);
+    prescale
 }
 
-fn read_two_track(section: &mut Section<'_, '_>, findings: &Findings) -> Option<TwoTrackCut> {
-    for (key, allowed) in [
-        ("pt_min", ENERGY),
-        ("sum_pt_min", ENERGY),
-        ("dphi_min", ANGLE),
-        ("dphi_max", ANGLE),
-        ("d_min", LENGTH),
-        ("d_max", LENGTH),
-        ("lxy_min", LENGTH),
+/// What holds for the whole menu.
+fn read_menu_wide(trigger: &mut Section<'_, '_>, menu: &mut MenuConfig, findings: &Findings) {
+    let events = trigger.integer("beam_fit_events", 0..=u64::from(u32::MAX));
+    let d_max = trigger.parsed("beam_fit_d_max", LENGTH, str::parse);
+    if let Some(events) = events {
+        let mut fit = BeamFitConfig::default();
+        fit.events = u32::try_from(events).unwrap_or(u32::MAX);
+        fit.d_max = d_max.unwrap_or(fit.d_max);
+        menu.beam_fit = Some(fit);
+    }
+    if let Some(window) = trigger.integer("dead_time_window", 0..=u64::from(u32::MAX)) {
+        menu.dead_time.window = u32::try_from(window).unwrap_or(u32::MAX);
+    }
+    for (key, limit) in [
+        ("dead_time_high", &mut menu.dead_time.raise_above_permille),
+        ("dead_time_low", &mut menu.dead_time.lower_below_permille),
     ] {
-        section.require(key, allowed);
+        let Some(fraction) = trigger.number(key, 0.0..=1.0) else {
+            continue;
+        };
+        let permille = fraction * 1000.0;
+        if (permille - permille.round()).abs() > 1e-6 {
+            findings.report(Problem::new(
+                OUT_OF_RANGE,
+                trigger.key_path(key),
+                fraction,
+                "a multiple of 0.001",
+                "the dead time is compared in thousandths",
+            ));
+        }
+        *limit = permille.round() as u32;
     }
-    let pt_min = section.parsed("pt_min", ENERGY, str::parse);
-    let sum_pt_min = section.parsed("sum_pt_min", ENERGY, str::parse);
-    let dphi_min = section.parsed("dphi_min", ANGLE, str::parse);
-    let dphi_max = section.parsed("dphi_max", ANGLE, str::parse);
-    let d_min = section.parsed("d_min", LENGTH, str::parse);
-    let d_max = section.parsed("d_max", LENGTH, str::parse);
-    let lxy_min = section.parsed("lxy_min", LENGTH, str::parse);
-    let d_pair_max = section.parsed("d_pair_max", LENGTH, str::parse);
-    let charge = section
-        .choice("charge", &CHARGES)
-        .unwrap_or(ChargeRule::Opposite);
-    let chi2 = section.number("chi2_max", 0.0625..=128.0).unwrap_or(25.0);
-    let sixteenths = chi2 * 16.0;
-    if sixteenths.fract() != 0.0 {
-        findings.report(Problem::new(
-            OUT_OF_RANGE,
-            section.key_path("chi2_max"),
-            chi2,
-            "a multiple of 1/16",
-            "use a value that the packet's chi2 field can hold exactly",
-        ));
-        return None;
+    if let Some(luminosity) = trigger.integers("luminosity", u64::from(u32::MAX)) {
+        let by_section = luminosity.into_iter().filter_map(|l| u32::try_from(l).ok());
+        menu.luminosity = by_section.collect();
     }
-    Some(TwoTrackCut {
-        pt_min: pt_min?,
-        sum_pt_min: sum_pt_min?,
-        chi2_max: Sixteenths(sixteenths as i32),
-        charge,
-        dphi_min: dphi_min?,
-        dphi_max: dphi_max?,
-        d_min: d_min?,
-        d_max: d_max?,
-        lxy_min: lxy_min?,
-        d_pair_max,
-    })
 }

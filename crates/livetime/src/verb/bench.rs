@@ -4,10 +4,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use livetime_source::{ArrivalConfig, ArrivalKind};
+use livetime_study::bench::card_readout::CardOptions;
+use livetime_study::bench::card_stream::{BYTES_MAX, CHANNELS_MAX};
+use livetime_study::bench::paced_loop::PacedOptions;
 use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, page};
+use livetime_wire::{ByteSize, DurationNs, RateHz};
 use serde_json::Value;
 
+use crate::config::parse_quantity;
 use crate::console::{print, print_line, say};
 use crate::exit;
 use crate::run_summary::machine;
@@ -27,6 +34,32 @@ pub(crate) struct Options {
     /// machine hardly answers meanwhile
     #[arg(long)]
     realtime: bool,
+    /// With `builder`: 1x1, 2x2 and 4x4 units, fragments of 256 B to 64 KiB, over shared memory and TCP
+    #[arg(long)]
+    grid: bool,
+    /// With `loop`: triggers at this rate, such as 40kHz, instead of one after the other; with
+    /// `readout --channels`: fragments of each channel
+    #[arg(long, value_parser = parse_quantity::<RateHz>)]
+    rate: Option<RateHz>,
+    /// With `--rate`: equal or random gaps between triggers
+    #[arg(long, requires = "rate", default_value = "poisson")]
+    arrival: Arrival,
+    /// With `--rate` or `--channels`: for how long
+    #[arg(long, default_value = "10s", value_parser = parse_quantity::<DurationNs>)]
+    duration: DurationNs,
+    /// With `--rate`: seed of the random gaps
+    #[arg(long, requires = "rate", default_value_t = 1)]
+    seed: u64,
+    /// With `readout`: so many channels of cards, one core sending and one receiving
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=CHANNELS_MAX as i64))]
+    channels: Option<u16>,
+    /// With `--channels`: bytes of a fragment, 64 B to 64 KiB, whole words
+    #[arg(long, requires = "channels", default_value = "1000B", value_parser = parse_quantity::<ByteSize>)]
+    size: ByteSize,
+    /// With `--channels`: acknowledge entries of a block; 1 is the single-cycle firmware
+    #[arg(long, requires = "channels", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=128))]
+    batch: u16,
     /// Where the files of the store bench are written and removed again
     #[arg(long, default_value = ".")]
     directory: PathBuf,
@@ -38,7 +71,15 @@ pub(crate) struct Options {
     from: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Arrival {
+    /// All gaps equal
+    Fixed,
+    /// Independent of each other
+    Poisson,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum What {
     /// What the bare machine does: cache line, memory, pipe, eventfd, TCP, gaps of a polling thread
     Floor,
@@ -46,14 +87,22 @@ enum What {
     Ring,
     /// A trigger packet of 34 words out and its decision back
     Loop,
-    /// From the words of a link to checked fragments on file
+    /// From the words of a link to checked fragments on file; cards with their host
     Readout,
+    /// Datagrams of 1 KiB into pages, beside a bare loop of batched receives
+    Udp,
     /// From fragments on file to whole events
     Builder,
     /// Events into a run file, beside plain writes
     Store,
     /// The whole chain on two cores
     Chain,
+    /// The filter farm: a converter alone, 250 MB/s through the whole stage, hand-over to a sleeper
+    Farm,
+    /// The network simulator: packets, flits and events per second
+    Fabric,
+    /// The timing daemon: from deadline to client, matching, loads of coefficient sets
+    Timing,
     /// All of them, in less than four minutes
     All,
 }
@@ -65,9 +114,13 @@ impl What {
             Self::Ring => &[BenchName::Ring],
             Self::Loop => &[BenchName::Loop],
             Self::Readout => &[BenchName::Readout],
+            Self::Udp => &[BenchName::Udp],
             Self::Builder => &[BenchName::Builder],
             Self::Store => &[BenchName::Store],
             Self::Chain => &[BenchName::Chain],
+            Self::Farm => &[BenchName::Farm],
+            Self::Fabric => &[BenchName::Fabric],
+            Self::Timing => &[BenchName::Timing],
             Self::All => &BenchName::ALL,
         }
     }
@@ -105,6 +158,15 @@ fn measure(options: &Options) -> Result<Value, String> {
         directory: options.directory.clone(),
         machine: serde_json::to_value(machine()).unwrap_or_default(),
     };
+    if let Some(channels) = options.channels {
+        return measure_cards(options, channels, &bench_options);
+    }
+    if let Some(rate) = options.rate {
+        return measure_paced(options, rate, &bench_options);
+    }
+    if options.grid {
+        return measure_grid(options, &bench_options);
+    }
     let mut documents = Vec::new();
     for name in options.what.names() {
         say(format_args!("measuring {} ..", name.key()));
@@ -116,6 +178,75 @@ fn measure(options: &Options) -> Result<Value, String> {
         (_, [one]) => one.to_json(),
         (_, several) => BenchDocument::of_all(several),
     })
+}
+
+/// The builder in all its shapes.
+fn measure_grid(options: &Options, bench_options: &BenchOptions) -> Result<Value, String> {
+    if options.what != What::Builder {
+        return Err("`--grid` goes with `bench builder`".to_owned());
+    }
+    say(format_args!("measuring the grid of the builder .."));
+    let measured = bench::run_builder_grid(bench_options);
+    let document = measured.map_err(|error| format!("bench builder: {error}"))?;
+    Ok(document.to_json())
+}
+
+/// The loop at a rate.
+fn measure_paced(
+    options: &Options,
+    rate: RateHz,
+    bench_options: &BenchOptions,
+) -> Result<Value, String> {
+    if options.what != What::Loop {
+        return Err("`--rate` goes with `bench loop`".to_owned());
+    }
+    let paced = PacedOptions {
+        arrival: ArrivalConfig {
+            kind: match options.arrival {
+                Arrival::Fixed => ArrivalKind::FixedGap,
+                Arrival::Poisson => ArrivalKind::Poisson,
+            },
+            rate,
+        },
+        duration: Duration::from_nanos(options.duration.0),
+        seed: options.seed,
+    };
+    if let Some(problem) = paced.arrival.validate("--rate").first() {
+        return Err(problem.to_string());
+    }
+    say(format_args!("measuring loop at {rate} .."));
+    let measured = bench::run_paced(&paced, bench_options);
+    let document = measured.map_err(|error| format!("bench loop: {error}"))?;
+    Ok(document.to_json())
+}
+
+/// Cards with their host.
+fn measure_cards(
+    options: &Options,
+    channels: u16,
+    bench_options: &BenchOptions,
+) -> Result<Value, String> {
+    if options.what != What::Readout {
+        return Err("`--channels` goes with `bench readout`".to_owned());
+    }
+    let bytes = options.size.0;
+    if !(64..=BYTES_MAX as u64).contains(&bytes) || !bytes.is_multiple_of(4) {
+        let size = options.size;
+        return Err(format!(
+            "--size is {size}; fragments have 64 B to 64 KiB, a multiple of 4 B"
+        ));
+    }
+    let cards = CardOptions {
+        channels: usize::from(channels),
+        bytes: bytes as usize,
+        batch: usize::from(options.batch),
+        rate_hz: options.rate.map(|rate| rate.0),
+        seconds: options.duration.0 as f64 * 1e-9,
+    };
+    say(format_args!("measuring readout of {channels} channels .."));
+    let measured = bench::run_cards(&cards, bench_options);
+    let document = measured.map_err(|error| format!("bench readout: {error}"))?;
+    Ok(document.to_json())
 }
 
 fn read(path: &Path) -> Result<Value, String> {

@@ -1,23 +1,42 @@
 //! `livetime check CONFIG`: all problems of a configuration at once, nothing started.
+//!
+//! With `--generate N` the configuration is written first, with N links.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use livetime_wire::ByteSize;
 
 use crate::config::{self, Overrides};
 use crate::console::{print, say};
 use crate::exit;
+use crate::verb::generate;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Configuration file
     config: PathBuf,
+    /// Write a configuration of this many data links to the file first; it must not be there
+    #[arg(long, value_name = "LINKS", value_parser = clap::value_parser!(u32).range(1..=i64::from(generate::LINKS_MAX)))]
+    generate: Option<u32>,
 }
 
 /// Reads and validates; prints what the chain would be made of.
 pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(links) = options.generate {
+        let written = File::create_new(&options.config)
+            .and_then(|mut file| file.write_all(generate::configuration(links).as_bytes()));
+        if let Err(error) = written {
+            let path = options.config.display();
+            say(format_args!("error: cannot make {path}: {error}"));
+            return exit::PROBLEM;
+        }
+    }
+    let start = Instant::now();
     let loaded = match config::load(&options.config, &Overrides::default()) {
         Ok(loaded) => loaded,
         Err(problems) => {
@@ -25,6 +44,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
+    if let Err(problem) = config::check_frames(&loaded.config.chain) {
+        say(problem.trim_end());
+        return exit::PROBLEM;
+    }
+    let took = start.elapsed();
     let chain = &loaded.config.chain;
     let pages: u64 = (chain.data_links.iter())
         .map(|link| u64::from(link.link.pages) * u64::from(link.link.page_words) * 4)
@@ -47,6 +71,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             .map_or("any core".to_owned(), |core| format!("core {core}"));
         let (name, roles) = (&worker.name, worker.roles.join(" "));
         text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
+    }
+    if options.generate.is_some() {
+        text += &format!("  checked  in {:.0} ms\n", took.as_secs_f64() * 1e3);
     }
     exit::after_printing(print(text))
 }

@@ -1,6 +1,7 @@
-//! `livetime inspect FILE`: what a run file holds; with `--recover` a repaired copy.
+//! `livetime inspect RUN`: what a run or one of its files holds; with `--recover` a repaired copy.
 //!
-//! Results are read from the file alone, every checksum compared; nothing in the file is changed.
+//! Results are read from the files alone, every checksum compared; nothing in them is changed. Of
+//! a directory all files are read, and those that must have been there are named.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +10,8 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use livetime_store::{Inspection, RunReader, inspect, recover};
+use livetime_client::RunFolder;
+use livetime_store::{Inspection, OpenError, recover};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ use crate::exit;
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Run file (events.mcap)
+    /// Run directory, or one run file (events.mcap)
     file: PathBuf,
     /// Print one JSON document
     #[arg(long)]
@@ -50,10 +52,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
     if let Some(copy) = &options.recover {
+        if options.file.is_dir() {
+            return Err("a directory, expected one of its run files to recover".into());
+        }
         write_copy(options, copy)?;
     }
-    let mut reader = RunReader::open(BufReader::new(File::open(&options.file)?))?;
-    let found = inspect(&mut reader)?;
+    let mut reader = RunFolder::open(&options.file).map_err(|error| cause(error.error))?;
+    let found = reader.inspect()?;
+    note_others(&options.file);
     let stored = if options.triggers || found.events_incomplete > 0 {
         StoredEvents::read(&mut reader)?
     } else {
@@ -65,13 +71,41 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
     } else {
         print(text(&found, &stored, options.triggers))?;
         if !found.complete && options.recover.is_none() {
+            let what = match options.file.is_dir() {
+                true => "FILE".to_owned(),
+                false => options.file.display().to_string(),
+            };
             say(format_args!(
-                "help: `livetime inspect {} --recover COPY` writes a repaired copy",
-                options.file.display()
+                "help: `livetime inspect {what} --recover COPY` writes a repaired copy"
             ));
         }
     }
     Ok(found.is_good())
+}
+
+/// What a person is told of a file that cannot be opened.
+fn cause(error: OpenError) -> Box<dyn std::error::Error> {
+    match error {
+        OpenError::Io(error) => error.into(),
+        other => other.into(),
+    }
+}
+
+/// Says so if the file is one of several of a run.
+fn note_others(file: &Path) {
+    let folder = match file.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) if file.is_file() => folder,
+        _ => return,
+    };
+    let files = RunFolder::paths(folder).unwrap_or_default();
+    if files.len() > 1 && files.iter().any(|of_run| of_run.ends_with(file)) {
+        say(format_args!(
+            "note: one of {} files; `livetime inspect {}` reads the whole run",
+            files.len(),
+            folder.display()
+        ));
+    }
 }
 
 /// Writes the repaired copy; when that fails, nothing is left of it.
@@ -114,7 +148,7 @@ struct StoredEvents {
 }
 
 impl StoredEvents {
-    fn read(reader: &mut RunReader<BufReader<File>>) -> std::io::Result<Self> {
+    fn read(reader: &mut RunFolder) -> std::io::Result<Self> {
         let mut stored = Self::default();
         reader.rewind();
         while let Some(event) = reader.next_event()? {
@@ -172,6 +206,15 @@ fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
         "  {} chunks, {} bytes, index by {}",
         found.chunks, found.bytes, found.index
     );
+    if found.files.len() > 1 {
+        let _ = writeln!(text, "  files {}", found.files.join(", "));
+    }
+    for name in &found.files_missing {
+        let _ = writeln!(text, "  missing: file {name}");
+    }
+    if found.events_missing > 0 {
+        let _ = writeln!(text, "  missing: {} events", found.events_missing);
+    }
     for range in &found.damage {
         let _ = writeln!(
             text,

@@ -1,12 +1,12 @@
 //! `livetime report DIR`: the report page of a run directory, from its files alone.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use livetime_store::{Histogram, RunReader, RunSummary};
+use livetime_client::RunFolder;
+use livetime_store::{Histogram, RunSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
 use livetime_study::report::{Figure, Report, Table};
 use livetime_trigger::dimuon_mass;
@@ -15,6 +15,7 @@ use livetime_wire::{DurationNs, LossCause, RateHz};
 use crate::console::{print_line, say};
 use crate::exit;
 use crate::run_summary::shell_words;
+use crate::spill_figure::spill_figure;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -51,7 +52,17 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String
         fs::read_to_string(&path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))
     };
-    let summary_json = read("summary.json")?;
+    let summary_json = read("summary.json").map_err(|error| {
+        let file = directory.join("events.mcap");
+        match file.is_file() {
+            true => format!(
+                "{error}: the run did not end in order; `livetime inspect {}` says what is in the \
+                 file",
+                file.display()
+            ),
+            false => error,
+        }
+    })?;
     let summary: RunSummary = serde_json::from_str(&summary_json).map_err(|error| {
         format!(
             "{} is no run summary: {error}",
@@ -59,9 +70,10 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String
         )
     })?;
     let config = read("config.toml")?;
-    let file = directory.join("events.mcap");
-    let stored = read_stored(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let report = page(&summary, config, summary_json, &stored);
+    let stored = read_stored(directory).map_err(|error| format!("cannot read the run: {error}"))?;
+    let spill = spill_figure(&config, directory)?;
+    let mut report = page(&summary, config, summary_json, &stored);
+    report.figures.splice(0..0, spill);
     fs::write(output, report.to_html())
         .map_err(|error| format!("cannot write {}: {error}", output.display()))
 }
@@ -78,7 +90,7 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
     const LOW: f64 = 40.0;
     const HIGH: f64 = 140.0;
     const BINS: usize = 100;
-    let mut reader = RunReader::open(BufReader::with_capacity(1 << 20, File::open(path)?))?;
+    let mut reader = RunFolder::open(path)?;
     let histograms = reader.histograms()?.unwrap_or_default();
     let mut counts = vec![0.0_f64; BINS];
     let (mut below, mut above, mut events) = (0.0, 0.0, 0);
@@ -329,6 +341,15 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             ]
         })
         .collect();
+    let failures: Vec<Vec<String>> = (summary.filter_failures.iter())
+        .flat_map(|failure| {
+            failure
+                .deaths
+                .iter()
+                .map(move |death| (failure.trigger, death))
+        })
+        .map(|(event, death)| vec![event.to_string(), death.role.clone(), death.reason.clone()])
+        .collect();
     let latency = |name: &str, l: &livetime_store::LatencySummary| {
         let mut row = vec![name.to_owned(), l.count.to_string()];
         row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| DurationNs(ns).to_string()));
@@ -340,7 +361,7 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
         latency("decision", &summary.latency.decision),
         latency("build", &summary.latency.build),
     ];
-    vec![
+    let mut tables = vec![
         table("Counts", &["counter", "count"], counts),
         table("Losses", &["cause", "count", "what it means"], losses),
         table(
@@ -359,5 +380,13 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             &["worker", "roles", "duty cycles with work"],
             workers,
         ),
-    ]
+    ];
+    if !failures.is_empty() {
+        tables.push(table(
+            "Events in the error stream",
+            &["event", "filter unit that died of it", "how"],
+            failures,
+        ));
+    }
+    tables
 }

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, ExitCode};
 
 use livetime_node::ChainConfig;
+use livetime_node::event_fault::EventFault;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, serve_role};
 
@@ -37,14 +38,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             }
         };
     let mut chain = config.chain;
+    let faults;
     match config::sort_faults(&options.source.fault, &chain, true) {
-        Ok((links, _)) => chain.faults = links,
+        Ok(sorted) => {
+            chain.faults = sorted.links;
+            faults = sorted.events;
+        }
         Err(error) => {
             say(format_args!("error: {}: {error}", options.id));
             return exit::PROBLEM;
         }
     }
-    match serve(&options.id, chain, &identity(&text, &options.source)) {
+    match serve(
+        &options.id,
+        chain,
+        &identity(&text, &options.source),
+        faults,
+    ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(format_args!("error: {}: {error}", options.id));
@@ -53,12 +63,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn serve(id: &str, chain: ChainConfig, identity: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(
+    id: &str,
+    chain: ChainConfig,
+    identity: &str,
+    faults: Vec<EventFault>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
     let worker = workers.into_iter().find(|worker| worker.name == id);
     let worker = worker.ok_or("this chain has no such role")?;
-    serve_role(socket, id, VERSION, identity, chain, &worker)?;
+    serve_role(socket, id, VERSION, identity, chain, &worker, faults)?;
     Ok(())
 }
 
@@ -126,19 +141,19 @@ mod tests {
     fn roles_of_another_program_or_configuration_are_refused() {
         for (hello, expected) in [
             (
-                r#"["hello",[1,"0.0.9","ROLE","this one"]]"#,
+                r#"["hello",[3,"0.0.9","ROLE","this one"]]"#,
                 "src0 has program version 0.0.9, expected 0.1.0",
             ),
             (
-                r#"["hello",[2,"0.1.0","ROLE","this one"]]"#,
-                "src0 has protocol 2, expected 1",
+                r#"["hello",[1,"0.1.0","ROLE","this one"]]"#,
+                "src0 has protocol 1, expected 3",
             ),
             (
-                r#"["hello",[1,"0.1.0","ROLE","another"]]"#,
+                r#"["hello",[3,"0.1.0","ROLE","another"]]"#,
                 "src0 has configuration another, expected this one",
             ),
             (
-                r#"["hello",[1,"0.1.0","fu9","this one"]]"#,
+                r#"["hello",[3,"0.1.0","fu9","this one"]]"#,
                 "src0 has role fu9, expected src0",
             ),
             (r#"["ready",null]"#, "src0 sent ready where hello was due"),

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use livetime_client::RunFolder;
+use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Incident, OnLoss};
 use livetime_node::{
@@ -20,7 +22,10 @@ use signal_hook::iterator::Signals;
 use crate::config::{self, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
 use crate::exit;
+use crate::filter_of_run;
+use crate::run_control::RunControl;
 use crate::run_directory::RunDirectory;
+use crate::run_histograms::HistogramFile;
 use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
 use crate::verb::report::write_report;
@@ -57,7 +62,8 @@ pub(crate) struct SourceOptions {
     #[arg(long, value_parser = config::parse_quantity::<RateHz>)]
     rate: Option<RateHz>,
     /// Let something fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s); with
-    /// --processes also kill:bu1@5s and stop:fu0@3s+2s
+    /// --processes also kill:bu1@5s, stop:fu0@3s+2s, and crash:1234 or hang:1234 (what event 1234
+    /// does to its filter unit)
     #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
     pub(crate) fault: Vec<RunFault>,
 }
@@ -139,6 +145,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
+    if let Err(problem) = config::check_frames(&loaded.config.chain) {
+        say(problem.trim_end());
+        return exit::PROBLEM;
+    }
     match take_data(options, loaded) {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
@@ -153,23 +163,34 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
     let processes = options.processes || config.processes;
-    let (link_faults, process_faults) =
-        config::sort_faults(&options.source.fault, &config.chain, processes)?;
+    let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
+    if config.on_loss.filters_at_start.is_some() && !processes {
+        let reason = "`[filter] units_max` is above `units`, and filter units that are threads \
+                      cannot join a run; start it with `--processes`, or leave `units_max` out";
+        return Err(reason.into());
+    }
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
+    let control = RunControl::open(directory.path());
+    if let Err(error) = &control {
+        say(format_args!("warning: this run takes no orders: {error}"));
+    }
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
     chain.run = directory.number();
-    chain.faults = link_faults;
+    chain.faults = faults.links;
+    if let Some(packets) = &mut chain.packets {
+        packets.path = directory.file(PACKET_FILE);
+    }
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     std::fs::write(
         directory.file("config.toml"),
         facts.config_with_options(&text),
     )?;
     let begin = facts.begin_record(RunBegin::new(chain.run), &text);
-    let file = RunFile::create(&directory.file("events.mcap"), &begin, chain.store)?;
+    let file = RunFile::create_in(directory.path(), &begin, chain.store, &chain.files)?;
     say(format_args!(
         "run {} · seed {} · configuration {} · livetime {} · {}",
         chain.run,
@@ -179,20 +200,31 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         directory.path().display()
     ));
     let bound = chain.supervisor.deadline;
+    filter_of_run::keep(&chain.filter, directory.path())?;
     let mut running = if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
         let launcher = role::launcher(&text, &options.source)?;
-        Chain::start_processes(&chain, file, launcher, on_loss, process_faults)?
+        Chain::start_processes(&chain, file, launcher, on_loss, faults.roles)?
     } else {
         Chain::start(&chain, file)?
     };
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
-    let (ending, rates) = watch(&mut running, &mut signals, &mut display, patience);
+    let mut histograms = HistogramFile::of(directory.path());
+    let (ending, rates) = watch(
+        &mut running,
+        &mut signals,
+        &mut display,
+        &mut histograms,
+        control.as_ref().ok(),
+        patience,
+    );
+    drop(control);
     display.close();
     let mut outcome = running.finish();
     let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
     let closing = close_file(&mut outcome, condition, ending);
+    drop(histograms);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
     let mut errors: Vec<String> = outcome.failures.clone();
     errors.extend(closing.err());
@@ -222,9 +254,17 @@ fn drain_patience(chain: &ChainConfig) -> Duration {
 
 /// Writes summary and report, and lists the run's files; returns what could not be written.
 fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String> {
-    let names = ["events.mcap", "summary.json", "config.toml", "report.html"];
-    let [_, summary_file, _, report] = names.map(|name| directory.file(name));
-    summary.files = Vec::from(names.map(|name| directory.file(name).display().to_string()));
+    let [summary_file, config, report] =
+        ["summary.json", "config.toml", "report.html"].map(|name| directory.file(name));
+    let mut files = match RunFolder::paths(directory.path()) {
+        Ok(paths) if !paths.is_empty() => paths,
+        _ => vec![directory.file("events.mcap")],
+    };
+    files.extend(packet_files_of(directory.path()));
+    files.extend(Some(directory.file(filter_of_run::FILE)).filter(|file| file.is_file()));
+    files.extend([summary_file.clone(), config, report.clone()]);
+    let texts = files.iter().map(|path| path.display().to_string());
+    summary.files = texts.collect();
     let mut errors = Vec::new();
     let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
     match std::fs::write(&summary_file, json + "\n") {
@@ -255,6 +295,8 @@ fn watch(
     running: &mut Chain,
     signals: &mut Signals,
     display: &mut LiveDisplay,
+    histograms: &mut HistogramFile,
+    control: Option<&RunControl>,
     patience: Duration,
 ) -> (Ending, Vec<RateSample>) {
     let mut ending = None;
@@ -262,6 +304,7 @@ fn watch(
     let mut last_rate = running.snapshot();
     let mut rate_due = Instant::now() + RATE_INTERVAL;
     let mut progress = (last_rate.clone(), Instant::now());
+    let mut disk_full = false;
     loop {
         std::thread::sleep(LOOK);
         for _ in signals.pending() {
@@ -286,6 +329,9 @@ fn watch(
                 return (Ending::RoleLost, rates);
             }
         }
+        if let Some(control) = control {
+            control.serve(|change| running.steer_filters(change));
+        }
         let now = running.snapshot();
         if Instant::now() >= rate_due {
             rate_due += RATE_INTERVAL;
@@ -293,6 +339,16 @@ fn watch(
             last_rate = now.clone();
         }
         display.show(&now);
+        histograms.write_if_due(running);
+        let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
+        if std::mem::replace(&mut disk_full, is_full) != is_full {
+            say(match is_full {
+                true => {
+                    "\nwarning: the disk of the run file has no room; triggers wait until there is"
+                }
+                false => "\nthe disk of the run file has room again",
+            });
+        }
         let Some(reason) = ending else { continue };
         if running.is_drained() {
             return (reason, rates);
@@ -311,12 +367,21 @@ fn report_incident(incident: &Incident) {
         role,
         exit,
         holds_dropped,
+        event,
+        given_up,
         handled,
     } = incident;
-    let pages = match holds_dropped {
+    let mut pages = match holds_dropped {
         0 => String::new(),
         held => format!(", {held} page holds dropped"),
     };
+    match event {
+        Some(event) if *given_up => {
+            pages += &format!(", event {event} goes to the error stream");
+        }
+        Some(event) => pages += &format!(", event {event} is given to another"),
+        None => {}
+    }
     match handled {
         Ok(OnLoss::Restart) => say(format_args!(
             "\nwarning: the process of {role} is gone ({exit}){pages}; another took its place"
@@ -340,7 +405,8 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
         Ending::Interrupted | Ending::WriterFailed => Condition::INTERRUPTED,
         Ending::Killed | Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
-    if faults || outcome.counts.events_incomplete > 0 {
+    let failed = !outcome.filter_failures.is_empty();
+    if faults || failed || outcome.counts.events_incomplete > 0 {
         condition |= Condition::DEGRADED;
     }
     if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {
@@ -367,9 +433,10 @@ fn close_file(
         Ending::RoleLost => "a role was lost",
         Ending::Stuck => "the chain did not drain",
     };
-    let end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
+    let mut end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);
-    let histograms = [
+    end.menu = outcome.menu_counts();
+    let mut histograms = vec![
         stored_latency(
             "decision_latency",
             "decision latency",
@@ -377,6 +444,11 @@ fn close_file(
         ),
         stored_latency("build_latency", "build latency", &outcome.build_latency),
     ];
+    // A filter's histogram with the name of one of the run's own would hide it.
+    let filled = outcome.filter_histograms.to_vec().into_iter();
+    histograms.extend(
+        filled.filter(|filled| !["decision_latency", "build_latency"].contains(&filled.name())),
+    );
     file.close(&end, &histograms)
         .map(|_| path)
         .map_err(|error| error.to_string())

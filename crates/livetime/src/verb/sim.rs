@@ -1,225 +1,55 @@
-//! `livetime sim CONFIG`: the same chain, the same cores, in the deterministic simulator.
+//! `livetime sim ..`: everything that runs in the deterministic simulator, one file each in `sim/`.
 //!
-//! Time is simulated, nothing is real but the data: a run is a function of configuration, options
-//! and seed. It prints the same document as a real run, marked as simulated; with `--out` the run
-//! file is written as well.
+//! `livetime sim CONFIG` runs the chain of a configuration; the subcommands simulate networks.
+//! Nothing here is real but the code of the units: times are simulated, and printed as such.
 
-use std::fs::File;
-use std::io::{Cursor, Write};
-use std::path::PathBuf;
+mod builder_result;
+mod chain;
+mod gates;
+mod plan;
+mod preset;
+mod replay;
+mod run;
+mod swarm;
+
 use std::process::ExitCode;
-
-use livetime_fabric::chain::{
-    FilterChoice, SimulatedChain, SimulatedChainConfig, SimulatedDataLink, SimulatedOutcome,
-};
-use livetime_node::{ChainConfig, FilterConfig, latency_summary};
-use livetime_store::summary::{DeadTime, Latencies, RunIdentification};
-use livetime_store::{RunBegin, RunReader, RunSummary};
-use livetime_wire::{DurationNs, RateHz, RunNumber};
-
-use crate::config::{self, Loaded, Overrides};
-use crate::console::{print, print_line, say, with_causes};
-use crate::exit;
-use crate::run_summary::{BUILD_BOUND, RunFacts};
-
-/// Run number of simulated runs, which take none from the counter file.
-const SIMULATED_RUN: RunNumber = RunNumber(1);
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Options {
-    /// Configuration file
-    config: PathBuf,
-    /// Number of triggers
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    triggers: u64,
-    /// Seed of the generator
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Replay recorded events (CSV) instead of the configured source
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
-    /// Offer triggers at the configured rate and refuse them when all Level-2 buffers are full;
-    /// without it the source waits, and decisions are those of a lossless real run
-    #[arg(long)]
-    timed: bool,
-    /// Rate of the triggers, such as 10kHz
-    #[arg(long)]
-    rate: Option<RateHz>,
-    /// Write run file and summary into this directory
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print one JSON document (livetime.run/1) on standard output
-    #[arg(long)]
-    json: bool,
+    #[command(subcommand)]
+    study: Option<Study>,
+    #[command(flatten)]
+    chain: chain::Options,
+}
+
+/// What can be simulated besides a chain.
+#[derive(Debug, clap::Subcommand)]
+enum Study {
+    /// What the simulator must reproduce: value, reference, tolerance, verdict
+    Gates(gates::Options),
+    /// A network with its traffic, from a scenario file or a preset
+    Run(run::Options),
+    /// Which networks and ways of sending carry an event builder, with margins
+    Plan(plan::Options),
+    /// The built-in scenarios: event builders that exist or were planned
+    Presets(preset::Options),
+    /// The event builder's protocol under all faults at once, seed after seed
+    Swarm(swarm::Options),
+    /// A real run once more in the simulator: the same inputs must give the same outputs
+    Replay(replay::Options),
 }
 
 /// Simulates.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let overrides = Overrides {
-        seed: options.seed,
-        triggers: Some(options.triggers),
-        lossless: !options.timed,
-        rate: options.rate,
-        events: options.events.clone(),
-        ..Overrides::default()
-    };
-    let loaded = match config::load(&options.config, &overrides) {
-        Ok(loaded) => loaded,
-        Err(problems) => {
-            say(problems.trim_end());
-            return exit::PROBLEM;
-        }
-    };
-    match simulate(options, loaded) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => exit::PROBLEM,
-        Err(error) => {
-            say(format_args!("error: {}", with_causes(error.as_ref())));
-            exit::PROBLEM
-        }
+    match &options.study {
+        None => chain::run(&options.chain),
+        Some(Study::Gates(options)) => gates::run(options),
+        Some(Study::Run(options)) => run::run(options),
+        Some(Study::Plan(options)) => plan::run(options),
+        Some(Study::Presets(options)) => preset::run(options),
+        Some(Study::Swarm(options)) => swarm::run(options),
+        Some(Study::Replay(options)) => replay::run(options),
     }
-}
-
-fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
-    let Loaded { text, config } = loaded;
-    let chain = config.chain;
-    let bound = chain.supervisor.deadline;
-    let facts = RunFacts::new(&text, chain.source.seed, SIMULATED_RUN);
-    let begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text);
-    say(format_args!(
-        "simulation · seed {} · configuration {} · livetime {}",
-        facts.seed, facts.config_hash, facts.version
-    ));
-    let outcome = SimulatedChain::new_checked(&simulated(chain, begin))?.run();
-    let mut summary = summarise(&facts, &outcome, bound);
-    summary.copies_per_byte = copies_per_byte(&outcome)?;
-    if let Some(directory) = &options.out {
-        std::fs::create_dir_all(directory)?;
-        let file = directory.join("events.mcap");
-        // Runs are never overwritten.
-        File::create_new(&file)
-            .and_then(|mut output| output.write_all(&outcome.run_file))
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        std::fs::write(
-            directory.join("config.toml"),
-            facts.config_with_options(&text),
-        )?;
-        let path = directory.join("summary.json");
-        summary.files = [&file, &path]
-            .map(|path| path.display().to_string())
-            .to_vec();
-        std::fs::write(&path, serde_json::to_string_pretty(&summary)? + "\n")?;
-    }
-    if options.json {
-        print_line(serde_json::to_string(&summary)?)?;
-    } else {
-        print(to_text(&summary, &outcome))?;
-    }
-    for problem in &summary.conservation_problems {
-        say(format_args!("error: {problem}"));
-    }
-    Ok(summary.conserved && outcome.is_drained)
-}
-
-/// The simulated chain of a configuration, with the default times of lines, hops and hosts.
-fn simulated(chain: ChainConfig, begin: RunBegin) -> SimulatedChainConfig {
-    let data_links = chain.data_links.into_iter().map(|link| SimulatedDataLink {
-        source: link.source,
-        unit: link.unit,
-        link: link.link,
-    });
-    let defaults = SimulatedChainConfig::new(SIMULATED_RUN, 1, 1, chain.menu.clone());
-    SimulatedChainConfig {
-        begin,
-        source: chain.source,
-        recorded: chain.recorded,
-        trigger_link: chain.trigger_link,
-        data_links: data_links.collect(),
-        supervisor: chain.supervisor,
-        builder: chain.builder,
-        filter: match chain.filter {
-            FilterConfig::AcceptAll => FilterChoice::AcceptAll,
-            FilterConfig::MassWindow(window) => FilterChoice::MassWindow(window),
-        },
-        store: chain.store,
-        ..defaults
-    }
-}
-
-fn summarise(facts: &RunFacts, outcome: &SimulatedOutcome, bound: DurationNs) -> RunSummary {
-    let duration_s = outcome.ended_at.0 as f64 * 1e-9;
-    let run = RunIdentification {
-        number: facts.run.0,
-        seed: facts.seed,
-        config_hash: facts.config_hash.clone(),
-        version: facts.version.clone(),
-        duration_s,
-        condition: outcome.condition,
-    };
-    let latency = Latencies {
-        decision: latency_summary(&outcome.decision_latency, bound.0),
-        build: latency_summary(&outcome.build_latency, BUILD_BOUND.0),
-    };
-    let mut summary =
-        RunSummary::new(run, &outcome.counts, &outcome.losses, latency).with_digest(outcome.digest);
-    summary.dead_time = DeadTime {
-        refused_fraction: outcome.dead_time.refused_fraction(),
-        busy_fraction: outcome.dead_time.busy_fraction(),
-    };
-    let in_events = outcome.counts.fragments_in_built + outcome.counts.fragments_in_incomplete;
-    let mean_bytes = outcome.bytes_sent as f64 / outcome.counts.fragments_sent.max(1) as f64;
-    summary.throughput_bytes_per_s = in_events as f64 * mean_bytes / duration_s.max(1e-9);
-    summary.command = facts.command.clone();
-    summary
-}
-
-/// Bytes written into chunks for each payload byte of the stored events, headers included.
-fn copies_per_byte(outcome: &SimulatedOutcome) -> Result<f64, Box<dyn std::error::Error>> {
-    let mut reader = RunReader::open(Cursor::new(&outcome.run_file))?;
-    let (mut written, mut payload) = (0, 0);
-    while let Some(event) = reader.next_event()? {
-        written += event.words().len() as u64;
-        payload += event
-            .entries()
-            .map(|entry| u64::from(entry.words))
-            .sum::<u64>();
-    }
-    Ok(written as f64 / payload.max(1) as f64)
-}
-
-fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
-    let mut text = format!(
-        "SIMULATED: {} triggers in {:.3} s of simulated time, {} kernel events, trace {}\n",
-        summary.counts.triggers,
-        summary.run.duration_s,
-        outcome.events_simulated,
-        outcome.trace_hash
-    );
-    text += &format!("  decision digest   {}\n", summary.decision_digest);
-    text += &format!(
-        "  Level-2 accepts {}, built {}, incomplete {}, stored {}, losses {}\n",
-        summary.counts.l2_accepted,
-        summary.counts.events_built,
-        summary.counts.events_incomplete,
-        summary.counts.events_stored,
-        summary.losses.total()
-    );
-    for (name, latency) in [
-        ("decision", &summary.latency.decision),
-        ("build", &summary.latency.build),
-    ] {
-        text += &format!(
-            "  {name:<9} latency  median {}, 99.9 % {}, max {} (simulated)\n",
-            DurationNs(latency.p50),
-            DurationNs(latency.p99_9),
-            DurationNs(latency.max)
-        );
-    }
-    let verdict = if summary.conserved {
-        "Everything is accounted for."
-    } else {
-        "NOT everything is accounted for."
-    };
-    text + verdict + "\n"
 }

@@ -1,7 +1,8 @@
 //! `livetime source CONFIG`: events, trigger packets and decisions of a source, as JSON lines.
 //!
 //! One line per event, in the order of the source's sequence, as if none were refused. The plain
-//! Python oracle reads these lines and must come to the same words and bits.
+//! Python oracle reads these lines and must come to the same words and bits. With `--link` or
+//! `--frames` the fragments are played instead: [`crate::verb::played_source`].
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -11,15 +12,16 @@ use std::process::ExitCode;
 use livetime_node::ChainConfig;
 use livetime_source::{EventGenerator, PacketEncoder, PacketHeader, PhysicsGenerator, SourceEvent};
 use livetime_trigger::LevelTwo;
+use livetime_wire::decision::mix64;
 use livetime_wire::object::ObjectKind;
 use livetime_wire::trigger_packet::TriggerPacketView;
 use livetime_wire::{RunNs, TriggerNumber};
 use serde_json::json;
 
 use crate::config::{self, Overrides};
-use crate::console::say;
+use crate::console::{print_line, say};
 use crate::exit;
-use crate::verb::pattern;
+use crate::verb::{pattern, played_source};
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -41,6 +43,9 @@ pub(crate) struct Options {
     /// Add the Level-2 decisions before and after prescale
     #[arg(long)]
     decide: bool,
+    /// Write the fragments of each data link to a file in this folder, for links of kind "file"
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["link", "pattern", "jsonl"])]
+    frames: Option<PathBuf>,
     /// File to write, one JSON line per event; standard output without it
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
@@ -66,6 +71,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
+    if let Some(done) = play(options, &loaded.config.chain) {
+        return done;
+    }
     let written = match &options.jsonl {
         Some(path) => File::create(path)
             .and_then(|file| write_lines(options, &loaded.config.chain, BufWriter::new(file))),
@@ -85,6 +93,42 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             say(format_args!("error: cannot write {path}: {error}"));
             exit::PROBLEM
         }
+    }
+}
+
+/// Plays the fragments, if that is asked for.
+fn play(options: &Options, chain: &ChainConfig) -> Option<ExitCode> {
+    let events = options.triggers;
+    let played = if let Some(folder) = &options.frames {
+        played_source::write_frames(chain, events, folder)
+            .map(|document| (document, true))
+            .map_err(|error| format!("cannot write {}: {error}", folder.display()))
+    } else {
+        played_source::play(chain, events, options.pattern.link?)
+            .map_err(|error| format!("the link broke: {error}"))
+    };
+    Some(match played {
+        Ok((document, is_whole)) => {
+            let printed = exit::after_printing(print_line(document));
+            if is_whole { printed } else { exit::PROBLEM }
+        }
+        Err(error) => {
+            say(format_args!("error: {error}"));
+            exit::PROBLEM
+        }
+    })
+}
+
+/// Events of one lumi section: short, so that a few thousand events show several luminosities.
+const PACKETS_PER_SECTION: u64 = 1000;
+
+/// Level-1 accepts refused before an event, which a run counts: none for 2000 events, then up to two
+/// before each of the next 2000, so that dynamic prescales have something to follow.
+fn made_up_refusals(index: u64) -> u32 {
+    if (index / 2000).is_multiple_of(2) {
+        0
+    } else {
+        (mix64(index) % 3) as u32
     }
 }
 
@@ -119,10 +163,12 @@ fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> s
             l2_buffer: (index % 4) as u8,
             bunch: (index * 17 % 3564) as u32,
             run: event.run,
-            lumi_section: (index / 250_000) as u32,
+            lumi_section: (index / PACKETS_PER_SECTION) as u32,
             triggered_at: RunNs(index * 100_000),
             index,
         };
+        let refused = made_up_refusals(index);
+        (0..refused).for_each(|_| encoder.count_refused());
         encoder.encode(&event, &header, &mut words);
         let objects: Vec<_> = (event.objects.iter())
             .map(|o| {
@@ -148,6 +194,7 @@ fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> s
                 "bunch": header.bunch & 0xFF,
                 "run": header.run.0 & 0x00FF_FFFF,
                 "lumi": header.lumi_section & 0xFF,
+                "refused": refused,
                 "time": (header.triggered_at.0 / 25) & 0xFFFF_FFFF,
             },
             "objects": objects,

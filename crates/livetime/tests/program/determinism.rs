@@ -58,6 +58,45 @@ fn the_simulator_takes_the_same_run() {
 }
 
 #[test]
+fn a_real_run_replayed_in_the_simulator_gives_its_outputs() {
+    let bench = Workbench::new();
+    bench.write("run.toml", example());
+    let real = [
+        "run",
+        "run.toml",
+        "--lossless",
+        "--triggers",
+        "4000",
+        "--seed",
+        "11",
+        "--out",
+        "out",
+    ];
+    bench.run(&real).ended_with(0);
+    let same = bench.run(&["sim", "replay", "out", "--json"]);
+    let document = same.ended_with(0).document();
+    assert_eq!(document["schema"], "livetime.sim_replay/1");
+    assert_eq!(document["same"], true, "{document:#}");
+    let events = value(&document, "events.real").as_u64();
+    assert!(events > Some(50), "{document:#}");
+    assert_eq!(value(&document, "events.simulated").as_u64(), events);
+
+    // Another seed in the summary is another input: then they must differ, and it must be said.
+    let summary = bench.read("out/summary.json");
+    let other = summary.replacen("\"seed\": \"11\"", "\"seed\": \"12\"", 1);
+    assert_ne!(summary, other, "the summary names its seed");
+    bench.write("out/summary.json", other);
+    let differ = bench.run(&["sim", "replay", "out"]).ended_with(1);
+    assert!(differ.out.contains("The outputs DIFFER"), "{}", differ.out);
+    let nowhere = bench.run(&["sim", "replay", "nowhere"]).ended_with(1);
+    assert!(
+        nowhere.err.contains("nowhere/summary.json"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
 fn equal_seeds_give_equal_runs_in_every_layout() {
     let plain = example();
     let reference = run(&plain, "7");
@@ -85,6 +124,18 @@ fn equal_seeds_give_equal_runs_in_every_layout() {
         run(&units, "7"),
         reference,
         "other units, credits and chunks"
+    );
+
+    let mut pushed = changed(
+        &plain,
+        "credits = 16",
+        "mode = \"push\"\ncredits = 16\ncredit_bytes = \"4 MiB\"\nevent_bytes = \"1 MiB\"",
+    );
+    pushed = changed(&pushed, "builder_units = 2", "builder_units = 3");
+    assert_eq!(
+        run(&pushed, "7"),
+        reference,
+        "sent unasked, credits in bytes"
     );
 
     let other = run(&plain, "8");

@@ -5,16 +5,29 @@
 //! inside is tested in their crates, and what the pages say in `documentation.rs`.
 
 mod bad_input;
+mod byte_stream;
 mod closed_pipe;
 mod determinism;
 mod disk_full;
+mod doctor;
 mod killed_run;
+mod level_three_menu;
 mod link_down;
+mod link_kinds;
+mod links;
 mod machine_too_slow;
+mod networks;
+mod output_budget;
+mod output_files;
 mod problem_page;
 mod recorded_events;
+mod replay;
 mod report_page;
 mod run_document;
 mod run_folder;
 mod signal;
+mod spill;
+mod stopped_loop;
+mod timing;
+mod trigger_nodes;
 mod workbench;

@@ -45,8 +45,12 @@ fn recorded_dimuons_go_through_whole_and_peak_at_the_z() {
 
 /// What the oracle says of `triggers` events that the program decided on.
 fn oracle(triggers: u64, source: &[&str], checks: &[&str]) -> Value {
+    oracle_with(&example(), triggers, source, checks)
+}
+
+fn oracle_with(configuration: &str, triggers: u64, source: &[&str], checks: &[&str]) -> Value {
     let bench = Workbench::new();
-    bench.write("dimuon.toml", example());
+    bench.write("dimuon.toml", configuration);
     let number = triggers.to_string();
     let dump = [
         "source",
@@ -91,4 +95,61 @@ fn the_oracle_agrees_on_generated_events() {
     assert_eq!(count(&verdict, "events"), 4000);
     assert_eq!(count(&verdict, "differences"), 0, "{verdict}");
     assert!(count(&verdict, "accepted") > 100, "{verdict}");
+}
+
+/// The configuration with every kind of path.
+const EVERY_PATH: &str = include_str!("../../../../examples/menu-16.toml");
+
+/// The paths that fired, by the oracle's account.
+fn fired(verdict: &Value) -> Vec<&str> {
+    let paths = verdict["fired"].as_object().expect("a table of paths");
+    let fired = paths.iter().filter(|(_, count)| count.as_u64() > Some(0));
+    fired.map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn every_kind_of_path_fires_on_generated_events_and_the_oracle_agrees() {
+    let verdict = oracle_with(EVERY_PATH, 8000, &["--seed", "5"], &[]);
+    assert_eq!(count(&verdict, "events"), 8000);
+    assert_eq!(count(&verdict, "differences"), 0, "{verdict}");
+    let fired = fired(&verdict);
+    // All 23 paths, 16 kinds: only pairs of equal charge are not made by this source.
+    let missing: Vec<&str> = (verdict["fired"].as_object().expect("a table").keys())
+        .map(String::as_str)
+        .filter(|name| !fired.contains(name))
+        .collect();
+    assert_eq!(missing, ["DIMUON_SS"], "{verdict}");
+    let dynamic = |key: &str| verdict[key]["CMUP_PT8"].as_u64();
+    assert!(
+        dynamic("fired") < dynamic("passed"),
+        "the dead time stepped its prescale"
+    );
+    assert!(count(&verdict, "beam_fits") >= 10);
+    // The source puts the beam at (746, 422) um; the fit starts at the origin.
+    let spot: Vec<i64> = (verdict["beam_spot_um"].as_array().expect("x and y").iter())
+        .filter_map(Value::as_i64)
+        .collect();
+    let [x, y] = spot[..] else {
+        panic!("{verdict}")
+    };
+    assert!((x - 746).abs() <= 20 && (y - 422).abs() <= 20, "{spot:?}");
+}
+
+#[test]
+fn the_oracle_agrees_with_every_kind_of_path_on_recorded_dimuons_and_four_leptons() {
+    for (name, triggers) in [
+        (DIMUONS, 5000),
+        ("2e2mu_2011.csv", 300),
+        ("2e2mu_2012.csv", 300),
+        ("4mu_2011.csv", 300),
+    ] {
+        let Some(events) = recorded(name) else {
+            return;
+        };
+        let events = text(&events);
+        let arguments = ["--events", events];
+        let verdict = oracle_with(EVERY_PATH, triggers, &arguments, &["--csv", events]);
+        assert_eq!(count(&verdict, "events"), triggers);
+        assert_eq!(count(&verdict, "differences"), 0, "{name}: {verdict}");
+    }
 }

@@ -126,7 +126,11 @@ impl Workbench {
 
     /// Starts `livetime run` and returns when it says that it takes data.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
+        self.start_command(self.command(arguments))
+    }
+
+    /// As [`Workbench::start`], of a command that ends in the program.
+    pub(crate) fn start_command(&self, mut command: Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the built program starts");
         let err = child.stderr.take().expect("it is piped");
@@ -188,6 +192,11 @@ impl Running {
             assert!(ended.is_none(), "it ended before {bytes} bytes");
             std::thread::yield_now();
         }
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

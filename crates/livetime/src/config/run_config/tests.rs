@@ -1,20 +1,25 @@
 //! Every key of every table is read, the defaults are those of the cores, and problems stand where
 //! the person who wrote them looks.
 
-use livetime_builder::BuilderConfig;
+use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_node::link::{LinkTransport, UdpConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
-use livetime_node::{DataLinkConfig, WorkerConfig};
+use livetime_node::{BuilderTransport, DataLinkConfig, WorkerConfig};
 use livetime_readout::LinkConfig;
 use livetime_shm::WaitStrategy;
 use livetime_source::{ArrivalConfig, FragmentConfig, PhysicsConfig, TriggerSourceConfig};
-use livetime_store::WriterLimits;
+use livetime_store::{FilePlan, OutputLimit, StreamFile, WriterLimits};
 use livetime_trigger::{
-    AngleMdeg, BeamSpot, ChargeRule, Cut, DimuonCut, EnergyMev, LengthUm, MassWindowConfig,
-    PathConfig, SingleMuonCut, Sixteenths, TwoTrackCut,
+    AngleMdeg, BeamFitConfig, BeamSpot, ChargeRule, Cut, DeadTimeControl, DimuonCut,
+    ElectronMuonCut, EmCut, EnergyMev, JetCut, LengthUm, Lepton, LeptonTrackCut, MassWindowConfig,
+    MergerConfig, MetEmCut, PathConfig, PhotonCut, Prescale, SingleElectronCut, SingleMuonCut,
+    Sixteenths, SumEtCut, TauCut, Thousandths, TwoTrackCut,
 };
 use livetime_wire::fragment::CrcCheck;
 use livetime_wire::trigger_packet::MuonStub;
-use livetime_wire::{ByteSize, SourceId};
+use livetime_wire::{ByteSize, DurationNs, SourceId};
+
+use livetime_trigger::EventCut;
 
 use super::*;
 
@@ -66,6 +71,10 @@ fn every_key_is_read_into_its_field() {
     let on_loss = LossPolicy {
         filter: OnLoss::Stop,
         builder: OnLoss::Continue,
+        writer: OnLoss::Stop,
+        retries: 3,
+        time_limit: DurationNs(700_000_000),
+        ..LossPolicy::default()
     };
     assert_eq!(config.on_loss, on_loss);
     let chain = config.chain;
@@ -89,6 +98,7 @@ fn every_key_is_read_into_its_field() {
             single_muon_fraction: 0.13,
             calorimeter_fraction: 0.14,
             empty_fraction: 0.15,
+            many_objects_fraction: 0.01,
             soft_tracks_mean: 1.5,
             soft_jets_mean: 2.5,
             beam_mm: (-1.0, 0.3),
@@ -117,6 +127,22 @@ fn every_key_is_read_into_its_field() {
         ..LinkConfig::default()
     };
     assert_eq!(chain.trigger_link, trigger_link);
+    let merger = MergerConfig {
+        inputs: 4,
+        words_max: 400,
+        timeout: DurationNs(2_000_000),
+    };
+    assert_eq!((chain.trigger_nodes, chain.merger), (2, merger));
+    let transport = LinkTransport::Udp {
+        config: UdpConfig {
+            window: 128,
+            patience: DurationNs(20_000_000),
+            buffer_bytes: 2 << 20,
+            data_words_max: 2048,
+        },
+        datagram_words: 2048,
+    };
+    assert!((chain.data_links.iter()).all(|link| link.transport == transport));
     let data_link = LinkConfig {
         page_words: 2048,
         pages: 900,
@@ -154,8 +180,17 @@ fn every_key_is_read_into_its_field() {
         filter_in_flight: 6,
         history: 1024,
         trigger_window: 600,
+        mode: BuildMode::Push,
+        credit_bytes: 8 << 20,
+        event_bytes: 64 << 10,
+        heartbeat: us(50_000),
+        suspect: us(250_000),
+        dead: us(600_000),
+        ..BuilderConfig::default()
     };
     assert_eq!(chain.builder, builder);
+    let congestion = Some("reno".to_owned());
+    assert_eq!(chain.transport, BuilderTransport::Tcp { congestion });
     let window = MassWindowConfig {
         mass_min_gev: 70.0,
         mass_max_gev: 110.0,
@@ -167,8 +202,23 @@ fn every_key_is_read_into_its_field() {
         event_bytes_max: 1 << 20,
         events_indexed_max: 1000,
         chunks_indexed_max: 100,
+        output: OutputLimit {
+            bytes_per_s: 15_000_000,
+            yielding_streams: 0b10,
+        },
     };
     assert_eq!(chain.store, store);
+    let files = FilePlan {
+        streams: vec![StreamFile {
+            name: "dimuon".to_owned(),
+            streams: 0b1001,
+        }],
+        bytes_max: 2 << 30,
+        time_max: DurationNs(600_000_000_000),
+        free_bytes_min: 1 << 30,
+        full_wait: DurationNs(30_000_000_000),
+    };
+    assert_eq!(chain.files, files);
     let worker = |name: &str, core, wait, roles: &[&str]| WorkerConfig {
         name: name.to_owned(),
         core: Some(core),
@@ -177,7 +227,7 @@ fn every_key_is_read_into_its_field() {
     };
     let behind = ["ru0", "evm", "bu0", "bu1", "bu2", "fu0", "fu1", "wr0"];
     let expected = [
-        worker("front", 3, WaitStrategy::Block, &["src0", "trg0"]),
+        worker("front", 3, WaitStrategy::Block, &["src0", "trg0", "trg1"]),
         worker("back", 5, WaitStrategy::Adaptive, &behind),
     ];
     assert_eq!(chain.workers, expected);
@@ -192,12 +242,12 @@ fn expected_sources() -> Vec<SourceId> {
 }
 
 fn expected_menu() -> MenuConfig {
-    let path = |name: &str, bit, l1_mask, prescale, cut| PathConfig {
+    let path = |name: &str, bit, l1_mask, prescale: u32, cut| PathConfig {
         name: name.to_owned(),
         bit,
         l1_mask,
         cut,
-        prescale,
+        prescale: prescale.into(),
     };
     let muon = SingleMuonCut {
         types: MuonStub::CMU | MuonStub::CMX,
@@ -225,7 +275,69 @@ fn expected_menu() -> MenuConfig {
             x: LengthUm(-1000),
             y: LengthUm(300),
         },
+        beam_fit: Some(BeamFitConfig {
+            events: 400,
+            d_max: LengthUm(3000),
+        }),
+        dead_time: DeadTimeControl {
+            window: 500,
+            raise_above_permille: 20,
+            lower_below_permille: 5,
+        },
+        luminosity: vec![300, 150],
         paths: vec![
+            expected_zero_bias(),
+            path("LEPTON_TRACK", 101, 1 << 2, 2, expected_lepton_track()),
+            PathConfig {
+                prescale: Prescale {
+                    steps: vec![1, 5],
+                    ..Prescale::default()
+                },
+                ..path("ELECTRON", 102, 1 << 5, 1, expected_electron())
+            },
+            path(
+                "PHOTON",
+                103,
+                1 << 5,
+                2,
+                Cut::Photon(PhotonCut { em: em(10_000, 50) }),
+            ),
+            path("ELECTRON_MUON", 104, 1 << 5, 2, expected_electron_muon()),
+            path("JET", 105, 1 << 6, 2, Cut::Jet(jets(1, 15_000, None, None))),
+            path(
+                "FOUR_JETS",
+                106,
+                1 << 7,
+                2,
+                Cut::MultiJet(jets(4, 15_000, Some(125_000), None)),
+            ),
+            path(
+                "JETS_MET",
+                107,
+                1 << 8,
+                2,
+                Cut::JetsMet(jets(3, 10_000, None, Some(20_000))),
+            ),
+            path(
+                "MET_EM",
+                108,
+                1 << 8,
+                2,
+                Cut::MetEm(MetEmCut {
+                    met_min: EnergyMev(25_000),
+                    em: em(8000, 150),
+                }),
+            ),
+            path(
+                "SUM_ET",
+                109,
+                1 << 7,
+                2,
+                Cut::SumEt(SumEtCut {
+                    sum_et_min: EnergyMev(100_000),
+                }),
+            ),
+            path("TAU", 110, 1 << 6, 2, expected_tau()),
             path("AUTO", 1, 1 | 1 << 63, 7, Cut::Auto),
             path("MIN_BIAS", 2, 1 << 1, 8, Cut::MinBias),
             path("MUON", 3, 1 << 2, 9, Cut::SingleMuon(muon)),
@@ -233,6 +345,77 @@ fn expected_menu() -> MenuConfig {
             path("TWO_TRACK", 127, 1 << 4, 11, Cut::TwoTrack(two_track)),
         ],
     }
+}
+
+fn expected_zero_bias() -> PathConfig {
+    PathConfig {
+        name: "ZERO_BIAS".to_owned(),
+        bit: 100,
+        l1_mask: 1 << 9,
+        cut: Cut::ZeroBias,
+        prescale: Prescale {
+            steps: vec![2],
+            interval_min: DurationNs(1_000_000_000),
+            luminosity_max: Some(140),
+        },
+    }
+}
+
+fn em(mev: i32, had_em_max: i32) -> EmCut {
+    EmCut {
+        em_min: EnergyMev(mev),
+        had_em_max: Thousandths(had_em_max),
+    }
+}
+
+fn jets(count: u32, mev: i32, sum_et: Option<i32>, met: Option<i32>) -> JetCut {
+    JetCut {
+        count,
+        et_min: EnergyMev(mev),
+        sum_et_min: sum_et.map(EnergyMev),
+        met_min: met.map(EnergyMev),
+    }
+}
+
+fn expected_lepton_track() -> Cut {
+    Cut::LeptonTrack(LeptonTrackCut {
+        lepton: Lepton::Muon(SingleMuonCut {
+            types: MuonStub::CMU,
+            pt_min: EnergyMev(4000),
+        }),
+        track_pt_min: EnergyMev(2000),
+        chi2_max: Sixteenths(384),
+        d_min: LengthUm(120),
+        d_max: LengthUm(1000),
+    })
+}
+
+fn expected_electron() -> Cut {
+    Cut::SingleElectron(SingleElectronCut {
+        em: em(8000, 100),
+        track_pt_min: EnergyMev(4000),
+        match_max: AngleMdeg(7000),
+    })
+}
+
+fn expected_electron_muon() -> Cut {
+    Cut::ElectronMuon(ElectronMuonCut {
+        em: em(4000, 200),
+        muon: SingleMuonCut {
+            types: MuonStub::CMP,
+            pt_min: EnergyMev(4000),
+        },
+    })
+}
+
+fn expected_tau() -> Cut {
+    Cut::Tau(TauCut {
+        et_min: EnergyMev(10_000),
+        towers_max: 6,
+        had_em_min: Thousandths(400),
+        track_pt_min: EnergyMev(1000),
+        match_max: AngleMdeg(8000),
+    })
 }
 
 /// Each line of `every_key.toml` with a key, as its index, and its key.
@@ -244,7 +427,12 @@ fn key_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 #[test]
 fn no_key_of_the_file_is_read_in_vain() {
     // The first counts only for workers without their own; the others can be nothing else.
-    let without_effect = ["wait = \"spin\"", "count = 1", "name = \"mass_window\""];
+    let without_effect = [
+        "wait = \"spin\"",
+        "count = 1",
+        "name = \"mass_window\"",
+        "units_max = 2",
+    ];
     let whole = format!("{:?}", good(EVERY_KEY));
     let lines: Vec<&str> = EVERY_KEY.lines().collect();
     for (removed, _) in key_lines(EVERY_KEY) {
@@ -270,7 +458,7 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         .filter(|(_, line)| line.starts_with('['))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(headers.len(), 18, "tables of the file");
+    assert_eq!(headers.len(), 30, "tables of the file");
     let ends = headers.iter().skip(1).copied().chain([lines.len()]);
     for (start, end) in headers.iter().copied().zip(ends) {
         let mut text = lines.clone();
@@ -282,9 +470,14 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         assert_eq!(problem.code.code, "C0002", "{problem}");
         let table = lines[start..end].join("\n");
         let mut known: Vec<&str> = problem.allowed.split(", ").collect();
-        // Tables of this one have headers of their own.
-        known.retain(|key| !["fragment", "physics", "path", "worker"].contains(key));
+        // Tables of this one have headers of their own, a path has one kind of prescale, and a link
+        // one kind of transport: files go without the keys of UDP.
+        let elsewhere = ["fragment", "physics", "path", "worker", "frames", "file"];
+        let prescales = ["prescale", "prescales", "interval_min", "luminosity_max"];
+        let compared = |key: &&str| !elsewhere.contains(key) && !prescales.contains(key);
+        known.retain(compared);
         let mut written: Vec<&str> = key_lines(&table).map(|(_, key)| key).collect();
+        written.retain(compared);
         written.sort_unstable();
         assert_eq!(written, known, "{}", lines[start]);
     }
@@ -312,6 +505,8 @@ fn what_is_left_out_has_the_defaults_of_the_cores() {
         ..LinkConfig::default()
     };
     assert_eq!(chain.trigger_link, trigger_link);
+    assert_eq!((chain.trigger_nodes, chain.merger), (1, MergerConfig::NONE));
+    assert_eq!(chain.data_links[0].transport, LinkTransport::Emulated);
     let links: Vec<_> = chain.data_links.iter().map(link_facts).collect();
     assert_eq!(links, [(SourceId(0x51_0000), 0, LinkConfig::default())]);
     let menu = Menu::new_checked(MenuConfig::default(), "trigger");
@@ -325,6 +520,7 @@ fn what_is_left_out_has_the_defaults_of_the_cores() {
     let filter = FilterConfig::MassWindow(MassWindowConfig::default());
     assert_eq!(chain.filter, filter);
     assert_eq!(chain.store, WriterLimits::default());
+    assert_eq!(chain.files, FilePlan::default());
     assert_eq!(chain.workers, chain.default_workers(CORES.len()));
     assert!(chain.recorded.is_none() && chain.faults.is_empty());
 }
@@ -456,15 +652,15 @@ fn problems_of_a_path_stand_at_it_also_behind_a_broken_one() {
         .replace("bit = 1\n", "bit = 128\n")
         .replace("bit = 127", "bit = 4");
     let expected = [
-        ("C0006", "trigger.path[0].bit"),
-        ("T0101", "trigger.path[4].bit"),
+        ("C0006", "trigger.path[11].bit"),
+        ("T0101", "trigger.path[15].bit"),
     ];
     assert_eq!(problems(&broken), each(expected));
     let reading = read_plain(&broken);
     let related = reading.problems[1].related.as_ref();
     assert_eq!(
         related.map(|(path, _)| path.as_str()),
-        Some("trigger.path[3].bit")
+        Some("trigger.path[14].bit")
     );
     let only = format!("{LEAST}[[trigger.path]]\nname = 1\nbit = 0\nl1 = [0]\ncut = \"auto\"\n");
     assert_eq!(problems(&only), each([("C0003", "trigger.path[0].name")]));
@@ -516,7 +712,7 @@ fn problems_of_the_cores_stand_at_written_keys() {
         ),
         ("core = 3", "core = 4", "workers.worker[0].core"),
         (
-            "roles = [\"src0\", \"trg0\"]",
+            "roles = [\"src0\", \"trg0\", \"trg1\"]",
             "roles = [\"src0\"]",
             "workers.worker",
         ),
@@ -527,6 +723,135 @@ fn problems_of_the_cores_stand_at_written_keys() {
         assert!(
             found.iter().any(|(_, found)| found == key),
             "`{to}`: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_python_filter_is_read_with_the_paths_of_the_menu() {
+    let example = include_str!("../../../../../examples/dimuon.toml");
+    let (before, _) = example.split_once("[filter]").expect("it has one");
+    let filter = |keys: &str| {
+        let text = format!("{before}[filter]\nretries = 2\n{keys}");
+        let reading = read(&text, &Overrides::default(), &[0, 1]);
+        let codes: Vec<String> = reading
+            .problems
+            .iter()
+            .map(|p| p.code.code.to_owned())
+            .collect();
+        (reading.config.map(|config| config.chain.filter), codes)
+    };
+    let keys = "python = \"a/b.py:select\"\nbatch = 64\nwait = \"2 ms\"\ninterpreter = \"py\"\n\
+                streams = [\"z\", \"w\"]\nmemory_max = \"1 GiB\"\ntime_limit = \"3 s\"";
+    let (found, _) = filter(keys);
+    let Some(FilterConfig::Python(python)) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(python.file, PathBuf::from("a/b.py"));
+    assert_eq!(
+        (python.function.as_str(), python.batch),
+        ("select", Some(64))
+    );
+    assert_eq!(python.wait, Some(DurationNs(2_000_000)));
+    assert_eq!(python.interpreter, PathBuf::from("py"));
+    assert_eq!(python.streams, ["z", "w"]);
+    assert_eq!(python.memory_max, ByteSize(1 << 30));
+    assert_eq!(
+        (python.retries, python.time_limit),
+        (2, DurationNs(3_000_000_000))
+    );
+    assert!(python.paths.contains(&("DIMUON_OS".to_owned(), 16)));
+    for (keys, code) in [
+        ("name = \"python\"", "C0007"),
+        ("python = \"no_function.py\"", "C0004"),
+        ("python = \":select\"", "R0104"),
+        ("python = \"a.py:f\"\nstreams = [\"a\", \"a\"]", "R0104"),
+        ("python = \"a.py:f\"\nstreams = [\"error\"]", "R0104"),
+        ("python = \"a.py:f\"\nmass_min = \"3 GeV\"", "C0002"),
+        ("name = \"accept_all\"\npython = \"a.py:f\"", "C0002"),
+    ] {
+        let (_, codes) = filter(keys);
+        assert!(codes.iter().any(|found| found == code), "{keys}: {codes:?}");
+    }
+}
+
+#[test]
+fn a_congestion_control_without_streams_is_a_problem() {
+    let text = EVERY_KEY.replace("transport = \"tcp\"", "transport = \"shm\"");
+    let reading = read_plain(&text);
+    let found: Vec<(&str, &str)> = (reading.problems.iter())
+        .map(|problem| (problem.code.code, problem.path.as_str()))
+        .collect();
+    assert_eq!(found, [("C0120", "builder.congestion")]);
+}
+
+#[test]
+fn a_level_three_menu_is_read_with_its_streams() {
+    let example = include_str!("../../../../../examples/dimuon.toml");
+    let (before, _) = example.split_once("[filter]").expect("it has one");
+    let menu = |paths: &str| {
+        let table =
+            "[filter]\nname = \"menu\"\nstreams = [\"z\", \"rest\"]\nevent_limit = \"1 ms\"\n";
+        let reading = read(
+            &format!("{before}{table}{paths}"),
+            &Overrides::default(),
+            &[0, 1],
+        );
+        let codes = reading.problems.iter().map(|p| p.code.code.to_owned());
+        let codes: Vec<String> = codes.collect();
+        (reading.config.map(|config| config.chain.filter), codes)
+    };
+    let z = "[[filter.path]]\nname = \"Z\"\ncut = \"dimuon\"\nl2 = [16]\nmass_min = \"70 GeV\"\n\
+             mass_max = \"110 GeV\"\npt_min = \"1 GeV\"\nvertex_max = \"2 mm\"\nstreams = [\"z\"]\n";
+    let muons = "[[filter.path]]\nname = \"MU\"\ncut = \"muons\"\ncount = 2\npt_min = \"3 GeV\"\n\
+                 prescale = 5\nstreams = [\"rest\", \"z\"]\n";
+    let (found, codes) = menu(&format!("{z}{muons}"));
+    assert_eq!(codes, [""; 0]);
+    let Some(FilterConfig::Menu(found)) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(found.event_limit, DurationNs(1_000_000));
+    let [z_path, muon_path] = &found.paths[..] else {
+        panic!("{found:?}");
+    };
+    let EventCut::Dimuon(cut) = z_path.cut else {
+        panic!("{z_path:?}");
+    };
+    assert_eq!(
+        (cut.mass_min_gev, cut.mass_max_gev, cut.pt_min_gev),
+        (70.0, 110.0, 1.0)
+    );
+    assert!((cut.vertex_max_cm - 0.2).abs() < 1e-12);
+    assert_eq!(
+        (z_path.l2.as_slice(), z_path.streams.as_slice()),
+        (&[16][..], &[0][..])
+    );
+    assert_eq!(muon_path.cut, EventCut::Muons(2, 3.0));
+    assert_eq!(
+        (muon_path.prescale, muon_path.streams.as_slice()),
+        (5, &[1, 0][..])
+    );
+    for (paths, code) in [
+        ("", "T0302"),
+        ("[[filter.path]]\nname = \"Z\"\n", "C0007"),
+        (
+            "[[filter.path]]\nname = \"Z\"\ncut = \"dimuons\"\n",
+            "C0005",
+        ),
+        (
+            "[[filter.path]]\nname = \"Z\"\ncut = \"all\"\nstreams = [\"w\"]\n",
+            "C0005",
+        ),
+        (
+            "[[filter.path]]\nname = \"Z\"\ncut = \"all\"\nmass_min = \"1 GeV\"\n",
+            "C0002",
+        ),
+        ("[[filter.path]]\nname = \"Z\"\ncut = \"all\"\n", "T0302"),
+    ] {
+        let (_, codes) = menu(paths);
+        assert!(
+            codes.iter().any(|found| found == code),
+            "{paths}: {codes:?}"
         );
     }
 }

@@ -1,0 +1,93 @@
+//! What can go wrong between a client and the daemon.
+
+use std::io;
+
+use livetime_shm::RecordRingError;
+
+use crate::address::Address;
+
+/// Why a client could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers there.
+    #[error("no timing daemon at {address}: {source}; start one with `livetime timing serve`")]
+    NoDaemon {
+        /// Where it was looked for.
+        address: Address,
+        /// Why.
+        source: Box<zbus::Error>,
+    },
+    /// The daemon does not allow it.
+    #[error("the timing daemon refuses: {0}")]
+    Denied(String),
+    /// The daemon found the arguments wrong, or a bound reached.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection is gone: the daemon has ended, or is being restarted.
+    #[error("the timing daemon has gone away")]
+    Gone,
+    /// The subscription was ended by the daemon because this client did not keep up.
+    #[error("the subscription was ended: its ring was full and its rule is disconnect")]
+    CutOff,
+    /// The ring that was passed cannot be used.
+    #[error(transparent)]
+    Ring(#[from] RecordRingError),
+    /// The system refused something.
+    #[error("{step} failed: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bus or the daemon broke the protocol.
+    #[error("D-Bus: {0}")]
+    Bus(Box<zbus::Error>),
+}
+
+impl ClientError {
+    pub(crate) fn system(step: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { step, source }
+    }
+}
+
+impl ClientError {
+    fn from_known(error: zbus::fdo::Error) -> Self {
+        use zbus::DBusError;
+        use zbus::fdo::Error;
+        match error {
+            Error::AccessDenied(text) => Self::Denied(text),
+            Error::ServiceUnknown(_)
+            | Error::NameHasNoOwner(_)
+            | Error::NoReply(_)
+            | Error::Disconnected(_) => Self::Gone,
+            Error::ZBus(error) => Self::from(error),
+            error => {
+                let name = error.name().to_string();
+                Self::Refused(error.description().map_or(name, str::to_owned))
+            }
+        }
+    }
+}
+
+impl From<zbus::Error> for ClientError {
+    fn from(error: zbus::Error) -> Self {
+        if let zbus::Error::FDO(known) = error {
+            return Self::from_known(*known);
+        }
+        if let zbus::Error::MethodError(name, text, _) = &error {
+            let text = text.clone().unwrap_or_else(|| name.to_string());
+            return match name.as_str().rsplit('.').next() {
+                Some("AccessDenied") => Self::Denied(text),
+                Some("ServiceUnknown" | "NameHasNoOwner" | "NoReply" | "Disconnected") => {
+                    Self::Gone
+                }
+                _ => Self::Refused(text),
+            };
+        }
+        match error {
+            zbus::Error::InputOutput(_) => Self::Gone,
+            error => Self::Bus(Box::new(error)),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Listening that goes on by itself: records of some conditions, across restarts of the daemon.
+//!
+//! A [`Listener`] keeps what it asked for. When the daemon is gone it connects again until there is
+//! one, asks again, and gives a record of kind [`RecordKind::Restart`] with the new epoch: what was
+//! sent meanwhile is not known. Gaps within an epoch are exact. It never gives up by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use livetime_wire::{RecordKind, TimingRecord};
+
+use crate::address::Address;
+use crate::error::ClientError;
+use crate::subscription::{Subscription, SubscriptionOptions, now};
+use crate::timing_client::{Filter, TimingClient};
+
+/// Longest time without a look whether the daemon is still there.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Pause between two attempts to connect again.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// Records of some conditions.
+#[derive(Debug)]
+pub struct Listener {
+    address: Address,
+    filters: Vec<Filter>,
+    options: SubscriptionOptions,
+    session: Option<Session>,
+    restarts: u32,
+}
+
+#[derive(Debug)]
+struct Session {
+    // The sink belongs to the client's connection and goes with it.
+    client: TimingClient,
+    subscription: Subscription,
+}
+
+impl Session {
+    fn start(
+        address: &Address,
+        filters: &[Filter],
+        options: &SubscriptionOptions,
+    ) -> Result<Self, ClientError> {
+        let client = TimingClient::connect(address)?;
+        let sink = client.new_sink("")?;
+        // Subscribed before there are conditions, so that the first action is not missed.
+        let subscription = sink.subscribe(options)?;
+        for filter in filters {
+            sink.add(filter)?;
+        }
+        Ok(Self {
+            client,
+            subscription,
+        })
+    }
+}
+
+impl Listener {
+    /// Connects and listens to the messages of `filters`.
+    ///
+    /// # Errors
+    /// [`ClientError`] when there is no daemon, or it refuses.
+    pub fn start(
+        address: &Address,
+        filters: &[Filter],
+        options: &SubscriptionOptions,
+    ) -> Result<Self, ClientError> {
+        let session = Session::start(address, filters, options)?;
+        Ok(Self {
+            address: address.clone(),
+            filters: filters.to_vec(),
+            options: *options,
+            session: Some(session),
+            restarts: 0,
+        })
+    }
+
+    /// The next record, waiting at most `timeout` for it, for ever without one.
+    ///
+    /// # Errors
+    /// [`ClientError::CutOff`] when the daemon ended the subscription for falling behind (the next
+    /// call subscribes again), or a refusal of the daemon.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let Some(session) = &mut self.session else {
+                if let Some(record) = self.connect_again(left)? {
+                    return Ok(Some(record));
+                }
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let wait = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            match session.subscription.next(Some(wait)) {
+                Ok(Some(record)) => return Ok(Some(record)),
+                Ok(None) if session.client.is_gone() => self.session = None,
+                Ok(None) if left.is_some_and(|left| left.is_zero()) => return Ok(None),
+                Ok(None) => {}
+                Err(ClientError::Gone) => self.session = None,
+                Err(error) => {
+                    self.session = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn connect_again(
+        &mut self,
+        left: Option<Duration>,
+    ) -> Result<Option<TimingRecord>, ClientError> {
+        match Session::start(&self.address, &self.filters, &self.options) {
+            Ok(session) => {
+                let epoch = session.subscription.epoch();
+                self.session = Some(session);
+                self.restarts += 1;
+                Ok(Some(TimingRecord::restart(now(), epoch)))
+            }
+            Err(ClientError::NoDaemon { .. } | ClientError::Gone) => {
+                std::thread::sleep(left.map_or(TRY_AGAIN, |left| left.min(TRY_AGAIN)));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Times that the daemon was found again.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// The present connection; none while the daemon is away.
+    pub fn client(&self) -> Option<&TimingClient> {
+        self.session.as_ref().map(|session| &session.client)
+    }
+
+    /// The present subscription; none while the daemon is away.
+    pub fn subscription(&mut self) -> Option<&mut Subscription> {
+        self.session
+            .as_mut()
+            .map(|session| &mut session.subscription)
+    }
+
+    /// Calls `handle` for each record, in a thread of its own, until the returned value is
+    /// dropped. An error is given once and ends it.
+    ///
+    /// # Errors
+    /// [`ClientError::System`] when there is no thread.
+    pub fn spawn(
+        mut self,
+        mut handle: impl FnMut(Result<TimingRecord, ClientError>) + Send + 'static,
+    ) -> Result<ListenerThread, ClientError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("timing-listener".to_owned())
+            .spawn(move || {
+                while !stopping.load(Ordering::SeqCst) {
+                    match self.next(Some(LOOK_AGAIN)) {
+                        Ok(Some(record)) => handle(Ok(record)),
+                        Ok(None) => {}
+                        Err(error) => {
+                            handle(Err(error));
+                            return;
+                        }
+                    }
+                }
+            })
+            .map_err(ClientError::system("starting a thread"))?;
+        Ok(ListenerThread {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// A listener that calls back; it ends when dropped.
+#[derive(Debug)]
+pub struct ListenerThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ListenerThread {
+    /// Ends it and waits until the last call is over.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the callback was reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ListenerThread {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether a record carries data of an action.
+pub fn is_message(record: &TimingRecord) -> bool {
+    record.kind == RecordKind::Message
+}

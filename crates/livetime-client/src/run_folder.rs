@@ -1,0 +1,478 @@
+//! All files of a run read as one: its streams, and the parts that follow each other.
+//!
+//! A directory is read with every run file in it by [`FileName`]; of a file that is named itself,
+//! only that one. Each file keeps its own reader, index and damage; here they are put one behind
+//! the other, and what is missing between them is counted: parts say how many events came before
+//! them. A run that is being written grows by [`RunFolder::refresh`], new files included. Which
+//! event goes to which file is [`livetime_store::file_plan`]'s.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use livetime_store::inspect::DAMAGE_LISTED_MAX;
+use livetime_store::run_reader::IndexOrigin;
+use livetime_store::{
+    Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
+    RunReader, inspect,
+};
+use livetime_wire::event::EventView;
+use livetime_wire::{RunNumber, TriggerNumber};
+
+/// A file of a run that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {}", path.display(), reason(error))]
+pub struct FolderError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub error: OpenError,
+}
+
+/// The innermost reason.
+fn reason(error: &OpenError) -> String {
+    match error {
+        OpenError::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// One file of a run.
+pub struct FolderFile {
+    path: PathBuf,
+    name: FileName,
+    reader: RunReader<File>,
+}
+
+impl FolderFile {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its reader.
+    pub fn reader(&self) -> &RunReader<File> {
+        &self.reader
+    }
+
+    /// Its reader, to be rewound afterwards.
+    pub fn reader_mut(&mut self) -> &mut RunReader<File> {
+        &mut self.reader
+    }
+
+    /// Whether it says that another part follows.
+    fn is_continued(&self) -> bool {
+        self.reader.end().is_some_and(|end| end.continued)
+    }
+}
+
+/// Where an event is among all files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderPlace {
+    /// Its trigger number.
+    pub trigger: TriggerNumber,
+    /// Index of its file.
+    pub file: usize,
+    /// Bytes of its words.
+    pub bytes: u32,
+}
+
+/// Reads a whole run.
+pub struct RunFolder {
+    /// The directory, if all of it is read.
+    directory: Option<PathBuf>,
+    files: Vec<FolderFile>,
+    /// The file that iteration is in.
+    cursor: usize,
+    end: Option<RunEnd>,
+    places: Option<Vec<FolderPlace>>,
+}
+
+impl RunFolder {
+    /// The run files of a directory: the main ones first, then the streams', parts in order.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let name = entry?.file_name();
+            found.extend(name.to_str().and_then(FileName::parse));
+        }
+        found.sort();
+        let paths = found.iter().map(|name| directory.join(name.to_string()));
+        Ok(paths.collect())
+    }
+
+    /// Opens a run directory, or one file alone; it need not be complete.
+    ///
+    /// # Errors
+    /// [`FolderError`] of the file that is not readable, or no run file, or of another run.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let failed = |path: &Path, error| FolderError {
+            path: path.to_owned(),
+            error,
+        };
+        if !path.is_dir() {
+            let file = open_file(path).map_err(|error| failed(path, error))?;
+            return Ok(Self::of(None, vec![file]));
+        }
+        let main = path.join(FileName::default().to_string());
+        let paths = Self::paths(path).map_err(|error| failed(path, error.into()))?;
+        if paths.is_empty() {
+            // The system's own words for it, and its number.
+            let missing = (File::open(&main).err())
+                .unwrap_or_else(|| io::Error::from(io::ErrorKind::NotFound));
+            return Err(failed(&main, missing.into()));
+        }
+        let mut files: Vec<FolderFile> = Vec::new();
+        for path in paths {
+            match open_file(&path) {
+                Ok(file)
+                    if files
+                        .first()
+                        .is_some_and(|first| !is_same_run(first, &file)) =>
+                {
+                    let bytes = file.reader.input_bytes();
+                    return Err(failed(&path, OpenError::OtherRun { bytes }));
+                }
+                Ok(file) => files.push(file),
+                // A part whose first chunk is not out yet.
+                Err(OpenError::NotRunFile { .. }) if !files.is_empty() => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        Ok(Self::of(Some(path.to_owned()), files))
+    }
+
+    fn of(directory: Option<PathBuf>, files: Vec<FolderFile>) -> Self {
+        let mut folder = Self {
+            directory,
+            files,
+            cursor: 0,
+            end: None,
+            places: None,
+        };
+        folder.end = folder.joined_end();
+        folder
+    }
+
+    /// The files, main ones first.
+    pub fn files(&self) -> &[FolderFile] {
+        &self.files
+    }
+
+    /// Their number.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// A file; `None` beyond the last.
+    pub fn file_mut(&mut self, index: usize) -> Option<&mut FolderFile> {
+        self.files.get_mut(index)
+    }
+
+    /// The run number.
+    pub fn run(&self) -> RunNumber {
+        self.files[0].reader.run()
+    }
+
+    /// The begin-of-run record, if one is whole.
+    pub fn begin(&self) -> Option<&RunBegin> {
+        self.files.iter().find_map(|file| file.reader.begin())
+    }
+
+    /// The end-of-run record, with the events of all files; `None` while one of them is open.
+    pub fn end(&self) -> Option<&RunEnd> {
+        self.end.as_ref()
+    }
+
+    /// Where the lists of chunks come from: a scan if one of them does.
+    pub fn origin(&self) -> IndexOrigin {
+        let by_scan = |file: &FolderFile| file.reader.origin() == IndexOrigin::Scan;
+        match self.files.iter().any(by_scan) {
+            true => IndexOrigin::Scan,
+            false => IndexOrigin::Summary,
+        }
+    }
+
+    /// Bytes of all files.
+    pub fn input_bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.reader.input_bytes()).sum()
+    }
+
+    /// Chunks of all files.
+    pub fn chunk_count(&self) -> usize {
+        self.files.iter().map(|f| f.reader.chunk_count()).sum()
+    }
+
+    /// What was passed over so far, with its file, up to a bound for each.
+    pub fn damage(&self) -> impl Iterator<Item = (&Path, &Damage)> {
+        self.files.iter().flat_map(|file| {
+            let entries = file.reader.damage().entries().iter();
+            entries.map(|damage| (file.path.as_path(), damage))
+        })
+    }
+
+    /// How often there was damage.
+    pub fn damage_total(&self) -> u64 {
+        self.files.iter().map(|f| f.reader.damage().total()).sum()
+    }
+
+    /// How often a checksum was wrong.
+    pub fn checksum_errors(&self) -> u64 {
+        let errors = |file: &FolderFile| file.reader.damage().checksum_errors();
+        self.files.iter().map(errors).sum()
+    }
+
+    /// Files that must have been there, as far as the others tell.
+    pub fn files_missing(&self) -> Vec<PathBuf> {
+        let Some(directory) = &self.directory else {
+            return Vec::new();
+        };
+        let mut missing = Vec::new();
+        if self.files.iter().all(|file| !file.name.stream.is_empty()) {
+            missing.push(FileName::default());
+        }
+        for (index, file) in self.files.iter().enumerate() {
+            let name = |part| FileName {
+                part,
+                ..file.name.clone()
+            };
+            let before = index.checked_sub(1).map(|before| &self.files[before].name);
+            let expected = before
+                .filter(|before| before.stream == file.name.stream)
+                .map_or(0, |before| before.part + 1);
+            missing.extend((expected..file.name.part).map(name));
+            let next = self.files.get(index + 1).map(|file| &file.name);
+            let is_last = next.is_none_or(|next| next.stream != file.name.stream);
+            if is_last && file.is_continued() {
+                missing.push(name(file.name.part + 1));
+            }
+        }
+        let paths = missing.iter().map(|name| directory.join(name.to_string()));
+        paths.collect()
+    }
+
+    /// Events known to be missing, in files and between them; right once all events were read.
+    pub fn events_missing(&self) -> u64 {
+        let in_files: u64 = self.files.iter().map(|f| f.reader.events_missing()).sum();
+        in_files + self.events_between()
+    }
+
+    /// Events of parts that are not there, as the next part counts them.
+    fn events_between(&self) -> u64 {
+        if self.directory.is_none() {
+            return 0;
+        }
+        let mut missing = 0;
+        let mut counted: (&str, u64) = ("", 0);
+        for file in &self.files {
+            if counted.0 != file.name.stream {
+                counted = (&file.name.stream, 0);
+            }
+            let begin = file.reader.begin().and_then(|begin| begin.file.as_ref());
+            let before = begin.map_or(0, |part| part.events_before);
+            missing += before.saturating_sub(counted.1);
+            let here = file.reader.end().map_or(0, |end| end.events_stored);
+            counted.1 = before.max(counted.1) + here;
+        }
+        missing
+    }
+
+    /// The next event that is whole, file by file.
+    ///
+    /// # Errors
+    /// Only errors of the input; damaged chunks and events are passed over.
+    pub fn next_event(&mut self) -> io::Result<Option<EventView<'_>>> {
+        while self.cursor < self.files.len() {
+            if let Some(place) = self.files[self.cursor].reader.find_next()? {
+                return Ok(self.files[self.cursor].reader.event_found(place));
+            }
+            self.cursor += 1;
+        }
+        // What comes is in a file that may have grown.
+        self.cursor = self.files.len();
+        Ok(None)
+    }
+
+    /// Starts again at the first event.
+    pub fn rewind(&mut self) {
+        self.cursor = 0;
+        self.files.iter_mut().for_each(|f| f.reader.rewind());
+    }
+
+    /// The event of a trigger, found through the files' indexes; iteration goes on where it was.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the input fails or the event is damaged.
+    pub fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
+        let places = self.event_places()?;
+        let found = places.binary_search_by_key(&trigger, |place| place.trigger);
+        let Some(place) = found.ok().and_then(|at| places.get(at)) else {
+            return Ok(None);
+        };
+        let file = place.file;
+        self.files[file].reader.event(trigger)
+    }
+
+    /// The places of all events by trigger number; of equal ones the first file's counts.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn event_places(&mut self) -> io::Result<&[FolderPlace]> {
+        if self.places.is_none() {
+            let mut places = Vec::new();
+            for (index, file) in self.files.iter_mut().enumerate() {
+                let of_file = file.reader.event_index()?.places();
+                places.extend(of_file.iter().map(|place| FolderPlace {
+                    trigger: place.trigger,
+                    file: index,
+                    bytes: place.bytes,
+                }));
+            }
+            places.sort_by_key(|place| place.trigger);
+            places.dedup_by_key(|place| place.trigger);
+            self.places = Some(places);
+        }
+        Ok(self.places.as_deref().unwrap_or_default())
+    }
+
+    /// The histograms that were written last.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn histograms(&mut self) -> io::Result<Option<Vec<Histogram>>> {
+        let mut last = None;
+        // Those of the run are in the last part of the main file, which comes before the streams.
+        for file in self.files.iter_mut().filter(|f| f.name.stream.is_empty()) {
+            last = file.reader.histograms()?.or(last);
+        }
+        match last {
+            None => (self.files.iter_mut())
+                .try_fold(None, |last, file| Ok(file.reader.histograms()?.or(last))),
+            found => Ok(found),
+        }
+    }
+
+    /// Takes up what was written since: chunks, and files that are new.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        for file in &mut self.files {
+            if file.reader.end().is_none() {
+                file.reader.refresh()?;
+            }
+        }
+        if let Some(directory) = &self.directory {
+            for path in Self::paths(directory)? {
+                if self.files.iter().any(|file| file.path == path) {
+                    continue;
+                }
+                match open_file(&path) {
+                    Ok(file) if is_same_run(&self.files[0], &file) => self.files.push(file),
+                    Ok(_) | Err(OpenError::NotRunFile { .. } | OpenError::OtherRun { .. }) => {}
+                    Err(OpenError::Io(error)) => return Err(error),
+                }
+            }
+            self.files.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        // Every reader knows how far it was read: from the first that may have more.
+        self.cursor = 0;
+        self.places = None;
+        self.end = self.joined_end();
+        Ok(())
+    }
+
+    /// The end-of-run record of all files together.
+    fn joined_end(&self) -> Option<RunEnd> {
+        let mut joined: Option<RunEnd> = None;
+        let mut events = 0;
+        for file in &self.files {
+            let end = file.reader.end()?;
+            events += end.events_stored;
+            if end.continued && self.directory.is_some() {
+                continue;
+            }
+            match &mut joined {
+                None => joined = Some(end.clone()),
+                Some(joined) => {
+                    joined.condition |= end.condition;
+                    joined.recovered |= end.recovered;
+                }
+            }
+        }
+        if !self.files_missing().is_empty() {
+            return None;
+        }
+        let mut joined = joined?;
+        joined.events_stored = events;
+        Some(joined)
+    }
+
+    /// Reads every file from its start and says what is in the run.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn inspect(&mut self) -> io::Result<Inspection> {
+        let between = self.events_between();
+        let missing = self.files_missing();
+        let mut files = self.files.iter_mut();
+        let first = files.next().expect("a run has at least one file");
+        let mut found = inspect(&mut first.reader)?;
+        for file in files {
+            join(&mut found, inspect(&mut file.reader)?);
+        }
+        found.events_missing += between;
+        if self.directory.is_some() {
+            found.files = self.files.iter().map(|f| f.name.to_string()).collect();
+            let names = missing.iter().filter_map(|path| path.file_name());
+            found.files_missing = names.map(|n| n.to_string_lossy().into_owned()).collect();
+        }
+        if !missing.is_empty() || between > 0 {
+            found.complete = false;
+            found.condition |= Condition::INCOMPLETE;
+        }
+        self.rewind();
+        Ok(found)
+    }
+}
+
+/// Adds what is in another file of the run.
+fn join(found: &mut Inspection, other: Inspection) {
+    found.events += other.events;
+    found.complete &= other.complete;
+    found.checksum_errors += other.checksum_errors;
+    let least = [found.first_trigger, other.first_trigger];
+    found.first_trigger = least.into_iter().flatten().min();
+    found.last_trigger = found.last_trigger.max(other.last_trigger);
+    found.condition |= other.condition;
+    found.events_incomplete += other.events_incomplete;
+    found.events_missing += other.events_missing;
+    found.recovered |= other.recovered;
+    found.chunks += other.chunks;
+    found.bytes += other.bytes;
+    if other.index == "scan" {
+        found.index = other.index;
+    }
+    found.damaged_ranges += other.damaged_ranges;
+    let room = DAMAGE_LISTED_MAX.saturating_sub(found.damage.len());
+    found.damage.extend(other.damage.into_iter().take(room));
+}
+
+fn is_same_run(a: &FolderFile, b: &FolderFile) -> bool {
+    let started = |file: &FolderFile| file.reader.begin().map(|begin| begin.started_tai_ns);
+    let differ = started(a).zip(started(b)).is_some_and(|(a, b)| a != b);
+    a.reader.run() == b.reader.run() && !differ
+}
+
+fn open_file(path: &Path) -> Result<FolderFile, OpenError> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let reader = RunReader::open(File::open(path)?)?;
+    Ok(FolderFile {
+        path: path.to_owned(),
+        name: name.and_then(FileName::parse).unwrap_or_default(),
+        reader,
+    })
+}

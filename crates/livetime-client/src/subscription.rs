@@ -1,0 +1,249 @@
+//! Reading the records of one subscription from shared memory.
+//!
+//! The daemon writes and never waits; what this reader misses comes as a record of kind
+//! [`RecordKind::Gap`](livetime_wire::RecordKind), so that received and lost are what was sent.
+//! Reading costs no system call while there are records; sleeping costs one. See
+//! [`livetime_shm::record_ring`] for the ring.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use livetime_shm::{Found, OverflowRule, RecordReader, RingClosed, WakeSource};
+use livetime_wire::{PriorityClass, TaiNs, TimingRecord};
+
+use crate::error::ClientError;
+
+/// How a client waits for records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// Sleeps until woken.
+    #[default]
+    Sleep,
+    /// Polls without pause: a core of its own, and the lowest latency.
+    Spin,
+}
+
+/// What to ask of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionOptions {
+    /// Slots of the ring: a power of two from 2 to 65536. Default 4096.
+    pub slots: u32,
+    /// What happens when they are full. Default: the oldest record is dropped.
+    pub rule: OverflowRule,
+    /// How urgent it is. Default generic.
+    pub class: PriorityClass,
+    /// Class high: from the execution of an action to its record; more is flagged and counted.
+    /// Default 1 ms.
+    pub bound_ns: u64,
+    /// How to wait. Default: sleep.
+    pub wait: Wait,
+}
+
+impl Default for SubscriptionOptions {
+    fn default() -> Self {
+        Self {
+            slots: 4096,
+            rule: OverflowRule::DropOldest,
+            class: PriorityClass::Generic,
+            bound_ns: 1_000_000,
+            wait: Wait::Sleep,
+        }
+    }
+}
+
+/// The records of one subscription.
+#[derive(Debug)]
+pub struct Subscription {
+    reader: RecordReader,
+    wake: WakeSource,
+    wait: Wait,
+    number: u32,
+    epoch: u32,
+    received: u64,
+}
+
+/// Longest sleep without a look at the ring.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Polls between two looks at the clock while spinning.
+const SPINS_PER_LOOK: u32 = 256;
+
+impl Subscription {
+    /// The subscription behind passed descriptors.
+    ///
+    /// # Errors
+    /// [`ClientError::Ring`] when the memory is no ring.
+    pub fn open(
+        ring: OwnedFd,
+        wake: OwnedFd,
+        number: u32,
+        wait: Wait,
+    ) -> Result<Self, ClientError> {
+        let reader = RecordReader::open(ring)?;
+        Ok(Self {
+            epoch: reader.epoch() as u32,
+            reader,
+            wake: WakeSource::from_fd(wake),
+            wait,
+            number,
+            received: 0,
+        })
+    }
+
+    /// Its number, as the daemon counts.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Which start of the daemon made it.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Records received, gaps not counted.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Records reported lost.
+    pub fn lost(&self) -> u64 {
+        self.reader.lost()
+    }
+
+    /// Records offered and not yet received or reported lost.
+    pub fn behind(&self) -> u64 {
+        self.reader.behind()
+    }
+
+    /// The next record, if there is one now; gaps are records of their own kind.
+    ///
+    /// # Errors
+    /// [`ClientError::CutOff`] or [`ClientError::Gone`] when nothing more will come.
+    #[inline]
+    pub fn try_next(&mut self) -> Result<Option<TimingRecord>, ClientError> {
+        loop {
+            return match self.reader.poll() {
+                Found::Record(words) => match TimingRecord::new_checked(&words) {
+                    Ok(record) => {
+                        self.received += 1;
+                        Ok(Some(record))
+                    }
+                    // A daemon of another version would not have made this ring: skip it.
+                    Err(_) => continue,
+                },
+                Found::Lost { first, last } => {
+                    let lost = last - first + 1;
+                    Ok(Some(TimingRecord::gap(
+                        first,
+                        last,
+                        lost,
+                        now(),
+                        self.epoch,
+                    )))
+                }
+                Found::Nothing => Ok(None),
+                Found::Closed(RingClosed::Overflow) => Err(ClientError::CutOff),
+                Found::Closed(RingClosed::Finished) => Err(ClientError::Gone),
+            };
+        }
+    }
+
+    /// The next record, waiting at most `timeout` for it, for ever without one.
+    ///
+    /// A daemon that dies closes nothing: use a [`Listener`](crate::Listener) to notice.
+    ///
+    /// # Errors
+    /// As [`Subscription::try_next`], or [`ClientError::System`].
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
+        if let Some(record) = self.try_next()? {
+            return Ok(Some(record));
+        }
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        match self.wait {
+            Wait::Spin => self.spin_for_next(deadline),
+            Wait::Sleep => self.sleep_for_next(deadline),
+        }
+    }
+
+    fn spin_for_next(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<TimingRecord>, ClientError> {
+        loop {
+            for _ in 0..SPINS_PER_LOOK {
+                if let Some(record) = self.try_next()? {
+                    return Ok(Some(record));
+                }
+                std::hint::spin_loop();
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn sleep_for_next(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<TimingRecord>, ClientError> {
+        loop {
+            // Announced before the look: a record that comes after it wakes us.
+            self.reader.prepare_sleep();
+            if let Some(record) = self.try_next()? {
+                self.reader.stay_awake();
+                return Ok(Some(record));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.reader.stay_awake();
+                return Ok(None);
+            }
+            // The end of the daemon may take its last wake-up with it: look again at times.
+            let sleep = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            self.wake
+                .wait(Some(sleep))
+                .map_err(ClientError::system("sleeping"))?;
+            if let Some(record) = self.try_next()? {
+                return Ok(Some(record));
+            }
+        }
+    }
+
+    /// For event loops: announces a sleep on [`Subscription::wake_fd`]. If it returns a record,
+    /// handle it and ask again; if not, wait until the descriptor is readable, call
+    /// [`Subscription::woken`], and read on.
+    ///
+    /// # Errors
+    /// As [`Subscription::try_next`].
+    pub fn prepare_wait(&mut self) -> Result<Option<TimingRecord>, ClientError> {
+        self.reader.prepare_sleep();
+        let found = self.try_next()?;
+        if found.is_some() {
+            self.reader.stay_awake();
+        }
+        Ok(found)
+    }
+
+    /// The descriptor that becomes readable when a prepared wait is over.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes the descriptor unreadable again.
+    ///
+    /// # Errors
+    /// [`ClientError::System`].
+    pub fn woken(&self) -> Result<(), ClientError> {
+        self.wake
+            .wait(Some(Duration::ZERO))
+            .map(|_| ())
+            .map_err(ClientError::system("reading a wake-up"))
+    }
+}
+
+/// The time for gaps and restarts: the kernel's TAI, or UTC where it is not set.
+pub(crate) fn now() -> TaiNs {
+    use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
+    let utc = || clock_gettime(ClockId::Realtime);
+    let time = clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| utc());
+    TaiNs(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}

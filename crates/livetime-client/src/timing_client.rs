@@ -1,0 +1,453 @@
+//! The daemon's control over D-Bus: sinks, conditions, subscriptions, injection, schedules.
+//!
+//! Calls wait for their answer. Bulk data and records never go through messages: they are passed
+//! as descriptors. Any stock D-Bus tool can do the same; `docs/timing.md` lists the members.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use livetime_shm::PeerWatch;
+use livetime_wire::timing_message::EventId;
+use livetime_wire::{TaiNs, TimingMessage};
+use zbus::connection::Builder;
+use zbus::{Connection, DynamicType, Fd, OwnedObjectPath, Variant, block_on};
+
+use crate::address::Address;
+use crate::error::ClientError;
+use crate::subscription::{Subscription, SubscriptionOptions};
+
+const NAME: &str = "org.livetime.Timing1";
+const ROOT: &str = "/org/livetime/Timing1";
+const RECEIVER: &str = "/org/livetime/Timing1/tr0";
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which messages a condition matches, and when its action is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filter {
+    /// Event ID.
+    pub id: u64,
+    /// Bits of it that are compared; leading ones in hardware, any in software sinks.
+    pub mask: u64,
+    /// Deadline of the action minus time of the message, ns.
+    pub offset_ns: i64,
+    /// Also deliver what is late, early or in conflict (delayed is always delivered).
+    pub accept_all: bool,
+}
+
+impl Filter {
+    /// Every message.
+    pub const ALL: Self = Self {
+        id: 0,
+        mask: 0,
+        offset_ns: 0,
+        accept_all: true,
+    };
+
+    /// The messages of one group of equipment, in the current ID format.
+    pub fn group(group: u16) -> Self {
+        Self {
+            id: 1 << 60 | u64::from(group & 0xFFF) << 48,
+            mask: 0xFFFF << 48,
+            ..Self::ALL
+        }
+    }
+
+    /// The messages of one group and number, in the current ID format.
+    pub fn number(group: u16, number: u16) -> Self {
+        let of_group = Self::group(group);
+        Self {
+            id: of_group.id | u64::from(number & 0xFFF) << 36,
+            mask: of_group.mask | 0xFFF << 36,
+            ..of_group
+        }
+    }
+}
+
+/// An action of the flight recorder: event ID, parameter, deadline, executed, flags, and from
+/// execution to delivery \[ns\].
+pub type FlownAction = (u64, u64, u64, u64, u16, u32);
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct TimingClient {
+    connection: Connection,
+    watch: PeerWatch,
+}
+
+impl TimingClient {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] when nobody answers there.
+    pub fn connect(address: &Address) -> Result<Self, ClientError> {
+        let no_daemon = |source| ClientError::NoDaemon {
+            address: address.clone(),
+            source: Box::new(source),
+        };
+        let (builder, socket) = match address {
+            Address::Socket(path) => {
+                let stream = UnixStream::connect(path).map_err(|e| no_daemon(e.into()))?;
+                let watched = stream.try_clone().map_err(|e| no_daemon(e.into()))?;
+                (Builder::unix_stream(stream).p2p(), Some(watched))
+            }
+            Address::SessionBus => (Builder::session(), None),
+            Address::SystemBus => (Builder::system(), None),
+            Address::Bus(bus) => (Builder::address(bus.as_str()), None),
+        };
+        let builder = builder.method_timeout(PATIENCE);
+        let connection = block_on(builder.build()).map_err(no_daemon)?;
+        let watch = match socket {
+            Some(socket) => PeerWatch::socket(socket.into()),
+            None => watch_owner(&connection).map_err(no_daemon)?,
+        };
+        Ok(Self { connection, watch })
+    }
+
+    /// Whether the daemon is gone; does not wait.
+    pub fn is_gone(&self) -> bool {
+        self.watch.is_gone().unwrap_or(true)
+    }
+
+    /// Calls a method of an object, for what has no function of its own here.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn call<B, R>(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<R, ClientError>
+    where
+        B: zbus::export::serde::Serialize + DynamicType,
+        R: for<'d> zbus::wire::DynamicDeserialize<'d>,
+    {
+        let destination = self.connection.is_bus().then_some(NAME);
+        let interface = format!("{NAME}.{interface}");
+        let reply = block_on(self.connection.call_method(
+            destination,
+            path,
+            Some(interface.as_str()),
+            method,
+            body,
+        ))?;
+        Ok(reply.body().deserialize()?)
+    }
+
+    /// Reads a property of an object.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers, also when it is of another type.
+    pub fn property<T>(&self, path: &str, interface: &str, name: &str) -> Result<T, ClientError>
+    where
+        T: TryFrom<zbus::OwnedVariant>,
+        T::Error: Into<zbus::Error>,
+    {
+        let destination = self.connection.is_bus().then_some(NAME);
+        let interface = format!("{NAME}.{interface}");
+        let reply = block_on(self.connection.call_method(
+            destination,
+            path,
+            Some("org.freedesktop.DBus.Properties"),
+            "Get",
+            &(interface, name),
+        ))?;
+        let value: zbus::OwnedVariant = reply.body().deserialize()?;
+        Ok(T::try_from(value).map_err(Into::into)?)
+    }
+
+    /// Writes a property of an object.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn set_property(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &str,
+        value: Variant<'_>,
+    ) -> Result<(), ClientError> {
+        let destination = self.connection.is_bus().then_some(NAME);
+        let interface = format!("{NAME}.{interface}");
+        block_on(self.connection.call_method(
+            destination,
+            path,
+            Some("org.freedesktop.DBus.Properties"),
+            "Set",
+            &(interface, name, value),
+        ))?;
+        Ok(())
+    }
+
+    /// All properties of an object's interface, as monitors read them; returns how many.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn all_properties(&self, path: &str, interface: &str) -> Result<usize, ClientError> {
+        let destination = self.connection.is_bus().then_some(NAME);
+        let interface = format!("{NAME}.{interface}");
+        let reply = block_on(self.connection.call_method(
+            destination,
+            path,
+            Some("org.freedesktop.DBus.Properties"),
+            "GetAll",
+            &interface,
+        ))?;
+        let all: HashMap<String, zbus::OwnedVariant> = reply.body().deserialize()?;
+        Ok(all.len())
+    }
+
+    /// What this client may: `observe`, `operate` or `admin`.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn role(&self) -> Result<String, ClientError> {
+        self.call(ROOT, "Daemon", "Role", &())
+    }
+
+    /// Which start of the daemon this is.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn epoch(&self) -> Result<u32, ClientError> {
+        self.property(ROOT, "Daemon", "Epoch")
+    }
+
+    /// Ends the daemon; for admins.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn quit(&self) -> Result<(), ClientError> {
+        self.call(ROOT, "Daemon", "Quit", &())
+    }
+
+    /// The state of the daemon as one JSON document.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn status(&self) -> Result<String, ClientError> {
+        self.call(RECEIVER, "TimingReceiver", "Status", &())
+    }
+
+    /// The receiver's time.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when its clock is not locked.
+    pub fn time(&self) -> Result<TaiNs, ClientError> {
+        let time = self.call(RECEIVER, "TimingReceiver", "CurrentTime", &())?;
+        Ok(TaiNs(time))
+    }
+
+    /// The receiver's time, locked or not.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn raw_time(&self) -> Result<TaiNs, ClientError> {
+        let time = self.call(RECEIVER, "TimingReceiver", "ReadRawCurrentTime", &())?;
+        Ok(TaiNs(time))
+    }
+
+    /// Injects one message; takes no sink.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn inject(&self, id: EventId, param: u64, time: TaiNs) -> Result<(), ClientError> {
+        let body = (id.0, param, time.0);
+        self.call(RECEIVER, "TimingReceiver", "InjectEvent", &body)
+    }
+
+    /// Has messages played: each `lead_ns` before its time, all `repeats` times with `period_ns`
+    /// between. Messages being played end.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers; they must be in the order of their times.
+    pub fn play(
+        &self,
+        messages: &[TimingMessage],
+        lead_ns: u64,
+        repeats: u32,
+        period_ns: u64,
+    ) -> Result<u32, ClientError> {
+        let bytes: Vec<u8> = messages.iter().flat_map(TimingMessage::to_bytes).collect();
+        let file = seal(&bytes).map_err(ClientError::system("making a memory file"))?;
+        let body = (Fd::from(file.as_fd()), lead_ns, repeats, period_ns);
+        self.call(RECEIVER, "TimingReceiver", "PlaySchedule", &body)
+    }
+
+    /// Appends a block of coefficient sets (`livetime_wire::timing_coefficient`) to the function
+    /// generators that take part, all of it or nothing, and arms them if wanted. Returns whether
+    /// they want more.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with channel and index of what is wrong.
+    pub fn append_block(&self, block: &[u8], arm: bool) -> Result<bool, ClientError> {
+        let file = seal(block).map_err(ClientError::system("making a memory file"))?;
+        let path = "/org/livetime/Timing1/tr0/mfg";
+        let body = (Fd::from(file.as_fd()), arm);
+        self.call(
+            path,
+            "MasterFunctionGenerator",
+            "AppendParameterSets",
+            &body,
+        )
+    }
+
+    /// Advances the virtual clock of a daemon that has one.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn advance_clock(&self, time: TaiNs) -> Result<TaiNs, ClientError> {
+        let now = self.call(RECEIVER, "TimingReceiver", "AdvanceClock", &time.0)?;
+        Ok(TaiNs(now))
+    }
+
+    /// Makes a software sink of this client; a name is found if `name` is empty.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn new_sink(&self, name: &str) -> Result<SoftwareSink<'_>, ClientError> {
+        let path: OwnedObjectPath =
+            self.call(RECEIVER, "TimingReceiver", "NewSoftwareActionSink", &name)?;
+        Ok(SoftwareSink {
+            client: self,
+            path: path.to_string(),
+        })
+    }
+
+    /// The last actions of the daemon, oldest first: event, parameter, deadline, executed, flags,
+    /// and from execution to delivery \[ns\].
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn flight_recorder(&self) -> Result<Vec<FlownAction>, ClientError> {
+        self.call(RECEIVER, "TimingReceiver", "FlightRecorder", &())
+    }
+
+    /// The connection, for signals and what else stock tools do.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Watches the process that owns the daemon's name.
+fn watch_owner(connection: &Connection) -> zbus::Result<PeerWatch> {
+    let name = zbus::names::WellKnownName::try_from(NAME)?;
+    let pid = block_on(async {
+        let bus = zbus::fdo::DBusProxy::new(connection).await?;
+        bus.get_connection_unix_process_id(name.into()).await
+    })?;
+    PeerWatch::process(pid).map_err(|error| zbus::Error::from(io::Error::other(error)))
+}
+
+fn seal(bytes: &[u8]) -> io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("livetime-bulk", flags)?;
+    let mut written = 0;
+    while written < bytes.len() {
+        written += rustix::io::pwrite(&file, &bytes[written..], written as u64)?;
+    }
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// A software sink of this client.
+#[derive(Debug)]
+pub struct SoftwareSink<'c> {
+    client: &'c TimingClient,
+    path: String,
+}
+
+impl SoftwareSink<'_> {
+    /// Its path among the daemon's objects.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Adds a condition; returns its path.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn add(&self, filter: &Filter) -> Result<String, ClientError> {
+        let body = (true, filter.id, filter.mask, filter.offset_ns);
+        let interface = "SoftwareActionSink";
+        let path: OwnedObjectPath =
+            self.client
+                .call(&self.path, interface, "NewCondition", &body)?;
+        if filter.accept_all {
+            for flag in ["AcceptLate", "AcceptEarly", "AcceptConflict"] {
+                let value = Variant::new(true);
+                self.client
+                    .set_property(path.as_str(), "Condition", flag, value)?;
+            }
+        }
+        Ok(path.to_string())
+    }
+
+    /// Subscribes to the records of the sink.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers, or when the ring cannot be used.
+    pub fn subscribe(&self, options: &SubscriptionOptions) -> Result<Subscription, ClientError> {
+        let asked = options_map(options);
+        let (ring, wake, number, _epoch): (zbus::OwnedFd, zbus::OwnedFd, u32, u32) = self
+            .client
+            .call(&self.path, "SoftwareActionSink", "Subscribe", &asked)?;
+        Subscription::open(ring.into(), wake.into(), number, options.wait)
+    }
+
+    /// Subscribes in the compatibility mode `pipe`: 64 bytes per record to be read.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn subscribe_pipe(&self, options: &SubscriptionOptions) -> Result<OwnedFd, ClientError> {
+        let asked = options_map(options);
+        let (pipe, _number, _epoch): (zbus::OwnedFd, u32, u32) =
+            self.client
+                .call(&self.path, "SoftwareActionSink", "SubscribePipe", &asked)?;
+        Ok(pipe.into())
+    }
+
+    /// Subscribes in the compatibility mode `dbus`: `Action` signals of the sink's conditions.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn subscribe_signals(&self, options: &SubscriptionOptions) -> Result<u32, ClientError> {
+        let asked = options_map(options);
+        self.client
+            .call(&self.path, "SoftwareActionSink", "SubscribeSignals", &asked)
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn unsubscribe(&self, number: u32) -> Result<(), ClientError> {
+        self.client
+            .call(&self.path, "SoftwareActionSink", "Unsubscribe", &number)
+    }
+
+    /// Destroys the sink with its conditions and subscriptions.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn destroy(self) -> Result<(), ClientError> {
+        self.client.call(&self.path, "Owned", "Destroy", &())
+    }
+}
+
+fn options_map(options: &SubscriptionOptions) -> HashMap<&'static str, Variant<'static>> {
+    [
+        ("slots", Variant::new(options.slots)),
+        ("overflow", Variant::new(options.rule.name())),
+        ("class", Variant::new(options.class.name())),
+        ("bound", Variant::new(options.bound_ns)),
+    ]
+    .into()
+}

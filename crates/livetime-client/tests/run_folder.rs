@@ -1,0 +1,159 @@
+//! A run in several files, read as one while it grows and when parts of it are gone.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+#[path = "../../livetime-store/tests/support/mod.rs"]
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use livetime_client::RunFolder;
+use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunWriter};
+use livetime_wire::{RunNs, TriggerNumber};
+
+use support::{RUN, begin, event, small_chunks};
+
+/// Events from `triggers` in a file, which is closed unless `end` is none.
+fn write(
+    folder: &Path,
+    name: &str,
+    events_before: u64,
+    triggers: std::ops::Range<u64>,
+    end: Option<bool>,
+) -> PathBuf {
+    let parsed = FileName::parse(name).unwrap();
+    let file = (parsed != FileName::default()).then_some(FilePart {
+        stream: parsed.stream,
+        part: parsed.part,
+        events_before,
+    });
+    let begin = RunBegin { file, ..begin() };
+    let path = folder.join(name);
+    let output = File::create_new(&path).unwrap();
+    let mut writer = RunWriter::new(output, &begin, small_chunks(4096)).unwrap();
+    for trigger in triggers {
+        let words = event(trigger, &[3, 5]);
+        let (trigger, time) = (TriggerNumber(trigger), RunNs(trigger));
+        writer.write_event(trigger, time, &[&words]).unwrap();
+    }
+    match end {
+        None => writer.flush_chunk().unwrap(),
+        Some(continued) => {
+            let end = RunEnd {
+                continued,
+                ..RunEnd::new(RUN, Condition::GOOD, "test", 9)
+            };
+            writer.finish(&end).unwrap();
+        }
+    }
+    path
+}
+
+fn triggers(folder: &mut RunFolder) -> Vec<u64> {
+    let mut found = Vec::new();
+    while let Some(event) = folder.next_event().unwrap() {
+        found.push(event.header().trigger.0);
+    }
+    found
+}
+
+#[test]
+fn all_files_are_one_run_and_what_is_gone_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..40, Some(true));
+    let middle = write(path, "events.0001.mcap", 39, 40..60, Some(true));
+    let last = write(path, "events.0002.mcap", 59, 60..61, Some(false));
+    write(path, "events.dimuon.mcap", 0, 100..130, Some(false));
+    fs::write(path.join("events.notes.txt"), b"no run file").unwrap();
+
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(run.file_count(), 4);
+    assert_eq!(
+        triggers(&mut run),
+        (1..61).chain(100..130).collect::<Vec<_>>()
+    );
+    assert_eq!(run.end().map(|end| end.events_stored), Some(90));
+    assert_eq!(run.events_missing(), 0);
+    assert!(run.files_missing().is_empty());
+    assert!(run.inspect().unwrap().complete);
+    assert_eq!(
+        triggers(&mut run).len(),
+        90,
+        "an inspection leaves it at the start"
+    );
+    let found = run.event(TriggerNumber(110)).unwrap().unwrap();
+    assert_eq!(found.header().trigger, TriggerNumber(110));
+    assert!(run.event(TriggerNumber(61)).unwrap().is_none());
+    assert_eq!(run.event_places().unwrap().len(), 90);
+
+    fs::remove_file(&middle).unwrap();
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 70);
+    assert_eq!(
+        (run.events_missing(), run.files_missing()),
+        (20, vec![middle])
+    );
+    assert!(run.end().is_none());
+    let found = run.inspect().unwrap();
+    assert_eq!(
+        (found.events, found.events_missing, found.complete),
+        (70, 20, false)
+    );
+    assert_eq!(found.files_missing, ["events.0001.mcap"]);
+
+    fs::remove_file(&last).unwrap();
+    let run = RunFolder::open(path).unwrap();
+    assert_eq!(
+        run.files_missing().len(),
+        1,
+        "what the last one says follows"
+    );
+}
+
+#[test]
+fn a_growing_run_is_taken_up_with_its_new_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let main = write(path, "events.mcap", 0, 1..30, None);
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 29);
+    assert!(run.end().is_none());
+    run.refresh().unwrap();
+    assert_eq!(triggers(&mut run), [] as [u64; 0], "nothing came");
+
+    // The first part is finished, the second has begun, a third has not got out its first chunk.
+    fs::remove_file(&main).unwrap();
+    write(path, "events.mcap", 0, 1..30, Some(true));
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 29);
+    write(path, "events.0001.mcap", 29, 30..50, None);
+    fs::write(path.join("events.0002.mcap"), b"").unwrap();
+    run.refresh().unwrap();
+    assert_eq!(triggers(&mut run), (30..50).collect::<Vec<_>>());
+    assert_eq!(run.file_count(), 2);
+}
+
+#[test]
+fn a_file_of_another_run_and_an_empty_folder_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |path: &Path| RunFolder::open(path).err().unwrap().to_string();
+    assert!(said(folder.path()).contains("events.mcap: "));
+    write(folder.path(), "events.mcap", 0, 1..3, Some(false));
+    let other = RunBegin {
+        started_tai_ns: 5,
+        ..begin()
+    };
+    let path = folder.path().join("events.other.mcap");
+    let output = File::create_new(&path).unwrap();
+    let mut writer = RunWriter::new(output, &other, small_chunks(4096)).unwrap();
+    let end = RunEnd::new(RUN, Condition::GOOD, "test", 9);
+    writer.finish(&end).unwrap();
+    let said = said(folder.path());
+    assert!(
+        said.contains("events.other.mcap: a run file of another run"),
+        "{said}"
+    );
+    assert!(RunFolder::open(&path).is_ok(), "alone it is a run");
+}

@@ -1,0 +1,471 @@
+//! The event builder's own protocol on a switching network: its real units on simulated hosts.
+//!
+//! [`ReadoutUnit`](livetime_builder::ReadoutUnit), [`BuilderUnit`](livetime_builder::BuilderUnit)
+//! and [`EventManager`](livetime_builder::EventManager) run here unchanged, with their shapers, on
+//! hosts with a bus, a processor and an adapter for each network. Payload is a descriptor: bytes
+//! are counted and never moved. What is sent crosses the engines of [`crate::network`] packet by
+//! packet, with their blocking, buffers and losses. A supervisor hands triggers to the event
+//! manager; a filter behind each builder unit takes the events. Single units under all faults are
+//! in [`crate::swarm`], the whole chain without a switching network in [`crate::chain`].
+//!
+//! ```text
+//! triggers ─► EVM ─assignments─► BU ─requests, releases─► RU     control network, or the data
+//!                                 ▲                        │     network's other direction
+//!                                 └── data networks ◄─ shaper
+//! ```
+//!
+//! While it runs, this is checked: each event is built once, with the fragment of every source and
+//! the right number of bytes; credits and fragments are conserved; builder units hold no more than
+//! their credits; something is built as long as there is something to build.
+
+mod adapter;
+mod check;
+mod control;
+mod hosts;
+mod loss;
+mod outcome;
+mod placement;
+mod tally;
+mod world;
+
+use livetime_builder::builder_config::TRIGGERS_UNDECIDED;
+use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_wire::{DurationNs, Problem, SourceId};
+
+use crate::kernel::{RunLimits, Simulation, SimulationConfig};
+use crate::network::topology::shift::ShiftSchedule;
+use crate::network::{Load, RoutePolicy, Topology};
+use crate::problem_code::{BUILDER_NETWORK, SCHEDULE};
+use crate::scenario::{ShiftOrder, Switching};
+use crate::time::{DurationPs, SimPs};
+
+pub use outcome::BuilderNetworkOutcome;
+
+/// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
+/// noticed and its events are given to others, or those would be too old to be built.
+const HISTORY_WITH_DEATHS: u32 = 1 << 17;
+
+/// How readout units spread what they send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shaping {
+    /// Not at all: fragments go as packets in the order in which they are asked for.
+    #[default]
+    None,
+    /// Blocks of equal size, to one builder unit after the other.
+    BarrelShifter {
+        /// Bytes of a block.
+        block_bytes: u32,
+        /// Order of the receivers.
+        order: ShiftOrder,
+    },
+    /// Whole fragments, to one builder unit after the other, with a barrier after each phase.
+    LinearShift {
+        /// Bytes from which a readout unit is through with a phase.
+        phase_bytes: u32,
+        /// Order of the receivers.
+        order: ShiftOrder,
+    },
+}
+
+/// Who fills blocks and packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShaperPlace {
+    /// The adapter: a packet costs it time, and the host none.
+    #[default]
+    Adapter,
+    /// The host: a packet takes its processor, which requests take, too.
+    Host,
+}
+
+/// How control messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// By a network of their own.
+    Separate {
+        /// Rate of a host's link to it, bits per second.
+        bits_per_s: u64,
+        /// Time from host to host.
+        latency: DurationPs,
+    },
+    /// Between builder and readout units by the other direction of the data network, as packets;
+    /// to and from the event manager by a network of their own.
+    Shared {
+        /// Rate of a host's link to the event manager's network, bits per second.
+        bits_per_s: u64,
+        /// Time from host to host on it.
+        latency: DurationPs,
+    },
+}
+
+/// Which unit is on which port of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Unit n on port n.
+    #[default]
+    InOrder,
+    /// Neighbours on ports as far apart as possible: units are dealt to the slots in turn.
+    Interleaved {
+        /// Ports of a slot; the number of ports must be a multiple of it.
+        slot_ports: u32,
+    },
+    /// In a random order, by the seed.
+    Random,
+}
+
+/// What hosts take time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostModel {
+    /// Rate of the bus between memory and adapter, bytes per second; 0 for one that is never busy.
+    pub bus_bytes_per_s: u64,
+    /// Processor time for a control message, sent or received.
+    pub message: DurationPs,
+    /// Processor time of a builder unit for a fragment.
+    pub fragment: DurationPs,
+    /// Time for a block or packet beside its transfer: the adapter's, or the host's if it shapes.
+    pub packet: DurationPs,
+    /// Time of the filter behind a builder unit for an event.
+    pub event: DurationPs,
+    /// Builder units look for work this often, and what comes between goes out in groups; 0 for at
+    /// once.
+    pub interval: DurationPs,
+}
+
+impl Default for HostModel {
+    fn default() -> Self {
+        Self {
+            bus_bytes_per_s: 0,
+            message: DurationPs::from_us(2),
+            fragment: DurationPs::ZERO,
+            packet: DurationPs::ZERO,
+            event: DurationPs::from_us(100),
+            interval: DurationPs::ZERO,
+        }
+    }
+}
+
+/// Builder units that are not well.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SickBuilders {
+    /// So many take longer for an event, spread over all.
+    pub slow: u32,
+    /// By this factor.
+    pub slow_factor: f64,
+    /// So many die, spread over all.
+    pub dead: u32,
+    /// When they die, from the start of the run.
+    pub dead_at: DurationPs,
+}
+
+/// An event builder on a network. Rates, sizes, arrivals and times come from the [`Load`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuilderNetwork {
+    /// Readout units, each with one source; 0 for one on every source of the network.
+    pub readout_units: u32,
+    /// Builder units; 0 for one on every destination of the network.
+    pub builder_units: u32,
+    /// Pull or push.
+    pub mode: BuildMode,
+    /// Events that a builder unit may hold.
+    pub credits: u32,
+    /// Most events that a request, release or clear names.
+    pub requests_per_message: u32,
+    /// Accepted triggers that may wait for a credit.
+    pub queue: u32,
+    /// After it an event is closed without the fragments that did not come.
+    pub timeout: DurationNs,
+    /// After it missing fragments are asked for again.
+    pub retry: DurationNs,
+    /// Shaping.
+    pub shaping: Shaping,
+    /// Who shapes.
+    pub shaper: ShaperPlace,
+    /// Control messages.
+    pub control: Control,
+    /// Placement on the ports.
+    pub placement: Placement,
+    /// Hosts.
+    pub hosts: HostModel,
+    /// Builder units that are not well.
+    pub sick: SickBuilders,
+}
+
+impl Default for BuilderNetwork {
+    fn default() -> Self {
+        Self {
+            readout_units: 0,
+            builder_units: 0,
+            mode: BuildMode::Pull,
+            credits: 16,
+            requests_per_message: 8,
+            queue: 64,
+            timeout: DurationNs(5 * DurationNs::SECOND.0),
+            retry: DurationNs::SECOND,
+            shaping: Shaping::None,
+            shaper: ShaperPlace::Adapter,
+            control: Control::Separate {
+                bits_per_s: 1_000_000_000,
+                latency: DurationPs::from_us(10),
+            },
+            placement: Placement::InOrder,
+            hosts: HostModel::default(),
+            sick: SickBuilders::default(),
+        }
+    }
+}
+
+impl BuilderNetwork {
+    pub(crate) fn readouts(&self, topology: &Topology) -> u32 {
+        match self.readout_units {
+            0 => topology.sources(),
+            units => units,
+        }
+    }
+
+    pub(crate) fn builders(&self, topology: &Topology) -> u32 {
+        match self.builder_units {
+            0 => topology.destinations(),
+            units => units,
+        }
+    }
+
+    /// Events that may be open at once: those that wait and those in building.
+    fn open_max(&self, builders: u32) -> u32 {
+        self.queue
+            .saturating_add(builders.saturating_mul(self.credits))
+    }
+
+    /// The configuration of the units.
+    pub fn builder_config(&self, topology: &Topology) -> BuilderConfig {
+        let builders = self.builders(topology);
+        // Some that are released are not yet seen to be by every readout unit.
+        let slack = (2 * builders).clamp(TRIGGERS_UNDECIDED, 1_024);
+        let window = self.open_max(builders).saturating_add(slack);
+        BuilderConfig {
+            readout_units: (0..self.readouts(topology))
+                .map(|unit| vec![SourceId(unit)])
+                .collect(),
+            builder_units: u16::try_from(builders).unwrap_or(u16::MAX),
+            filter_units: 1,
+            credits: self.credits,
+            requests_per_message: self.requests_per_message,
+            timeout: self.timeout,
+            retry: self.retry,
+            probe: self.timeout,
+            evm_queue: self.queue,
+            filter_in_flight: self.credits,
+            history: window
+                .saturating_mul(2)
+                .next_power_of_two()
+                .max(HISTORY_WITH_DEATHS * u32::from(self.sick.dead > 0)),
+            trigger_window: window,
+            mode: self.mode,
+            heartbeat: match self.sick.dead {
+                0 => DurationNs(0),
+                _ => DurationNs(100 * DurationNs::MILLISECOND.0),
+            },
+            ..BuilderConfig::default()
+        }
+    }
+
+    /// Everything that is wrong, with the key of the scenario file.
+    pub fn validate(
+        &self,
+        topology: &Topology,
+        load: &Load,
+        switching: &Switching,
+        rails: u32,
+    ) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.check_units(topology, &mut problems);
+        self.check_times(&mut problems);
+        self.check_shaping(topology, load, switching, &mut problems);
+        if matches!(self.control, Control::Shared { .. })
+            && (self.builders(topology) > topology.sources()
+                || self.readouts(topology) > topology.destinations())
+        {
+            let found = "more units on one side than ports on the other";
+            let allowed = "as many sources as destinations";
+            let help = "set `control = \"separate\"`, or change the network";
+            let path = "builder.control";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        }
+        if rails > 1 && matches!(self.shaping, Shaping::LinearShift { .. }) {
+            let help = "use one network, or a barrel shifter";
+            let allowed = "1 with a linear shift: its barrier is of one network";
+            problems.push(Problem::new(BUILDER_NETWORK, "rails", rails, allowed, help));
+        }
+        if rails > 8 {
+            let help = "use fewer networks side by side";
+            problems.push(Problem::new(
+                BUILDER_NETWORK,
+                "rails",
+                rails,
+                "1 to 8 with [builder]",
+                help,
+            ));
+        }
+        if problems.is_empty() {
+            // Simulated fragments have no pages, so that tickets of more sources are small enough.
+            let units = self.builder_config(topology).validate("builder");
+            problems.extend(units.into_iter().filter(|p| p.code.code != "B0110"));
+        }
+        problems
+    }
+
+    fn check_units(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let mut report = |path: &str, found: String, allowed: String, help: &str| {
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        };
+        for (path, units, ports) in [
+            (
+                "builder.readout_units",
+                self.readouts(topology),
+                topology.sources(),
+            ),
+            (
+                "builder.builder_units",
+                self.builders(topology),
+                topology.destinations(),
+            ),
+        ] {
+            let most = ports.min(4096);
+            if !(1..=most).contains(&units) {
+                let help = "each unit needs a port of its own; leave the key out for all ports";
+                report(path, units.to_string(), format!("1 to {most}"), help);
+            }
+        }
+        let sick = self.sick.slow.saturating_add(self.sick.dead);
+        if sick > 0 && sick >= self.builders(topology) {
+            let help = "leave at least one builder unit well";
+            let allowed = format!("below {}", self.builders(topology));
+            report("builder.slow", sick.to_string(), allowed, help);
+        }
+        if self.sick.slow > 0 && !(1.0..=1e6).contains(&self.sick.slow_factor) {
+            let found = self.sick.slow_factor.to_string();
+            let help = "2 for builder units of half the speed";
+            report("builder.slow_factor", found, "1 to 1000000".into(), help);
+        }
+        if let Placement::Interleaved { slot_ports } = self.placement
+            && (slot_ports == 0
+                || !topology.sources().is_multiple_of(slot_ports)
+                || !topology.destinations().is_multiple_of(slot_ports))
+        {
+            let help = "set it to the ports of one slot or edge switch";
+            let allowed = "a divisor of the number of ports".to_owned();
+            report("builder.slot_ports", slot_ports.to_string(), allowed, help);
+        }
+    }
+
+    fn check_times(&self, problems: &mut Vec<Problem>) {
+        let (Control::Separate { bits_per_s, .. } | Control::Shared { bits_per_s, .. }) =
+            self.control;
+        if !(1_000..=100_000_000_000_000).contains(&bits_per_s) {
+            let found = format!("{bits_per_s} bit/s");
+            let help = "write a rate such as \"1 Gb/s\"";
+            let path = "builder.control_rate";
+            problems.push(Problem::new(
+                BUILDER_NETWORK,
+                path,
+                found,
+                "1 kb/s to 100 Tb/s",
+                help,
+            ));
+        }
+    }
+
+    fn check_shaping(
+        &self,
+        topology: &Topology,
+        load: &Load,
+        switching: &Switching,
+        problems: &mut Vec<Problem>,
+    ) {
+        let (bytes, order) = match self.shaping {
+            Shaping::None => return,
+            Shaping::BarrelShifter { block_bytes, order } => (block_bytes, order),
+            Shaping::LinearShift { phase_bytes, order } => (phase_bytes, order),
+        };
+        if !(64..=1 << 20).contains(&bytes) {
+            let path = "builder.block";
+            let help = "4 KiB is usual";
+            problems.push(Problem::new(
+                BUILDER_NETWORK,
+                path,
+                format!("{bytes} B"),
+                "64 B to 1 MiB",
+                help,
+            ));
+        }
+        if let (Shaping::BarrelShifter { .. }, Switching::Buffered(buffering)) =
+            (self.shaping, switching)
+            && let Some(found) =
+                buffering.problem(u64::from(bytes) + u64::from(load.overhead_bytes))
+        {
+            let (path, help) = (
+                "builder.block",
+                "raise `switch.buffer`, or use smaller blocks",
+            );
+            let allowed = "blocks that fit into the buffers";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        }
+        let mut report = |found: String| {
+            let allowed = "a network with a schedule in which no two sources share a link";
+            let help = "set `builder.order = \"plain\"` to run it with conflicts";
+            let path = "builder.order";
+            problems.push(Problem::new(SCHEDULE, path, found, allowed, help));
+        };
+        if topology.sources() > topology.destinations() {
+            report("more sources than destinations".to_owned());
+        } else if order == ShiftOrder::ConflictFree {
+            match ShiftSchedule::conflict_free(topology) {
+                None => report("a network for which no such schedule is known".to_owned()),
+                Some(schedule) => {
+                    let steps = topology.destinations().min(512);
+                    if let Some(conflict) = schedule.first_conflict(topology, steps) {
+                        report(conflict.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Number of each source in the shifts, and the routes that go with it.
+    fn schedule(&self, topology: &Topology, routes: RoutePolicy) -> ShiftSchedule {
+        let plain = || ShiftSchedule::naive(topology, routes);
+        match self.shaping {
+            Shaping::None => plain(),
+            Shaping::BarrelShifter { order, .. } | Shaping::LinearShift { order, .. } => {
+                match order {
+                    ShiftOrder::ConflictFree => {
+                        ShiftSchedule::conflict_free(topology).unwrap_or_else(plain)
+                    }
+                    ShiftOrder::Plain => plain(),
+                }
+            }
+        }
+    }
+
+    /// Runs it. Call [`BuilderNetwork::validate`] first.
+    ///
+    /// # Panics
+    /// When the builder does not fit the network.
+    pub fn run(
+        &self,
+        topology: &Topology,
+        load: &Load,
+        switching: &Switching,
+        rails: u32,
+    ) -> BuilderNetworkOutcome {
+        let config = SimulationConfig {
+            queue: load.queue,
+            ..SimulationConfig::default()
+        };
+        let world = world::NetworkWorld::new(self, topology, load, switching, rails);
+        let mut simulation = Simulation::new(world, config);
+        let (world, scheduler) = simulation.parts_mut();
+        world.start(scheduler);
+        let end = SimPs::ZERO + load.warm_up + load.duration;
+        let report = simulation.run(RunLimits::new(end, u64::MAX));
+        simulation.into_world().into_outcome(&report)
+    }
+}

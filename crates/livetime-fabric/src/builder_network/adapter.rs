@@ -1,0 +1,214 @@
+//! A readout unit's adapter to one network: the shaper, and when the link may have a packet.
+
+use std::collections::VecDeque;
+
+use livetime_builder::barrel_shifter::Piece;
+use livetime_builder::{BarrelShifter, LinearShift, Pace, ShiftOutput, ShiftSchedule};
+use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
+
+use super::Shaping;
+use crate::time::{DurationPs, SimPs};
+
+/// A fragment on its way to a port.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sending {
+    pub(super) port: u16,
+    pub(super) trigger: TriggerNumber,
+    pub(super) bytes: u32,
+}
+
+/// What a packet carries.
+#[derive(Debug)]
+pub(super) enum Cargo {
+    /// A block of a barrel shifter.
+    Block(Box<livetime_builder::Block>),
+    /// A whole fragment.
+    Fragment(Sending),
+    /// A control message: its text and its sequence number.
+    Letter { text: u32, sequence: u32 },
+}
+
+/// What the adapter wants done.
+pub(super) enum Wanted {
+    /// Send this many bytes to a port.
+    Packet { port: u16, bytes: u32, cargo: Cargo },
+    /// Tell the barrier.
+    Through { phase: u64 },
+    /// Nothing, until something comes.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Shaper {
+    None(VecDeque<Sending>),
+    Barrel(BarrelShifter, u32),
+    Linear(LinearShift),
+}
+
+/// An adapter.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    shaper: Shaper,
+    /// The link waits for a packet.
+    pub(super) is_idle: bool,
+    /// From when the bus has the next packet ready.
+    pub(super) bus_ready: SimPs,
+}
+
+impl Adapter {
+    /// For readout unit number `sender` of a schedule; `queue_max` fragments may wait for each port.
+    pub(super) fn new(
+        shaping: Shaping,
+        schedule: &ShiftSchedule,
+        sender: u16,
+        queue_max: usize,
+        retry: DurationNs,
+    ) -> Self {
+        let shaper = match shaping {
+            Shaping::None => Shaper::None(VecDeque::new()),
+            Shaping::BarrelShifter { block_bytes, .. } => {
+                let pace = Pace::BackPressure;
+                let schedule = schedule.clone();
+                let shifter = BarrelShifter::new(schedule, sender, pace, block_bytes, queue_max);
+                Shaper::Barrel(shifter, block_bytes)
+            }
+            Shaping::LinearShift { phase_bytes, .. } => Shaper::Linear(LinearShift::new(
+                schedule.clone(),
+                sender,
+                phase_bytes,
+                queue_max,
+                retry,
+            )),
+        };
+        Self {
+            shaper,
+            is_idle: true,
+            bus_ready: SimPs::ZERO,
+        }
+    }
+
+    /// Whether it sends whether or not there is something to send.
+    pub(super) const fn is_turning(&self) -> bool {
+        matches!(self.shaper, Shaper::Barrel(..))
+    }
+
+    /// A fragment is to be sent; false if there is no room, and it is to be kept.
+    pub(super) fn push(&mut self, sending: Sending, source: SourceId) -> bool {
+        let Sending {
+            port,
+            trigger,
+            bytes,
+        } = sending;
+        match &mut self.shaper {
+            Shaper::None(queue) => {
+                queue.push_back(sending);
+                true
+            }
+            Shaper::Barrel(shifter, _) => shifter.push(port, trigger, source, bytes).is_ok(),
+            Shaper::Linear(shift) => shift.push(port, trigger, source, bytes).is_ok(),
+        }
+    }
+
+    /// What comes next. Ask when the link is idle.
+    pub(super) fn next(&mut self, now: RunNs) -> Wanted {
+        match &mut self.shaper {
+            Shaper::None(queue) => match queue.pop_front() {
+                Some(sending) => Self::fragment(sending),
+                None => Wanted::Nothing,
+            },
+            Shaper::Barrel(shifter, block_bytes) => match shifter.poll_block(now) {
+                Some(block) => Wanted::Packet {
+                    port: block.to,
+                    bytes: *block_bytes,
+                    cargo: Cargo::Block(Box::new(block)),
+                },
+                None => Wanted::Nothing,
+            },
+            Shaper::Linear(shift) => match shift.poll_output(now) {
+                Some(ShiftOutput::Send {
+                    to, trigger, bytes, ..
+                }) => Self::fragment(Sending {
+                    port: to,
+                    trigger,
+                    bytes,
+                }),
+                Some(ShiftOutput::Through { phase }) => Wanted::Through { phase },
+                None => Wanted::Nothing,
+            },
+        }
+    }
+
+    fn fragment(sending: Sending) -> Wanted {
+        Wanted::Packet {
+            port: sending.port,
+            bytes: sending.bytes,
+            cargo: Cargo::Fragment(sending),
+        }
+    }
+
+    /// A phase of the linear shift begins.
+    pub(super) fn handle_phase(&mut self, phase: u64) {
+        if let Shaper::Linear(shift) = &mut self.shaper {
+            shift.handle_phase(phase);
+        }
+    }
+
+    /// Takes away what waits for the port of a unit that is gone; returns how many fragments.
+    pub(super) fn withdraw(&mut self, port: u16) -> u64 {
+        match &mut self.shaper {
+            Shaper::None(queue) => {
+                let before = queue.len();
+                queue.retain(|sending| sending.port != port);
+                (before - queue.len()) as u64
+            }
+            Shaper::Barrel(shifter, _) => shifter.withdraw(port) as u64,
+            Shaper::Linear(shift) => shift.withdraw(port) as u64,
+        }
+    }
+
+    /// Bytes of blocks that carried payload, and of all blocks.
+    pub(super) fn block_bytes(&self) -> (u64, u64) {
+        match &self.shaper {
+            Shaper::Barrel(shifter, block_bytes) => {
+                let counts = shifter.counts();
+                (
+                    counts.payload_bytes,
+                    counts.blocks * u64::from(*block_bytes),
+                )
+            }
+            _ => (0, 0),
+        }
+    }
+
+    /// Fragments that wait or are partly sent; `ports` is their number.
+    pub(super) fn waiting(&self, ports: u16) -> u64 {
+        match &self.shaper {
+            Shaper::None(queue) => queue.len() as u64,
+            Shaper::Barrel(shifter, _) => (0..ports).map(|port| shifter.waiting(port) as u64).sum(),
+            Shaper::Linear(shift) => shift.waiting() as u64,
+        }
+    }
+}
+
+/// Fragments whose last piece is in a block.
+pub(super) fn ends_in(pieces: &[Piece]) -> u64 {
+    let ends = |piece: &&Piece| piece.offset + piece.bytes == piece.total;
+    pieces.iter().filter(ends).count() as u64
+}
+
+/// When a packet that is decided on at `now` may enter the link: after the time that it costs, and
+/// when the bus has brought it. The bus works ahead by one packet.
+pub(super) fn injection(
+    adapter: &mut Adapter,
+    now: SimPs,
+    cost: DurationPs,
+    bytes: u32,
+    bus_bytes_per_s: u64,
+) -> SimPs {
+    let at = (now + cost).max(adapter.bus_ready);
+    if bus_bytes_per_s > 0 {
+        let time = DurationPs::for_bits(u64::from(bytes) * 8, bus_bytes_per_s.saturating_mul(8));
+        adapter.bus_ready = at + time;
+    }
+    at
+}

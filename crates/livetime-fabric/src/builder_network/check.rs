@@ -1,0 +1,129 @@
+//! What must hold while a builder runs on a network.
+
+use livetime_wire::message::EventTicket;
+
+use crate::network::SizeLaw;
+use crate::network::traffic::mixed;
+use crate::time::SimPs;
+
+/// Violations that are kept; one is enough to fail.
+const VIOLATIONS_MAX: usize = 16;
+/// Sizes drawn in advance, a power of two.
+const SIZES: usize = 1 << 16;
+
+/// Sizes of fragments: drawn from their law once, and chosen by trigger and readout unit, so that
+/// whoever asks finds the same without keeping it.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    drawn: Vec<u32>,
+    seed: u64,
+    is_per_event: bool,
+}
+
+impl Sizes {
+    pub(super) fn new(law: &SizeLaw, seed: u64, is_per_event: bool) -> Self {
+        let drawn = (0..SIZES as u64).map(|number| {
+            let random = mixed(seed ^ mixed(number));
+            law.size(0, number, random)
+        });
+        Self {
+            drawn: drawn.collect(),
+            seed: mixed(seed),
+            is_per_event,
+        }
+    }
+
+    /// Bytes of a fragment.
+    #[inline]
+    pub(super) fn of(&self, trigger: u64, readout: u16) -> u32 {
+        let readout = if self.is_per_event { 0 } else { readout };
+        let number = mixed(self.seed ^ (trigger << 16 | u64::from(readout)));
+        self.drawn[(number >> 48) as usize % SIZES]
+    }
+}
+
+/// The words of a fragment.
+pub(super) const fn words(bytes: u32) -> u32 {
+    bytes.div_ceil(4)
+}
+
+/// The checks.
+#[derive(Debug, Default)]
+pub(super) struct Check {
+    /// A bit for each trigger: its event went through a filter.
+    built: Vec<u64>,
+    violations: Vec<String>,
+    last_progress: SimPs,
+}
+
+impl Check {
+    /// Something that should never happen.
+    pub(super) fn report(&mut self, now: SimPs, what: impl FnOnce() -> String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(format!("{now}: {}", what()));
+        }
+    }
+
+    /// An event went through a filter; false if it had before.
+    pub(super) fn build(&mut self, now: SimPs, trigger: u64) {
+        self.last_progress = now;
+        let (word, bit) = ((trigger / 64) as usize, 1 << (trigger % 64));
+        if self.built.len() <= word {
+            self.built.resize(word + 1, 0);
+        }
+        if self.built[word] & bit != 0 {
+            self.report(now, || format!("event {trigger} was built twice"));
+        }
+        self.built[word] |= bit;
+    }
+
+    /// Whether an event went through a filter.
+    pub(super) fn is_built(&self, trigger: u64) -> bool {
+        let word = self.built.get((trigger / 64) as usize);
+        word.is_some_and(|word| word & (1 << (trigger % 64)) != 0)
+    }
+
+    /// An event as a filter gets it: every source once, with the bytes that it sent. Returns its
+    /// words, and whether it is complete.
+    pub(super) fn ticket(
+        &mut self,
+        now: SimPs,
+        ticket: &EventTicket,
+        readouts: u16,
+        sizes: &Sizes,
+    ) -> (u64, bool) {
+        let trigger = ticket.trigger.0;
+        let found = ticket.fragments.len() + ticket.missing.len();
+        if found != usize::from(readouts) {
+            self.report(now, || {
+                format!("event {trigger} has {found} of {readouts} sources")
+            });
+        }
+        let mut all = 0;
+        for fragment in &ticket.fragments {
+            let expected = words(sizes.of(trigger, fragment.source.0 as u16));
+            if fragment.words != expected {
+                self.report(now, || {
+                    let (source, words) = (fragment.source, fragment.words);
+                    format!("event {trigger}: {words} words of {source}, not {expected}")
+                });
+            }
+            all += u64::from(fragment.words);
+        }
+        (all, ticket.missing.is_empty())
+    }
+
+    /// Nothing was built for so long although there is something to build.
+    pub(super) fn progress(&mut self, now: SimPs, patience_ps: u64, open: u64) {
+        if open > 0 && (now - self.last_progress).0 > patience_ps {
+            self.report(now, || {
+                format!("no event was built for long, {open} are open")
+            });
+            self.last_progress = now;
+        }
+    }
+
+    pub(super) fn into_violations(self) -> Vec<String> {
+        self.violations
+    }
+}

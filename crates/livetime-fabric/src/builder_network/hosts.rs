@@ -1,0 +1,171 @@
+//! The hosts: a unit with what is around it.
+
+use std::collections::VecDeque;
+
+use livetime_builder::{
+    BlockAssembler, BuilderConfig, BuilderUnit, EventManager, ReadoutUnit, ShiftSchedule,
+};
+use livetime_wire::message::EventTicket;
+use livetime_wire::{RunNs, SourceId, TriggerNumber};
+
+use super::adapter::{Adapter, Sending};
+use super::control::Server;
+use super::placement::is_sick;
+use super::{BuilderNetwork, Shaping};
+use crate::time::{DurationPs, SimPs};
+
+/// The epoch in which every unit begins.
+pub(super) const FIRST_EPOCH: u32 = 1;
+
+/// A control message that came, or is to go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Letter {
+    /// Not before this.
+    pub(super) ready: SimPs,
+    pub(super) text: u32,
+    pub(super) sequence: u32,
+}
+
+/// The host of a readout unit.
+#[derive(Debug)]
+pub(super) struct ReadoutHost {
+    pub(super) unit: ReadoutUnit,
+    /// Triggers whose fragments the unit was offered: up to this number.
+    pub(super) fed: u64,
+    pub(super) processor: Server,
+    /// Messages that the processor works on; a message and a request of each credit at most.
+    pub(super) inbox: VecDeque<Letter>,
+    pub(super) adapters: Vec<Adapter>,
+    /// A fragment that found no room in its shaper.
+    pub(super) kept: Option<(usize, Sending, SourceId)>,
+}
+
+/// An event in a filter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finishing {
+    pub(super) trigger: TriggerNumber,
+    pub(super) triggered_at: RunNs,
+    pub(super) words: u64,
+    pub(super) is_complete: bool,
+}
+
+/// The host of a builder unit, and the filter behind it.
+#[derive(Debug)]
+pub(super) struct BuilderHost {
+    pub(super) unit: BuilderUnit,
+    pub(super) ticket: EventTicket,
+    pub(super) processor: Server,
+    pub(super) bus: Server,
+    /// Its link to the control network.
+    pub(super) link: Server,
+    /// Messages that wait for the other direction of the data network, with their ports.
+    pub(super) outbox: VecDeque<(u32, Letter)>,
+    /// That direction waits for one.
+    pub(super) is_idle: bool,
+    /// By rail and readout unit.
+    pub(super) assemblers: Vec<BlockAssembler>,
+    /// By readout unit: the next fragment's number.
+    pub(super) sequences: Vec<u32>,
+    pub(super) filter: Server,
+    /// Time of the filter for an event.
+    pub(super) event_time: DurationPs,
+    /// Events in the filter, at most its credits.
+    pub(super) finishing: VecDeque<Finishing>,
+    pub(super) done_sequence: u32,
+    pub(super) is_dead: bool,
+    /// Events that went through the filter while counting.
+    pub(super) counted: u64,
+    pub(super) held_max: usize,
+}
+
+impl BuilderHost {
+    pub(super) fn new(
+        config: &BuilderConfig,
+        index: u16,
+        assemblers: usize,
+        event_time: DurationPs,
+    ) -> Self {
+        let unit = BuilderUnit::new(config, index, FIRST_EPOCH);
+        Self {
+            ticket: unit.empty_ticket(),
+            unit,
+            processor: Server::default(),
+            bus: Server::default(),
+            link: Server::default(),
+            outbox: VecDeque::new(),
+            is_idle: true,
+            assemblers: (0..assemblers).map(|_| BlockAssembler::new()).collect(),
+            sequences: vec![0; config.readout_units.len()],
+            filter: Server::default(),
+            event_time,
+            finishing: VecDeque::new(),
+            done_sequence: 0,
+            is_dead: false,
+            counted: 0,
+            held_max: 0,
+        }
+    }
+}
+
+/// The host of the event manager, and the supervisor before it.
+#[derive(Debug)]
+pub(super) struct ManagerHost {
+    pub(super) unit: EventManager,
+    pub(super) processor: Server,
+    pub(super) link: Server,
+    /// Triggers given; their numbers are 1 to this.
+    pub(super) given: u64,
+}
+
+impl ManagerHost {
+    pub(super) fn new(config: &BuilderConfig) -> Self {
+        Self {
+            unit: EventManager::new(config, FIRST_EPOCH),
+            processor: Server::default(),
+            link: Server::default(),
+            given: 0,
+        }
+    }
+}
+
+/// The hosts of all readout units.
+pub(super) fn readout_hosts(
+    plan: &BuilderNetwork,
+    config: &BuilderConfig,
+    schedule: &ShiftSchedule,
+    rails: usize,
+) -> Vec<ReadoutHost> {
+    // Twice the credits: repetitions may wait behind what they repeat.
+    let queue = 2 * plan.credits as usize;
+    let host = |unit| ReadoutHost {
+        unit: ReadoutUnit::new(config, unit, FIRST_EPOCH),
+        fed: 0,
+        processor: Server::default(),
+        inbox: VecDeque::new(),
+        adapters: (0..rails)
+            .map(|_| Adapter::new(plan.shaping, schedule, unit, queue, plan.retry))
+            .collect(),
+        kept: None,
+    };
+    (0..config.readout_units.len() as u16).map(host).collect()
+}
+
+/// The hosts of all builder units.
+pub(super) fn builder_hosts(
+    plan: &BuilderNetwork,
+    config: &BuilderConfig,
+    rails: usize,
+) -> Vec<BuilderHost> {
+    let assemblers = match plan.shaping {
+        Shaping::BarrelShifter { .. } => rails * config.readout_units.len(),
+        _ => 0,
+    };
+    let all = u32::from(config.builder_units);
+    let host = |unit| {
+        let is_slow = is_sick(unit, plan.sick.slow, all, 0);
+        let factor = if is_slow { plan.sick.slow_factor } else { 1.0 };
+        let event_time = DurationPs((plan.hosts.event.0 as f64 * factor) as u64);
+        BuilderHost::new(config, unit, assemblers, event_time)
+    };
+    (0..config.builder_units).map(host).collect()
+}

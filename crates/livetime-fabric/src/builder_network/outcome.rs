@@ -1,0 +1,93 @@
+//! What a run of an event builder on a network gives.
+
+use hdrhistogram::Histogram;
+
+use crate::network::Estimate;
+use crate::time::{DurationPs, SimPs};
+use crate::trace::TraceHash;
+
+/// Numbers of a run.
+#[derive(Debug, Clone)]
+pub struct BuilderNetworkOutcome {
+    /// Readout units.
+    pub readout_units: u32,
+    /// Builder units.
+    pub builder_units: u32,
+    /// Networks side by side.
+    pub rails: u32,
+    /// Events that went through the filters, per second.
+    pub event_rate: Estimate,
+    /// Payload per builder unit and second, bytes.
+    pub throughput_per_node: f64,
+    /// Payload as a share of what the links of the builder units carry, all rails together.
+    pub efficiency_link: f64,
+    /// Events that went through the filters while counting.
+    pub events_counted: u64,
+    /// Events that went through the filters, in all.
+    pub events_built: u64,
+    /// Events among them that were closed without some of their fragments.
+    pub events_incomplete: u64,
+    /// Triggers given to the event manager.
+    pub triggers: u64,
+    /// Triggers that found no room: dead time.
+    pub refused: u64,
+    /// Triggers that are not yet built at the end.
+    pub open: u64,
+    /// Fragments that readout units handed to their shapers, repetitions included.
+    pub fragments_sent: u64,
+    /// Fragments that came to builder units.
+    pub fragments_delivered: u64,
+    /// Fragments withdrawn because their builder unit was gone, in shapers or at its door.
+    pub fragments_withdrawn: u64,
+    /// Fragments that went down with packets that were lost at full buffers.
+    pub fragments_lost: u64,
+    /// Fragments in shapers or on the way at the end.
+    pub fragments_in_flight: u64,
+    /// Fragments that were asked for again.
+    pub fragments_sent_again: u64,
+    /// Packets of the data networks.
+    pub packets: u64,
+    /// Packets lost at full buffers.
+    pub packets_lost: u64,
+    /// Share of the blocks' bytes that carried payload; 0 without a barrel shifter.
+    pub block_fill: f64,
+    /// Control messages.
+    pub messages: u64,
+    /// Builder units that died, and were found dead.
+    pub builders_dead: u32,
+    /// Events of dead builder units that others built.
+    pub events_reassigned: u64,
+    /// Jain's index over the events of the builder units.
+    pub fairness_builders: f64,
+    /// Events of a slow builder unit as a share of those of one that is well; 1 without slow ones.
+    pub slow_share: f64,
+    /// The most events that a builder unit held.
+    pub held_max: usize,
+    /// Time from the trigger to the end of the filter, nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// Event rate of each batch, for plots against time, Hz.
+    pub series: Vec<f64>,
+    /// Length of a batch.
+    pub batch: DurationPs,
+    /// What should never happen; empty in a good run.
+    pub violations: Vec<String>,
+    /// Simulated time, warm-up included.
+    pub simulated: SimPs,
+    /// Events of the kernel.
+    pub events: u64,
+    /// Hash of what happened.
+    pub trace_hash: TraceHash,
+}
+
+impl BuilderNetworkOutcome {
+    /// Whether every fragment is accounted for, and nothing happened that should not.
+    pub fn is_conserved(&self) -> bool {
+        let accounted = self.fragments_delivered
+            + self.fragments_withdrawn
+            + self.fragments_lost
+            + self.fragments_in_flight;
+        self.violations.is_empty()
+            && self.fragments_sent == accounted
+            && self.triggers == self.events_built + self.open
+    }
+}

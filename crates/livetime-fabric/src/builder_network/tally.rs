@@ -1,0 +1,70 @@
+//! Counters of a running builder.
+
+use hdrhistogram::Histogram;
+
+use crate::network::Load;
+use crate::network::measure::BATCHES;
+use crate::time::{DurationPs, SimPs};
+
+/// Longest latency that is told from longer ones, nanoseconds: a thousand seconds.
+const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
+
+/// Counters; what they mean is in [`super::BuilderNetworkOutcome`].
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) start: SimPs,
+    pub(super) batch: DurationPs,
+    pub(super) batches: Vec<u64>,
+    pub(super) words: u64,
+    pub(super) built: u64,
+    pub(super) incomplete: u64,
+    pub(super) refused: u64,
+    pub(super) sent: u64,
+    pub(super) delivered: u64,
+    pub(super) withdrawn: u64,
+    pub(super) lost: u64,
+    pub(super) packets: u64,
+    pub(super) packets_lost: u64,
+    pub(super) messages: u64,
+    pub(super) dead: u32,
+    pub(super) latency_ns: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new(load: &Load) -> Self {
+        Self {
+            start: SimPs::ZERO + load.warm_up,
+            batch: DurationPs((load.duration.0 / BATCHES as u64).max(1)),
+            batches: vec![0; BATCHES],
+            words: 0,
+            built: 0,
+            incomplete: 0,
+            refused: 0,
+            sent: 0,
+            delivered: 0,
+            withdrawn: 0,
+            lost: 0,
+            packets: 0,
+            packets_lost: 0,
+            messages: 0,
+            dead: 0,
+            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+                .expect("digits from 0 to 5 and bounds in order"),
+        }
+    }
+
+    /// Counts an event that went through its filter; whether that was after the warm-up.
+    pub(super) fn count(&mut self, now: SimPs, words: u64, latency_ns: u64) -> bool {
+        if now <= self.start {
+            return false;
+        }
+        let batch = ((now.0 - self.start.0 - 1) / self.batch.0) as usize;
+        let Some(events) = self.batches.get_mut(batch) else {
+            return false;
+        };
+        *events += 1;
+        self.words += words;
+        self.latency_ns.saturating_record(latency_ns.max(1));
+        true
+    }
+}

@@ -1,0 +1,988 @@
+//! The world: units on hosts, networks between them, and what happens at each kernel event.
+//!
+//! A message changes a unit's state when it comes; what the unit then says leaves when its
+//! processor is through with both. Readout units that shape by blocks look at their messages when
+//! they fill a block, so that a message costs one event of the kernel.
+
+use livetime_builder::{
+    FragmentVerdict, Handled, PhaseBarrier, ReadoutOutput, ShiftSchedule, barrel_shifter::Piece,
+};
+use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
+
+use super::adapter::{Cargo, Sending, Wanted, ends_in, injection};
+use super::check::{Check, Sizes, words};
+use super::control::Texts;
+use super::hosts::{
+    BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, builder_hosts,
+    readout_hosts,
+};
+use super::outcome::BuilderNetworkOutcome;
+use super::placement::{NONE, ports, slow_share, units_at};
+use super::tally::Tally;
+use super::{BuilderNetwork, Control, ShaperPlace};
+use crate::address::NodeId;
+use crate::kernel::{RunReport, World};
+use crate::network::arrival::ArrivalTimes;
+use crate::network::measure::{Estimate, fairness};
+use crate::network::port::{Delivery, HostPort, Parcel, StepEvent};
+use crate::network::topology::Topology;
+use crate::network::{Arrival, Load, buffered, wormhole};
+use crate::queue::EventClass;
+use crate::random::RandomStreams;
+use crate::scenario::Switching;
+use crate::scheduler::Scheduler;
+use crate::time::{DurationPs, SimPs};
+use crate::trace::EventLabel;
+use crate::wake_up::WakeUp;
+
+/// The class of what happens at hosts: before the networks settle an instant.
+pub(super) const HOST: EventClass = EventClass(0);
+/// What happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NetworkEvent {
+    /// A step of a network without buffers.
+    Wormhole(u8, wormhole::Step),
+    /// A step of a network with buffers.
+    Buffered(u8, buffered::Step),
+    /// The supervisor has another trigger.
+    Trigger,
+    /// A control message comes to a unit, by its code.
+    Letter { to: u16, text: u32, sequence: u32 },
+    /// A readout unit is through with a message.
+    Work(u16),
+    /// A builder unit looks for work.
+    Tick(u16),
+    /// A builder unit's filter is through with an event.
+    Done(u16),
+    /// A timeout may be due: event manager, builder units, readout units.
+    Wake(u16),
+    /// A readout unit is through with a phase.
+    Through { readout: u16, phase: u32 },
+    /// A phase begins for a readout unit.
+    Phase { readout: u16, phase: u32 },
+    /// Builder units die.
+    Die,
+    /// A dead builder unit's events are given to others.
+    Settle(u16),
+    /// A batch is over.
+    Look,
+}
+
+impl StepEvent<wormhole::Step> for NetworkEvent {
+    #[inline]
+    fn of(network: u8, step: wormhole::Step) -> Self {
+        Self::Wormhole(network, step)
+    }
+}
+
+impl StepEvent<buffered::Step> for NetworkEvent {
+    #[inline]
+    fn of(network: u8, step: buffered::Step) -> Self {
+        Self::Buffered(network, step)
+    }
+}
+
+/// A network.
+#[expect(clippy::large_enum_variant, reason = "there is one for each rail")]
+enum Engine<'t> {
+    Wormhole(wormhole::Fabric<'t>),
+    Buffered(buffered::Fabric<'t>),
+}
+
+impl<'t> Engine<'t> {
+    fn new(topology: &'t Topology, load: &Load, switching: &Switching, number: u8) -> Self {
+        let load = Load {
+            seed: load.seed.wrapping_add(u64::from(number)),
+            ..load.clone()
+        };
+        match switching {
+            Switching::Wormhole => {
+                Self::Wormhole(wormhole::Fabric::for_hosts(topology, load, number))
+            }
+            Switching::Buffered(buffering) => {
+                let engine = buffered::Fabric::for_hosts(topology, load, *buffering, number);
+                Self::Buffered(engine)
+            }
+        }
+    }
+
+    fn hosts_mut(&mut self) -> &mut HostPort {
+        match self {
+            Self::Wormhole(engine) => engine.hosts_mut(),
+            Self::Buffered(engine) => engine.hosts_mut(),
+        }
+    }
+
+    fn send(&mut self, at: SimPs, source: u32, parcel: Parcel, s: &mut Scheduler<NetworkEvent>) {
+        match self {
+            Self::Wormhole(engine) => engine.send(at, source, parcel, s),
+            Self::Buffered(engine) => engine.send(at, source, parcel, s),
+        }
+    }
+}
+
+/// What there is at the end.
+#[derive(Debug, Default)]
+struct Held {
+    /// Fragments in shapers and on the way.
+    in_flight: u64,
+    /// Payload in blocks, and all of their bytes.
+    blocks: (u64, u64),
+    /// Fragments that were asked for again.
+    sent_again: u64,
+}
+
+/// The world.
+pub(super) struct NetworkWorld<'t> {
+    pub(super) plan: &'t BuilderNetwork,
+    topology: &'t Topology,
+    load: &'t Load,
+    engines: Vec<Engine<'t>>,
+    pub(super) rails: usize,
+    control_bits_per_s: u64,
+    control_latency: DurationPs,
+    is_shared: bool,
+    pub(super) readouts: Vec<ReadoutHost>,
+    pub(super) builders: Vec<BuilderHost>,
+    pub(super) manager: ManagerHost,
+    readout_port: Vec<u16>,
+    readout_at: Vec<u16>,
+    pub(super) builder_port: Vec<u16>,
+    builder_at: Vec<u16>,
+    cargo: Vec<Option<Cargo>>,
+    cargo_free: Vec<u32>,
+    texts: Texts,
+    sizes: Sizes,
+    arrivals: ArrivalTimes,
+    arrived: u64,
+    /// The message that brings a fragment, filled in anew for each.
+    fragment: Envelope,
+    whole: Vec<Piece>,
+    barrier: PhaseBarrier,
+    wakes: Vec<WakeUp>,
+    pub(super) check: Check,
+    pub(super) tally: Tally,
+}
+
+impl<'t> NetworkWorld<'t> {
+    pub(super) fn new(
+        plan: &'t BuilderNetwork,
+        topology: &'t Topology,
+        load: &'t Load,
+        switching: &Switching,
+        rails: u32,
+    ) -> Self {
+        let config = plan.builder_config(topology);
+        let shift = plan.schedule(topology, load.routes);
+        let routed = Load {
+            routes: shift.policy,
+            ..load.clone()
+        };
+        let (is_shared, control_bits_per_s, control_latency) = match plan.control {
+            Control::Separate {
+                bits_per_s,
+                latency,
+            } => (false, bits_per_s, latency),
+            Control::Shared {
+                bits_per_s,
+                latency,
+            } => (true, bits_per_s, latency),
+        };
+        let engines = rails + u32::from(is_shared);
+        let (units, others) = (plan.readouts(topology), plan.builders(topology));
+        let readout_port = ports(plan.placement, topology.sources(), units, load.seed);
+        let builder_port = ports(plan.placement, topology.destinations(), others, load.seed);
+        let receivers = u16::try_from(topology.destinations()).unwrap_or(u16::MAX);
+        let numbers = readout_port
+            .iter()
+            .map(|port| shift.index[usize::from(*port)] as u16);
+        let schedule = ShiftSchedule::new_checked(numbers.collect(), receivers, "builder.order");
+        let schedule =
+            schedule.unwrap_or_else(|_| ShiftSchedule::in_order(units as u16, receivers));
+        Self {
+            engines: (0..engines as u8)
+                .map(|number| Engine::new(topology, &routed, switching, number))
+                .collect(),
+            rails: rails as usize,
+            control_bits_per_s,
+            control_latency,
+            is_shared,
+            readouts: readout_hosts(plan, &config, &schedule, rails as usize),
+            builders: builder_hosts(plan, &config, rails as usize),
+            manager: ManagerHost::new(&config),
+            readout_at: units_at(&readout_port, topology.sources()),
+            builder_at: units_at(&builder_port, topology.destinations()),
+            readout_port,
+            builder_port,
+            cargo: Vec::new(),
+            cargo_free: Vec::new(),
+            texts: Texts::default(),
+            sizes: Sizes::new(&load.sizes, load.seed, load.sizes_per_event),
+            arrivals: ArrivalTimes::new(&load.arrival, 1, RandomStreams::new(load.seed)),
+            arrived: 0,
+            fragment: blank_fragment(),
+            whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
+            barrier: PhaseBarrier::new(units as usize),
+            wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
+            check: Check::default(),
+            tally: Tally::new(load),
+            plan,
+            topology,
+            load,
+        }
+    }
+
+    /// Schedules the first events.
+    pub(super) fn start(&mut self, s: &mut Scheduler<NetworkEvent>) {
+        let interval = self.plan.hosts.interval;
+        for unit in 0..self.builders.len() as u16 {
+            self.pump_builder(unit, true, s);
+            if interval > DurationPs::ZERO {
+                // They look at different moments, as clocks of hosts do.
+                let share = u64::from(unit) * interval.0 / self.builders.len() as u64;
+                s.after(DurationPs(share), HOST, NetworkEvent::Tick(unit));
+            }
+        }
+        self.schedule_trigger(s);
+        self.pump_manager(s);
+        for unit in 0..self.readouts.len() as u16 {
+            self.feed_adapters(unit, s);
+        }
+        if self.plan.sick.dead > 0 {
+            s.after(self.plan.sick.dead_at, HOST, NetworkEvent::Die);
+        }
+        s.after(self.tally.batch, HOST, NetworkEvent::Look);
+    }
+
+    fn schedule_trigger(&mut self, s: &mut Scheduler<NetworkEvent>) {
+        if let Some(at) = self.arrivals.time(0, self.arrived, 0) {
+            self.arrived += 1;
+            s.at(at, HOST, NetworkEvent::Trigger);
+        }
+    }
+
+    /// Hands a trigger to the event manager; false if it has no room.
+    fn give_trigger(&mut self, now: RunNs) -> bool {
+        let number = self.manager.given + 1;
+        let accept = Envelope {
+            sender: UnitId::SUPERVISOR,
+            epoch: FIRST_EPOCH,
+            sequence: self.manager.given as u32,
+            message: BuilderMessage::L2Accept {
+                trigger: TriggerNumber(number),
+                mask: L2Mask(1),
+                triggered_at: now,
+            },
+        };
+        let is_given = self.manager.unit.handle_message(now, &accept) == Handled::Taken;
+        self.manager.given += u64::from(is_given);
+        is_given
+    }
+
+    pub(super) fn pump_manager(&mut self, s: &mut Scheduler<NetworkEvent>) {
+        let now = s.now().to_run_ns();
+        loop {
+            let mut is_new = false;
+            if self.load.arrival == Arrival::Saturated {
+                while self.give_trigger(now) {
+                    is_new = true;
+                }
+            }
+            while let Some(sent) = self.manager.unit.poll_output(now) {
+                self.tally.messages += 1;
+                let ready = self
+                    .manager
+                    .processor
+                    .spend(s.now(), self.plan.hosts.message);
+                let sequence = sent.envelope.sequence;
+                let (text, bytes) = self.texts.keep(sent.envelope);
+                let link = &mut self.manager.link;
+                let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
+                let at = link.spend(ready, time) + self.control_latency;
+                let to = sent.to.to_code();
+                s.at(at, HOST, NetworkEvent::Letter { to, text, sequence });
+            }
+            if !is_new {
+                break;
+            }
+        }
+        while let Some(builder) = self.manager.unit.poll_silent() {
+            self.lose_builder(builder, s);
+        }
+        self.arm(0, self.manager.unit.poll_timeout(), s);
+    }
+
+    /// Lets a builder unit's events go to its filter, and its messages out.
+    pub(super) fn pump_builder(
+        &mut self,
+        unit: u16,
+        is_time: bool,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
+        let now = s.now();
+        let readouts = self.readouts.len() as u16;
+        let host = &mut self.builders[usize::from(unit)];
+        while let Some(_filter) = host.unit.poll_ticket(&mut host.ticket) {
+            let checked = self.check.ticket(now, &host.ticket, readouts, &self.sizes);
+            let (words, is_complete) = checked;
+            let from = now.max(host.processor.free_at());
+            let done = host.filter.spend(from, host.event_time);
+            host.finishing.push_back(Finishing {
+                trigger: host.ticket.trigger,
+                triggered_at: host.ticket.triggered_at,
+                words,
+                is_complete,
+            });
+            s.at(done, HOST, NetworkEvent::Done(unit));
+        }
+        let held = host.unit.events_held();
+        if held > host.held_max {
+            host.held_max = held;
+            let most = self.plan.credits as usize;
+            if held > most {
+                let check = &mut self.check;
+                check.report(now, || {
+                    format!("bu{unit} holds {held} events with {most} credits")
+                });
+            }
+        }
+        if is_time || self.plan.hosts.interval == DurationPs::ZERO {
+            while let Some(sent) = self.builders[usize::from(unit)]
+                .unit
+                .poll_output(now.to_run_ns())
+            {
+                self.send_from_builder(unit, sent.to, sent.envelope, s);
+            }
+        }
+        let timeout = self.builders[usize::from(unit)].unit.poll_timeout();
+        self.arm(1 + usize::from(unit), timeout, s);
+    }
+
+    fn send_from_builder(
+        &mut self,
+        unit: u16,
+        to: UnitId,
+        envelope: Envelope,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
+        self.tally.messages += 1;
+        let sequence = envelope.sequence;
+        let (text, bytes) = self.texts.keep(envelope);
+        let host = &mut self.builders[usize::from(unit)];
+        let ready = host.processor.spend(s.now(), self.plan.hosts.message);
+        if self.is_shared && to.kind == UnitKind::Readout {
+            let letter = Letter {
+                ready,
+                text,
+                sequence,
+            };
+            let port = self.readout_port[usize::from(to.index)];
+            host.outbox.push_back((port.into(), letter));
+            if host.is_idle {
+                self.send_letters(unit, s);
+            }
+            return;
+        }
+        let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
+        let at = host.link.spend(ready, time) + self.control_latency;
+        let to = to.to_code();
+        s.at(at, HOST, NetworkEvent::Letter { to, text, sequence });
+    }
+
+    /// The next control message of a builder unit goes into the other direction of the network.
+    fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+        let host = &mut self.builders[usize::from(unit)];
+        let Some((to, letter)) = host.outbox.pop_front() else {
+            host.is_idle = true;
+            return;
+        };
+        host.is_idle = false;
+        let Letter {
+            ready,
+            text,
+            sequence,
+        } = letter;
+        let bytes = self.texts.bytes(text);
+        let tag = self.stow(Cargo::Letter { text, sequence });
+        let parcel = Parcel { to, bytes, tag };
+        let source = self.builder_port[usize::from(unit)];
+        self.engines[self.rails].send(ready.max(s.now()), source.into(), parcel, s);
+    }
+
+    fn stow(&mut self, cargo: Cargo) -> u32 {
+        match self.cargo_free.pop() {
+            Some(tag) => {
+                self.cargo[tag as usize] = Some(cargo);
+                tag
+            }
+            None => {
+                self.cargo.push(Some(cargo));
+                self.cargo.len() as u32 - 1
+            }
+        }
+    }
+
+    fn unload(&mut self, tag: u32) -> Cargo {
+        self.cargo_free.push(tag);
+        let cargo = self.cargo[tag as usize].take();
+        cargo.expect("stowed until it is delivered or lost")
+    }
+
+    /// A readout unit takes the messages that its processor is through with, and hands what it
+    /// wants to send to its shapers.
+    pub(super) fn work(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+        let (now, given) = (s.now(), self.manager.given);
+        let host = &mut self.readouts[usize::from(unit)];
+        let time = now.to_run_ns();
+        while let Some(letter) = host.inbox.front().copied()
+            && letter.ready <= now
+        {
+            host.inbox.pop_front();
+            feed(host, unit, time, given);
+            let envelope = self.texts.read(letter.text, letter.sequence);
+            // Refused are messages from an earlier life of a builder unit; the unit counts them.
+            let _refused = host.unit.handle_message(time, envelope);
+            self.texts.done(letter.text);
+        }
+        if let Some((rail, sending, source)) = host.kept.take()
+            && !host.adapters[rail].push(sending, source)
+        {
+            host.kept = Some((rail, sending, source));
+            return;
+        }
+        while let Some(output) = host.unit.poll_output() {
+            let ReadoutOutput::SendFragment {
+                to,
+                trigger,
+                source,
+                ..
+            } = output
+            else {
+                continue;
+            };
+            self.tally.sent += 1;
+            let sending = Sending {
+                port: self.builder_port[usize::from(to.index)],
+                trigger,
+                bytes: self.sizes.of(trigger.0, unit),
+            };
+            let rail = trigger.0 as usize % self.rails;
+            if !host.adapters[rail].push(sending, source) {
+                host.kept = Some((rail, sending, source));
+                break;
+            }
+        }
+    }
+
+    /// Gives idle links of a readout unit something to send.
+    pub(super) fn feed_adapters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+        self.work(unit, s);
+        for rail in 0..self.rails {
+            if self.readouts[usize::from(unit)].adapters[rail].is_idle {
+                self.feed_adapter(unit, rail, s);
+            }
+        }
+        let timeout = self.readouts[usize::from(unit)].unit.poll_timeout();
+        self.arm(1 + self.builders.len() + usize::from(unit), timeout, s);
+    }
+
+    fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<NetworkEvent>) {
+        let now = s.now();
+        let hosts = &self.plan.hosts;
+        loop {
+            let host = &mut self.readouts[usize::from(unit)];
+            let adapter = &mut host.adapters[rail];
+            match adapter.next(now.to_run_ns()) {
+                Wanted::Packet { port, bytes, cargo } => {
+                    adapter.is_idle = false;
+                    let (start, cost) = match self.plan.shaper {
+                        ShaperPlace::Adapter => (now, hosts.packet),
+                        ShaperPlace::Host => {
+                            (host.processor.spend(now, hosts.packet), DurationPs::ZERO)
+                        }
+                    };
+                    let at = injection(adapter, start, cost, bytes, hosts.bus_bytes_per_s);
+                    self.tally.packets += 1;
+                    let tag = self.stow(cargo);
+                    let to = port.into();
+                    let parcel = Parcel { to, bytes, tag };
+                    let source = self.readout_port[usize::from(unit)];
+                    self.engines[rail].send(at, source.into(), parcel, s);
+                    return;
+                }
+                Wanted::Through { phase } => {
+                    let (readout, phase) = (unit, phase as u32);
+                    let event = NetworkEvent::Through { readout, phase };
+                    s.after(self.control_latency, HOST, event);
+                }
+                Wanted::Nothing => {
+                    adapter.is_idle = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What an engine delivered and lost in a step, and which links are free now.
+    fn settle_step(&mut self, network: usize, s: &mut Scheduler<NetworkEvent>) {
+        let port = self.engines[network].hosts_mut();
+        if port.idle.is_empty() && port.delivered.is_empty() && port.lost.is_empty() {
+            return;
+        }
+        let mut delivered = std::mem::take(&mut port.delivered);
+        let mut idle = std::mem::take(&mut port.idle);
+        let mut lost = std::mem::take(&mut port.lost);
+        for delivery in delivered.drain(..) {
+            self.deliver(network, delivery, s);
+        }
+        for tag in lost.drain(..) {
+            self.tally.packets_lost += 1;
+            match self.unload(tag) {
+                Cargo::Block(block) => self.tally.lost += ends_in(&block.pieces),
+                Cargo::Fragment(_) => self.tally.lost += 1,
+                Cargo::Letter { text, .. } => self.texts.done(text),
+            }
+        }
+        for source in idle.drain(..) {
+            if network == self.rails {
+                let unit = self.builder_at[source as usize];
+                self.send_letters(unit, s);
+            } else {
+                let unit = self.readout_at[source as usize];
+                self.readouts[usize::from(unit)].adapters[network].is_idle = true;
+                self.work(unit, s);
+                self.feed_adapter(unit, network, s);
+            }
+        }
+        let port = self.engines[network].hosts_mut();
+        (port.delivered, port.idle, port.lost) = (delivered, idle, lost);
+    }
+
+    fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<NetworkEvent>) {
+        let Delivery { from, parcel } = delivery;
+        let cargo = self.unload(parcel.tag);
+        if let Cargo::Letter { text, sequence } = cargo {
+            let to = UnitId::readout(self.readout_at[parcel.to as usize]);
+            self.receive(to, text, sequence, s);
+            return;
+        }
+        let readout = self.readout_at[from as usize];
+        let unit = self.builder_at[parcel.to as usize];
+        let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
+        let mut whole = std::mem::take(&mut self.whole);
+        match cargo {
+            Cargo::Block(block) if is_gone => self.tally.withdrawn += ends_in(&block.pieces),
+            Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
+            Cargo::Block(block) => {
+                let at = network * self.readouts.len() + usize::from(readout);
+                let assembler = &mut self.builders[usize::from(unit)].assemblers[at];
+                assembler.handle_block(&block, |piece| whole.push(piece));
+                // The rest of a fragment of which a piece was lost.
+                self.tally.lost += ends_in(&block.pieces) - whole.len() as u64;
+            }
+            Cargo::Fragment(sending) => whole.push(Piece {
+                trigger: sending.trigger,
+                source: SourceId(readout.into()),
+                offset: 0,
+                bytes: sending.bytes,
+                total: sending.bytes,
+            }),
+            Cargo::Letter { .. } => {}
+        }
+        if !whole.is_empty() {
+            self.take_fragments(unit, readout, &whole, s);
+        }
+        whole.clear();
+        self.whole = whole;
+    }
+
+    /// Fragments come to a builder unit.
+    fn take_fragments(
+        &mut self,
+        unit: u16,
+        readout: u16,
+        whole: &[Piece],
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
+        let hosts = &self.plan.hosts;
+        let host = &mut self.builders[usize::from(unit)];
+        let now = s.now();
+        self.tally.delivered += whole.len() as u64;
+        let mut ready = now;
+        if hosts.bus_bytes_per_s > 0 {
+            let bytes: u64 = whole.iter().map(|piece| u64::from(piece.total)).sum();
+            let rate = hosts.bus_bytes_per_s.saturating_mul(8);
+            ready = host.bus.spend(now, DurationPs::for_bits(bytes * 8, rate));
+        }
+        host.processor
+            .spend(ready, hosts.fragment * whole.len() as u64);
+        self.fragment.sender = UnitId::readout(readout);
+        for piece in whole {
+            let sequence = &mut host.sequences[usize::from(readout)];
+            self.fragment.sequence = *sequence;
+            *sequence = sequence.wrapping_add(1);
+            let BuilderMessage::FragmentData { trigger, fragment } = &mut self.fragment.message
+            else {
+                return;
+            };
+            *trigger = piece.trigger;
+            fragment.source = piece.source;
+            fragment.pool = readout;
+            fragment.words = words(piece.total);
+            if host.unit.handle_message(now.to_run_ns(), &self.fragment) != Handled::Taken {
+                self.check.report(now, || {
+                    format!("bu{unit} refused a fragment of ru{readout}")
+                });
+            }
+        }
+        if host.unit.events_ready() > 0 {
+            self.pump_builder(unit, false, s);
+        }
+    }
+
+    /// A control message comes to a unit.
+    fn receive(&mut self, to: UnitId, text: u32, sequence: u32, s: &mut Scheduler<NetworkEvent>) {
+        let (now, cost) = (s.now(), self.plan.hosts.message);
+        let index = usize::from(to.index);
+        match to.kind {
+            UnitKind::Readout => {
+                let host = &mut self.readouts[index];
+                let ready = host.processor.spend(now, cost);
+                host.inbox.push_back(Letter {
+                    ready,
+                    text,
+                    sequence,
+                });
+                if host.adapters[0].is_turning() {
+                    return;
+                }
+                if ready > now {
+                    s.at(ready, HOST, NetworkEvent::Work(to.index));
+                } else {
+                    self.feed_adapters(to.index, s);
+                }
+                return;
+            }
+            UnitKind::Builder if !self.builders[index].is_dead => {
+                let host = &mut self.builders[index];
+                host.processor.spend(now, cost);
+                let envelope = self.texts.read(text, sequence);
+                let _refused = host.unit.handle_message(now.to_run_ns(), envelope);
+                self.pump_builder(to.index, false, s);
+            }
+            UnitKind::EventManager => {
+                self.manager.processor.spend(now, cost);
+                let envelope = self.texts.read(text, sequence);
+                let _refused = self.manager.unit.handle_message(now.to_run_ns(), envelope);
+                self.pump_manager(s);
+            }
+            _ => {}
+        }
+        self.texts.done(text);
+    }
+
+    /// A filter is through with an event.
+    fn finish(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+        let now = s.now();
+        let host = &mut self.builders[usize::from(unit)];
+        if host.is_dead {
+            return;
+        }
+        let Some(event) = host.finishing.pop_front() else {
+            return;
+        };
+        let done = Envelope {
+            sender: UnitId::filter(0),
+            epoch: FIRST_EPOCH,
+            sequence: host.done_sequence,
+            message: BuilderMessage::EventDone {
+                triggers: [event.trigger].into_iter().collect(),
+            },
+        };
+        host.done_sequence = host.done_sequence.wrapping_add(1);
+        let _refused = host.unit.handle_message(now.to_run_ns(), &done);
+        self.check.build(now, event.trigger.0);
+        let latency_ns = now.to_run_ns().0 - event.triggered_at.0;
+        self.tally.built += 1;
+        self.tally.incomplete += u64::from(!event.is_complete);
+        if self.tally.count(now, event.words, latency_ns) {
+            host.counted += 1;
+        }
+        self.pump_builder(unit, false, s);
+    }
+
+    fn arm(&mut self, index: usize, timeout: RunNs, s: &mut Scheduler<NetworkEvent>) {
+        let deadline = (timeout != RunNs::MAX).then(|| SimPs::from_run_ns(timeout));
+        if let Some(at) = self.wakes[index].arm(deadline) {
+            s.at(at.max(s.now()), HOST, NetworkEvent::Wake(index as u16));
+        }
+    }
+
+    fn wake(&mut self, index: usize, s: &mut Scheduler<NetworkEvent>) {
+        let now = s.now();
+        let is_due = self.wakes[index].fire(now);
+        let builders = self.builders.len();
+        if index == 0 {
+            if is_due {
+                self.manager.unit.handle_timeout(now.to_run_ns());
+            }
+            self.pump_manager(s);
+        } else if index <= builders {
+            let host = &mut self.builders[index - 1];
+            if host.is_dead {
+                return;
+            }
+            if is_due {
+                host.unit.handle_timeout(now.to_run_ns());
+            }
+            self.pump_builder(index as u16 - 1, is_due, s);
+        } else {
+            let unit = index - 1 - builders;
+            if is_due {
+                self.readouts[unit].unit.handle_timeout(now.to_run_ns());
+            }
+            self.feed_adapters(unit as u16, s);
+        }
+    }
+
+    /// A readout unit is through with a phase; when all are, the next begins for all of them.
+    fn through(&mut self, readout: u16, phase: u32, s: &mut Scheduler<NetworkEvent>) {
+        let before = self.barrier.phase();
+        self.barrier.handle_through(readout.into(), phase.into());
+        let phase = self.barrier.phase();
+        if phase > before {
+            let phase = phase as u32;
+            for readout in 0..self.readouts.len() as u16 {
+                let event = NetworkEvent::Phase { readout, phase };
+                s.after(self.control_latency, HOST, event);
+            }
+        }
+    }
+
+    /// A batch is over: what costs time to check is checked now.
+    fn look(&mut self, s: &mut Scheduler<NetworkEvent>) {
+        let now = s.now();
+        if !self.manager.unit.credits_conserved() {
+            self.check
+                .report(now, || "credits are not conserved".to_owned());
+        }
+        let open = self.manager.given - self.tally.built;
+        let patience = 2_000 * self.plan.timeout.0;
+        self.check.progress(now, patience, open);
+        s.after(self.tally.batch, HOST, NetworkEvent::Look);
+    }
+
+    /// What the hosts and the networks hold, and what their counters say.
+    fn held(&self) -> Held {
+        let ports = self.topology.destinations() as u16;
+        let mut held = Held::default();
+        for host in &self.readouts {
+            held.in_flight += u64::from(host.kept.is_some());
+            held.sent_again += host.unit.counts().fragments_sent_again;
+            for adapter in &host.adapters {
+                held.in_flight += adapter.waiting(ports);
+                let (payload, all) = adapter.block_bytes();
+                held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
+            }
+        }
+        for cargo in self.cargo.iter().flatten() {
+            held.in_flight += match cargo {
+                Cargo::Block(block) => ends_in(&block.pieces),
+                Cargo::Fragment(_) => 1,
+                Cargo::Letter { .. } => 0,
+            };
+        }
+        held
+    }
+
+    /// The numbers at the end.
+    pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
+        if !self.manager.unit.credits_conserved() {
+            self.check
+                .report(report.now, || "credits are not conserved".to_owned());
+        }
+        let lost: u64 = self.builders.iter().map(|h| h.unit.losses().total()).sum();
+        let lost = lost + self.manager.unit.losses().total();
+        if lost > 0 {
+            self.check
+                .report(report.now, || format!("units gave up {lost} events"));
+        }
+        let Held {
+            in_flight,
+            blocks,
+            sent_again,
+        } = self.held();
+        let tally = self.tally;
+        let seconds = self.load.duration.0 as f64 * 1e-12;
+        let batch_s = tally.batch.0 as f64 * 1e-12;
+        let rates: Vec<f64> = tally.batches.iter().map(|n| *n as f64 / batch_s).collect();
+        let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
+        let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
+        let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
+        let others = self.builders.len() as u32;
+        BuilderNetworkOutcome {
+            readout_units: self.readouts.len() as u32,
+            builder_units: others,
+            rails: self.rails as u32,
+            event_rate: Estimate::of(&rates),
+            throughput_per_node: throughput,
+            efficiency_link: throughput / link,
+            events_counted: tally.batches.iter().sum(),
+            events_built: tally.built,
+            events_incomplete: tally.incomplete,
+            triggers: self.manager.given,
+            refused: tally.refused,
+            open: self.manager.given - tally.built,
+            fragments_sent: tally.sent,
+            fragments_delivered: tally.delivered,
+            fragments_withdrawn: tally.withdrawn,
+            fragments_lost: tally.lost,
+            fragments_in_flight: in_flight,
+            fragments_sent_again: sent_again,
+            packets: tally.packets,
+            packets_lost: tally.packets_lost,
+            block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
+            messages: tally.messages,
+            builders_dead: tally.dead,
+            events_reassigned: self.manager.unit.counts().reassigned,
+            fairness_builders: fairness(&counted),
+            slow_share: slow_share(&counted, self.plan.sick.slow, self.plan.sick.dead),
+            held_max: self
+                .builders
+                .iter()
+                .map(|host| host.held_max)
+                .max()
+                .unwrap_or(0),
+            latency_ns: tally.latency_ns,
+            series: rates,
+            batch: tally.batch,
+            violations: self.check.into_violations(),
+            simulated: report.now,
+            events: report.events,
+            trace_hash: report.trace_hash,
+        }
+    }
+}
+
+/// Offers a readout unit the fragments of the triggers that were given since it was last looked at.
+/// What finds no room waits in its link.
+fn feed(host: &mut ReadoutHost, unit: u16, now: RunNs, given: u64) {
+    while host.fed < given {
+        let (trigger, source) = (TriggerNumber(host.fed + 1), SourceId(unit.into()));
+        if host.unit.handle_fragment(now, trigger, source) == FragmentVerdict::Wait {
+            break;
+        }
+        host.fed += 1;
+    }
+}
+
+fn blank_fragment() -> Envelope {
+    Envelope {
+        sender: UnitId::readout(0),
+        epoch: FIRST_EPOCH,
+        sequence: 0,
+        message: BuilderMessage::FragmentData {
+            trigger: TriggerNumber(0),
+            fragment: FragmentDescriptor {
+                source: SourceId(0),
+                pool: 0,
+                words: 0,
+                status: FragmentStatus::GOOD,
+                crc: 0,
+                pages: Default::default(),
+            },
+        },
+    }
+}
+
+impl World for NetworkWorld<'_> {
+    type Event = NetworkEvent;
+
+    fn label(&self, event: &NetworkEvent) -> EventLabel {
+        // Networks have kinds of their own from 16 on, sixteen each.
+        let of_network = |number: u8, label: EventLabel| EventLabel {
+            kind: label.kind + 16 * (u16::from(number) + 1),
+            ..label
+        };
+        let (kind, node, key) = match event {
+            NetworkEvent::Wormhole(number, step) => {
+                let Engine::Wormhole(engine) = &self.engines[usize::from(*number)] else {
+                    unreachable!("a step comes back to the engine that made it");
+                };
+                return of_network(*number, engine.label_of(step));
+            }
+            NetworkEvent::Buffered(number, step) => {
+                let Engine::Buffered(engine) = &self.engines[usize::from(*number)] else {
+                    unreachable!("a step comes back to the engine that made it");
+                };
+                return of_network(*number, engine.label_of(step));
+            }
+            NetworkEvent::Trigger => (0, 0, self.manager.given),
+            NetworkEvent::Letter { to, sequence, .. } => (1, *to, u64::from(*sequence)),
+            NetworkEvent::Work(unit) => (2, *unit, 0),
+            NetworkEvent::Tick(unit) => (3, *unit, 0),
+            NetworkEvent::Done(unit) => (4, *unit, 0),
+            NetworkEvent::Wake(index) => (5, *index, 0),
+            NetworkEvent::Through { readout, phase } => (6, *readout, u64::from(*phase)),
+            NetworkEvent::Phase { readout, phase } => (7, *readout, u64::from(*phase)),
+            NetworkEvent::Die => (8, 0, 0),
+            NetworkEvent::Settle(unit) => (9, *unit, 0),
+            NetworkEvent::Look => (10, 0, self.tally.built),
+        };
+        EventLabel {
+            node: NodeId(node.into()),
+            kind,
+            key,
+        }
+    }
+
+    fn handle(&mut self, now: SimPs, event: NetworkEvent, s: &mut Scheduler<NetworkEvent>) {
+        match event {
+            NetworkEvent::Wormhole(number, step) => {
+                if let Engine::Wormhole(engine) = &mut self.engines[usize::from(number)] {
+                    engine.take_step(step, s);
+                }
+                self.settle_step(number.into(), s);
+            }
+            NetworkEvent::Buffered(number, step) => {
+                if let Engine::Buffered(engine) = &mut self.engines[usize::from(number)] {
+                    engine.take_step(step, s);
+                }
+                self.settle_step(number.into(), s);
+            }
+            NetworkEvent::Trigger => {
+                if self.give_trigger(now.to_run_ns()) {
+                    self.pump_manager(s);
+                } else {
+                    self.tally.refused += 1;
+                }
+                self.schedule_trigger(s);
+            }
+            NetworkEvent::Letter { to, text, sequence } => match UnitId::from_code(to) {
+                Some(to) => self.receive(to, text, sequence, s),
+                None => self.texts.done(text),
+            },
+            NetworkEvent::Work(unit) => self.feed_adapters(unit, s),
+            NetworkEvent::Tick(unit) => {
+                if !self.builders[usize::from(unit)].is_dead {
+                    self.pump_builder(unit, true, s);
+                    s.after(self.plan.hosts.interval, HOST, NetworkEvent::Tick(unit));
+                }
+            }
+            NetworkEvent::Done(unit) => self.finish(unit, s),
+            NetworkEvent::Wake(index) => self.wake(index.into(), s),
+            NetworkEvent::Through { readout, phase } => self.through(readout, phase, s),
+            NetworkEvent::Phase { readout, phase } => {
+                for adapter in &mut self.readouts[usize::from(readout)].adapters {
+                    adapter.handle_phase(phase.into());
+                }
+                self.feed_adapters(readout, s);
+            }
+            NetworkEvent::Die => self.die(),
+            NetworkEvent::Settle(builder) => self.settle_builder(builder, s),
+            NetworkEvent::Look => self.look(s),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! When packets arrive at their sources: always, at random, in bursts, or with the beam.
+//!
+//! Times are integer picoseconds. Each source has arrivals of its own, or all share those of a
+//! trigger (event building); shared times are kept for the window of events in flight and no
+//! longer. A source takes its packets in order; how many wait is not bounded here, and a source
+//! that cannot follow shows as a latency that grows.
+
+use crate::address::NodeId;
+use crate::random::{Purpose, RandomStream, RandomStreams};
+use crate::time::{DurationPs, SimPs};
+
+/// Bunch crossings of an orbit.
+const ORBIT: u64 = 3564;
+/// The most triggers in so many crossings, the shortest window first: what front-ends allow.
+const TRIGGER_RULES: [(usize, u64); 4] = [(1, 3), (2, 25), (3, 100), (4, 240)];
+
+/// Law of arrivals.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arrival {
+    /// There is always a packet.
+    Saturated,
+    /// At fixed distances, all sources in step.
+    Fixed {
+        /// Distance.
+        interval: DurationPs,
+    },
+    /// In each slot with a probability.
+    Bernoulli {
+        /// Length of a slot.
+        slot: DurationPs,
+        /// Probability, above 0 and up to 1.
+        probability: f64,
+    },
+    /// Exponential distances.
+    Poisson {
+        /// Mean distance.
+        interval: DurationPs,
+    },
+    /// Geometric bursts of packets at `spacing`, with exponential pauses between.
+    Bursty {
+        /// Distance in a burst.
+        spacing: DurationPs,
+        /// Mean number of packets of a burst, at least 1.
+        burst: f64,
+        /// Mean pause from the last packet of a burst to the first of the next.
+        pause: DurationPs,
+    },
+    /// Collisions at each filled bunch of an orbit, accepted with a probability and thinned by the
+    /// trigger rules (1 in 3, 2 in 25, 3 in 100 and 4 in 240 crossings).
+    Bunches {
+        /// Distance of crossings.
+        crossing: DurationPs,
+        /// Probability that a filled crossing is accepted.
+        probability: f64,
+        /// Filled crossings at the start of every train.
+        filled: u32,
+        /// Crossings of a train, filled and empty; the last one of an orbit may be shorter.
+        train: u32,
+    },
+}
+
+impl Arrival {
+    /// What is wrong with it; `None` if nothing is.
+    pub fn problem(&self) -> Option<String> {
+        let probability = |p: f64| p > 0.0 && p <= 1.0;
+        let is_good = match self {
+            Self::Saturated => true,
+            Self::Fixed { interval } | Self::Poisson { interval } => interval.0 > 0,
+            Self::Bernoulli {
+                slot,
+                probability: p,
+            } => slot.0 > 0 && probability(*p),
+            Self::Bursty {
+                spacing,
+                burst,
+                pause,
+            } => spacing.0 > 0 && *burst >= 1.0 && pause.0 > 0,
+            Self::Bunches {
+                crossing,
+                probability: p,
+                filled,
+                train,
+            } => crossing.0 > 0 && probability(*p) && *filled > 0 && filled <= train,
+        };
+        (!is_good).then(|| format!("{self:?}"))
+    }
+}
+
+/// One sequence of arrival times.
+#[derive(Debug, Clone)]
+struct Clock {
+    next: SimPs,
+    random: RandomStream,
+    /// Crossing numbers of the last triggers, newest first.
+    recent: [u64; 4],
+    crossing: u64,
+}
+
+/// Arrival times of all sources.
+#[derive(Debug, Clone)]
+pub(crate) struct ArrivalTimes {
+    law: Arrival,
+    is_shared: bool,
+    clocks: Vec<Clock>,
+    /// Shared times by number modulo the length, for the numbers below `known`.
+    shared: Vec<SimPs>,
+    known: u64,
+}
+
+impl ArrivalTimes {
+    /// Arrivals of each source.
+    pub(crate) fn new(law: &Arrival, sources: u32, streams: RandomStreams) -> Self {
+        Self::with_clocks(law, sources, streams)
+    }
+
+    /// Arrivals that all sources share, with at most `window` numbers in flight.
+    pub(crate) fn shared(law: &Arrival, window: u32, streams: RandomStreams) -> Self {
+        Self {
+            is_shared: true,
+            shared: vec![SimPs::ZERO; window as usize],
+            ..Self::with_clocks(law, 1, streams)
+        }
+    }
+
+    fn with_clocks(law: &Arrival, clocks: u32, streams: RandomStreams) -> Self {
+        let clock = |node| Clock {
+            next: SimPs::ZERO,
+            random: streams.stream(NodeId(node), Purpose(3)),
+            recent: [u64::MAX; 4],
+            crossing: 0,
+        };
+        let clocks = match law {
+            Arrival::Saturated => 0,
+            _ => clocks,
+        };
+        Self {
+            law: law.clone(),
+            is_shared: false,
+            clocks: (0..clocks).map(clock).collect(),
+            shared: Vec::new(),
+            known: 0,
+        }
+    }
+
+    /// When packet `number` of a source arrives; `None` when there is always one. Called once for
+    /// each number of a source, in order.
+    #[inline]
+    pub(crate) fn time(&mut self, source: u32, number: u64, oldest: u64) -> Option<SimPs> {
+        if matches!(self.law, Arrival::Saturated) {
+            return None;
+        }
+        if !self.is_shared {
+            return Some(self.clocks[source as usize].advance(&self.law));
+        }
+        let length = self.shared.len() as u64;
+        debug_assert!(number < oldest + length);
+        while self.known <= number {
+            let time = self.clocks[0].advance(&self.law);
+            self.shared[(self.known % length) as usize] = time;
+            self.known += 1;
+        }
+        Some(self.shared[(number % length) as usize])
+    }
+}
+
+impl Clock {
+    fn advance(&mut self, law: &Arrival) -> SimPs {
+        let wait = match law {
+            Arrival::Saturated => DurationPs::ZERO,
+            Arrival::Fixed { interval } => *interval,
+            Arrival::Bernoulli { slot, probability } => *slot * self.geometric(*probability),
+            Arrival::Poisson { interval } => self.exponential(*interval),
+            Arrival::Bursty {
+                spacing,
+                burst,
+                pause,
+            } => {
+                if self.random.unit() < 1.0 / burst {
+                    self.exponential(*pause)
+                } else {
+                    *spacing
+                }
+            }
+            Arrival::Bunches {
+                crossing,
+                probability,
+                filled,
+                train,
+            } => return self.trigger(*crossing, *probability, *filled, *train),
+        };
+        self.next = self.next + wait;
+        self.next
+    }
+
+    fn exponential(&mut self, mean: DurationPs) -> DurationPs {
+        let unit = 1.0 - self.random.unit();
+        DurationPs((-(mean.0 as f64) * unit.ln()).round() as u64)
+    }
+
+    /// Slots until the next success, at least 1.
+    fn geometric(&mut self, probability: f64) -> u64 {
+        let unit = 1.0 - self.random.unit();
+        if probability >= 1.0 {
+            return 1;
+        }
+        1 + (unit.ln() / (1.0 - probability).ln()) as u64
+    }
+
+    fn trigger(&mut self, crossing: DurationPs, p: f64, filled: u32, train: u32) -> SimPs {
+        loop {
+            self.crossing += 1;
+            let is_filled = self.crossing % ORBIT % u64::from(train) < u64::from(filled);
+            if !is_filled || self.random.unit() >= p || !self.rules_allow() {
+                continue;
+            }
+            self.recent.rotate_right(1);
+            self.recent[0] = self.crossing;
+            return SimPs::ZERO + crossing * self.crossing;
+        }
+    }
+
+    fn rules_allow(&self) -> bool {
+        TRIGGER_RULES.iter().all(|(count, crossings)| {
+            let last = self.recent[count - 1];
+            last == u64::MAX || self.crossing - last >= *crossings
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean_interval(law: &Arrival, arrivals: u64) -> f64 {
+        let mut times = ArrivalTimes::new(law, 1, RandomStreams::new(1));
+        let last = (0..arrivals).map(|n| times.time(0, n, 0)).last();
+        last.flatten().map_or(0.0, |t| t.0 as f64) / arrivals as f64
+    }
+
+    #[test]
+    fn laws_keep_their_rates() {
+        let us = DurationPs::from_us(10);
+        let fixed = mean_interval(&Arrival::Fixed { interval: us }, 10);
+        assert_eq!(fixed, us.0 as f64);
+        let bernoulli = Arrival::Bernoulli {
+            slot: DurationPs::from_us(1),
+            probability: 0.1,
+        };
+        let bursty = Arrival::Bursty {
+            spacing: DurationPs::from_us(5),
+            burst: 2.0,
+            pause: DurationPs::from_us(15),
+        };
+        for law in [Arrival::Poisson { interval: us }, bernoulli, bursty] {
+            let ratio = mean_interval(&law, 100_000) / us.0 as f64;
+            assert!((ratio - 1.0).abs() < 0.02, "{law:?}: {ratio}");
+        }
+        assert_eq!(
+            ArrivalTimes::new(&Arrival::Saturated, 1, RandomStreams::new(1)).time(0, 0, 0),
+            None
+        );
+    }
+
+    #[test]
+    fn triggers_keep_the_rules_and_the_gaps() {
+        let crossing = DurationPs::from_ns(25);
+        let law = Arrival::Bunches {
+            crossing,
+            probability: 0.5,
+            filled: 48,
+            train: 60,
+        };
+        let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
+        let crossings: Vec<u64> = (0..20_000)
+            .map(|n| times.time(0, n, 0).expect("not saturated").0 / crossing.0)
+            .collect();
+        for (count, window) in TRIGGER_RULES {
+            let closest = crossings.windows(count + 1).map(|w| w[count] - w[0]).min();
+            assert!(closest >= Some(window), "{closest:?} of {window}");
+        }
+        assert!(crossings.iter().all(|c| c % ORBIT % 60 < 48));
+    }
+
+    #[test]
+    fn shared_times_are_the_same_for_all_sources() {
+        let law = Arrival::Poisson {
+            interval: DurationPs::from_us(1),
+        };
+        let mut times = ArrivalTimes::shared(&law, 4, RandomStreams::new(1));
+        let ahead: Vec<_> = (0..4).map(|n| times.time(0, n, 0)).collect();
+        let behind: Vec<_> = (0..4).map(|n| times.time(1, n, 0)).collect();
+        assert_eq!(ahead, behind);
+    }
+}

@@ -1,0 +1,131 @@
+//! Sizes of packets: fixed, drawn from a law, or from a list.
+//!
+//! Sizes are whole bytes from 1 up; one draw of the stream is taken for each, whatever the law, so
+//! that changing the law changes no other random number.
+
+use crate::random::RandomStream;
+
+use super::traffic::mixed;
+
+/// The largest packet, bytes: what a law draws beyond it is cut, and said in its mean.
+pub const SIZE_MAX: u32 = 16 << 20;
+
+/// Law of the sizes, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SizeLaw {
+    /// All alike.
+    Fixed(u32),
+    /// Exponential.
+    Exponential {
+        /// Mean, bytes.
+        mean: f64,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Mean, bytes.
+        mean: f64,
+        /// Standard deviation, bytes.
+        rms: f64,
+    },
+    /// A list, gone through again and again, each source from another place of it.
+    Trace(Vec<u32>),
+}
+
+impl SizeLaw {
+    /// Mean size, bytes.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Fixed(bytes) => f64::from(*bytes),
+            Self::Exponential { mean } | Self::LogNormal { mean, .. } => *mean,
+            Self::Trace(sizes) => {
+                sizes.iter().map(|size| f64::from(*size)).sum::<f64>() / sizes.len().max(1) as f64
+            }
+        }
+    }
+
+    /// What is wrong with it; `None` if nothing is.
+    pub fn problem(&self) -> Option<String> {
+        let good = |mean: f64| (1.0..=f64::from(SIZE_MAX)).contains(&mean);
+        let is_good = match self {
+            Self::Fixed(bytes) => (1..=SIZE_MAX).contains(bytes),
+            Self::Exponential { mean } => good(*mean),
+            Self::LogNormal { mean, rms } => good(*mean) && *rms >= 0.0 && *rms <= 100.0 * mean,
+            Self::Trace(sizes) => {
+                !sizes.is_empty() && sizes.iter().all(|size| (1..=SIZE_MAX).contains(size))
+            }
+        };
+        (!is_good).then(|| format!("{self:?}, sizes are from 1 to {SIZE_MAX} bytes"))
+    }
+
+    /// Size of packet `number` of a source; `random` is one draw.
+    #[inline]
+    pub fn size(&self, source: u32, number: u64, random: u64) -> u32 {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Exponential { mean } => cut(-mean * unit(random).ln()),
+            Self::LogNormal { mean, rms } => {
+                let variance = (1.0 + (rms / mean) * (rms / mean)).ln();
+                // Two halves of the draw are the two uniform numbers of Box and Muller.
+                let u = ((random >> 32) as f64 + 1.0) / 4_294_967_297.0;
+                let angle = (random as u32) as f64 / 4_294_967_296.0 * core::f64::consts::TAU;
+                let normal = (-2.0 * u.ln()).sqrt() * angle.cos();
+                cut(mean * (variance.sqrt() * normal - variance / 2.0).exp())
+            }
+            Self::Trace(sizes) => {
+                let start = mixed(u64::from(source)) % sizes.len() as u64;
+                sizes[((start + number) % sizes.len() as u64) as usize]
+            }
+        }
+    }
+
+    /// Size of a packet, drawn from the stream.
+    #[inline]
+    pub fn draw(&self, source: u32, number: u64, stream: &mut RandomStream) -> u32 {
+        self.size(source, number, stream.next_u64())
+    }
+}
+
+/// From just above 0 to 1.
+fn unit(random: u64) -> f64 {
+    ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
+}
+
+fn cut(bytes: f64) -> u32 {
+    bytes.round().clamp(1.0, f64::from(SIZE_MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::NodeId;
+    use crate::random::{Purpose, RandomStreams};
+
+    #[test]
+    fn laws_have_their_moments() {
+        let mut stream = RandomStreams::new(1).stream(NodeId(0), Purpose(0));
+        let laws = [
+            (SizeLaw::Fixed(2048), 0.0),
+            (SizeLaw::Exponential { mean: 2048.0 }, 2048.0),
+            (
+                SizeLaw::LogNormal {
+                    mean: 2048.0,
+                    rms: 1024.0,
+                },
+                1024.0,
+            ),
+        ];
+        for (law, rms) in laws {
+            let n = 200_000;
+            let sizes: Vec<f64> = (0..n)
+                .map(|i| f64::from(law.draw(0, i, &mut stream)))
+                .collect();
+            let mean = sizes.iter().sum::<f64>() / n as f64;
+            let var = sizes.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>() / n as f64;
+            assert!((mean / 2048.0 - 1.0).abs() < 0.01, "{law:?} mean {mean}");
+            assert!((var.sqrt() - rms).abs() < 0.02 * 2048.0, "{law:?} {var}");
+        }
+        assert!(SizeLaw::Fixed(0).problem().is_some());
+        assert!(SizeLaw::Trace(Vec::new()).problem().is_some());
+        assert_eq!(SizeLaw::Trace(vec![5]).size(3, 9, 0), 5);
+    }
+}

@@ -1,0 +1,427 @@
+//! What is connected with what: elements, links, and the routes between sources and destinations.
+//!
+//! A topology is made by one of the constructors in the files of this folder; each states its
+//! links one by one (so that they can be checked against its routes) and computes routes instead
+//! of storing them. It knows no packets and no time; who uses it: [`super::wormhole`]. Which
+//! orders of destinations are free of conflicts is in [`shift`].
+
+mod delta;
+mod fat_tree;
+mod graph;
+mod rearrangeable;
+pub mod shift;
+mod symmetric;
+#[cfg(test)]
+mod tests;
+mod two_level;
+
+use crate::address::LinkId;
+
+pub use delta::Wiring;
+pub use graph::{Graph, GraphLink, GraphNode};
+
+use delta::Delta;
+use fat_tree::FatTree;
+use graph::GraphRoutes;
+use rearrangeable::{Benes, Clos};
+use symmetric::{FourLayer, SixLayer};
+use two_level::TwoLevel;
+
+/// The most links of a route, injection and delivery included.
+pub const ROUTE_LINKS_MAX: usize = 24;
+/// The most sources or destinations of a topology.
+pub const NODES_MAX: u32 = 1 << 16;
+/// The most links of a topology.
+pub const LINKS_MAX: u64 = 1 << 22;
+
+/// Where a link begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkEnd {
+    /// The only output of a source.
+    Source(u32),
+    /// A port of a switching element.
+    Port {
+        /// Element, counted from 0.
+        element: u32,
+        /// Input or output port of it, counted from 0.
+        port: u32,
+    },
+    /// The only input of a destination.
+    Destination(u32),
+}
+
+/// A one-way link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Where it comes from: a source or an output port.
+    pub from: LinkEnd,
+    /// Where it goes to: an input port or a destination.
+    pub to: LinkEnd,
+    /// Its rate in multiples of the rate of the sources' links, at least 1.
+    pub speed: u32,
+}
+
+/// A switching element: a crossbar with so many ports each way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element {
+    /// Input ports.
+    pub inputs: u32,
+    /// Output ports.
+    pub outputs: u32,
+}
+
+/// A route: the links from a source to a destination in order, injection link first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    links: [u32; ROUTE_LINKS_MAX],
+    len: u8,
+}
+
+/// Why a topology cannot be made. All counts are as they were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// A count is outside its range.
+    #[error("{what} is {found}, allowed is {min} to {max}")]
+    OutOfRange {
+        /// What is counted.
+        what: &'static str,
+        /// The value.
+        found: u64,
+        /// The least allowed.
+        min: u64,
+        /// The most allowed.
+        max: u64,
+    },
+    /// The number of ports is not what the construction can have.
+    #[error("{ports} ports cannot be built, allowed is {allowed}")]
+    Ports {
+        /// The value.
+        ports: u32,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// A wiring of sources that is not one place for each.
+    #[error(
+        "wiring puts source {source_index} at position {position}, allowed is each position once"
+    )]
+    Wiring {
+        /// The source.
+        source_index: u32,
+        /// Its position.
+        position: u32,
+    },
+    /// A graph has nodes that cannot reach each other.
+    #[error("no route from source {from} to destination {to}")]
+    Unroutable {
+        /// The source.
+        from: String,
+        /// The destination.
+        to: String,
+    },
+    /// A graph is written wrongly.
+    #[error("line {line}: {problem}")]
+    Graph {
+        /// Line of the file, counted from 1.
+        line: usize,
+        /// What is wrong, and what is allowed.
+        problem: String,
+    },
+}
+
+/// How a route is chosen where there are several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RoutePolicy {
+    /// Any route with equal probability, drawn for each packet.
+    #[default]
+    Random,
+    /// One route for each source port, so that the first stages are free of contention.
+    BySourcePort,
+    /// One route for each destination: its digits choose the way up.
+    ByDestination,
+    /// One random route for each pair, drawn once.
+    RandomPerPair,
+    /// The routes in turn, packet after packet of a source.
+    InTurn,
+}
+
+/// A switching fabric.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    sources: u32,
+    destinations: u32,
+    elements: Vec<Element>,
+    links: Vec<Link>,
+    routing: Routing,
+}
+
+#[derive(Debug, Clone)]
+enum Routing {
+    Crossbar,
+    Delta(Delta),
+    FourLayer(FourLayer),
+    SixLayer(SixLayer),
+    Clos(Clos),
+    Benes(Benes),
+    FatTree(FatTree),
+    TwoLevel(TwoLevel),
+    Graph(GraphRoutes),
+}
+
+impl Topology {
+    /// One crossbar with `ports` sources and as many destinations.
+    ///
+    /// # Errors
+    /// [`TopologyError::OutOfRange`] for no ports or too many.
+    pub fn crossbar(ports: u32) -> Result<Self, TopologyError> {
+        in_range("ports", ports, 1, NODES_MAX)?;
+        let element = Element {
+            inputs: ports,
+            outputs: ports,
+        };
+        let mut parts = Parts::new(ports, ports, vec![element]);
+        for source in 0..ports {
+            parts.inject(source, 0, source);
+        }
+        for destination in 0..ports {
+            parts.deliver(0, destination, destination);
+        }
+        Ok(parts.into_topology(Routing::Crossbar))
+    }
+
+    /// Sources.
+    pub const fn sources(&self) -> u32 {
+        self.sources
+    }
+
+    /// Destinations.
+    pub const fn destinations(&self) -> u32 {
+        self.destinations
+    }
+
+    /// Switching elements.
+    pub fn elements(&self) -> &[Element] {
+        &self.elements
+    }
+
+    /// Links, in the order of their [`LinkId`]; the first ones are those of the sources.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// Number of routes from a source to a destination.
+    pub fn route_count(&self, source: u32, destination: u32) -> u64 {
+        match &self.routing {
+            Routing::Crossbar | Routing::Delta(_) => 1,
+            Routing::FourLayer(four) => four.route_count(),
+            Routing::SixLayer(six) => six.route_count(),
+            Routing::Clos(clos) => clos.route_count(),
+            Routing::Benes(benes) => benes.route_count(),
+            Routing::FatTree(tree) => tree.route_count(source, destination),
+            Routing::TwoLevel(two) => two.route_count(source, destination),
+            Routing::Graph(graph) => graph.route_count(source, destination),
+        }
+    }
+
+    /// Route number `choice` (taken modulo the number of routes) from a source to a destination.
+    ///
+    /// # Panics
+    /// If source or destination are not of this topology.
+    #[inline]
+    pub fn route(&self, source: u32, destination: u32, choice: u64) -> Route {
+        assert!(source < self.sources && destination < self.destinations);
+        let mut route = Route::new();
+        route.push(source);
+        match &self.routing {
+            Routing::Crossbar => route.push(self.sources + destination),
+            Routing::Delta(delta) => delta.route(source, destination, &mut route),
+            Routing::FourLayer(four) => four.route(source, destination, choice, &mut route),
+            Routing::SixLayer(six) => six.route(source, destination, choice, &mut route),
+            Routing::Clos(clos) => clos.route(source, destination, choice, &mut route),
+            Routing::Benes(benes) => benes.route(source, destination, choice, &mut route),
+            Routing::FatTree(tree) => tree.route(source, destination, choice, &mut route),
+            Routing::TwoLevel(two) => two.route(source, destination, choice, &mut route),
+            Routing::Graph(graph) => graph.route(source, destination, choice, &mut route),
+        }
+        route
+    }
+
+    /// The route that `policy` chooses; `random` is a number that is drawn for this packet, and
+    /// `packet` the number of the packet at its source.
+    #[inline]
+    pub fn chosen_route(
+        &self,
+        source: u32,
+        destination: u32,
+        policy: RoutePolicy,
+        packet: u64,
+        random: u64,
+    ) -> Route {
+        let choice = match policy {
+            RoutePolicy::Random => random,
+            RoutePolicy::BySourcePort => self.source_port_choice(source),
+            RoutePolicy::ByDestination => self.destination_choice(destination),
+            RoutePolicy::RandomPerPair => pair_hash(source, destination),
+            RoutePolicy::InTurn => packet,
+        };
+        self.route(source, destination, choice)
+    }
+
+    /// Whether routes differ at all, so that numbers for choosing them must be drawn.
+    pub const fn has_choice(&self) -> bool {
+        !matches!(self.routing, Routing::Crossbar | Routing::Delta(_))
+    }
+
+    fn source_port_choice(&self, source: u32) -> u64 {
+        match &self.routing {
+            Routing::Crossbar | Routing::Delta(_) => 0,
+            Routing::FourLayer(four) => four.source_port_choice(source),
+            Routing::SixLayer(six) => six.source_port_choice(source),
+            Routing::Clos(clos) => clos.source_port_choice(source),
+            Routing::Benes(_) | Routing::FatTree(_) => u64::from(source),
+            Routing::TwoLevel(two) => two.source_port_choice(source),
+            Routing::Graph(_) => u64::from(source),
+        }
+    }
+
+    fn destination_choice(&self, destination: u32) -> u64 {
+        u64::from(destination)
+    }
+
+    /// Longest route, links of sources and destinations not counted: crossbars crossed minus 1.
+    pub fn hops_max(&self) -> usize {
+        match &self.routing {
+            Routing::Crossbar => 1,
+            Routing::Delta(delta) => delta.stages(),
+            Routing::FourLayer(_) => 4,
+            Routing::SixLayer(_) => 6,
+            Routing::Clos(_) => 3,
+            Routing::Benes(benes) => benes.stages(),
+            Routing::FatTree(tree) => tree.hops_max(),
+            Routing::TwoLevel(_) => 3,
+            Routing::Graph(graph) => graph.hops_max(),
+        }
+    }
+}
+
+impl Route {
+    const fn new() -> Self {
+        Self {
+            links: [0; ROUTE_LINKS_MAX],
+            len: 0,
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, link: u32) {
+        self.links[usize::from(self.len)] = link;
+        self.len += 1;
+    }
+
+    /// The links, the injection link first and the delivery link last.
+    #[inline]
+    pub fn links(&self) -> &[u32] {
+        &self.links[..usize::from(self.len)]
+    }
+
+    /// Switching elements that the route crosses.
+    pub fn hops(&self) -> usize {
+        usize::from(self.len).saturating_sub(1)
+    }
+
+    /// The links by their identifiers.
+    pub fn link_ids(&self) -> impl Iterator<Item = LinkId> {
+        self.links().iter().map(|link| LinkId(*link))
+    }
+}
+
+/// What a constructor gathers: links are numbered in the order in which they are stated.
+struct Parts {
+    sources: u32,
+    destinations: u32,
+    elements: Vec<Element>,
+    links: Vec<Link>,
+}
+
+impl Parts {
+    fn new(sources: u32, destinations: u32, elements: Vec<Element>) -> Self {
+        Self {
+            sources,
+            destinations,
+            elements,
+            links: Vec::new(),
+        }
+    }
+
+    fn inject(&mut self, source: u32, element: u32, port: u32) {
+        self.link(LinkEnd::Source(source), LinkEnd::Port { element, port }, 1);
+    }
+
+    fn deliver(&mut self, element: u32, port: u32, destination: u32) {
+        self.link(
+            LinkEnd::Port { element, port },
+            LinkEnd::Destination(destination),
+            1,
+        );
+    }
+
+    /// From output `from_port` of element `from` to input `to_port` of element `to`.
+    fn connect(&mut self, from: u32, from_port: u32, to: u32, to_port: u32) {
+        self.trunk((from, from_port), (to, to_port), 1);
+    }
+
+    fn trunk(&mut self, from: (u32, u32), to: (u32, u32), speed: u32) {
+        let end = |(element, port)| LinkEnd::Port { element, port };
+        self.link(end(from), end(to), speed);
+    }
+
+    fn link(&mut self, from: LinkEnd, to: LinkEnd, speed: u32) {
+        self.links.push(Link { from, to, speed });
+    }
+
+    fn into_topology(self, routing: Routing) -> Topology {
+        Topology {
+            sources: self.sources,
+            destinations: self.destinations,
+            elements: self.elements,
+            links: self.links,
+            routing,
+        }
+    }
+}
+
+fn in_range(what: &'static str, found: u32, min: u32, max: u32) -> Result<(), TopologyError> {
+    if (min..=max).contains(&found) {
+        return Ok(());
+    }
+    Err(TopologyError::OutOfRange {
+        what,
+        found: u64::from(found),
+        min: u64::from(min),
+        max: u64::from(max),
+    })
+}
+
+/// The number of nodes `radix^stages`, if it is one that can be built.
+fn power(radix: u32, stages: u32) -> Result<u32, TopologyError> {
+    in_range("radix", radix, 2, 256)?;
+    in_range("stages", stages, 1, 16)?;
+    let nodes = u64::from(radix).checked_pow(stages).unwrap_or(u64::MAX);
+    u32::try_from(nodes)
+        .ok()
+        .filter(|nodes| *nodes <= NODES_MAX)
+        .ok_or(TopologyError::OutOfRange {
+            what: "ports",
+            found: nodes,
+            min: 2,
+            max: u64::from(NODES_MAX),
+        })
+}
+
+/// A number that belongs to a pair of nodes, as if drawn once (finaliser of SplitMix64).
+fn pair_hash(source: u32, destination: u32) -> u64 {
+    let mut z =
+        (u64::from(source) << 32 | u64::from(destination)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (z ^ (z >> 31)) >> 8
+}

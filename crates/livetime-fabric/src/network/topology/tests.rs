@@ -1,0 +1,243 @@
+//! Routes and links of all topologies agree, and are those that the literature counts.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::shift::ShiftSchedule;
+use super::*;
+
+/// Every port is used once, every link starts and ends somewhere that exists.
+fn check_links(topology: &Topology) {
+    let mut ends = BTreeSet::new();
+    for (index, link) in topology.links().iter().enumerate() {
+        for (is_from, end) in [(true, link.from), (false, link.to)] {
+            assert!(ends.insert((is_from, end)), "{end:?} is there twice");
+            if let LinkEnd::Port { element, port } = end {
+                let element = topology.elements()[element as usize];
+                let ports = if is_from {
+                    element.outputs
+                } else {
+                    element.inputs
+                };
+                assert!(port < ports, "link {index}: port {port} of {ports}");
+            }
+        }
+        assert!(link.speed >= 1);
+    }
+    for s in 0..topology.sources() {
+        assert_eq!(topology.links()[s as usize].from, LinkEnd::Source(s));
+    }
+    for d in 0..topology.destinations() {
+        assert!(ends.contains(&(false, LinkEnd::Destination(d))));
+    }
+}
+
+/// The links of a route follow each other from the source to the destination.
+fn check_route(topology: &Topology, s: u32, d: u32, choice: u64) -> Route {
+    let route = topology.route(s, d, choice);
+    let links: Vec<Link> = route
+        .links()
+        .iter()
+        .map(|link| topology.links()[*link as usize])
+        .collect();
+    assert_eq!(links[0].from, LinkEnd::Source(s));
+    assert_eq!(links[links.len() - 1].to, LinkEnd::Destination(d));
+    for pair in links.windows(2) {
+        match (pair[0].to, pair[1].from) {
+            (LinkEnd::Port { element: a, .. }, LinkEnd::Port { element: b, .. }) => {
+                assert_eq!(a, b, "route {s} to {d}, choice {choice}");
+            }
+            other => panic!("route {s} to {d}, choice {choice}: {other:?}"),
+        }
+    }
+    assert!(route.hops() <= topology.hops_max());
+    route
+}
+
+fn small() -> Vec<(&'static str, Topology)> {
+    let graph = "switch a\nswitch b\nswitch c\nnode n0 a\nnode n1 b\nsource n2 c\n\
+                 destination n3 c # far\nlink a b\nlink a c 10\nlink b c\nlink a b";
+    vec![
+        ("crossbar", Topology::crossbar(5)),
+        ("omega", Topology::delta(2, 4, &Wiring::Omega)),
+        ("natural", Topology::delta(4, 2, &Wiring::Natural)),
+        ("swapped", Topology::delta(3, 3, &Wiring::Swapped)),
+        ("four layers", Topology::four_layer(3)),
+        ("six layers", Topology::six_layer(2)),
+        ("clos", Topology::clos(4, 3, 5)),
+        ("benes", Topology::benes(16)),
+        ("fat tree", Topology::fat_tree(3, 3)),
+        ("two levels", Topology::two_level(3, 4, 2, 10)),
+        (
+            "graph",
+            Graph::parse(graph).and_then(|g| Topology::graph(&g)),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, topology)| (name, topology.unwrap()))
+    .collect()
+}
+
+#[test]
+fn every_route_of_small_networks_follows_its_links() {
+    for (name, topology) in small() {
+        check_links(&topology);
+        for s in 0..topology.sources() {
+            for d in 0..topology.destinations() {
+                let count = topology.route_count(s, d);
+                let routes: BTreeSet<Vec<u32>> = (0..count)
+                    .map(|c| check_route(&topology, s, d, c).links().to_vec())
+                    .collect();
+                assert_eq!(routes.len() as u64, count, "{name} {s} to {d}");
+                let policy = RoutePolicy::BySourcePort;
+                topology.chosen_route(s, d, policy, 7, 7);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_of_the_512_port_networks() {
+    let delta = Topology::delta(8, 3, &Wiring::Omega).unwrap();
+    let four = Topology::four_layer(8).unwrap();
+    let six = Topology::six_layer(8).unwrap();
+    let counts = |t: &Topology| {
+        let elements = t.elements().len();
+        (t.sources(), elements, t.hops_max(), t.route_count(3, 400))
+    };
+    assert_eq!(counts(&delta), (512, 192, 3, 1));
+    assert_eq!(counts(&four), (512, 256, 4, 8));
+    assert_eq!(counts(&six), (512, 384, 6, 512));
+    for topology in [&delta, &four, &six] {
+        check_links(topology);
+        let is_8x8 = |e: &Element| (e.inputs, e.outputs) == (8, 8);
+        assert!(topology.elements().iter().all(is_8x8));
+    }
+    // 16 Clos networks of 128 ports with 24 crossbars of 16 ports each, an Xbar16 being two of ours
+    // in the leaves and spines of both directions.
+    assert_eq!(six.elements().len(), 16 * 24);
+}
+
+#[test]
+fn gigabit_networks_have_the_ports_of_the_talk() {
+    let one = Topology::gigabit_one();
+    let two = Topology::gigabit_two();
+    for topology in [&one, &two, &Topology::chassis()] {
+        check_links(topology);
+    }
+    assert_eq!((one.sources(), one.elements().len()), (500, 45));
+    assert_eq!(one.elements()[0].inputs + 20, 60, "20 up, 20 + 20 nodes");
+    assert_eq!(one.elements()[44].inputs, 25);
+    assert_eq!((two.sources(), two.elements().len()), (500, 27));
+    // Capacity up is capacity of the nodes: not blocking.
+    for topology in [&one, &two] {
+        let up: u32 = topology
+            .links()
+            .iter()
+            .filter(|link| matches!(link.to, LinkEnd::Port { element, .. } if element >= 25))
+            .map(|link| link.speed)
+            .sum();
+        assert_eq!(up, 500);
+    }
+    let chassis = Topology::chassis();
+    assert_eq!(chassis.links().iter().map(|l| l.speed).max(), Some(16));
+}
+
+#[test]
+fn schedules_are_free_of_conflicts_and_the_plain_order_is_not() {
+    let shifts = [
+        ("crossbar", Topology::crossbar(16)),
+        ("omega", Topology::delta(8, 3, &Wiring::Omega)),
+        ("natural", Topology::delta(8, 3, &Wiring::Natural)),
+        ("swapped", Topology::delta(4, 2, &Wiring::Swapped)),
+        ("four layers", Topology::four_layer(8)),
+        ("six layers", Topology::six_layer(4)),
+        ("clos", Topology::clos(8, 8, 16)),
+        ("fat tree", Topology::fat_tree(4, 3)),
+        ("gigabit", Ok(Topology::gigabit_one())),
+    ];
+    for (name, topology) in shifts {
+        let topology = topology.unwrap();
+        let schedule = ShiftSchedule::conflict_free(&topology).unwrap();
+        let steps = topology.destinations();
+        assert_eq!(schedule.first_conflict(&topology, steps), None, "{name}");
+    }
+    for topology in [
+        Topology::delta(8, 3, &Wiring::Natural).unwrap(),
+        Topology::four_layer(8).unwrap(),
+        Topology::six_layer(4).unwrap(),
+    ] {
+        let naive = ShiftSchedule::naive(&topology, RoutePolicy::BySourcePort);
+        assert!(naive.first_conflict(&topology, 64).is_some());
+    }
+    assert!(ShiftSchedule::conflict_free(&Topology::benes(8).unwrap()).is_none());
+}
+
+#[test]
+fn what_cannot_be_built_is_refused() {
+    assert!(matches!(
+        Topology::crossbar(0),
+        Err(TopologyError::OutOfRange { .. })
+    ));
+    assert!(Topology::delta(8, 9, &Wiring::Omega).is_err());
+    assert!(Topology::benes(12).is_err());
+    let twice = Wiring::Positions(vec![0, 1, 1, 3]);
+    let error = Topology::delta(2, 2, &twice).unwrap_err().to_string();
+    assert!(error.contains("source 2 at position 1"), "{error}");
+    let broken = [
+        ("switch a\nswitch a", "line 2: switch `a` is there twice"),
+        ("node n x", "line 1: no switch `x` above this line"),
+        ("switch a\nlink a a 0", "line 2: the speed"),
+        ("swich a", "line 1: `swich a` is no statement"),
+    ];
+    for (text, message) in broken {
+        let error = Graph::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+    let island = Graph::parse("switch a\nswitch b\nnode n a\nnode m b").unwrap();
+    let error = Topology::graph(&island).unwrap_err().to_string();
+    assert_eq!(error, "no route from source n to destination m");
+}
+
+proptest! {
+    #[test]
+    fn routes_of_any_delta_reach_their_destination(
+        radix in 2_u32..9, stages in 1_u32..4, s in any::<u32>(), d in any::<u32>(),
+    ) {
+        for wiring in [Wiring::Omega, Wiring::Natural, Wiring::Swapped] {
+            let topology = Topology::delta(radix, stages, &wiring).unwrap();
+            check_links(&topology);
+            let (s, d) = (s % topology.sources(), d % topology.destinations());
+            let route = check_route(&topology, s, d, 0);
+            prop_assert_eq!(route.hops(), stages as usize);
+            // Destination tags: each output port is a digit of the destination.
+            let place = |i: u32| radix.pow(stages - 1 - i);
+            for (i, link) in route.links()[1..].iter().enumerate() {
+                let port = match topology.links()[*link as usize].from {
+                    LinkEnd::Port { port, .. } => port,
+                    _ => u32::MAX,
+                };
+                prop_assert_eq!(port, d / place(i as u32) % radix);
+            }
+        }
+    }
+
+    #[test]
+    fn routes_of_any_symmetric_network_reach_their_destination(
+        radix in 2_u32..9, s in any::<u32>(), d in any::<u32>(), choice in any::<u64>(),
+    ) {
+        let networks = [Topology::four_layer(radix), Topology::six_layer(radix)];
+        for topology in networks.map(Result::unwrap) {
+            let nodes = topology.sources();
+            check_route(&topology, s % nodes, d % nodes, choice >> 8);
+        }
+    }
+
+    #[test]
+    fn a_graph_text_never_panics(text in "(switch|node|link|source| |\n|[ab1#]){0,40}") {
+        if let Ok(graph) = Graph::parse(&text) {
+            let _ = Topology::graph(&graph);
+        }
+    }
+}

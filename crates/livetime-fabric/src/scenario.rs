@@ -1,0 +1,622 @@
+//! Scenarios: one description of network, switching and traffic for every level of simulation.
+//!
+//! A [`Scenario`] is plain values; [`Scenario::validate`] says everything that is wrong with it, and
+//! [`Scenario::run`] runs it by packets, by flits, or gives the closed form where there is one. Files are read by
+//! the program, which also opens the graphs and size lists they name. What the parts mean is in
+//! [`crate::network`] and [`crate::flit`].
+
+use livetime_wire::Problem;
+
+use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
+use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
+use crate::flit::{self, FlitConfig};
+use crate::network::topology::shift::ShiftSchedule;
+use crate::network::topology::{Graph, Wiring};
+use crate::network::{
+    Arrival, Buffering, Load, NetworkOutcome, Pattern, Queueing, SizeLaw, Topology, TopologyError,
+    buffered, wormhole,
+};
+use crate::problem_code::{BUFFERS, LAW, LEVEL, SCHEDULE, TIMES, TOPOLOGY, TRAFFIC};
+use crate::time::DurationPs;
+
+/// The longest run, simulated.
+const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
+/// The most steps of a schedule that are checked for conflicts.
+const SCHEDULE_STEPS_MAX: u32 = 4096;
+
+/// Level of the simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Closed forms (F0), for the few scenarios that have one.
+    Analytic,
+    /// Packets (F2).
+    #[default]
+    Packet,
+    /// Flits and cycles (F1).
+    Flit,
+}
+
+/// A network by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopologyChoice {
+    /// One crossbar.
+    Crossbar {
+        /// Ports.
+        ports: u32,
+    },
+    /// Delta network.
+    Delta {
+        /// Ports of a crossbar.
+        radix: u32,
+        /// Stages.
+        stages: u32,
+        /// Places of the sources.
+        wiring: Wiring,
+    },
+    /// Symmetric network of 4 layers.
+    FourLayer {
+        /// Ports of a crossbar.
+        radix: u32,
+    },
+    /// Symmetric network of 6 layers.
+    SixLayer {
+        /// Ports of a crossbar.
+        radix: u32,
+    },
+    /// Clos network.
+    Clos {
+        /// Middle crossbars.
+        middle: u32,
+        /// Ports of an edge.
+        ports: u32,
+        /// Edges.
+        edges: u32,
+    },
+    /// Benes network of 2 x 2 crossbars.
+    Benes {
+        /// Ports.
+        ports: u32,
+    },
+    /// k-ary n-tree.
+    FatTree {
+        /// Ports down, and up.
+        radix: u32,
+        /// Levels.
+        levels: u32,
+    },
+    /// Edge and core switches.
+    TwoLevel {
+        /// Edges.
+        edges: u32,
+        /// Sources of an edge, and destinations.
+        nodes: u32,
+        /// Cores.
+        cores: u32,
+        /// Rate of a trunk in links of nodes.
+        trunk_speed: u32,
+    },
+    /// Any graph.
+    Graph(Graph),
+}
+
+impl TopologyChoice {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when it cannot be built.
+    pub fn build(&self) -> Result<Topology, TopologyError> {
+        match self {
+            Self::Crossbar { ports } => Topology::crossbar(*ports),
+            Self::Delta {
+                radix,
+                stages,
+                wiring,
+            } => Topology::delta(*radix, *stages, wiring),
+            Self::FourLayer { radix } => Topology::four_layer(*radix),
+            Self::SixLayer { radix } => Topology::six_layer(*radix),
+            Self::Clos {
+                middle,
+                ports,
+                edges,
+            } => Topology::clos(*middle, *ports, *edges),
+            Self::Benes { ports } => Topology::benes(*ports),
+            Self::FatTree { radix, levels } => Topology::fat_tree(*radix, *levels),
+            Self::TwoLevel {
+                edges,
+                nodes,
+                cores,
+                trunk_speed,
+            } => Topology::two_level(*edges, *nodes, *cores, *trunk_speed),
+            Self::Graph(graph) => Topology::graph(graph),
+        }
+    }
+}
+
+/// What the elements do with packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switching {
+    /// Hold and wait, without buffers.
+    #[default]
+    Wormhole,
+    /// With buffers.
+    Buffered(Buffering),
+}
+
+/// Order of a barrel shifter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShiftOrder {
+    /// The schedule of the topology that is free of conflicts; refused where there is none.
+    #[default]
+    ConflictFree,
+    /// Source s starts at destination s.
+    Plain,
+}
+
+/// Everything about a simulation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Level.
+    pub level: Level,
+    /// Network.
+    pub topology: TopologyChoice,
+    /// Elements at the level of packets.
+    pub switching: Switching,
+    /// Elements at the level of flits.
+    pub flits: FlitConfig,
+    /// Traffic, links and times. Its pattern is replaced where `shift` says so.
+    pub load: Load,
+    /// The traffic is a barrel shifter with this order.
+    pub shift: Option<ShiftOrder>,
+    /// Equal networks side by side, over which each node spreads its packets in turn: one is
+    /// simulated with its share of the arrivals, and throughputs are multiplied. 1 to 16.
+    pub rails: u32,
+    /// The event builder's protocol sends, instead of a pattern; it runs on all rails at once.
+    pub builder: Option<BuilderNetwork>,
+}
+
+/// What a scenario gives.
+#[derive(Debug, Clone)]
+pub struct ScenarioOutcome {
+    /// Sources of the network.
+    pub sources: u32,
+    /// Destinations of the network.
+    pub destinations: u32,
+    /// Networks side by side; the figures of `network` are those of one.
+    pub rails: u32,
+    /// The closed form, where there is one.
+    pub analytic: Option<f64>,
+    /// The simulation of a pattern; `None` at the analytic level.
+    pub network: Option<NetworkOutcome>,
+    /// The simulation of an event builder.
+    pub builder: Option<BuilderNetworkOutcome>,
+}
+
+impl Scenario {
+    /// Everything that is wrong, with the key of the scenario file.
+    pub fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.check_laws(&mut problems);
+        self.check_times(&mut problems);
+        let topology = match self.topology.build() {
+            Ok(topology) => topology,
+            Err(error) => {
+                let allowed = "a network that can be built, with a route for each pair";
+                let help = "docs/operator/scenarios.md lists the networks and their sizes";
+                problems.push(Problem::new(TOPOLOGY, "topology", error, allowed, help));
+                return problems;
+            }
+        };
+        self.check_switching(&mut problems);
+        if let Some(builder) = &self.builder {
+            let fits = builder.validate(&topology, &self.load, &self.switching, self.rails);
+            problems.extend(fits);
+            if self.level != Level::Packet {
+                let help = "use `level = \"packet\"`, or remove `[builder]`";
+                let found = "an event builder at this level";
+                problems.push(Problem::new(LEVEL, "level", found, "packets", help));
+            }
+            return problems;
+        }
+        self.check_traffic(&topology, &mut problems);
+        self.check_level(&topology, &mut problems);
+        problems
+    }
+
+    fn check_laws(&self, problems: &mut Vec<Problem>) {
+        if let Some(found) = self.load.sizes.problem() {
+            let (allowed, help) = (
+                "sizes from 1 B to 16 MiB",
+                "set mean, rms or the list of sizes into that range",
+            );
+            problems.push(Problem::new(LAW, "size", found, allowed, help));
+        }
+        if let Some(found) = self.load.arrival.problem() {
+            let allowed = "times above 0, probabilities above 0 and up to 1, bursts from 1 packet";
+            let help = "correct the law of arrivals";
+            problems.push(Problem::new(LAW, "arrival", found, allowed, help));
+        }
+    }
+
+    fn check_times(&self, problems: &mut Vec<Problem>) {
+        let load = &self.load;
+        let mut report = |path: &str, found: String, allowed: &str, help: &str| {
+            problems.push(Problem::new(TIMES, path, found, allowed, help));
+        };
+        if load.duration == DurationPs::ZERO || load.duration > DURATION_MAX {
+            let found = load.duration.to_string();
+            let help = "a few thousand packet times are enough for random traffic";
+            report("duration", found, "above 0 and up to an hour", help);
+        }
+        if load.warm_up > DURATION_MAX {
+            let help = "a tenth of the duration is usual";
+            report("warm_up", load.warm_up.to_string(), "up to an hour", help);
+        }
+        if load.link_bits_per_s < 1_000 || load.link_bits_per_s > 100_000_000_000_000 {
+            let found = format!("{} bit/s", load.link_bits_per_s);
+            let help = "write a rate such as \"2 Gb/s\"";
+            report("link.rate", found, "1 kb/s to 100 Tb/s", help);
+        }
+        if !(1..=16).contains(&self.rails) {
+            let help = "use 1 for a single network";
+            report("rails", self.rails.to_string(), "1 to 16", help);
+        }
+    }
+
+    fn check_traffic(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let mut report = |path: &str, found: String, allowed: &str, help: &str| {
+            problems.push(Problem::new(TRAFFIC, path, found, allowed, help));
+        };
+        if self.shift.is_none()
+            && let Some(found) = self
+                .load
+                .traffic
+                .problem(topology.sources(), topology.destinations())
+        {
+            let help = "change the pattern or the network";
+            report("traffic", found, "a pattern that fits the network", help);
+        }
+        let is_offered = self.load.arrival != Arrival::Saturated;
+        let is_event_building = self.load.traffic.pattern.is_event_building();
+        if is_offered && is_event_building && self.load.traffic.window.is_none() {
+            let help = "add `window`, the events that may be in flight at once";
+            let found = "events with arrivals and without a window".to_owned();
+            report("traffic.window", found, "a window of 1 event or more", help);
+        }
+        match self.load.traffic.window {
+            Some(window) if window == 0 || window > 1 << 20 => {
+                let help = "a few times the number of destinations is usual";
+                report(
+                    "traffic.window",
+                    window.to_string(),
+                    "1 to 1048576 events",
+                    help,
+                );
+            }
+            _ => {}
+        }
+        if self.shift == Some(ShiftOrder::ConflictFree) {
+            check_schedule(topology, problems);
+        }
+    }
+
+    fn check_switching(&self, problems: &mut Vec<Problem>) {
+        let Switching::Buffered(buffering) = &self.switching else {
+            return;
+        };
+        let overhead = u64::from(self.load.overhead_bytes);
+        let largest = match &self.load.sizes {
+            SizeLaw::Fixed(bytes) => u64::from(*bytes),
+            SizeLaw::Trace(sizes) => u64::from(sizes.iter().copied().max().unwrap_or(0)),
+            // Laws without an end: a packet must fit nearly always, and is lost or refused for ever
+            // if it does not, so ask for a wide margin.
+            SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
+            SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
+        };
+        if let Some(found) = buffering.problem(largest + overhead) {
+            let allowed = "buffers that hold the largest packet (20 times the mean of an \
+                           exponential law, mean + 20 rms of a log-normal one)";
+            let help = "raise `switch.buffer`, or lower sizes, lanes or thresholds";
+            problems.push(Problem::new(BUFFERS, "switch.buffer", found, allowed, help));
+        }
+    }
+
+    fn check_level(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let mut report = |path: &str, found: &str, allowed: &str, help: &str| {
+            problems.push(Problem::new(LEVEL, path, found, allowed, help));
+        };
+        match self.level {
+            Level::Packet => {}
+            Level::Flit => {
+                if let Some(found) = self.flits.problem() {
+                    let help = "8 flits of 8 B are usual";
+                    report("flit", &found, "a configuration in these ranges", help);
+                }
+                if topology.links().iter().any(|link| link.speed > 1) {
+                    let help = "use `level = \"packet\"`, or links of one rate";
+                    report("level", "flits on links of several rates", "packets", help);
+                }
+            }
+            Level::Analytic => {
+                if self.analytic(topology).is_none() {
+                    let help = "use `level = \"packet\"`";
+                    let found = "a scenario without a closed form";
+                    let allowed = "a crossbar of up to 32 ports (or from 256) without buffers or \
+                                   with input FIFOs, saturated uniform traffic, fixed or \
+                                   exponential sizes, no delays";
+                    report("level", found, allowed, help);
+                }
+            }
+        }
+    }
+
+    /// Efficiency from theory, where there is one for this scenario.
+    fn analytic(&self, topology: &Topology) -> Option<f64> {
+        let load = &self.load;
+        let TopologyChoice::Crossbar { .. } = self.topology else {
+            return None;
+        };
+        let has_fifos = match &self.switching {
+            Switching::Wormhole => true,
+            Switching::Buffered(buffering) => {
+                buffering.queueing == Queueing::InputFifo && buffering.lanes == 1
+            }
+        };
+        let is_plain = has_fifos
+            && self.shift.is_none()
+            && load.traffic.pattern == Pattern::Uniform
+            && load.traffic.window.is_none()
+            && load.arrival == Arrival::Saturated
+            && load.source_gap == DurationPs::ZERO
+            && load.hop_delay == DurationPs::ZERO;
+        if !is_plain {
+            return None;
+        }
+        let ports = topology.sources();
+        match load.sizes {
+            SizeLaw::Fixed(_) if ports >= 256 => Some(fifo_inputs_limit()),
+            SizeLaw::Fixed(_) => fifo_inputs(ports),
+            SizeLaw::Exponential { .. } => Some(fifo_inputs_exponential(ports)),
+            SizeLaw::LogNormal { .. } | SizeLaw::Trace(_) => None,
+        }
+    }
+
+    /// The load of one rail, with the schedule of a barrel shifter where there is one.
+    fn rail_load(&self, topology: &Topology) -> Load {
+        let mut load = self.load.clone();
+        if let Some(order) = self.shift {
+            let schedule = match order {
+                ShiftOrder::ConflictFree => ShiftSchedule::conflict_free(topology),
+                ShiftOrder::Plain => None,
+            };
+            let plain = || ShiftSchedule::naive(topology, load.routes);
+            let schedule = schedule.unwrap_or_else(plain);
+            load.routes = schedule.policy;
+            load.traffic.pattern = Pattern::Shift(schedule);
+        }
+        load.arrival = thinned(load.arrival, self.rails);
+        load
+    }
+
+    /// Runs it. Call [`Self::validate`] first.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when the network cannot be built.
+    ///
+    /// # Panics
+    /// When the scenario has other problems.
+    pub fn run(&self) -> Result<ScenarioOutcome, TopologyError> {
+        let topology = self.topology.build()?;
+        if let Some(builder) = &self.builder {
+            let outcome = builder.run(&topology, &self.load, &self.switching, self.rails);
+            return Ok(ScenarioOutcome {
+                sources: outcome.readout_units,
+                destinations: outcome.builder_units,
+                rails: self.rails,
+                analytic: None,
+                network: None,
+                builder: Some(outcome),
+            });
+        }
+        let load = self.rail_load(&topology);
+        let network = match (self.level, &self.switching) {
+            (Level::Analytic, _) => None,
+            (Level::Flit, _) => Some(flit::run(&topology, &load, &self.flits)),
+            (Level::Packet, Switching::Wormhole) => Some(wormhole::run(&topology, &load)),
+            (Level::Packet, Switching::Buffered(buffering)) => {
+                Some(buffered::run(&topology, &load, buffering))
+            }
+        };
+        Ok(ScenarioOutcome {
+            sources: topology.sources(),
+            destinations: topology.destinations(),
+            rails: self.rails,
+            analytic: self.analytic(&topology),
+            network,
+            builder: None,
+        })
+    }
+}
+
+/// The arrivals of one rail of several.
+fn thinned(arrival: Arrival, rails: u32) -> Arrival {
+    let rails_f = f64::from(rails);
+    match arrival {
+        Arrival::Saturated => Arrival::Saturated,
+        Arrival::Fixed { interval } => Arrival::Fixed {
+            interval: interval * u64::from(rails),
+        },
+        Arrival::Poisson { interval } => Arrival::Poisson {
+            interval: interval * u64::from(rails),
+        },
+        Arrival::Bernoulli { slot, probability } => Arrival::Bernoulli {
+            slot,
+            probability: probability / rails_f,
+        },
+        Arrival::Bursty {
+            spacing,
+            burst,
+            pause,
+        } => Arrival::Bursty {
+            spacing: spacing * u64::from(rails),
+            burst,
+            pause: pause * u64::from(rails),
+        },
+        Arrival::Bunches {
+            crossing,
+            probability,
+            filled,
+            train,
+        } => Arrival::Bunches {
+            crossing,
+            probability: probability / rails_f,
+            filled,
+            train,
+        },
+    }
+}
+
+fn check_schedule(topology: &Topology, problems: &mut Vec<Problem>) {
+    let mut report = |found: String| {
+        let allowed = "a network with a schedule in which no two sources share a link";
+        let help =
+            "set `traffic.order = \"plain\"` to run it with conflicts, or change the network";
+        problems.push(Problem::new(
+            SCHEDULE,
+            "traffic.order",
+            found,
+            allowed,
+            help,
+        ));
+    };
+    if topology.sources() > topology.destinations() {
+        report("more sources than destinations".to_owned());
+        return;
+    }
+    match ShiftSchedule::conflict_free(topology) {
+        None => report("a network for which no such schedule is known".to_owned()),
+        Some(schedule) => {
+            let steps = topology.destinations().min(SCHEDULE_STEPS_MAX);
+            if let Some(conflict) = schedule.first_conflict(topology, steps) {
+                report(conflict.to_string());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Traffic;
+
+    fn crossbar(ports: u32) -> Scenario {
+        Scenario {
+            level: Level::Packet,
+            topology: TopologyChoice::Crossbar { ports },
+            switching: Switching::Wormhole,
+            flits: FlitConfig::default(),
+            load: Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), 2_000),
+            shift: None,
+            rails: 1,
+            builder: None,
+        }
+    }
+
+    #[test]
+    fn all_levels_agree_on_a_crossbar() {
+        let base = crossbar(8);
+        assert!(base.validate().is_empty());
+        let run = |level| {
+            let scenario = Scenario {
+                level,
+                ..base.clone()
+            };
+            assert_eq!(scenario.validate(), []);
+            let outcome = scenario.run().unwrap();
+            let network = outcome.network.map(|network| {
+                assert!(network.is_conserved());
+                // A packet of 2 KiB takes 16.384 us on a link of 1 Gb/s, and some wait.
+                assert!(network.latency_ns.min() >= 16_300, "{level:?}");
+                assert!(network.latency_ns.max() > 2 * network.latency_ns.min());
+                network.efficiency_link.mean
+            });
+            network.or(outcome.analytic).unwrap()
+        };
+        let exact = run(Level::Analytic);
+        assert!((run(Level::Packet) - exact).abs() < 0.02);
+        assert!((run(Level::Flit) - exact).abs() < 0.02);
+    }
+
+    #[test]
+    fn problems_are_found_before_the_start() {
+        let codes = |change: fn(&mut Scenario)| {
+            let mut scenario = crossbar(8);
+            change(&mut scenario);
+            let problems = scenario.validate();
+            problems.iter().map(|p| p.code.code).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            codes(|s| s.topology = TopologyChoice::Benes { ports: 12 }),
+            ["F0201"]
+        );
+        assert_eq!(
+            codes(|s| s.load.traffic.pattern = Pattern::Incast(8)),
+            ["F0202"]
+        );
+        assert_eq!(
+            codes(|s| {
+                s.topology = TopologyChoice::Benes { ports: 8 };
+                s.shift = Some(ShiftOrder::ConflictFree);
+            }),
+            ["F0203"]
+        );
+        assert_eq!(
+            codes(|s| {
+                s.switching = Switching::Buffered(Buffering {
+                    forwarding: buffered::Forwarding::CutThrough,
+                    queueing: Queueing::InputFifo,
+                    place: buffered::BufferPlace::Input,
+                    bytes: 100,
+                    lanes: 1,
+                    flow: buffered::FlowControl::Credits,
+                });
+            }),
+            ["F0204"]
+        );
+        assert_eq!(codes(|s| s.load.sizes = SizeLaw::Fixed(0)), ["F0205"]);
+        assert_eq!(
+            codes(|s| {
+                s.level = Level::Analytic;
+                s.load.traffic.window = Some(3);
+            }),
+            ["F0206"]
+        );
+        assert_eq!(codes(|s| s.load.duration = DurationPs::ZERO), ["F0207"]);
+        assert_eq!(
+            codes(|s| {
+                s.load.traffic.pattern = Pattern::EventsInOrder;
+                s.load.arrival = Arrival::Poisson {
+                    interval: DurationPs::from_us(10),
+                };
+            }),
+            ["F0202"]
+        );
+    }
+
+    #[test]
+    fn two_rails_carry_twice_the_offered_rate() {
+        let mut scenario = crossbar(4);
+        scenario.load.arrival = Arrival::Poisson {
+            interval: DurationPs::from_us(50),
+        };
+        let rate = |scenario: &Scenario| {
+            let outcome = scenario.run().unwrap();
+            let network = outcome.network.unwrap();
+            f64::from(outcome.rails) * network.packets_per_source_hz
+        };
+        let one = rate(&scenario);
+        scenario.rails = 2;
+        let two = rate(&scenario);
+        assert!((one / two - 1.0).abs() < 0.05, "{one} {two}");
+        assert!((one / 20_000.0 - 1.0).abs() < 0.05, "{one}");
+    }
+}

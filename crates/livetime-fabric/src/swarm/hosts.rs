@@ -1,0 +1,128 @@
+//! What stands around the cores in a story: fragments on file, tickets in filter units.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use livetime_builder::{BuilderUnit, ReadoutUnit};
+use livetime_wire::message::{EventTicket, FragmentDescriptor};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{SourceId, TriggerNumber};
+
+use super::scenario::FRAGMENT_BYTES_MAX;
+use crate::time::SimPs;
+
+/// Bits of a page number below the life of its pool.
+const LIFE_SHIFT: u32 = 24;
+
+/// A builder unit's process.
+pub(super) struct BuilderHost {
+    pub(super) core: BuilderUnit,
+    /// Its own epoch.
+    pub(super) epoch: u32,
+    /// Its process is there.
+    pub(super) is_up: bool,
+    /// It does nothing before this.
+    pub(super) stopped_until: SimPs,
+    /// Nothing comes from it or to it before this.
+    pub(super) cut_until: SimPs,
+    /// Microseconds that every message to it takes longer.
+    pub(super) slow_us: u64,
+    pub(super) ticket: EventTicket,
+}
+
+/// A readout unit's process with its pages.
+pub(super) struct ReadoutHost {
+    /// `None` while it is away.
+    pub(super) core: Option<ReadoutUnit>,
+    pub(super) epoch: u32,
+    /// The newest trigger when it rejoined; 0 in its first life.
+    pub(super) joined_after: TriggerNumber,
+    /// Life of the pool: pages of an earlier one are gone with their process.
+    pub(super) life: u32,
+    pub(super) file: BTreeMap<TriggerNumber, BTreeMap<SourceId, u32>>,
+    pub(super) pages: BTreeSet<u32>,
+    pub(super) next_page: u32,
+    /// Fragments that the core makes wait.
+    pub(super) waiting: VecDeque<(TriggerNumber, SourceId)>,
+    /// Messages of the supervisor so far.
+    pub(super) decisions: u32,
+}
+
+impl ReadoutHost {
+    pub(super) fn new(core: ReadoutUnit, epoch: u32) -> Self {
+        Self {
+            core: Some(core),
+            epoch,
+            joined_after: TriggerNumber(0),
+            life: 0,
+            file: BTreeMap::new(),
+            pages: BTreeSet::new(),
+            next_page: 0,
+            waiting: VecDeque::new(),
+            decisions: 0,
+        }
+    }
+
+    /// Puts a fragment on file.
+    pub(super) fn file(&mut self, trigger: TriggerNumber, source: SourceId) {
+        let page = self.life << LIFE_SHIFT | self.next_page;
+        self.next_page += 1;
+        self.pages.insert(page);
+        self.file.entry(trigger).or_default().insert(source, page);
+    }
+
+    /// A fragment on file, as messages describe it.
+    pub(super) fn descriptor(
+        &self,
+        unit: u16,
+        trigger: TriggerNumber,
+        source: SourceId,
+    ) -> Option<FragmentDescriptor> {
+        let page = *self.file.get(&trigger)?.get(&source)?;
+        let spread = (trigger.low().wrapping_mul(2_654_435_761) ^ source.0) % 100;
+        Some(FragmentDescriptor {
+            source,
+            pool: unit,
+            words: 1 + spread * (FRAGMENT_BYTES_MAX / 4 - 1) as u32 / 99,
+            status: FragmentStatus::GOOD,
+            crc: trigger.low(),
+            pages: [page].into_iter().collect(),
+        })
+    }
+
+    /// Whether a page may be read: it is in use, or its pool is gone with its process, whose memory
+    /// the readers keep.
+    pub(super) fn is_readable(&self, page: u32) -> bool {
+        page >> LIFE_SHIFT != self.life || self.pages.contains(&page)
+    }
+
+    /// Frees the pages of a trigger; false when it is not on file.
+    pub(super) fn free(&mut self, trigger: TriggerNumber) -> bool {
+        let Some(fragments) = self.file.remove(&trigger) else {
+            return false;
+        };
+        fragments.values().all(|page| self.pages.remove(page))
+    }
+}
+
+/// A ticket in a filter unit, or on its way to one.
+#[derive(Debug, Clone)]
+pub(super) struct HeldTicket {
+    pub(super) ticket: EventTicket,
+    /// Life of the builder unit that wrote it.
+    pub(super) epoch: u32,
+    /// Whom it goes to.
+    pub(super) filter: u16,
+    /// Taken by the filter unit.
+    pub(super) is_taken: bool,
+}
+
+/// A filter unit, with what is written behind it.
+#[derive(Debug, Default)]
+pub(super) struct FilterHost {
+    /// By builder unit: tickets of earlier epochs are refused.
+    pub(super) fences: Vec<u32>,
+    /// Every trigger it ever took.
+    pub(super) memory: BTreeSet<TriggerNumber>,
+    /// Messages to each builder unit so far.
+    pub(super) sequences: Vec<u32>,
+}

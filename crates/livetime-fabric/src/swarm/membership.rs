@@ -1,0 +1,377 @@
+//! Who tells the units that one of them is gone or back: the part that a parent process or a
+//! membership service plays in a real run.
+//!
+//! One loss is settled after the other, in the steps that `livetime-builder` asks for, each unit
+//! being told at its own moment while all traffic goes on. A builder unit may be lost while the
+//! event manager recovers; the event manager is not lost in the middle of another's settlement.
+
+use std::collections::VecDeque;
+
+use livetime_builder::{BuilderUnit, EventManager, PeerEpochs, ReadoutUnit};
+use livetime_wire::{TriggerNumber, UnitId, UnitKind};
+
+use super::world::{FIRST_EPOCH, SwarmEvent, SwarmWorld};
+use crate::queue::EventClass;
+use crate::scheduler::Scheduler;
+use crate::time::{DurationPs, SimPs};
+
+/// What is being settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Matter {
+    BuilderLost(u16),
+    ReadoutLost(u16),
+    ReadoutBack(u16),
+    ManagerBack,
+}
+
+/// A matter and how far it is.
+#[derive(Debug)]
+struct Active {
+    matter: Matter,
+    /// The next step.
+    stage: Stage,
+    /// The unit that is told next.
+    next: usize,
+    events: Vec<TriggerNumber>,
+    handed_on: Vec<TriggerNumber>,
+    /// Not before this.
+    not_before: SimPs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    Filters,
+    Readouts,
+    Builders,
+    End,
+}
+
+/// The membership.
+#[derive(Debug)]
+pub(super) struct Membership {
+    waiting: VecDeque<(Matter, SimPs)>,
+    active: Option<Active>,
+    /// By builder unit: its loss is being settled, or waits for it.
+    is_lost: Vec<bool>,
+}
+
+impl Membership {
+    pub(super) fn new(builders: usize) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            active: None,
+            is_lost: vec![false; builders],
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.active.is_none() && !self.is_lost.contains(&true)
+    }
+
+    pub(super) fn state(&self) -> String {
+        format!(
+            "{:?}, then {:?}, lost {:?}",
+            self.active, self.waiting, self.is_lost
+        )
+    }
+}
+
+impl SwarmWorld {
+    /// A builder unit is gone, or seems to be.
+    pub(super) fn lose_builder(&mut self, builder: u16, s: &mut Scheduler<SwarmEvent>) {
+        let is_lost = &mut self.membership.is_lost[usize::from(builder)];
+        if std::mem::replace(is_lost, true) {
+            return;
+        }
+        if self.builders[usize::from(builder)].is_up {
+            self.count("falsely_dead");
+        }
+        self.settle(Matter::BuilderLost(builder), s.now(), s);
+    }
+
+    /// A readout unit dies with all that it holds.
+    pub(super) fn kill_readout(
+        &mut self,
+        readout: u16,
+        for_ms: u64,
+        s: &mut Scheduler<SwarmEvent>,
+    ) {
+        let host = &mut self.readouts[usize::from(readout)];
+        if host.core.take().is_none() {
+            return;
+        }
+        host.life += 1;
+        host.file.clear();
+        host.pages.clear();
+        host.waiting.clear();
+        let sources = self.config.sources_of(readout);
+        self.check.excuse(sources);
+        self.count("readout_killed");
+        let back = s.now() + DurationPs::from_ms(for_ms);
+        self.settle(Matter::ReadoutLost(readout), s.now(), s);
+        self.settle(Matter::ReadoutBack(readout), back, s);
+    }
+
+    /// The event manager dies, unless a loss is being settled: then a little later.
+    pub(super) fn restart_manager(
+        &mut self,
+        index: u16,
+        for_ms: u64,
+        s: &mut Scheduler<SwarmEvent>,
+    ) {
+        let is_busy = self.membership.active.is_some() || self.membership.is_lost.contains(&true);
+        if is_busy || self.manager.is_none() {
+            s.after(
+                DurationPs::from_ms(7),
+                EventClass(0),
+                SwarmEvent::Fault(index),
+            );
+            return;
+        }
+        self.count("manager_killed");
+        self.drop_manager();
+        let back = s.now() + DurationPs::from_ms(for_ms);
+        self.settle(Matter::ManagerBack, back, s);
+    }
+
+    fn settle(&mut self, matter: Matter, not_before: SimPs, s: &mut Scheduler<SwarmEvent>) {
+        self.membership.waiting.push_back((matter, not_before));
+        self.go_on_later(s);
+    }
+
+    fn go_on_later(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        let delay = self.membership_delay();
+        s.after(delay, EventClass(0), SwarmEvent::Membership);
+    }
+
+    /// The next step of the settlement.
+    pub(super) fn go_on(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        let Some(mut active) = self.membership.active.take().or_else(|| self.next_matter()) else {
+            return;
+        };
+        if s.now() >= active.not_before {
+            let is_through = match active.matter {
+                Matter::BuilderLost(builder) => self.settle_builder(builder, &mut active, s),
+                Matter::ReadoutLost(readout) => self.tell_readout_lost(readout, &mut active, s),
+                Matter::ReadoutBack(readout) => self.tell_readout_back(readout, &mut active, s),
+                Matter::ManagerBack => self.bring_manager_back(&mut active, s),
+            };
+            if is_through {
+                self.go_on_later(s);
+                return;
+            }
+        }
+        self.membership.active = Some(active);
+        self.go_on_later(s);
+    }
+
+    /// The event manager first, since nothing can be settled without one.
+    fn next_matter(&mut self) -> Option<Active> {
+        let waiting = &mut self.membership.waiting;
+        let manager = waiting.iter().position(|(m, _)| *m == Matter::ManagerBack);
+        let (matter, not_before) = waiting.remove(manager.unwrap_or(0))?;
+        Some(Active {
+            matter,
+            stage: Stage::Begin,
+            next: 0,
+            events: Vec::new(),
+            handed_on: Vec::new(),
+            not_before,
+        })
+    }
+
+    /// The steps after the loss of a builder unit; true when it is settled.
+    fn settle_builder(
+        &mut self,
+        builder: u16,
+        active: &mut Active,
+        s: &mut Scheduler<SwarmEvent>,
+    ) -> bool {
+        let at = usize::from(builder);
+        match active.stage {
+            Stage::Begin => {
+                let Some(manager) = &mut self.manager else {
+                    return false;
+                };
+                active.events = manager.withdraw_builder(builder);
+                self.builder_epochs[at] += 1;
+                active.stage = Stage::Filters;
+            }
+            Stage::Filters if active.next < self.filters.len() => {
+                let epoch = self.builder_epochs[at];
+                let filter = &mut self.filters[active.next];
+                filter.fences[at] = epoch;
+                let had = active.events.iter().filter(|t| filter.memory.contains(t));
+                active.handed_on.extend(had);
+                active.next += 1;
+            }
+            Stage::Filters => {
+                if let Some(manager) = &mut self.manager {
+                    manager.reassign(builder, &active.handed_on);
+                    active.events = manager.open_triggers();
+                    self.pump_manager(s);
+                    (active.stage, active.next) = (Stage::Readouts, 0);
+                }
+            }
+            Stage::Readouts
+                if active.next == 0 && self.is_read_from(builder, &active.handed_on) => {}
+            Stage::Readouts if active.next < self.readouts.len() => {
+                let epoch = self.builder_epochs[at];
+                if let Some(core) = &mut self.readouts[active.next].core {
+                    core.take_back(builder, &active.events);
+                    core.finish_events(&active.handed_on);
+                    core.handle_builder_back(builder, epoch);
+                }
+                self.pump_readout(active.next as u16, s);
+                active.next += 1;
+            }
+            Stage::Readouts | Stage::Builders => active.stage = Stage::End,
+            Stage::End => {
+                // It can be told once it can be reached again; until then it lives in its past.
+                let host = &self.builders[at];
+                let reachable = host.stopped_until.max(host.cut_until).max(s.now());
+                let delay = self.membership_delay();
+                s.at(reachable + delay, EventClass(0), SwarmEvent::Renew(builder));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a filter unit still reads events of a builder unit's past, or one of those that are
+    /// to be finished, whoever handed it on.
+    fn is_read_from(&self, builder: u16, finished: &[TriggerNumber]) -> bool {
+        let epoch = self.builder_epochs[usize::from(builder)];
+        let mut held = self.tickets.iter().flatten().filter(|held| held.is_taken);
+        held.any(|held| {
+            let is_past = held.ticket.builder == builder && held.epoch < epoch;
+            is_past || finished.contains(&held.ticket.trigger)
+        })
+    }
+
+    /// A builder unit begins its next life, with nothing in it.
+    pub(super) fn renew_builder(&mut self, builder: u16, s: &mut Scheduler<SwarmEvent>) {
+        let at = usize::from(builder);
+        let host = &self.builders[at];
+        if host.stopped_until.max(host.cut_until) > s.now() {
+            let later = host.stopped_until.max(host.cut_until);
+            s.at(later, EventClass(0), SwarmEvent::Renew(builder));
+            return;
+        }
+        let epoch = self.builder_epochs[at];
+        let mut core = BuilderUnit::new(&self.config, builder, epoch);
+        core.renew_peer(UnitId::EVENT_MANAGER, self.manager_epoch);
+        for filter in 0..self.config.filter_units {
+            core.renew_peer(UnitId::filter(filter), FIRST_EPOCH);
+        }
+        let writer = UnitId {
+            kind: UnitKind::Writer,
+            index: 0,
+        };
+        core.renew_peer(writer, FIRST_EPOCH);
+        for (readout, host) in (0..).zip(&self.readouts) {
+            let now = s.now().to_run_ns();
+            match host.core {
+                Some(_) => core.handle_readout_back(now, readout, host.epoch, host.joined_after),
+                None => core.handle_readout_lost(now, readout),
+            }
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.handle_builder_back(builder, epoch);
+        }
+        self.pump_manager(s);
+        let host = &mut self.builders[at];
+        host.core = core;
+        host.epoch = epoch;
+        host.is_up = true;
+        self.membership.is_lost[at] = false;
+        self.pump_builder(builder, s);
+    }
+
+    /// Builder units hear, one after the other, that a readout unit is gone.
+    fn tell_readout_lost(
+        &mut self,
+        readout: u16,
+        active: &mut Active,
+        s: &mut Scheduler<SwarmEvent>,
+    ) -> bool {
+        let unit = active.next;
+        active.next += 1;
+        if let Some(host) = self.builders.get_mut(unit) {
+            host.core.handle_readout_lost(s.now().to_run_ns(), readout);
+            self.pump_builder(unit as u16, s);
+        }
+        active.next >= self.builders.len()
+    }
+
+    /// A readout unit rejoins, then all hear of it.
+    fn tell_readout_back(
+        &mut self,
+        readout: u16,
+        active: &mut Active,
+        s: &mut Scheduler<SwarmEvent>,
+    ) -> bool {
+        let at = usize::from(readout);
+        if active.stage == Stage::Begin {
+            active.stage = Stage::Builders;
+            self.readouts[at].epoch += 1;
+            let peers = PeerEpochs {
+                supervisor: FIRST_EPOCH,
+                manager: self.manager_epoch,
+                builders: &self.builder_epochs,
+                readouts: &[],
+            };
+            let newest = TriggerNumber(self.triggers_given);
+            let epoch = self.readouts[at].epoch;
+            let core = ReadoutUnit::rejoining(&self.config, readout, epoch, peers, newest);
+            self.readouts[at].core = Some(core);
+            self.readouts[at].joined_after = newest;
+            if let Some(manager) = &mut self.manager {
+                manager.handle_readout_back(readout, epoch);
+            }
+            return false;
+        }
+        let (unit, epoch) = (active.next, self.readouts[at].epoch);
+        let newest = self.readouts[at].joined_after;
+        active.next += 1;
+        if let Some(host) = self.builders.get_mut(unit) {
+            let now = s.now().to_run_ns();
+            host.core.handle_readout_back(now, readout, epoch, newest);
+            self.pump_builder(unit as u16, s);
+        }
+        active.next >= self.builders.len()
+    }
+
+    /// The readout units hear of the event manager's next epoch, then it begins to recover.
+    fn bring_manager_back(&mut self, active: &mut Active, s: &mut Scheduler<SwarmEvent>) -> bool {
+        if active.stage == Stage::Begin {
+            self.manager_epoch += 1;
+            active.stage = Stage::Readouts;
+        }
+        if active.next < self.readouts.len() {
+            if let Some(core) = &mut self.readouts[active.next].core {
+                core.handle_manager_back(self.manager_epoch);
+            }
+            active.next += 1;
+            return false;
+        }
+        let open = self.log.to_vec();
+        let had = |trigger: &TriggerNumber| self.filters.iter().any(|f| f.memory.contains(trigger));
+        let handed_on: Vec<TriggerNumber> =
+            open.iter().map(|event| event.trigger).filter(had).collect();
+        let readouts: Vec<u32> = self.readouts.iter().map(|host| host.epoch).collect();
+        let peers = PeerEpochs {
+            supervisor: FIRST_EPOCH,
+            manager: self.manager_epoch,
+            builders: &self.builder_epochs,
+            readouts: &readouts,
+        };
+        let mut manager =
+            EventManager::recovering(&self.config, self.manager_epoch, peers, &open, &handed_on);
+        manager.report_closed();
+        self.manager = Some(manager);
+        self.pump_manager(s);
+        true
+    }
+}

@@ -1,0 +1,271 @@
+//! The story of a seed: how large the builder is, how bad the network, and what happens when.
+//!
+//! All of it follows from the seed; [`super::shrink`] takes parts of it away. Times are those of
+//! the builder's defaults for units that are watched by their heartbeat, retries shorter, so that
+//! a story of two seconds holds a few deaths.
+
+use std::fmt;
+
+use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_wire::{DurationNs, SourceId};
+
+use crate::address::NodeId;
+use crate::random::{Purpose, RandomStream, RandomStreams};
+
+/// What the story itself is drawn for.
+const STORY: Purpose = Purpose(40);
+/// Payload bytes of the largest event per source.
+pub(super) const FRAGMENT_BYTES_MAX: u64 = 400;
+
+/// Something that happens to a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwarmFault {
+    /// Every message to the builder unit takes so many microseconds longer.
+    SlowBuilder {
+        /// Which.
+        builder: u16,
+        /// How much longer.
+        more_us: u64,
+    },
+    /// The builder unit's process stops for so many milliseconds and goes on.
+    StopBuilder {
+        /// Which.
+        builder: u16,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// Nothing comes from or to the builder unit for so many milliseconds.
+    CutBuilder {
+        /// Which.
+        builder: u16,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// The builder unit dies; another process takes its place once its loss is settled.
+    KillBuilder {
+        /// Which.
+        builder: u16,
+    },
+    /// The readout unit dies with all that it holds, and rejoins after so many milliseconds.
+    KillReadout {
+        /// Which.
+        readout: u16,
+        /// For how long it is away.
+        for_ms: u64,
+    },
+    /// The event manager dies, and another takes its place after so many milliseconds.
+    RestartManager {
+        /// For how long there is none.
+        for_ms: u64,
+    },
+}
+
+/// A fault and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimedFault {
+    /// Milliseconds from the start.
+    pub at_ms: u64,
+    /// What happens.
+    pub fault: SwarmFault,
+}
+
+/// A story.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwarmScenario {
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Triggers to be built.
+    pub triggers: u64,
+    /// Mean time between two of them.
+    pub interval_us: u64,
+    /// Readout units.
+    pub readouts: u16,
+    /// Sources of each.
+    pub sources: u16,
+    /// Builder units.
+    pub builders: u16,
+    /// Filter units.
+    pub filters: u16,
+    /// Events that a builder unit may hold.
+    pub credits: u32,
+    /// Events of the largest size whose bytes a builder unit may hold; 0 for no bound.
+    pub credit_events_by_bytes: u64,
+    /// Triggers named in one message.
+    pub requests_per_message: u32,
+    /// Pull or push.
+    pub mode: BuildMode,
+    /// Messages between cores that are lost, in parts per million.
+    pub drop_ppm: u32,
+    /// Messages between cores that come twice.
+    pub duplicate_ppm: u32,
+    /// Messages between cores that are delayed, so that later ones overtake them.
+    pub delay_ppm: u32,
+    /// The longest such delay.
+    pub delay_max_us: u64,
+    /// What happens to units, in the order of time.
+    pub faults: Vec<TimedFault>,
+}
+
+impl SwarmScenario {
+    /// The story of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = RandomStreams::new(seed).stream(NodeId(0), STORY);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        let mut scenario = Self {
+            seed,
+            triggers: pick(40, 160),
+            interval_us: pick(2_000, 15_000),
+            readouts: pick(1, 3) as u16,
+            sources: pick(1, 2) as u16,
+            builders: pick(2, 3) as u16,
+            filters: pick(1, 2) as u16,
+            credits: pick(1, 6) as u32,
+            credit_events_by_bytes: pick(0, 3),
+            requests_per_message: pick(1, 8) as u32,
+            mode: match pick(0, 1) {
+                0 => BuildMode::Pull,
+                _ => BuildMode::Push,
+            },
+            drop_ppm: (pick(0, 1) * pick(0, 150_000)) as u32,
+            duplicate_ppm: (pick(0, 1) * pick(0, 150_000)) as u32,
+            delay_ppm: (pick(0, 1) * pick(0, 300_000)) as u32,
+            delay_max_us: pick(100, 40_000),
+            faults: Vec::new(),
+        };
+        let span_ms = scenario.span_ms();
+        for _ in 0..pick(0, 4) {
+            let at_ms = pick(0, span_ms);
+            let fault = scenario.draw_fault(&mut pick);
+            scenario.faults.push(TimedFault { at_ms, fault });
+        }
+        scenario.faults.sort_by_key(|fault| fault.at_ms);
+        scenario
+    }
+
+    fn draw_fault(&self, pick: &mut impl FnMut(u64, u64) -> u64) -> SwarmFault {
+        let builder = pick(0, u64::from(self.builders) - 1) as u16;
+        match pick(0, 6) {
+            0 => SwarmFault::SlowBuilder {
+                builder,
+                more_us: pick(100, 30_000),
+            },
+            1 => SwarmFault::StopBuilder {
+                builder,
+                for_ms: pick(50, 1_500),
+            },
+            2 => SwarmFault::CutBuilder {
+                builder,
+                for_ms: pick(50, 1_500),
+            },
+            3 | 4 => SwarmFault::KillBuilder { builder },
+            5 => SwarmFault::KillReadout {
+                readout: pick(0, u64::from(self.readouts) - 1) as u16,
+                for_ms: pick(10, 800),
+            },
+            _ => SwarmFault::RestartManager {
+                for_ms: pick(1, 800),
+            },
+        }
+    }
+
+    /// The time in which the triggers come.
+    fn span_ms(&self) -> u64 {
+        self.triggers * self.interval_us / 1_000
+    }
+
+    /// After this a story that has not ended makes no progress.
+    pub(super) fn horizon_ms(&self) -> u64 {
+        self.span_ms() * 2 + 120_000
+    }
+
+    /// The builder of the story.
+    pub fn builder_config(&self) -> BuilderConfig {
+        let per_unit = u32::from(self.sources);
+        let readout_units = (0..u32::from(self.readouts))
+            .map(|unit| {
+                (0..per_unit)
+                    .map(|n| SourceId(1 + unit * per_unit + n))
+                    .collect()
+            })
+            .collect();
+        let event_bytes = u64::from(self.readouts) * u64::from(self.sources) * FRAGMENT_BYTES_MAX;
+        let ms = |ms| DurationNs(ms * DurationNs::MILLISECOND.0);
+        BuilderConfig {
+            readout_units,
+            builder_units: self.builders,
+            filter_units: self.filters,
+            credits: self.credits,
+            requests_per_message: self.requests_per_message,
+            // Far above anything that a fault takes: an event that is closed by it was let down.
+            timeout: ms(15_000),
+            retry: ms(20),
+            probe: ms(100),
+            evm_queue: 16,
+            filter_in_flight: 2,
+            history: 4096,
+            trigger_window: 256,
+            mode: self.mode,
+            credit_bytes: self.credit_events_by_bytes * event_bytes,
+            event_bytes,
+            heartbeat: ms(100),
+            ..BuilderConfig::default()
+        }
+    }
+
+    pub(super) fn stream(&self, purpose: u32) -> RandomStream {
+        RandomStreams::new(self.seed).stream(NodeId(0), Purpose(purpose))
+    }
+}
+
+impl fmt::Display for SwarmFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowBuilder { builder, more_us } => {
+                write!(f, "bu{builder} slower by {more_us} us")
+            }
+            Self::StopBuilder { builder, for_ms } => {
+                write!(f, "bu{builder} stopped for {for_ms} ms")
+            }
+            Self::CutBuilder { builder, for_ms } => {
+                write!(f, "bu{builder} cut off for {for_ms} ms")
+            }
+            Self::KillBuilder { builder } => write!(f, "bu{builder} killed"),
+            Self::KillReadout { readout, for_ms } => {
+                write!(f, "ru{readout} killed, back after {for_ms} ms")
+            }
+            Self::RestartManager { for_ms } => write!(f, "evm killed, back after {for_ms} ms"),
+        }
+    }
+}
+
+impl fmt::Display for SwarmScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            BuildMode::Pull => "pull",
+            BuildMode::Push => "push",
+        };
+        write!(
+            f,
+            "{} triggers every {} us, {} x {} sources, {} builder units with {} credits ({mode}, {} \
+             per message, bytes for {}), {} filter units; messages dropped {} ppm, twice {} ppm, \
+             late {} ppm by up to {} us",
+            self.triggers,
+            self.interval_us,
+            self.readouts,
+            self.sources,
+            self.builders,
+            self.credits,
+            self.requests_per_message,
+            self.credit_events_by_bytes,
+            self.filters,
+            self.drop_ppm,
+            self.duplicate_ppm,
+            self.delay_ppm,
+            self.delay_max_us,
+        )?;
+        for fault in &self.faults {
+            write!(f, "; {} ms: {}", fault.at_ms, fault.fault)?;
+        }
+        Ok(())
+    }
+}

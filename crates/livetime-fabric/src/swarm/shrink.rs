@@ -1,0 +1,62 @@
+//! Makes a failing story as small as possible.
+//!
+//! Parts are taken away one at a time and stay away if the story still fails, in whatever way: most
+//! bugs need one fault and a handful of triggers, and that is what one wants to read. A part that
+//! cannot be taken away any more is needed.
+
+use super::scenario::SwarmScenario;
+use super::{Broken, SwarmRun, run_scenario};
+
+/// Most stories that are tried.
+const TRIES_MAX: usize = 200;
+
+/// The smallest failing story that was found, and what it does; `failing` must fail.
+pub fn shrink(failing: SwarmRun, broken: Broken) -> SwarmRun {
+    let mut best = failing;
+    let mut tries = 0;
+    loop {
+        let mut is_smaller = false;
+        for scenario in smaller(&best.scenario) {
+            tries += 1;
+            if tries > TRIES_MAX {
+                return best;
+            }
+            let run = run_scenario(&scenario, broken);
+            if run.violation.is_some() {
+                best = run;
+                is_smaller = true;
+                break;
+            }
+        }
+        if !is_smaller {
+            return best;
+        }
+    }
+}
+
+/// Stories with one part less.
+fn smaller(scenario: &SwarmScenario) -> Vec<SwarmScenario> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut SwarmScenario)| {
+        let mut less = scenario.clone();
+        change(&mut less);
+        if less != *scenario {
+            all.push(less);
+        }
+    };
+    for fault in 0..scenario.faults.len() {
+        with(&|less| {
+            less.faults.remove(fault);
+        });
+    }
+    with(&|less| less.triggers = (less.triggers / 2).max(1));
+    with(&|less| less.drop_ppm = 0);
+    with(&|less| less.duplicate_ppm = 0);
+    with(&|less| less.delay_ppm = 0);
+    with(&|less| less.credit_events_by_bytes = 0);
+    with(&|less| less.filters = 1);
+    with(&|less| less.sources = 1);
+    with(&|less| less.credits = (less.credits / 2).max(1));
+    with(&|less| less.triggers = (less.triggers - less.triggers / 4).max(1));
+    all
+}

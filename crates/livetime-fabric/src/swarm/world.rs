@@ -1,0 +1,798 @@
+//! The world of a story: units, hops between them, and what happens at each kernel event.
+//!
+//! After every input a unit is polled until it has nothing more to say. Messages travel as the
+//! words of the real format. Who tells the units of each other's deaths is in
+//! [`super::membership`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use livetime_builder::{
+    AcceptLog, AcceptedTrigger, BuilderConfig, BuilderUnit, EventManager, FragmentVerdict, Handled,
+    ReadoutOutput, ReadoutUnit,
+};
+use livetime_wire::message::{BuilderMessage, Envelope, Keep, MessageWords};
+use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
+
+use super::Broken;
+use super::check::Check;
+use super::hosts::{BuilderHost, FilterHost, HeldTicket, ReadoutHost};
+use super::membership::Membership;
+use super::scenario::{SwarmFault, SwarmScenario};
+use crate::address::NodeId;
+use crate::kernel::World;
+use crate::queue::EventClass;
+use crate::random::{Probability, RandomStream};
+use crate::scheduler::Scheduler;
+use crate::time::{DurationPs, SimPs};
+use crate::trace::EventLabel;
+use crate::wake_up::WakeUp;
+
+/// The epoch in which every unit begins.
+pub(super) const FIRST_EPOCH: u32 = 1;
+/// Latency of the hops that lose nothing.
+const SURE_HOP: DurationPs = DurationPs::from_us(10);
+/// How often it is looked whether the story is over.
+const LOOK: DurationPs = DurationPs::from_ms(50);
+
+/// What happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SwarmEvent {
+    /// The supervisor has another trigger.
+    Trigger,
+    /// The supervisor's decision comes to a readout unit.
+    Decision {
+        readout: u16,
+        trigger: u64,
+        keep: bool,
+    },
+    /// The supervisor's accept comes to the event manager.
+    Accept { trigger: u64 },
+    /// A fragment comes out of a link.
+    Fragment {
+        readout: u16,
+        source: u16,
+        trigger: u64,
+    },
+    /// A message comes.
+    Letter(u32),
+    /// A ticket comes to a filter unit.
+    Ticket(u32),
+    /// A filter unit is through with an event.
+    Filtered(u32),
+    /// The builder unit hears of it.
+    Done(u32),
+    /// A unit's timeout may be due: event manager, builder units, readout units.
+    Wake(u16),
+    /// A fault of the story.
+    Fault(u16),
+    /// The membership goes on.
+    Membership,
+    /// A builder unit that was taken for dead hears of it.
+    Renew(u16),
+    /// Is it over?
+    Look,
+}
+
+/// A message on its way.
+#[derive(Debug, Clone)]
+struct Letter {
+    from: UnitId,
+    to: UnitId,
+    words: MessageWords,
+}
+
+/// The world.
+pub(super) struct SwarmWorld {
+    pub(super) scenario: SwarmScenario,
+    pub(super) config: BuilderConfig,
+    pub(super) manager: Option<EventManager>,
+    pub(super) manager_epoch: u32,
+    pub(super) builders: Vec<BuilderHost>,
+    /// Epochs that builder units are to be in, as the membership knows them.
+    pub(super) builder_epochs: Vec<u32>,
+    pub(super) readouts: Vec<ReadoutHost>,
+    pub(super) filters: Vec<FilterHost>,
+    pub(super) tickets: Vec<Option<HeldTicket>>,
+    pub(super) log: AcceptLog,
+    pub(super) membership: Membership,
+    pub(super) check: Check,
+    pub(super) faults: BTreeMap<&'static str, u64>,
+    pub(super) triggers_given: u64,
+    accepted: u64,
+    accepts: VecDeque<u64>,
+    /// Accepts on their way to the event manager.
+    accepts_under_way: u64,
+    accepts_sent: u32,
+    letters: Vec<Option<Letter>>,
+    letters_free: Vec<u32>,
+    wakes: Vec<WakeUp>,
+    random: RandomStream,
+}
+
+/// Configuration with something broken.
+#[cfg(feature = "mutants")]
+fn with_broken(config: BuilderConfig, broken: Broken) -> BuilderConfig {
+    BuilderConfig {
+        mutant: broken,
+        ..config
+    }
+}
+
+#[cfg(not(feature = "mutants"))]
+fn with_broken(config: BuilderConfig, (): Broken) -> BuilderConfig {
+    config
+}
+
+impl SwarmWorld {
+    pub(super) fn new(scenario: SwarmScenario, broken: Broken) -> Self {
+        let config = with_broken(scenario.builder_config(), broken);
+        let builders: Vec<BuilderHost> = (0..config.builder_units)
+            .map(|unit| {
+                let core = BuilderUnit::new(&config, unit, FIRST_EPOCH);
+                BuilderHost {
+                    ticket: core.empty_ticket(),
+                    core,
+                    epoch: FIRST_EPOCH,
+                    is_up: true,
+                    stopped_until: SimPs::ZERO,
+                    cut_until: SimPs::ZERO,
+                    slow_us: 0,
+                }
+            })
+            .collect();
+        let readouts: Vec<ReadoutHost> = (0..scenario.readouts)
+            .map(|unit| ReadoutHost::new(ReadoutUnit::new(&config, unit, FIRST_EPOCH), FIRST_EPOCH))
+            .collect();
+        let filters = (0..config.filter_units).map(|_| FilterHost {
+            fences: vec![FIRST_EPOCH; builders.len()],
+            sequences: vec![0; builders.len()],
+            ..FilterHost::default()
+        });
+        let mut manager = EventManager::new(&config, FIRST_EPOCH);
+        manager.report_closed();
+        let units = 1 + builders.len() + readouts.len();
+        Self {
+            manager: Some(manager),
+            manager_epoch: FIRST_EPOCH,
+            builder_epochs: vec![FIRST_EPOCH; builders.len()],
+            filters: filters.collect(),
+            tickets: Vec::new(),
+            log: AcceptLog::new(&config),
+            membership: Membership::new(builders.len()),
+            check: Check::new(config.readout_units.concat(), config.builder_units),
+            faults: BTreeMap::new(),
+            triggers_given: 0,
+            accepted: 0,
+            accepts: VecDeque::new(),
+            accepts_under_way: 0,
+            accepts_sent: 0,
+            letters: Vec::new(),
+            letters_free: Vec::new(),
+            wakes: vec![WakeUp::new(); units],
+            random: scenario.stream(41),
+            builders,
+            readouts,
+            config,
+            scenario,
+        }
+    }
+
+    /// Schedules the first events.
+    pub(super) fn start(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        s.at(SimPs::ZERO, EventClass(0), SwarmEvent::Trigger);
+        s.after(LOOK, EventClass(1), SwarmEvent::Look);
+        for (index, fault) in (0..).zip(&self.scenario.faults) {
+            let at = SimPs::ZERO + DurationPs::from_ms(fault.at_ms);
+            s.at(at, EventClass(0), SwarmEvent::Fault(index));
+        }
+        self.pump_all(s);
+    }
+
+    /// Counts a fault.
+    pub(super) fn count(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    pub(super) fn pump_all(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        self.pump_manager(s);
+        for unit in 0..self.builders.len() as u16 {
+            self.pump_builder(unit, s);
+        }
+        for unit in 0..self.readouts.len() as u16 {
+            self.pump_readout(unit, s);
+        }
+    }
+
+    fn between_us(&mut self, from: u64, to: u64) -> DurationPs {
+        DurationPs::from_us(from + self.random.below(to - from + 1))
+    }
+
+    /// A delay of the membership.
+    pub(super) fn membership_delay(&mut self) -> DurationPs {
+        self.between_us(50, 8_000)
+    }
+
+    /// A message between cores, in a network that loses, repeats and delays.
+    fn send(&mut self, to: UnitId, envelope: &Envelope, s: &mut Scheduler<SwarmEvent>) {
+        let from = envelope.sender;
+        if self.is_cut(from, s.now()) || self.is_cut(to, s.now()) {
+            self.count("cut");
+            return;
+        }
+        let drop = Probability::from_ppm(self.scenario.drop_ppm);
+        if self.random.chance(drop) {
+            self.count("dropped");
+            return;
+        }
+        let twice = Probability::from_ppm(self.scenario.duplicate_ppm);
+        let copies = if self.random.chance(twice) {
+            self.count("duplicated");
+            2
+        } else {
+            1
+        };
+        let slow: u64 = [from, to]
+            .iter()
+            .filter(|unit| unit.kind == UnitKind::Builder)
+            .map(|unit| self.builders[usize::from(unit.index)].slow_us)
+            .sum();
+        for _ in 0..copies {
+            let mut latency = self.between_us(5, 50) + DurationPs::from_us(slow);
+            let late = Probability::from_ppm(self.scenario.delay_ppm);
+            if self.random.chance(late) {
+                self.count("delayed");
+                latency = latency + self.between_us(0, self.scenario.delay_max_us);
+            }
+            let letter = Letter {
+                from,
+                to,
+                words: envelope.to_words(),
+            };
+            let index = match self.letters_free.pop() {
+                Some(index) => {
+                    self.letters[index as usize] = Some(letter);
+                    index
+                }
+                None => {
+                    self.letters.push(Some(letter));
+                    self.letters.len() as u32 - 1
+                }
+            };
+            s.after(latency, EventClass(0), SwarmEvent::Letter(index));
+        }
+    }
+
+    fn is_cut(&self, unit: UnitId, now: SimPs) -> bool {
+        unit.kind == UnitKind::Builder && self.builders[usize::from(unit.index)].cut_until > now
+    }
+
+    fn deliver(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
+        let Some(letter) = self.letters[index as usize].take() else {
+            return;
+        };
+        let now = s.now();
+        let unit = usize::from(letter.to.index);
+        if letter.to.kind == UnitKind::Builder && self.builders[unit].stopped_until > now {
+            // It stays in the socket of the stopped process.
+            let until = self.builders[unit].stopped_until;
+            self.letters[index as usize] = Some(letter);
+            s.at(until, EventClass(0), SwarmEvent::Letter(index));
+            return;
+        }
+        self.letters_free.push(index);
+        if self.is_cut(letter.to, now) || self.is_cut(letter.from, now) {
+            self.count("cut");
+            return;
+        }
+        let envelope = match Envelope::parse(&letter.words) {
+            Ok(envelope) => envelope,
+            Err(error) => {
+                self.check
+                    .report(now, format!("a unit wrote no message: {error}"));
+                return;
+            }
+        };
+        let time = now.to_run_ns();
+        match letter.to.kind {
+            UnitKind::EventManager => {
+                if let Some(manager) = &mut self.manager {
+                    let _refused = manager.handle_message(time, &envelope);
+                }
+                self.pump_manager(s);
+                self.check_manager(now);
+            }
+            UnitKind::Builder if self.builders[unit].is_up => {
+                let _refused = self.builders[unit].core.handle_message(time, &envelope);
+                self.pump_builder(letter.to.index, s);
+            }
+            UnitKind::Readout => {
+                if let Some(core) = &mut self.readouts[unit].core {
+                    let _refused = core.handle_message(time, &envelope);
+                }
+                self.pump_readout(letter.to.index, s);
+            }
+            _ => {}
+        }
+    }
+
+    fn check_manager(&mut self, now: SimPs) {
+        let Some(manager) = &self.manager else { return };
+        self.check.expect(now, manager.credits_conserved(), || {
+            "credits are not conserved".to_owned()
+        });
+        for unit in 0..self.config.builder_units {
+            let free = manager.free_bytes(unit);
+            self.check.expect(now, free >= 0, || {
+                format!("bu{unit} is given more bytes than it has room for: {free}")
+            });
+        }
+    }
+
+    pub(super) fn pump_manager(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        let now = s.now();
+        let Some(mut manager) = self.manager.take() else {
+            return;
+        };
+        while let Some(trigger) = self.accepts.front().copied() {
+            let envelope = Envelope {
+                sender: UnitId::SUPERVISOR,
+                epoch: FIRST_EPOCH,
+                sequence: self.accepts_sent,
+                message: BuilderMessage::L2Accept {
+                    trigger: TriggerNumber(trigger),
+                    mask: L2Mask(trigger.into()),
+                    triggered_at: RunNs(trigger),
+                },
+            };
+            if manager.handle_message(now.to_run_ns(), &envelope) == Handled::Busy {
+                break;
+            }
+            self.accepts_sent = self.accepts_sent.wrapping_add(1);
+            self.accepts.pop_front();
+        }
+        while let Some(sent) = manager.poll_output(now.to_run_ns()) {
+            self.send(sent.to, &sent.envelope, s);
+        }
+        while let Some(trigger) = manager.poll_closed() {
+            self.log.close(trigger);
+        }
+        while let Some(builder) = manager.poll_silent() {
+            self.lose_builder(builder, s);
+        }
+        self.arm(0, manager.poll_timeout(), s);
+        self.manager = Some(manager);
+    }
+
+    pub(super) fn pump_builder(&mut self, unit: u16, s: &mut Scheduler<SwarmEvent>) {
+        let now = s.now();
+        let at = usize::from(unit);
+        if !self.builders[at].is_up || self.builders[at].stopped_until > now {
+            return;
+        }
+        loop {
+            let host = &mut self.builders[at];
+            if let Some(filter) = host.core.poll_ticket(&mut host.ticket) {
+                let held = HeldTicket {
+                    ticket: host.ticket.clone(),
+                    epoch: host.epoch,
+                    filter: filter.index,
+                    is_taken: false,
+                };
+                let index = self.tickets.len() as u32;
+                self.tickets.push(Some(held));
+                s.after(SURE_HOP, EventClass(0), SwarmEvent::Ticket(index));
+            } else if let Some(sent) = host.core.poll_output(now.to_run_ns()) {
+                self.send(sent.to, &sent.envelope, s);
+            } else {
+                break;
+            }
+        }
+        let core = &self.builders[at].core;
+        let (held, most) = (core.events_held(), self.config.credits as usize);
+        let timeout = core.poll_timeout();
+        self.check.expect(now, held <= most, || {
+            format!("bu{unit} holds {held} events with {most} credits")
+        });
+        self.arm(1 + unit, timeout, s);
+    }
+
+    pub(super) fn pump_readout(&mut self, unit: u16, s: &mut Scheduler<SwarmEvent>) {
+        let (now, at) = (s.now(), usize::from(unit));
+        let Some(mut core) = self.readouts[at].core.take() else {
+            return;
+        };
+        let host = &mut self.readouts[at];
+        while let Some((trigger, source)) = host.waiting.front().copied() {
+            match core.handle_fragment(now.to_run_ns(), trigger, source) {
+                FragmentVerdict::Hold => host.file(trigger, source),
+                FragmentVerdict::Discard { .. } => {}
+                FragmentVerdict::Wait => break,
+            }
+            host.waiting.pop_front();
+        }
+        while let Some(output) = core.poll_output() {
+            match output {
+                ReadoutOutput::SendFragment {
+                    to,
+                    sequence,
+                    trigger,
+                    source,
+                } => match self.readouts[at].descriptor(unit, trigger, source) {
+                    Some(fragment) => {
+                        let envelope = core.fragment_message(sequence, trigger, fragment);
+                        self.send(to, &envelope, s);
+                    }
+                    None => self.check.report(
+                        now,
+                        format!("ru{unit} sends {trigger} of {source}, which is not on file"),
+                    ),
+                },
+                ReadoutOutput::Free { trigger, .. } => {
+                    let is_freed = self.readouts[at].free(trigger);
+                    self.check.expect(now, is_freed, || {
+                        format!("ru{unit} frees {trigger}, whose pages it does not have")
+                    });
+                }
+            }
+        }
+        self.arm(
+            1 + self.builders.len() as u16 + unit,
+            core.poll_timeout(),
+            s,
+        );
+        self.readouts[at].core = Some(core);
+    }
+
+    fn arm(&mut self, unit: u16, timeout: RunNs, s: &mut Scheduler<SwarmEvent>) {
+        let deadline = (timeout != RunNs::MAX).then(|| SimPs::from_run_ns(timeout).max(s.now()));
+        if let Some(at) = self.wakes[usize::from(unit)].arm(deadline) {
+            s.at(at, EventClass(1), SwarmEvent::Wake(unit));
+        }
+    }
+
+    fn wake(&mut self, unit: u16, s: &mut Scheduler<SwarmEvent>) {
+        let now = s.now();
+        let _due = self.wakes[usize::from(unit)].fire(now);
+        let time = now.to_run_ns();
+        let Some(builder) = unit.checked_sub(1) else {
+            if let Some(manager) = &mut self.manager {
+                manager.handle_timeout(time);
+            }
+            return self.pump_manager(s);
+        };
+        if let Some(host) = self.builders.get_mut(usize::from(builder)) {
+            if host.stopped_until > now {
+                let until = host.stopped_until;
+                s.at(until, EventClass(1), SwarmEvent::Wake(unit));
+                return;
+            }
+            if host.is_up {
+                host.core.handle_timeout(time);
+            }
+            return self.pump_builder(builder, s);
+        }
+        let readout = builder - self.builders.len() as u16;
+        if let Some(core) = &mut self.readouts[usize::from(readout)].core {
+            core.handle_timeout(time);
+        }
+        self.pump_readout(readout, s);
+    }
+
+    /// The supervisor gives a trigger; every seventh is rejected.
+    fn trigger(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        if self.triggers_given >= self.scenario.triggers {
+            return;
+        }
+        let mean = self.scenario.interval_us;
+        let next = self.between_us(mean / 2, mean * 3 / 2);
+        s.after(next, EventClass(0), SwarmEvent::Trigger);
+        let trigger = self.triggers_given + 1;
+        let keep = !trigger.is_multiple_of(7);
+        let event = AcceptedTrigger {
+            trigger: TriggerNumber(trigger),
+            mask: L2Mask(trigger.into()),
+            triggered_at: RunNs(trigger),
+        };
+        if keep && !self.log.add(event) {
+            // Level 2 waits until the builder has room: dead time.
+            return;
+        }
+        self.triggers_given = trigger;
+        for readout in 0..self.readouts.len() as u16 {
+            for source in 0..self.scenario.sources {
+                let after = self.between_us(1, 3_000);
+                let fragment = SwarmEvent::Fragment {
+                    readout,
+                    source,
+                    trigger,
+                };
+                s.after(after, EventClass(0), fragment);
+            }
+            let decision = SwarmEvent::Decision {
+                readout,
+                trigger,
+                keep,
+            };
+            s.after(SURE_HOP, EventClass(0), decision);
+        }
+        if keep {
+            self.accepted += 1;
+            self.accepts_under_way += 1;
+            s.after(SURE_HOP, EventClass(0), SwarmEvent::Accept { trigger });
+        }
+    }
+
+    fn decide(&mut self, readout: u16, trigger: u64, keep: bool, s: &mut Scheduler<SwarmEvent>) {
+        let host = &mut self.readouts[usize::from(readout)];
+        let Some(core) = &mut host.core else { return };
+        let envelope = Envelope {
+            sender: UnitId::SUPERVISOR,
+            epoch: FIRST_EPOCH,
+            sequence: host.decisions,
+            message: BuilderMessage::Decision {
+                trigger: TriggerNumber(trigger),
+                keep: if keep { Keep::Build } else { Keep::Drop },
+            },
+        };
+        host.decisions += 1;
+        let _refused = core.handle_message(s.now().to_run_ns(), &envelope);
+        self.pump_readout(readout, s);
+    }
+
+    fn fragment(&mut self, readout: u16, source: u16, trigger: u64, s: &mut Scheduler<SwarmEvent>) {
+        let host = &mut self.readouts[usize::from(readout)];
+        if host.core.is_some() {
+            let source = 1 + u32::from(readout * self.scenario.sources + source);
+            host.waiting
+                .push_back((TriggerNumber(trigger), SourceId(source)));
+            self.pump_readout(readout, s);
+        }
+    }
+
+    /// A ticket comes to its filter unit, which takes it unless it is of a builder unit's past.
+    fn take_ticket(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
+        let Some(held) = &mut self.tickets[index as usize] else {
+            return;
+        };
+        let builder = usize::from(held.ticket.builder);
+        let filter = &mut self.filters[usize::from(held.filter)];
+        if held.epoch < filter.fences[builder] {
+            self.tickets[index as usize] = None;
+            self.count("tickets_refused");
+            return;
+        }
+        held.is_taken = true;
+        filter.memory.insert(held.ticket.trigger);
+        self.check.take(s.now(), &held.ticket);
+        let service = self.between_us(100, 5_000);
+        s.after(service, EventClass(0), SwarmEvent::Filtered(index));
+    }
+
+    /// A filter unit is through with an event, whose pages it has read until now.
+    fn filtered(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
+        let Some(held) = &self.tickets[index as usize] else {
+            return;
+        };
+        for fragment in &held.ticket.fragments {
+            let readout = &self.readouts[usize::from(fragment.pool)];
+            let is_there = readout.is_readable(fragment.pages[0]);
+            let trigger = held.ticket.trigger;
+            self.check.expect(s.now(), is_there, || {
+                format!("a page of event {trigger} was freed while a filter unit read it")
+            });
+        }
+        s.after(SURE_HOP, EventClass(0), SwarmEvent::Done(index));
+    }
+
+    /// The builder unit of an event hears that its filter unit is through with it.
+    fn done(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
+        let Some(held) = &self.tickets[index as usize] else {
+            return;
+        };
+        let (builder, now) = (held.ticket.builder, s.now());
+        let host = &mut self.builders[usize::from(builder)];
+        if host.stopped_until > now && host.epoch == held.epoch {
+            let until = host.stopped_until;
+            s.at(until, EventClass(0), SwarmEvent::Done(index));
+            return;
+        }
+        let filter = &mut self.filters[usize::from(held.filter)];
+        let sequence = filter.sequences[usize::from(builder)];
+        filter.sequences[usize::from(builder)] += 1;
+        let envelope = Envelope {
+            sender: UnitId::filter(held.filter),
+            epoch: FIRST_EPOCH,
+            sequence,
+            message: BuilderMessage::EventDone {
+                triggers: [held.ticket.trigger].into_iter().collect(),
+            },
+        };
+        if host.is_up && host.epoch == held.epoch {
+            let _refused = host.core.handle_message(now.to_run_ns(), &envelope);
+        }
+        self.tickets[index as usize] = None;
+        self.pump_builder(builder, s);
+    }
+
+    fn fault(&mut self, index: u16, s: &mut Scheduler<SwarmEvent>) {
+        let now = s.now();
+        let until = |ms| now + DurationPs::from_ms(ms);
+        match self.scenario.faults[usize::from(index)].fault {
+            SwarmFault::SlowBuilder { builder, more_us } => {
+                self.count("builder_slow");
+                self.builders[usize::from(builder)].slow_us += more_us;
+            }
+            SwarmFault::StopBuilder { builder, for_ms } => {
+                self.count("builder_stopped");
+                let host = &mut self.builders[usize::from(builder)];
+                host.stopped_until = host.stopped_until.max(until(for_ms));
+                let unit = 1 + builder;
+                s.at(host.stopped_until, EventClass(1), SwarmEvent::Wake(unit));
+            }
+            SwarmFault::CutBuilder { builder, for_ms } => {
+                self.count("builder_cut_off");
+                let host = &mut self.builders[usize::from(builder)];
+                host.cut_until = host.cut_until.max(until(for_ms));
+            }
+            SwarmFault::KillBuilder { builder } => {
+                self.count("builder_killed");
+                self.builders[usize::from(builder)].is_up = false;
+                // Some deaths are seen by the hang-up, the others by the silence.
+                if self.random.below(2) == 0 {
+                    self.lose_builder(builder, s);
+                }
+            }
+            SwarmFault::KillReadout { readout, for_ms } => self.kill_readout(readout, for_ms, s),
+            SwarmFault::RestartManager { for_ms } => self.restart_manager(index, for_ms, s),
+        }
+    }
+
+    /// Looks whether the story is over.
+    fn look(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        if !self.is_over(s.now()) {
+            s.after(LOOK, EventClass(1), SwarmEvent::Look);
+            return;
+        }
+        let now = s.now();
+        let taken = self.check.events_taken();
+        let accepted = self.accepted;
+        self.check.expect(now, taken == accepted, || {
+            format!("{accepted} events were accepted, {taken} came to a filter unit")
+        });
+        for (unit, readout) in self.readouts.iter().enumerate() {
+            let left = readout.pages.len();
+            self.check.expect(now, left == 0, || {
+                format!("ru{unit} never frees {left} pages")
+            });
+        }
+        self.check_manager(now);
+        s.halt();
+    }
+
+    fn is_over(&self, now: SimPs) -> bool {
+        let last_fault = self.scenario.faults.last().map_or(0, |fault| fault.at_ms);
+        let is_manager_idle = |manager: &EventManager| manager.is_idle();
+        self.triggers_given >= self.scenario.triggers
+            && now > SimPs::ZERO + DurationPs::from_ms(last_fault)
+            && self.membership.is_idle()
+            && self.accepts.is_empty()
+            && self.accepts_under_way == 0
+            && self.manager.as_ref().is_some_and(is_manager_idle)
+            && self.tickets.iter().all(Option::is_none)
+            && self
+                .builders
+                .iter()
+                .zip(&self.builder_epochs)
+                .all(|(host, epoch)| host.is_up && host.epoch == *epoch && host.core.is_idle())
+            && self.readouts.iter().all(|host| {
+                host.core.as_ref().is_some_and(ReadoutUnit::is_idle) && host.waiting.is_empty()
+            })
+    }
+
+    /// Where everything is, for a story without an end.
+    pub(super) fn state(&self) -> String {
+        let builders: Vec<_> = self
+            .builders
+            .iter()
+            .map(|host| (host.is_up, host.epoch, host.core.events_held()))
+            .collect();
+        let readouts: Vec<_> = self
+            .readouts
+            .iter()
+            .map(|host| host.core.as_ref().map(ReadoutUnit::triggers_held))
+            .collect();
+        format!(
+            "{} of {} triggers, {} events taken, builder units (up, epoch, events) {builders:?}, \
+             readout units hold {readouts:?}, event manager queues {:?}, idle {:?}, membership {}",
+            self.triggers_given,
+            self.scenario.triggers,
+            self.check.events_taken(),
+            self.manager.as_ref().map(EventManager::queued),
+            self.manager.as_ref().map(EventManager::is_idle),
+            self.membership.state(),
+        )
+    }
+
+    /// The event manager is gone: so is what waited for it.
+    pub(super) fn drop_manager(&mut self) {
+        self.manager = None;
+        self.accepts.clear();
+        self.wakes[0] = WakeUp::new();
+    }
+}
+
+impl World for SwarmWorld {
+    type Event = SwarmEvent;
+
+    fn label(&self, event: &SwarmEvent) -> EventLabel {
+        let (kind, key) = match *event {
+            SwarmEvent::Trigger => (0, self.triggers_given),
+            SwarmEvent::Decision {
+                readout, trigger, ..
+            } => (1, trigger << 8 | u64::from(readout)),
+            SwarmEvent::Accept { trigger } => (2, trigger),
+            SwarmEvent::Fragment {
+                readout,
+                source,
+                trigger,
+            } => (
+                3,
+                trigger << 16 | u64::from(readout) << 8 | u64::from(source),
+            ),
+            SwarmEvent::Letter(index) => {
+                let words = self.letters[index as usize].as_ref().map(|l| &l.words[..]);
+                let words = words.unwrap_or_default().iter().take(6);
+                let key = words.fold(0_u64, |key, word| key.rotate_left(13) ^ u64::from(*word));
+                (4, key)
+            }
+            SwarmEvent::Ticket(index) => (5, index.into()),
+            SwarmEvent::Filtered(index) => (6, index.into()),
+            SwarmEvent::Done(index) => (7, index.into()),
+            SwarmEvent::Wake(unit) => (8, unit.into()),
+            SwarmEvent::Fault(index) => (9, index.into()),
+            SwarmEvent::Membership => (10, 0),
+            SwarmEvent::Renew(unit) => (11, unit.into()),
+            SwarmEvent::Look => (12, 0),
+        };
+        EventLabel {
+            node: NodeId(0),
+            kind,
+            key,
+        }
+    }
+
+    fn handle(&mut self, _now: SimPs, event: SwarmEvent, s: &mut Scheduler<SwarmEvent>) {
+        match event {
+            SwarmEvent::Trigger => self.trigger(s),
+            SwarmEvent::Decision {
+                readout,
+                trigger,
+                keep,
+            } => self.decide(readout, trigger, keep, s),
+            SwarmEvent::Accept { trigger } => {
+                self.accepts_under_way -= 1;
+                if self.manager.is_some() {
+                    self.accepts.push_back(trigger);
+                    self.pump_manager(s);
+                }
+            }
+            SwarmEvent::Fragment {
+                readout,
+                source,
+                trigger,
+            } => self.fragment(readout, source, trigger, s),
+            SwarmEvent::Letter(index) => self.deliver(index, s),
+            SwarmEvent::Ticket(index) => self.take_ticket(index, s),
+            SwarmEvent::Filtered(index) => self.filtered(index, s),
+            SwarmEvent::Done(index) => self.done(index, s),
+            SwarmEvent::Wake(unit) => self.wake(unit, s),
+            SwarmEvent::Fault(index) => self.fault(index, s),
+            SwarmEvent::Membership => self.go_on(s),
+            SwarmEvent::Renew(unit) => self.renew_builder(unit, s),
+            SwarmEvent::Look => self.look(s),
+        }
+        if self.check.violation().is_some() {
+            s.halt();
+        }
+    }
+}

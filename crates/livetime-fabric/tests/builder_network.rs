@@ -1,0 +1,391 @@
+//! The builder's own protocol on switching networks: what is promised must hold whatever the
+//! network does to its packets. All of it is simulated.
+
+use livetime_builder::BuildMode;
+use livetime_fabric::DurationPs;
+use livetime_fabric::builder_network::{
+    BuilderNetwork, BuilderNetworkOutcome, Control, HostModel, Placement, ShaperPlace, Shaping,
+    SickBuilders,
+};
+use livetime_fabric::network::topology::Wiring;
+use livetime_fabric::network::{
+    Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing, SizeLaw,
+    Topology, Traffic,
+};
+use livetime_fabric::scenario::{ShiftOrder, Switching};
+use livetime_wire::DurationNs;
+
+const BARREL: Shaping = Shaping::BarrelShifter {
+    block_bytes: 4096,
+    order: ShiftOrder::ConflictFree,
+};
+
+fn load(ms: u64) -> Load {
+    let sizes = SizeLaw::LogNormal {
+        mean: 2048.0,
+        rms: 1024.0,
+    };
+    Load {
+        warm_up: DurationPs::from_ms(ms / 4),
+        duration: DurationPs::from_ms(ms),
+        ..Load::saturated(Traffic::new(Pattern::Uniform), sizes, 1)
+    }
+}
+
+fn builder(shaping: Shaping) -> BuilderNetwork {
+    BuilderNetwork {
+        shaping,
+        hosts: HostModel {
+            event: DurationPs::from_us(20),
+            ..HostModel::default()
+        },
+        ..BuilderNetwork::default()
+    }
+}
+
+/// What a run gave, without its histogram.
+fn brief(outcome: &BuilderNetworkOutcome) -> String {
+    let mut text = format!("{outcome:?}");
+    text.truncate(text.find("latency_ns").unwrap_or(text.len()));
+    text
+}
+
+/// Runs it and looks at what must hold in every run.
+fn run(
+    plan: &BuilderNetwork,
+    topology: &Topology,
+    load: &Load,
+    switching: &Switching,
+    rails: u32,
+) -> BuilderNetworkOutcome {
+    let problems = plan.validate(topology, load, switching, rails);
+    assert_eq!(problems, []);
+    let outcome = plan.run(topology, load, switching, rails);
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    assert!(outcome.is_conserved(), "{}", brief(&outcome));
+    assert!(outcome.events_built > 100, "{}", brief(&outcome));
+    outcome
+}
+
+fn buffers(flow: FlowControl, bytes: u64) -> Switching {
+    Switching::Buffered(Buffering {
+        forwarding: Forwarding::StoreAndForward,
+        queueing: Queueing::Output,
+        place: BufferPlace::Output,
+        bytes,
+        lanes: 1,
+        flow,
+    })
+}
+
+/// Given readout units that shift in step, when the network has no buffers, then nothing blocks and
+/// the links are full but for what blocks leave free.
+#[test]
+fn a_barrel_shifter_fills_the_links_of_a_network_without_buffers() {
+    let topology = Topology::four_layer(4).unwrap();
+    let load = load(120);
+    let plan = BuilderNetwork {
+        credits: 48,
+        ..builder(BARREL)
+    };
+    let shifted = run(&plan, &topology, &load, &Switching::Wormhole, 1);
+    assert!(
+        shifted.block_fill > 0.95 && shifted.efficiency_link > 0.9,
+        "{}",
+        brief(&shifted)
+    );
+    let plain = run(
+        &builder(Shaping::None),
+        &topology,
+        &load,
+        &Switching::Wormhole,
+        1,
+    );
+    assert!(plain.efficiency_link < 0.75, "{}", brief(&plain));
+}
+
+/// Given a schedule for other places than the units are on, when they shift, then they block each
+/// other, and every event is built all the same.
+#[test]
+fn a_plain_order_blocks_on_a_network_that_needs_another() {
+    let topology = Topology::delta(4, 3, &Wiring::Natural).unwrap();
+    let plain = Shaping::BarrelShifter {
+        block_bytes: 4096,
+        order: ShiftOrder::Plain,
+    };
+    let load = load(20);
+    let wrong = run(&builder(plain), &topology, &load, &Switching::Wormhole, 1);
+    let right = run(&builder(BARREL), &topology, &load, &Switching::Wormhole, 1);
+    assert!(
+        wrong.efficiency_link < 0.7 * right.efficiency_link,
+        "{} of {}",
+        wrong.efficiency_link,
+        right.efficiency_link
+    );
+}
+
+/// Given one network, when a second like it is laid beside, then the same hosts carry nearly twice
+/// as much, and no fragment is counted twice.
+#[test]
+fn a_second_rail_carries_as_much_again() {
+    let topology = Topology::crossbar(16).unwrap();
+    let plan = BuilderNetwork {
+        credits: 32,
+        ..builder(BARREL)
+    };
+    let one = run(&plan, &topology, &load(20), &Switching::Wormhole, 1);
+    let two = run(&plan, &topology, &load(20), &Switching::Wormhole, 2);
+    let ratio = two.throughput_per_node / one.throughput_per_node;
+    assert!((1.9..=2.05).contains(&ratio), "{ratio}");
+}
+
+/// Given control messages on the other direction of the data network, or on a slow network of their
+/// own, then events are built either way, and the slow one costs its share.
+#[test]
+fn control_messages_share_the_network_or_have_their_own() {
+    let topology = Topology::delta(4, 2, &Wiring::Omega).unwrap();
+    let (load, switching) = (load(20), Switching::Wormhole);
+    let rate = |control| {
+        let plan = BuilderNetwork {
+            control,
+            ..builder(BARREL)
+        };
+        let outcome = run(&plan, &topology, &load, &switching, 1);
+        outcome.throughput_per_node
+    };
+    let latency = DurationPs::from_us(10);
+    let shared = rate(Control::Shared {
+        bits_per_s: 1_000_000_000,
+        latency,
+    });
+    let separate = rate(Control::Separate {
+        bits_per_s: 1_000_000_000,
+        latency,
+    });
+    let slow = rate(Control::Separate {
+        bits_per_s: 4_000_000,
+        latency,
+    });
+    assert!(shared > 0.95 * separate, "{shared} {separate}");
+    assert!(slow < 0.7 * separate, "{slow} {separate}");
+}
+
+/// Given hosts that are slower than the links, then the bus, the processor and the shaper in the
+/// host each bound the throughput where they are the bottleneck.
+#[test]
+fn the_slowest_part_of_a_host_bounds_the_throughput() {
+    let topology = Topology::crossbar(8).unwrap();
+    let of = |shaper, hosts| {
+        let plan = BuilderNetwork {
+            shaper,
+            hosts,
+            ..builder(BARREL)
+        };
+        run(&plan, &topology, &load(20), &Switching::Wormhole, 1).throughput_per_node
+    };
+    let base = builder(BARREL).hosts;
+    let free = of(ShaperPlace::Adapter, base);
+    let bus = of(
+        ShaperPlace::Adapter,
+        HostModel {
+            bus_bytes_per_s: 60_000_000,
+            ..base
+        },
+    );
+    // Blocks are not quite full.
+    assert!((0.9..=1.0).contains(&(bus / 60e6)), "{bus}");
+    let packet = DurationPs::from_us(16);
+    let adapter = of(ShaperPlace::Adapter, HostModel { packet, ..base });
+    // A block takes 32.8 us on the link and 16 us before it.
+    assert!((adapter / free - 0.67).abs() < 0.03, "{adapter} of {free}");
+    let messages = HostModel {
+        packet,
+        message: DurationPs::from_us(30),
+        ..base
+    };
+    let host = of(ShaperPlace::Host, messages);
+    assert!(host < of(ShaperPlace::Adapter, messages), "{host}");
+}
+
+/// Given switches that drop what finds no room, when fragments are lost, then they are asked for
+/// again and every event is complete; with credits between switches nothing is lost at all.
+#[test]
+fn lost_packets_are_asked_for_again() {
+    let topology = Topology::two_level(4, 4, 2, 2).unwrap();
+    let plan = BuilderNetwork {
+        retry: DurationNs(2_000_000),
+        credits: 4,
+        ..builder(Shaping::None)
+    };
+    let lossy = buffers(FlowControl::None, 48 << 10);
+    let outcome = run(&plan, &topology, &load(60), &lossy, 1);
+    assert!(outcome.packets_lost > 0, "{}", brief(&outcome));
+    assert!(outcome.fragments_sent_again > 0);
+    assert_eq!(outcome.events_incomplete, 0);
+    let roomy = buffers(FlowControl::None, 1 << 20);
+    let outcome = run(&plan, &topology, &load(20), &roomy, 1);
+    assert_eq!((outcome.packets_lost, outcome.events_incomplete), (0, 0));
+}
+
+/// Given barrel shifters and lost blocks, then the rest of a torn fragment is thrown away and the
+/// whole of it asked for again.
+#[test]
+fn torn_fragments_are_asked_for_again() {
+    let topology = Topology::two_level(4, 4, 2, 2).unwrap();
+    let plan = BuilderNetwork {
+        retry: DurationNs(4_000_000),
+        shaping: Shaping::BarrelShifter {
+            block_bytes: 1024,
+            order: ShiftOrder::Plain,
+        },
+        ..builder(Shaping::None)
+    };
+    let outcome = run(
+        &plan,
+        &topology,
+        &load(60),
+        &buffers(FlowControl::None, 6 << 10),
+        1,
+    );
+    assert!(outcome.packets_lost > 0 && outcome.fragments_lost > 0);
+    assert_eq!(outcome.events_incomplete, 0);
+}
+
+/// Given a builder unit of half the speed, then it builds half as many events and the others lose
+/// nothing; given some that die, then others build their events, each once.
+#[test]
+fn slow_builder_units_get_less_and_dead_ones_lose_no_event() {
+    let topology = Topology::crossbar(16).unwrap();
+    let with = |sick: SickBuilders, ms| {
+        let mut plan = builder(BARREL);
+        // The filters are the bottleneck, at 1 kHz each.
+        plan.hosts.event = DurationPs::from_us(1_000);
+        plan.sick = sick;
+        run(&plan, &topology, &load(ms), &Switching::Wormhole, 1)
+    };
+    let well = with(SickBuilders::default(), 200);
+    let slow = SickBuilders {
+        slow: 1,
+        slow_factor: 2.0,
+        ..SickBuilders::default()
+    };
+    let slow = with(slow, 200);
+    assert!((0.45..=0.55).contains(&slow.slow_share), "{}", brief(&slow));
+    let share = slow.event_rate.mean / well.event_rate.mean;
+    assert!((share - 15.5 / 16.0).abs() < 0.01, "{share}");
+    let dead = SickBuilders {
+        dead: 2,
+        dead_at: DurationPs::from_ms(100),
+        ..SickBuilders::default()
+    };
+    let dead = with(dead, 1_000);
+    assert_eq!(dead.builders_dead, 2);
+    assert!(dead.events_reassigned > 0);
+    assert_eq!(dead.events_incomplete, 0);
+    let tail = dead.series[24..].iter().sum::<f64>() / 8.0;
+    assert!(
+        (tail / well.event_rate.mean - 14.0 / 16.0).abs() < 0.02,
+        "{tail}"
+    );
+}
+
+/// Given triggers that come at random below what the network carries, then each is built; above
+/// it, the rest is refused and nothing is lost.
+#[test]
+fn offered_triggers_are_built_or_refused() {
+    let topology = Topology::crossbar(8).unwrap();
+    let at = |khz: u64| {
+        let load = Load {
+            arrival: Arrival::Poisson {
+                interval: DurationPs::from_ns(1_000_000 / khz),
+            },
+            ..load(40)
+        };
+        run(&builder(BARREL), &topology, &load, &Switching::Wormhole, 1)
+    };
+    let below = at(30);
+    assert_eq!(below.refused, 0);
+    assert!(
+        (below.event_rate.mean / 30e3 - 1.0).abs() < 0.05,
+        "{}",
+        brief(&below)
+    );
+    let above = at(90);
+    assert!(above.refused > 0);
+    assert!(above.efficiency_link > 0.9, "{}", brief(&above));
+}
+
+/// Given the same scenario, then the same trace; placement, pushing and the linear shift are other
+/// stories in which the same holds.
+#[test]
+fn every_discipline_tells_one_story_and_keeps_its_promises() {
+    let topology = Topology::crossbar(8).unwrap();
+    let linear = Shaping::LinearShift {
+        phase_bytes: 16 << 10,
+        order: ShiftOrder::ConflictFree,
+    };
+    let mut hashes = Vec::new();
+    for shaping in [Shaping::None, BARREL, linear] {
+        for mode in [BuildMode::Pull, BuildMode::Push] {
+            let plan = BuilderNetwork {
+                mode,
+                placement: Placement::Random,
+                readout_units: 7,
+                builder_units: 6,
+                ..builder(shaping)
+            };
+            let first = run(&plan, &topology, &load(10), &Switching::Wormhole, 1);
+            let again = run(&plan, &topology, &load(10), &Switching::Wormhole, 1);
+            assert_eq!(first.trace_hash, again.trace_hash, "{shaping:?} {mode:?}");
+            assert!(
+                first.efficiency_link > 0.3,
+                "{shaping:?} {mode:?} {}",
+                brief(&first)
+            );
+            hashes.push(first.trace_hash.to_string());
+        }
+    }
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 6, "each is a story of its own");
+}
+
+/// Builders that cannot be are refused before the start, with the key.
+#[test]
+fn a_builder_that_does_not_fit_is_refused_with_its_key() {
+    let topology = Topology::crossbar(8).unwrap();
+    let path = |change: fn(&mut BuilderNetwork)| {
+        let mut plan = builder(BARREL);
+        change(&mut plan);
+        let problems = plan.validate(&topology, &load(1), &Switching::Wormhole, 1);
+        problems
+            .first()
+            .map(|problem| (problem.code.code, problem.path.clone()))
+    };
+    let found = |code, key: &str| Some((code, key.to_owned()));
+    assert_eq!(path(|_| {}), None);
+    assert_eq!(
+        path(|p| p.builder_units = 9),
+        found("F0208", "builder.builder_units")
+    );
+    assert_eq!(path(|p| p.sick.slow = 8), found("F0208", "builder.slow"));
+    let slots = Placement::Interleaved { slot_ports: 3 };
+    assert_eq!(slots, Placement::Interleaved { slot_ports: 3 });
+    assert_eq!(
+        path(|p| p.placement = Placement::Interleaved { slot_ports: 3 }),
+        found("F0208", "builder.slot_ports")
+    );
+    assert_eq!(
+        path(|p| {
+            p.shaping = Shaping::BarrelShifter {
+                block_bytes: 8,
+                order: ShiftOrder::ConflictFree,
+            };
+        }),
+        found("F0208", "builder.block")
+    );
+    assert_eq!(
+        path(|p| p.credits = 0).map(|p| p.1),
+        Some("builder.credits".to_owned())
+    );
+}

@@ -1,0 +1,79 @@
+//! A spill structure in the simulated chain: events only inside the gates, and their read-back.
+
+use std::io::Cursor;
+
+use livetime_fabric::SimulatedChain;
+use livetime_fabric::chain::SimulatedSpill;
+use livetime_store::RunReader;
+use livetime_timing::waveform::{DesignOptions, PointCurve, design};
+use livetime_timing::{Schedule, SpillConfig};
+use livetime_wire::fragment::FragmentView;
+use livetime_wire::timing_read_back::ReadBackView;
+use livetime_wire::{DurationNs, EventId};
+
+use crate::story::{menu_one_in, ms, small_chain};
+
+const MS: u64 = 1_000_000;
+const HEIGHT: f64 = 5e8;
+
+/// 20 ms: a ramp up to 6 ms and down from 16 ms on, the gate from 8 to 14 ms, a trigger at 9 ms.
+fn spill() -> SpillConfig {
+    let points = vec![(0.0, 0.0), (0.006, HEIGHT), (0.016, HEIGHT), (0.018, 0.0)];
+    let curve = PointCurve::new(points).unwrap();
+    let options = DesignOptions {
+        tolerance: 200_000.0,
+        frequency: None,
+    };
+    let sets = design(|t| curve.at(t), ms(18), &options).unwrap().sets;
+    let schedule = "0x10 0 0\n0x11 0 8000000\n0x13 0 9000000\n0x12 0 14000000\n";
+    SpillConfig {
+        schedule: Schedule::parse(schedule).unwrap(),
+        period: ms(20),
+        gate: Some((EventId(0x11), EventId(0x12))),
+        trigger: Some(EventId(0x13)),
+        ramp_start: Some(EventId(0x10)),
+        ramps: vec![sets; 3],
+        magnet: DurationNs(200_000),
+    }
+}
+
+#[test]
+fn events_come_in_the_gates_with_their_read_back() {
+    let mut config = small_chain(menu_one_in(1), 5_000.0, 100);
+    config.spill = Some(SimulatedSpill {
+        spill: spill(),
+        read_back: Some(1),
+    });
+    let outcome = SimulatedChain::new_checked(&config).unwrap().run();
+    assert!(outcome.is_drained && outcome.conservation_problems().is_empty());
+    let mut reader = RunReader::open(Cursor::new(&outcome.run_file)).unwrap();
+    let (mut events, mut scheduled) = (0, 0);
+    while let Some(event) = reader.next_event().unwrap() {
+        events += 1;
+        let at = event.header().triggered_at.0;
+        assert!((8 * MS..14 * MS).contains(&(at % (20 * MS))), "{at}");
+        let source = config.source.data_links[1];
+        let (_, words) = event
+            .fragments()
+            .find(|(entry, _)| entry.source == source)
+            .unwrap();
+        let fragment = FragmentView::new_checked(words).unwrap();
+        let view = ReadBackView::new_checked(fragment.data()).unwrap();
+        assert!(view.is_gate_open() && view.generators().len() == 3);
+        for generator in view.generators() {
+            assert!((f64::from(generator.output) - HEIGHT).abs() <= 200_001.0);
+            assert!((f64::from(generator.read_back) / HEIGHT - 1.0).abs() < 0.01);
+        }
+        let is_scheduled = fragment.header().trigger_type == 2;
+        assert!(!is_scheduled || at % (20 * MS) == 9 * MS);
+        scheduled += u64::from(is_scheduled);
+    }
+    // 5 kHz for 30 of 100 ms, and one of the schedule in each turn.
+    assert!((100..250).contains(&events), "{events}");
+    assert_eq!(scheduled, 5);
+    assert_eq!(outcome.counts.triggers, events);
+    assert!(
+        outcome.counts.refused > 200,
+        "most offers met a closed gate"
+    );
+}

@@ -1,0 +1,139 @@
+//! Stories of the builder with all faults at once. `LIVETIME_SWARM_RUNS` and `LIVETIME_SWARM_SEED`
+//! set how many, and from which seed on.
+
+use std::collections::BTreeMap;
+
+use livetime_fabric::swarm::{SwarmRun, SwarmScenario, run_scenario, run_seed};
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable} is no number: {text}"))
+    })
+}
+
+fn assert_good(run: &SwarmRun) {
+    if let Some(violation) = &run.violation {
+        panic!(
+            "seed {}: {} at {}\n{}",
+            run.scenario.seed, violation.what, violation.at, run.scenario
+        );
+    }
+}
+
+#[test]
+fn hundreds_of_stories_hold_and_every_fault_happens() {
+    let (first, runs) = (
+        number("LIVETIME_SWARM_SEED", 1),
+        number("LIVETIME_SWARM_RUNS", 300),
+    );
+    let mut faults = BTreeMap::new();
+    let mut built = 0;
+    let mut failed = Vec::new();
+    for seed in first..first + runs {
+        let run = run_seed(seed, ());
+        if let Some(violation) = &run.violation {
+            failed.push(format!(
+                "seed {seed}: {} at {}\n{}",
+                violation.what, violation.at, run.scenario
+            ));
+        }
+        built += run.events_built;
+        for (fault, count) in run.faults {
+            *faults.entry(fault).or_insert(0) += count;
+        }
+    }
+    println!("{runs} stories from seed {first}: {built} events, {faults:?}");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    if runs >= 300 {
+        for fault in [
+            "dropped",
+            "duplicated",
+            "delayed",
+            "builder_slow",
+            "builder_stopped",
+            "builder_cut_off",
+            "builder_killed",
+            "falsely_dead",
+            "readout_killed",
+            "manager_killed",
+            "tickets_refused",
+        ] {
+            assert!(faults.get(fault).is_some_and(|n| *n > 0), "no {fault}");
+        }
+    }
+}
+
+/// Seed 66969: an event manager dies while a builder unit has smaller events in hand than is set
+/// aside for each. Its successor must learn their sizes, or it counts more bytes than there are.
+#[test]
+fn a_restarted_event_manager_learns_the_sizes_of_built_events() {
+    assert_good(&run_seed(66_969, ()));
+}
+
+#[test]
+fn a_seed_is_the_same_story_every_time() {
+    for seed in [3, 17] {
+        let (first, again) = (run_seed(seed, ()), run_seed(seed, ()));
+        assert_eq!(first, again);
+        assert_ne!(first.trace_hash, run_seed(seed + 1, ()).trace_hash);
+    }
+}
+
+/// A story without any trouble.
+fn calm(seed: u64) -> SwarmScenario {
+    SwarmScenario {
+        drop_ppm: 0,
+        duplicate_ppm: 0,
+        delay_ppm: 0,
+        faults: Vec::new(),
+        triggers: 400,
+        interval_us: 300,
+        builders: 2,
+        credits: 4,
+        ..SwarmScenario::from_seed(seed)
+    }
+}
+
+#[test]
+fn a_slow_builder_unit_gets_fewer_events_and_the_other_keeps_its_pace() {
+    use livetime_fabric::swarm::{SwarmFault, TimedFault};
+    let equal = run_scenario(&calm(5), ());
+    assert_good(&equal);
+    let mut story = calm(5);
+    story.faults = vec![TimedFault {
+        at_ms: 0,
+        fault: SwarmFault::SlowBuilder {
+            builder: 0,
+            more_us: 4_000,
+        },
+    }];
+    let slow = run_scenario(&story, ());
+    assert_good(&slow);
+    let [slow_one, other] = slow.events_by_builder[..] else {
+        panic!("two builder units");
+    };
+    assert_eq!(slow_one + other, equal.events_built, "nothing is lost");
+    assert!(slow_one * 3 < other, "{:?}", slow.events_by_builder);
+    assert!(other > equal.events_by_builder[1]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_is_found_and_its_story_shrinks() {
+    use livetime_builder::mutant::Mutant;
+    use livetime_fabric::swarm::shrink;
+    for (name, mutant) in Mutant::ALL {
+        let found = (1..=2000)
+            .map(|seed| run_seed(seed, Some(mutant)))
+            .find(|run| run.violation.is_some());
+        let found = found.unwrap_or_else(|| panic!("{name} is not found"));
+        let before = found.scenario.clone();
+        let small = shrink(found, Some(mutant));
+        assert!(small.violation.is_some());
+        assert!(small.scenario.triggers <= before.triggers);
+        assert!(small.scenario.faults.len() <= before.faults.len());
+        println!("{name}: seed {}: {:?}", before.seed, small.violation);
+        println!("  {}", small.scenario);
+    }
+}

@@ -1,0 +1,459 @@
+//! A link over UDP: numbered datagrams, many per system call, put in order within a window.
+//!
+//! [`UdpLink`] receives batches of datagrams, puts them in order as far as its window reaches, and
+//! hands them to a [`BlockReceiver`]. UDP has no XOFF: while no page is there, datagrams wait in
+//! the socket, and what does not fit into its buffer the kernel drops and counts (SO_RXQ_OVFL). The
+//! numbers say what is missing; on a network that loses nothing both counts agree, and
+//! [`UdpCounters`] holds both as of the same datagram. A datagram is copied by the kernel and once
+//! into its page; one that comes too early is copied once more.
+
+use std::cell::RefCell;
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use arrayvec::ArrayVec;
+use livetime_readout::{Completed, LinkConfig, LinkStatus, PageError, PageLink, PageStore};
+use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, FrameNumbers, HEADER_WORDS};
+use livetime_wire::{DurationNs, LossCause, Problem, ProblemCode, RunNs};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, recvmsg, setsockopt,
+    sockopt,
+};
+use zerocopy::IntoBytes;
+
+use crate::link::block_receiver::{BlockReceiver, FrameStage};
+
+/// Datagrams of one system call.
+const BATCH: usize = 32;
+/// Widest window.
+const WINDOW_MAX: usize = 4096;
+
+/// A figure of a UDP link is out of range.
+pub const UDP_LINK: ProblemCode = ProblemCode::new("L0401", "UDP link out of range");
+
+/// The receiving end of a link over UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpConfig {
+    /// Datagrams that may come out of order: one that is further ahead ends the wait for the
+    /// oldest that is missing. 1 to 4096, default 64.
+    pub window: usize,
+    /// How long a missing datagram is waited for while later ones are there, default 10 ms. Longer
+    /// than any reordering of the network; it delays only blocks behind a loss.
+    pub patience: DurationNs,
+    /// Bytes asked for the socket's buffer, default 4 MiB; the system gives at most
+    /// `net.core.rmem_max`. Holds what comes while the receiver waits for pages.
+    pub buffer_bytes: usize,
+    /// Most data words of a datagram, 1 to 16 370, default all. Longer ones are cut by the kernel,
+    /// refused and counted.
+    pub data_words_max: usize,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self {
+            window: 64,
+            patience: DurationNs(10_000_000),
+            buffer_bytes: 4 << 20,
+            data_words_max: DATA_WORDS_MAX,
+        }
+    }
+}
+
+impl UdpConfig {
+    /// Every problem of the configuration; `path` is its key in the file.
+    pub fn validate(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (key, value, least, most) in [
+            ("window", self.window, 1, WINDOW_MAX),
+            ("data_words_max", self.data_words_max, 1, DATA_WORDS_MAX),
+            ("buffer_bytes", self.buffer_bytes, 1 << 12, 1 << 30),
+        ] {
+            if !(least..=most).contains(&value) {
+                problems.push(Problem::new(
+                    UDP_LINK,
+                    format!("{path}.{key}"),
+                    value,
+                    format!("{least} to {most}"),
+                    "the defaults suit a network of one hop",
+                ));
+            }
+        }
+        problems
+    }
+}
+
+/// What came over the network, beside the counters of [`BlockReceiver`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UdpCounters {
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// System calls that received some.
+    pub calls: u64,
+    /// Datagrams that are no frames: of strangers, cut, or of another version. Dropped.
+    pub datagrams_bad: u64,
+    /// Datagrams that came again, or after they were given up. Dropped.
+    pub datagrams_late: u64,
+    /// Datagrams that waited in the window.
+    pub datagrams_early: u64,
+    /// Datagrams that the kernel dropped for want of room in the socket's buffer, as of the last
+    /// one that told it.
+    pub kernel_drops: u64,
+    /// Datagrams known to be missing, before that same datagram, by the numbers: equal to
+    /// `kernel_drops` if only this host loses.
+    pub missing_at_kernel_drops: u64,
+}
+
+/// A datagram that came too early.
+#[derive(Debug, Clone)]
+struct Early {
+    number: u64,
+    words: Vec<u32>,
+}
+
+thread_local! {
+    /// What a batched call is described with. It holds pointers of the system, so that it stays with
+    /// its thread, and a link may move to the worker that polls it.
+    static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
+        RefCell::new(MultiHeaders::preallocate(BATCH - 1, None));
+}
+
+/// The receiving end of a link over UDP.
+pub struct UdpLink<S> {
+    socket: UdpSocket,
+    config: UdpConfig,
+    blocks: BlockReceiver<S>,
+    /// For each datagram of a batch, its words, and how many bytes came.
+    batch: Vec<Vec<u32>>,
+    came: ArrayVec<usize, BATCH>,
+    /// The next datagram of the batch, and how far it is taken.
+    next_in_batch: usize,
+    stage: FrameStage,
+    control: Vec<u8>,
+    /// By number modulo the window; a slot whose number is not the one sought is free.
+    window: Vec<Early>,
+    waiting: usize,
+    /// How far the early datagram that is next is taken.
+    window_stage: FrameStage,
+    next_number: u64,
+    oldest_wait: Option<RunNs>,
+    given_up: u64,
+    counters: UdpCounters,
+}
+
+impl<S: PageStore> UdpLink<S> {
+    /// A link that listens at `address`; pages as for [`BlockReceiver::new`]. The configurations
+    /// have been validated.
+    ///
+    /// # Errors
+    /// What the system says of the address or the socket.
+    pub fn bind(
+        address: impl ToSocketAddrs,
+        config: UdpConfig,
+        link: LinkConfig,
+        first_page: u32,
+        store: S,
+    ) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        setsockopt(&socket, sockopt::RcvBuf, &config.buffer_bytes)?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1)?;
+        // One word more than allowed, so that a longer datagram shows.
+        let words = HEADER_WORDS + config.data_words_max + 1;
+        let early = Early {
+            number: u64::MAX,
+            words: Vec::new(),
+        };
+        Ok(Self {
+            socket,
+            blocks: BlockReceiver::new(link, first_page, store),
+            batch: vec![vec![0; words]; BATCH],
+            came: ArrayVec::new(),
+            next_in_batch: 0,
+            stage: FrameStage::default(),
+            control: nix::cmsg_space!(u32),
+            window: vec![early; config.window],
+            waiting: 0,
+            window_stage: FrameStage::default(),
+            next_number: 0,
+            oldest_wait: None,
+            given_up: 0,
+            counters: UdpCounters::default(),
+            config,
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Receives one batch, as far as there are pages; returns the datagrams that came.
+    ///
+    /// # Errors
+    /// What the system says of the socket.
+    pub fn receive(&mut self, now: RunNs) -> io::Result<usize> {
+        if !self.take_batch(now) {
+            return Ok(0);
+        }
+        self.give_up_oldest(now);
+        if !self.take_window(now) {
+            return Ok(0);
+        }
+        self.came.clear();
+        self.next_in_batch = 0;
+        // The first alone: only its call tells the kernel's count of drops.
+        if !self.receive_first()? {
+            return Ok(0);
+        }
+        self.receive_more()?;
+        self.counters.calls += 1;
+        self.counters.datagrams += self.came.len() as u64;
+        self.take_batch(now);
+        Ok(self.came.len())
+    }
+
+    /// The counters of the network.
+    pub fn counters(&self) -> UdpCounters {
+        self.counters
+    }
+
+    /// What the link shares with the others: counters, losses, pages.
+    pub fn blocks(&self) -> &BlockReceiver<S> {
+        &self.blocks
+    }
+
+    /// The same, to be worked with.
+    pub fn blocks_mut(&mut self) -> &mut BlockReceiver<S> {
+        &mut self.blocks
+    }
+
+    /// Whether no datagram is held: neither of a batch, for want of a page, nor in the window.
+    pub fn is_empty(&self) -> bool {
+        self.next_in_batch >= self.came.len() && self.waiting == 0
+    }
+
+    /// Counts everything that was sent, as far as `sent`, and has not come as lost; what of it comes
+    /// later is late.
+    pub fn give_up(&mut self, now: RunNs, sent: FrameNumbers, cause: LossCause) {
+        for early in &mut self.window {
+            early.number = u64::MAX;
+        }
+        (self.waiting, self.oldest_wait) = (0, None);
+        (self.stage, self.window_stage) = (FrameStage::default(), FrameStage::default());
+        self.next_in_batch = self.came.len();
+        let missing = sent.frames_made().saturating_sub(self.next_number);
+        self.given_up += missing;
+        self.next_number += missing;
+        self.blocks.handle_missing(now, missing);
+        self.blocks.give_up(now, sent.blocks_made(), cause);
+    }
+
+    /// Gives a polled page back.
+    ///
+    /// # Errors
+    /// A [`PageError`].
+    pub fn recycle(&mut self, page: u32) -> Result<(), PageError> {
+        self.blocks.recycle(page)
+    }
+
+    fn receive_first(&mut self) -> io::Result<bool> {
+        let fd = self.socket.as_raw_fd();
+        let mut slices = [IoSliceMut::new(self.batch[0].as_mut_bytes())];
+        let control = Some(self.control.as_mut_slice());
+        let message = match recvmsg::<()>(fd, &mut slices, control, MsgFlags::empty()) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::RxqOvfl(drops) = control {
+                // The kernel's counter has 32 bits.
+                let more = drops.wrapping_sub(self.counters.kernel_drops as u32);
+                self.counters.kernel_drops += u64::from(more);
+            }
+        }
+        let bytes = message.bytes;
+        self.came.push(bytes);
+        let words = &self.batch[0][..(bytes / 4).min(self.batch[0].len())];
+        if let Ok((header, _)) = FrameHeader::parse_whole(words) {
+            // All up to here that neither came nor waits was lost on its way.
+            let came = self.taken() + self.waiting as u64;
+            self.counters.missing_at_kernel_drops = header.number.saturating_sub(came);
+        }
+        Ok(true)
+    }
+
+    /// Numbers that came and are taken.
+    fn taken(&self) -> u64 {
+        self.next_number - self.given_up
+    }
+
+    fn receive_more(&mut self) -> io::Result<()> {
+        let fd = self.socket.as_raw_fd();
+        let (batch, came) = (&mut self.batch[1..], &mut self.came);
+        HEADERS.with_borrow_mut(|headers| {
+            let mut words = batch.iter_mut();
+            let mut slices: [[IoSliceMut<'_>; 1]; BATCH - 1] = core::array::from_fn(|_| {
+                let words = words.next().expect("a place for each datagram");
+                [IoSliceMut::new(words.as_mut_bytes())]
+            });
+            let flags = MsgFlags::empty();
+            match recvmmsg(fd, headers, slices.iter_mut(), flags, None) {
+                Ok(messages) => {
+                    came.extend(messages.map(|message| message.bytes));
+                    Ok(())
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// Takes what the batch still holds; `false` when a page is missing.
+    fn take_batch(&mut self, now: RunNs) -> bool {
+        while let Some(bytes) = self.came.get(self.next_in_batch).copied() {
+            let words = core::mem::take(&mut self.batch[self.next_in_batch]);
+            let is_taken = self.take_datagram(now, &words, bytes);
+            self.batch[self.next_in_batch] = words;
+            if !is_taken {
+                return false;
+            }
+            self.next_in_batch += 1;
+        }
+        true
+    }
+
+    fn take_datagram(&mut self, now: RunNs, words: &[u32], bytes: usize) -> bool {
+        let words = words.get(..bytes / 4).unwrap_or_default();
+        let frame = FrameHeader::parse_whole(words);
+        let Some((header, data)) = frame.ok().filter(|_| bytes.is_multiple_of(4)) else {
+            self.counters.datagrams_bad += 1;
+            return true;
+        };
+        let window = self.window.len() as u64;
+        if self.stage == FrameStage::default() {
+            if header.number < self.next_number {
+                self.counters.datagrams_late += 1;
+                return true;
+            }
+            // What it pushes out of the window is not waited for any longer.
+            while header.number >= self.next_number + window {
+                let oldest = header.number - window + 1;
+                if !self.skip_to(now, self.oldest_waiting().unwrap_or(oldest).min(oldest)) {
+                    return false;
+                }
+                if !self.take_window(now) {
+                    return false;
+                }
+            }
+            if header.number > self.next_number {
+                self.keep(now, header.number, words);
+                return true;
+            }
+        }
+        if !self.blocks.take(now, &header, data, &mut self.stage) {
+            return false;
+        }
+        self.stage = FrameStage::default();
+        self.next_number += 1;
+        // A stop for want of pages in the window is seen by the next call.
+        self.take_window(now);
+        true
+    }
+
+    fn keep(&mut self, now: RunNs, number: u64, words: &[u32]) {
+        let slot = (number % self.window.len() as u64) as usize;
+        let slot = &mut self.window[slot];
+        if slot.number == number {
+            self.counters.datagrams_late += 1;
+            return;
+        }
+        slot.number = number;
+        slot.words.clear();
+        slot.words.extend_from_slice(words);
+        self.waiting += 1;
+        self.counters.datagrams_early += 1;
+        self.oldest_wait.get_or_insert(now);
+    }
+
+    /// Takes the early datagrams that are next by now; `false` when a page is missing.
+    fn take_window(&mut self, now: RunNs) -> bool {
+        while self.waiting > 0 {
+            let slot = (self.next_number % self.window.len() as u64) as usize;
+            if self.window[slot].number != self.next_number {
+                return true;
+            }
+            let words = core::mem::take(&mut self.window[slot].words);
+            let frame = FrameHeader::parse_whole(&words);
+            let (header, data) = frame.expect("it was read before it was kept");
+            let is_taken = self.blocks.take(now, &header, data, &mut self.window_stage);
+            self.window[slot].words = words;
+            if !is_taken {
+                return false;
+            }
+            self.window_stage = FrameStage::default();
+            self.window[slot].number = u64::MAX;
+            self.waiting -= 1;
+            self.next_number += 1;
+            self.oldest_wait = (self.waiting > 0).then_some(now);
+        }
+        true
+    }
+
+    fn oldest_waiting(&self) -> Option<u64> {
+        let numbers = self.window.iter().map(|early| early.number);
+        numbers.filter(|number| *number != u64::MAX).min()
+    }
+
+    /// Gives up the datagrams before `number`.
+    fn skip_to(&mut self, now: RunNs, number: u64) -> bool {
+        if self.window_stage != FrameStage::default() {
+            // The one that is next waits for a page; it is not missing.
+            return self.take_window(now);
+        }
+        if number > self.next_number {
+            let missing = number - self.next_number;
+            self.given_up += missing;
+            self.blocks.handle_missing(now, missing);
+            self.next_number = number;
+        }
+        true
+    }
+
+    /// Gives up what was waited for too long.
+    fn give_up_oldest(&mut self, now: RunNs) {
+        let is_over = |since: RunNs| now.since(since).0 >= self.config.patience.0;
+        if self.oldest_wait.is_some_and(is_over)
+            && let Some(oldest) = self.oldest_waiting()
+        {
+            self.skip_to(now, oldest);
+            self.oldest_wait = Some(now);
+        }
+    }
+}
+
+impl<S: PageStore> PageLink for UdpLink<S> {
+    fn post(&mut self, page: u32) -> Result<(), PageError> {
+        self.blocks.post(page)
+    }
+
+    fn poll(&mut self) -> Option<Completed> {
+        self.blocks.poll()
+    }
+
+    fn link_status(&self) -> LinkStatus {
+        self.blocks.link_status()
+    }
+
+    fn reset(&mut self, now: RunNs) {
+        self.blocks.reset(now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The writer's process at the end of a run: it has given its result and holds the run file.
+//!
+//! The last records of the file come from everybody's results, so the parent has them and the
+//! writer writes them. Should it die over that, the parent takes the file up and closes it itself.
+
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use livetime_store::histogram::{histograms_from_json, histograms_to_json};
+use livetime_store::{Histogram, ResumeError, RunEnd};
+use serde_json::{Value, json};
+
+use super::control_message::Message;
+use super::process_group::{FilePlace, Heard, RoleProcess};
+use crate::run_file::{RunFile, RunFileError};
+
+/// How long the writer may take: index and summary, and then the disk, are in it.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Bytes of the records in one document; escaped, they may be twice as many.
+const PART_BYTES: usize = 24 * 1024;
+
+/// A writer's process that waits to be told how to close its file.
+pub struct WriterProcess {
+    place: FilePlace,
+    process: RoleProcess,
+    index: usize,
+    heard: Receiver<(usize, Heard)>,
+}
+
+impl WriterProcess {
+    pub(super) fn new(
+        place: FilePlace,
+        process: RoleProcess,
+        index: usize,
+        heard: Receiver<(usize, Heard)>,
+    ) -> Self {
+        Self {
+            place,
+            process,
+            index,
+            heard,
+        }
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.place.path
+    }
+
+    /// Has the file closed with these records.
+    ///
+    /// # Errors
+    /// [`RunFileError`]; complete chunks stay readable.
+    pub fn close(self, end: &RunEnd, histograms: &[Histogram]) -> Result<(), RunFileError> {
+        for part in to_parts(end, histograms) {
+            if self.process.send(&part, &[]).is_err() {
+                break;
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(left) {
+                Ok((index, Heard::Message(message))) if index == self.index => {
+                    if let Message::Closed(failure) = *message {
+                        return match failure {
+                            None => Ok(()),
+                            Some(reason) => Err(self.failed(reason)),
+                        };
+                    }
+                }
+                Ok((index, Heard::Gone)) if index == self.index => break,
+                Ok(_) => {}
+                Err(_) => return Err(self.failed(format!("no answer for {PATIENCE:?}"))),
+            }
+        }
+        match RunFile::reopen_all(&self.place.path, self.place.limits, &self.place.plan) {
+            // It died between its last record and its answer.
+            Err(RunFileError::Resume {
+                error: ResumeError::Finished,
+                ..
+            }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(file) => file.close(end, histograms).map(|_| ()),
+        }
+    }
+
+    fn failed(&self, reason: String) -> RunFileError {
+        RunFileError::Close {
+            path: self.place.path.clone(),
+            reason,
+        }
+    }
+}
+
+impl Drop for WriterProcess {
+    /// Its file is closed, or will not be: nothing that was started outlives the run.
+    fn drop(&mut self) {
+        self.process.end();
+    }
+}
+
+/// The records as documents.
+fn to_parts(end: &RunEnd, histograms: &[Histogram]) -> Vec<Message> {
+    let text = json!({"end": end, "histograms": histograms_to_json(histograms)}).to_string();
+    let mut rest = text.as_str();
+    let mut parts = Vec::new();
+    while rest.len() > PART_BYTES {
+        let (part, tail) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+        parts.push(Message::Close {
+            part: part.to_owned(),
+            last: false,
+        });
+        rest = tail;
+    }
+    parts.push(Message::Close {
+        part: rest.to_owned(),
+        last: true,
+    });
+    parts
+}
+
+/// The records out of the documents' text.
+pub(super) fn records_of(text: &str) -> Option<(RunEnd, Vec<Histogram>)> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let end = serde_json::from_value(document["end"].clone()).ok()?;
+    Some((end, histograms_from_json(&document["histograms"]).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_store::{Axis, Condition};
+    use livetime_wire::RunNumber;
+
+    use super::*;
+
+    #[test]
+    fn records_travel_in_parts() {
+        let end = RunEnd::new(RunNumber(3), Condition::GOOD, "\"quoted\" µ", 77);
+        let axis = Axis::log("latency", "ns", 4000, 1e2, 1e10).expect("the edges rise");
+        let histogram = Histogram::counting("latency", vec![axis]).expect("few bins");
+        let parts = to_parts(&end, std::slice::from_ref(&histogram));
+        let mut text = String::new();
+        for (nth, part) in parts.iter().enumerate() {
+            let Message::Close { part, last } = part else {
+                panic!("{part:?}");
+            };
+            assert_eq!(*last, nth + 1 == parts.len());
+            text += part;
+        }
+        assert!(parts.len() > 1, "{} bytes", text.len());
+        let (found, histograms) = records_of(&text).expect("it is whole");
+        assert_eq!(found, end);
+        assert_eq!(histograms, [histogram]);
+        assert!(records_of(&text[1..]).is_none());
+    }
+}

@@ -1,0 +1,135 @@
+//! Who is who: the role of a user or group, from a short file.
+//!
+//! ```text
+//! # who      number or all   role
+//! user       0               admin
+//! group      1000            operate
+//! others     observe
+//! ```
+//!
+//! A user's line counts before those of the groups, and of several groups the highest role counts.
+//! Without a file the daemon's own user and root are admin and everybody else may observe. What a
+//! role may do is decided in `livetime_timing::ownership`.
+
+use std::collections::BTreeMap;
+
+use livetime_timing::Role;
+
+/// Roles by user and group number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRules {
+    users: BTreeMap<u32, Role>,
+    groups: BTreeMap<u32, Role>,
+    others: Option<Role>,
+}
+
+/// A line that is no rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line} of the access rules is `{found}`; \
+     write `user NUMBER ROLE`, `group NUMBER ROLE` or `others ROLE` with observe, operate, admin or none"
+)]
+pub struct AccessRulesError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What it says.
+    pub found: String,
+}
+
+impl AccessRules {
+    /// This user and root are admin, everybody else may observe.
+    pub fn for_user(uid: u32) -> Self {
+        Self {
+            users: [(0, Role::Admin), (uid, Role::Admin)].into(),
+            groups: BTreeMap::new(),
+            others: Some(Role::Observe),
+        }
+    }
+
+    /// Reads rules; who is named nowhere may nothing.
+    ///
+    /// # Errors
+    /// The first line that is no rule.
+    pub fn parse(text: &str) -> Result<Self, AccessRulesError> {
+        let mut rules = Self {
+            users: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            others: None,
+        };
+        for (index, line) in text.lines().enumerate() {
+            let rule = line.split('#').next().unwrap_or("").trim();
+            if rule.is_empty() {
+                continue;
+            }
+            rules.add(rule).ok_or_else(|| AccessRulesError {
+                line: index + 1,
+                found: rule.to_owned(),
+            })?;
+        }
+        Ok(rules)
+    }
+
+    fn add(&mut self, rule: &str) -> Option<()> {
+        let words: Vec<&str> = rule.split_whitespace().collect();
+        match words.as_slice() {
+            ["user", number, role] => {
+                self.users.insert(number.parse().ok()?, parse_role(role)??);
+            }
+            ["group", number, role] => {
+                self.groups.insert(number.parse().ok()?, parse_role(role)??);
+            }
+            ["others", role] => self.others = parse_role(role)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The role of a user with these groups; `None` may not even connect.
+    pub fn role_of(&self, uid: u32, gids: &[u32]) -> Option<Role> {
+        let by_group = gids.iter().filter_map(|gid| self.groups.get(gid)).max();
+        self.users.get(&uid).or(by_group).copied().or(self.others)
+    }
+}
+
+/// Outer `None`: no role; inner: the word `none`.
+fn parse_role(word: &str) -> Option<Option<Role>> {
+    if word == "none" {
+        return Some(None);
+    }
+    [Role::Observe, Role::Operate, Role::Admin]
+        .into_iter()
+        .find(|role| role.key() == word)
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_come_before_groups_and_groups_before_others() {
+        let text =
+            "user 5 observe # an operator's guest\n\ngroup 7 operate\ngroup 8 admin\nothers none\n";
+        let rules = AccessRules::parse(text).unwrap();
+        assert_eq!(rules.role_of(5, &[8]), Some(Role::Observe));
+        assert_eq!(rules.role_of(6, &[7, 8]), Some(Role::Admin));
+        assert_eq!(rules.role_of(6, &[7]), Some(Role::Operate));
+        assert_eq!(rules.role_of(6, &[]), None);
+        let usual = AccessRules::for_user(1000);
+        assert_eq!(usual.role_of(1000, &[]), Some(Role::Admin));
+        assert_eq!(usual.role_of(1001, &[]), Some(Role::Observe));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, line) in [
+            ("user x admin", 1),
+            ("\nuser 5 king", 2),
+            ("others", 1),
+            ("user 1 none", 1),
+        ] {
+            let error = AccessRules::parse(text).unwrap_err();
+            assert_eq!((error.line, error.found.as_str()), (line, text.trim()));
+        }
+    }
+}

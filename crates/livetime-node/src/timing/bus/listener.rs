@@ -1,0 +1,245 @@
+//! Peers on a socket and the connection to a bus.
+//!
+//! Each peer has a thread that does its handshake, sends its signals and notices its end; peers
+//! beyond [`PEERS_MAX`] are turned away. The kernel says who a peer is, not the peer.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use zbus::connection::Builder;
+use zbus::{Guid, block_on, fdo};
+
+use super::mailbox::Mailbox;
+use super::server::{Link, Server};
+use super::{BUS_NAME, to_error};
+
+/// Peers connected at a time.
+pub const PEERS_MAX: usize = 512;
+/// A peer that has not finished its handshake by then is dropped.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// Which bus to be on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BusChoice {
+    /// The system bus.
+    System,
+    /// The session bus.
+    Session,
+    /// A bus at an address.
+    Address(String),
+}
+
+/// Why the daemon cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The socket cannot be made.
+    #[error("cannot listen on {path}: {source}")]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A daemon listens there already.
+    #[error("a daemon listens on {path} already")]
+    InUse {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The bus refuses.
+    #[error("cannot serve {BUS_NAME} on the bus: {0}")]
+    Bus(#[from] zbus::Error),
+    /// No thread could be started.
+    #[error("no thread for connections: {0}")]
+    Thread(io::Error),
+}
+
+/// A socket that is listened on; its file is removed at the end.
+#[derive(Debug)]
+pub struct PeerSocket {
+    path: PathBuf,
+}
+
+impl Drop for PeerSocket {
+    fn drop(&mut self) {
+        // Nothing is lost when it stays: the next daemon takes it over.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Listens for peers on a socket.
+///
+/// # Errors
+/// [`ListenError`]; a socket that a dead daemon left is taken over.
+pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenError> {
+    let failed = |source| ListenError::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    if UnixStream::connect(path).is_ok() {
+        return Err(ListenError::InUse {
+            path: path.to_owned(),
+        });
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    // Everybody may connect: what one may do is decided by the user behind the connection.
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(path, everybody).map_err(failed)?;
+    let server = Arc::clone(server);
+    let peers = Arc::new(AtomicUsize::new(0));
+    std::thread::Builder::new()
+        .name("timing-listener".to_owned())
+        .spawn(move || accept(&server, &listener, &peers))
+        .map_err(ListenError::Thread)?;
+    Ok(PeerSocket {
+        path: path.to_owned(),
+    })
+}
+
+fn accept(server: &Arc<Server>, listener: &UnixListener, peers: &Arc<AtomicUsize>) {
+    while !server.is_quitting() {
+        let Ok((stream, _)) = listener.accept() else {
+            // No descriptors left: those that wait do so until a peer has gone.
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        if peers.fetch_add(1, Ordering::SeqCst) >= PEERS_MAX {
+            peers.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let server = Arc::clone(server);
+        let count = Arc::clone(peers);
+        let thread = std::thread::Builder::new()
+            .name("timing-peer".to_owned())
+            .spawn(move || {
+                // A failed handshake is the peer's affair.
+                let _ = serve_peer(&server, stream);
+                count.fetch_sub(1, Ordering::SeqCst);
+            });
+        if thread.is_err() {
+            peers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn serve_peer(server: &Arc<Server>, stream: UnixStream) -> fdo::Result<()> {
+    let credentials = rustix::net::sockopt::socket_peercred(&stream)
+        .map_err(|errno| fdo::Error::AuthFailed(errno.to_string()))?;
+    let uid = credentials.uid.as_raw();
+    let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
+    let gids = groups_of(pid, credentials.gid.as_raw());
+    let client = server
+        .control
+        .client_arrived(uid, &gids, pid, "peer")
+        .map_err(to_error)?;
+    let served = block_on(serve_client(server, stream, &client));
+    block_on(server.client_gone(&client));
+    served
+}
+
+async fn serve_client(
+    server: &Arc<Server>,
+    stream: UnixStream,
+    client: &super::super::control::Client,
+) -> fdo::Result<()> {
+    let guid = Guid::generate();
+    let key = guid.to_string();
+    let link = Arc::new(Link {
+        connection: OnceLock::new(),
+        mailbox: Mailbox::default(),
+        client: Some(client.clone()),
+    });
+    server.add_link(key.clone(), Arc::clone(&link));
+    let served = async {
+        stream.set_read_timeout(Some(HANDSHAKE_TIME))?;
+        let builder = Builder::unix_stream(stream).server(guid).p2p();
+        let mut builder = server.serve_base(builder);
+        for object in server.objects() {
+            builder = server.serve_early(builder, &object);
+        }
+        let connection = builder.build().await?;
+        let _ = link.connection.set(connection.clone());
+        // Those that came during the handshake.
+        server.add_objects(&connection).await?;
+        link.mailbox.send_until_closed(&connection).await;
+        Ok::<(), zbus::Error>(())
+    }
+    .await;
+    server.remove_link(&key);
+    Ok(served?)
+}
+
+/// The groups of a process, as the kernel lists them: the main one, and those in `status`.
+fn groups_of(pid: Option<u32>, gid: u32) -> Vec<u32> {
+    let mut gids = vec![gid];
+    let status = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
+    if let Some(line) = status
+        .as_deref()
+        .and_then(|status| status.lines().find_map(|line| line.strip_prefix("Groups:")))
+    {
+        gids.extend(
+            line.split_whitespace()
+                .filter_map(|word| word.parse::<u32>().ok()),
+        );
+    }
+    gids
+}
+
+/// Serves on a bus too, under [`BUS_NAME`].
+///
+/// # Errors
+/// [`ListenError::Bus`] when there is none, or when the name is taken.
+pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenError> {
+    let builder = match choice {
+        BusChoice::System => Builder::system(),
+        BusChoice::Session => Builder::session(),
+        BusChoice::Address(address) => Builder::address(address.as_str()),
+    };
+    let mut builder = server.serve_base(builder);
+    for object in server.objects() {
+        builder = server.serve_early(builder, &object);
+    }
+    let connection = block_on(builder.name(BUS_NAME).build())?;
+    let link = Arc::new(Link::default());
+    let _ = link.connection.set(connection.clone());
+    server.add_link(format!("bus {choice:?}"), Arc::clone(&link));
+    let (watched, watching) = (connection.clone(), Arc::clone(server));
+    std::thread::Builder::new()
+        .name("timing-bus-names".to_owned())
+        .spawn(move || block_on(watch_names(&watching, &watched)))
+        .map_err(ListenError::Thread)?;
+    std::thread::Builder::new()
+        .name("timing-bus-signals".to_owned())
+        .spawn(move || block_on(link.mailbox.send_until_closed(&connection)))
+        .map_err(ListenError::Thread)?;
+    Ok(())
+}
+
+/// Notices callers that leave the bus.
+async fn watch_names(server: &Arc<Server>, connection: &zbus::Connection) {
+    let Ok(bus) = fdo::DBusProxy::new(connection).await else {
+        return;
+    };
+    let Ok(mut changes) = bus.receive_name_owner_changed().await else {
+        return;
+    };
+    while let Some(change) = std::future::poll_fn(|context| {
+        futures_core::Stream::poll_next(std::pin::Pin::new(&mut changes), context)
+    })
+    .await
+    {
+        if let Ok(arguments) = change.args()
+            && arguments.new_owner().is_none()
+        {
+            server.bus_name_gone(arguments.name().as_str()).await;
+        }
+    }
+}

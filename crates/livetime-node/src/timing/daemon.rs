@@ -1,0 +1,243 @@
+//! The daemon put together: core, control, sockets and buses, and an orderly end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use livetime_timing::{ConflictPolicy, GeneratorConfig, RegistryConfig, SinkKind, SinkSpec};
+use livetime_wire::{Problem, TaiNs};
+
+use super::access::AccessRules;
+use super::bus::Server;
+use super::bus::generator_object::send_output;
+use super::bus::listener::{BusChoice, ListenError, PeerSocket, join_bus, listen};
+use super::bus::server::TICK;
+use super::control::{Control, ControlError};
+use super::core_handle::{Core, CoreConfig, CoreError, Injector, RunningCore};
+use super::generators::Generators;
+use super::kept_state::{KeptError, StateKeeper};
+use super::tai_clock::TaiClock;
+
+/// What the daemon is to be.
+#[derive(Debug, Clone)]
+pub struct DaemonConfig {
+    /// The core and its worker.
+    pub core: CoreConfig,
+    /// Sizes of the registry; its number of sinks is used for the core too.
+    pub registry: RegistryConfig,
+    /// Who may what.
+    pub rules: AccessRules,
+    /// Time at which a virtual clock starts; the machine's clock without it.
+    pub virtual_start: Option<TaiNs>,
+    /// Which start of the daemon this is; one more than the last.
+    pub epoch: u32,
+    /// Outputs that the receiver has, `IO1` and so on.
+    pub outputs: u16,
+    /// Inputs that the receiver has, `IN1` and so on.
+    pub inputs: u16,
+    /// Sinks for tags on a bus, `bus1` and so on.
+    pub bus_sinks: u16,
+    /// Function generators, 1 to 64.
+    pub generators: u8,
+    /// Sizes and rules of each.
+    pub generator: GeneratorConfig,
+    /// Socket for peers.
+    pub socket: Option<PathBuf>,
+    /// Buses to be on; two for two priorities.
+    pub buses: Vec<BusChoice>,
+    /// File in which conditions and sinks that nobody owns outlive the daemon; nothing does
+    /// without it.
+    pub state_file: Option<PathBuf>,
+}
+
+impl DaemonConfig {
+    /// The usual daemon for a user: three outputs, one bus, nothing to be reached by yet.
+    pub fn for_user(uid: u32) -> Self {
+        Self {
+            core: CoreConfig::default(),
+            registry: RegistryConfig::default(),
+            rules: AccessRules::for_user(uid),
+            virtual_start: None,
+            epoch: 1,
+            outputs: 3,
+            inputs: 2,
+            bus_sinks: 1,
+            generators: 12,
+            generator: GeneratorConfig::default(),
+            socket: None,
+            buses: Vec::new(),
+            state_file: None,
+        }
+    }
+}
+
+/// Why the daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration has problems.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Config(Vec<Problem>),
+    /// The core did not start.
+    #[error(transparent)]
+    Core(#[from] CoreError),
+    /// A fixed sink could not be made.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// What it was to keep cannot be restored.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// It cannot be reached.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// No thread could be started.
+    #[error("no thread for the daemon: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A running daemon. It ends when dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    server: Arc<Server>,
+    ticker: Option<std::thread::JoinHandle<()>>,
+    generator_thread: Option<std::thread::JoinHandle<()>>,
+    _socket: Option<PeerSocket>,
+}
+
+impl Daemon {
+    /// Starts the core, then control, then what clients reach it by.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start(config: &DaemonConfig) -> Result<Self, DaemonError> {
+        let mut core_config = config.core.clone();
+        core_config.unit.sinks_max = config.registry.sinks_max;
+        core_config.inputs = config.inputs;
+        let clock = match config.virtual_start {
+            Some(start) => TaiClock::standing_at(start),
+            None => TaiClock::machine(),
+        };
+        let core = Core::new(&core_config, clock)?;
+        let RunningCore {
+            handle,
+            injector,
+            tags,
+            tag_bell,
+        } = core.start(&core_config)?;
+        let generators = Arc::new(Generators::new(
+            usize::from(config.generators.clamp(1, 64)),
+            config.generator,
+            tags,
+            tag_bell,
+            injector.clock().clone(),
+        ));
+        let control = Control::new(
+            config.registry,
+            handle,
+            injector,
+            config.rules.clone(),
+            core_config.unit,
+            config.epoch,
+        )
+        .map_err(DaemonError::Config)?;
+        let fixed = (1..=config.outputs)
+            .map(|n| (SinkKind::Output, format!("IO{n}")))
+            .chain((1..=config.bus_sinks).map(|n| (SinkKind::BusTag, format!("bus{n}"))));
+        for (kind, name) in fixed {
+            control.add_fixed_sink(SinkSpec {
+                conflict_policy: ConflictPolicy::Reject,
+                ..SinkSpec::new(kind, name)
+            })?;
+        }
+        let mut keeper = match &config.state_file {
+            Some(path) => Some(StateKeeper::restore(path, &control)?),
+            None => None,
+        };
+        let server = Server::new(Arc::new(control), generators);
+        let ticking = Arc::clone(&server);
+        let ticker = std::thread::Builder::new()
+            .name("timing-ticker".to_owned())
+            .spawn(move || {
+                let mut keep = || {
+                    if let Some(keeper) = &mut keeper {
+                        let kept = keeper.look(&ticking.control);
+                        let error = kept.err().map(|error| error.to_string());
+                        ticking.control.set_kept_error(error);
+                    }
+                };
+                while !ticking.wait_quit(TICK) {
+                    ticking.tick();
+                    keep();
+                }
+                keep();
+            })
+            .map_err(DaemonError::Thread)?;
+        let generating = Arc::clone(&server);
+        let generator_thread = std::thread::Builder::new()
+            .name("timing-generators".to_owned())
+            .spawn(move || {
+                let stopping = || generating.is_quitting();
+                let generators = Arc::clone(&generating.generators);
+                generators.run(&stopping, |output| send_output(&generating, output));
+            })
+            .map_err(DaemonError::Thread)?;
+        let mut daemon = Self {
+            generator_thread: Some(generator_thread),
+            server,
+            ticker: Some(ticker),
+            _socket: None,
+        };
+        for bus in &config.buses {
+            join_bus(&daemon.server, bus)?;
+        }
+        if let Some(path) = &config.socket {
+            daemon._socket = Some(listen(&daemon.server, path)?);
+        }
+        Ok(daemon)
+    }
+
+    /// Waits until a client with that right wants the end, at most so long; returns whether.
+    pub fn wait_quit(&self, timeout: Duration) -> bool {
+        self.server.wait_quit(timeout)
+    }
+
+    /// Control, for those in this process.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.server.control
+    }
+
+    /// The core's inlet and clock.
+    pub fn injector(&self) -> &Injector {
+        self.server.control.injector()
+    }
+
+    /// The function generators.
+    pub fn generators(&self) -> &Arc<Generators> {
+        &self.server.generators
+    }
+
+    /// Connections open.
+    pub fn connections(&self) -> usize {
+        self.server.link_count()
+    }
+
+    /// Ends it in order: subscriptions get what was put off and their end, then the core stops.
+    ///
+    /// # Errors
+    /// [`CoreError::Stuck`] as a [`DaemonError::Control`].
+    pub fn stop(&mut self) -> Result<(), DaemonError> {
+        self.server.quit();
+        for thread in [self.ticker.take(), self.generator_thread.take()] {
+            // A panic was reported by the program's hook.
+            let _ = thread.map(std::thread::JoinHandle::join);
+        }
+        self.server.control.stop()?;
+        self.server.close_links();
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}

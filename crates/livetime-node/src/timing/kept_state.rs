@@ -1,0 +1,272 @@
+//! What outlives the daemon: conditions and sinks that nobody owns, in a small file.
+//!
+//! Who disowns a condition says that it is to stay. With a state file it also stays across starts
+//! of the daemon: the file is written anew, whole, soon after each such change and at the end, and
+//! read before the first client comes. What clients own is not kept; they make it again, as the
+//! client libraries do by themselves. Nothing here is on the data path.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use livetime_timing::{
+    ActionFlag, Caller, Change, ClientId, Condition, ConditionSpec, FlagSet, IdFilter, Ownership,
+    Registry, Role, SinkKind, SinkSpec,
+};
+use livetime_wire::EventId;
+use serde_json::{Value, json};
+
+use super::control::{Control, ControlError};
+
+/// Name of the format.
+pub const KEPT_SCHEMA: &str = "livetime.timing_kept/1";
+/// Largest file that is read, bytes.
+const FILE_MAX: u64 = 64 << 20;
+/// Who restores: gone again before the first client comes.
+const DAEMON: Caller = Caller {
+    client: ClientId(0),
+    role: Role::Admin,
+};
+
+/// Why the state could not be kept or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The file cannot be read or written.
+    #[error("cannot {step} state file {path}: {source}")]
+    File {
+        /// What was tried.
+        step: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file does not say what it should.
+    #[error("state file {path}: {what}; correct it, or move it away to start with nothing")]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// What it says cannot be done.
+    #[error("state file {path}: {source}")]
+    Control {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: Box<ControlError>,
+    },
+}
+
+/// Keeps one file as the registry is.
+#[derive(Debug)]
+pub struct StateKeeper {
+    path: PathBuf,
+    revision: u64,
+    written: String,
+}
+
+impl StateKeeper {
+    /// Restores what the file says, if there is one.
+    ///
+    /// # Errors
+    /// [`KeptError`] when it cannot be read or does not fit this receiver; the daemon had better
+    /// not start without what it was to keep.
+    pub fn restore(path: &Path, control: &Control) -> Result<Self, KeptError> {
+        let failed = |source| KeptError::File {
+            step: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let text = match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed(error)),
+            Ok(data) if data.len() > FILE_MAX => {
+                return Err(KeptError::Content {
+                    path: path.to_owned(),
+                    what: format!("it has {} bytes, allowed is {FILE_MAX}", data.len()),
+                });
+            }
+            Ok(_) => std::fs::read_to_string(path).map_err(failed)?,
+        };
+        if !text.is_empty() {
+            restore_text(path, &text, control)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            revision: control.revision(),
+            written: text,
+        })
+    }
+
+    /// Writes the file anew if what it should say has changed; a file half written is never seen.
+    ///
+    /// # Errors
+    /// [`KeptError::File`]; the next look tries again.
+    pub fn look(&mut self, control: &Control) -> Result<(), KeptError> {
+        let revision = control.revision();
+        if revision == self.revision {
+            return Ok(());
+        }
+        let text = control.read(text_of);
+        if text != self.written {
+            self.write(&text)?;
+            self.written = text;
+        }
+        self.revision = revision;
+        Ok(())
+    }
+
+    fn write(&self, text: &str) -> Result<(), KeptError> {
+        let failed = |source| KeptError::File {
+            step: "write",
+            path: self.path.clone(),
+            source,
+        };
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let mut file = std::fs::File::create(&beside).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        std::fs::rename(&beside, &self.path).map_err(failed)
+    }
+}
+
+fn is_kept(ownership: &Ownership) -> bool {
+    ownership.owner.is_none()
+}
+
+/// What the file says of a registry.
+fn text_of(registry: &Registry) -> String {
+    // Sinks of hardware are there anyway: only software sinks are made by clients.
+    let sinks = registry
+        .sinks()
+        .filter(|sink| sink.spec.kind == SinkKind::Software && is_kept(&sink.ownership));
+    let sinks: Vec<Value> = sinks
+        .map(|sink| {
+            json!({
+                "name": sink.spec.name,
+                "offset_min_ns": sink.spec.offset_min_ns,
+                "offset_max_ns": sink.spec.offset_max_ns,
+            })
+        })
+        .collect();
+    let conditions: Vec<Value> = registry
+        .conditions()
+        .filter(|condition| is_kept(&condition.ownership))
+        .filter_map(|condition| condition_json(registry, condition))
+        .collect();
+    let document = json!({ "schema": KEPT_SCHEMA, "sinks": sinks, "conditions": conditions });
+    format!("{document:#}\n")
+}
+
+fn condition_json(registry: &Registry, condition: &Condition) -> Option<Value> {
+    let spec = &condition.spec;
+    let sink = registry.sink(spec.sink).filter(|sink| {
+        // Of a sink that goes with its owner nothing stays.
+        sink.spec.kind != SinkKind::Software || is_kept(&sink.ownership)
+    })?;
+    let (id, mask) = spec.filter.id_and_mask();
+    let accept: Vec<&str> = ActionFlag::ALL
+        .into_iter()
+        .filter(|flag| spec.accept.contains(*flag))
+        .map(ActionFlag::key)
+        .collect();
+    Some(json!({
+        "sink": sink.spec.name,
+        "id": id.to_string(),
+        "mask": EventId(mask).to_string(),
+        "offset_ns": spec.offset_ns,
+        "tag": spec.tag,
+        "accept": accept,
+        "active": spec.active,
+    }))
+}
+
+fn restore_text(path: &Path, text: &str, control: &Control) -> Result<(), KeptError> {
+    let wrong = |what: String| KeptError::Content {
+        path: path.to_owned(),
+        what,
+    };
+    let refused = |source: ControlError| KeptError::Control {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    let document: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    if document["schema"] != KEPT_SCHEMA {
+        let found = document["schema"].as_str().unwrap_or("nothing");
+        return Err(wrong(format!("schema is {found}, expected {KEPT_SCHEMA}")));
+    }
+    for (index, sink) in entries(&document, "sinks").map_err(&wrong)? {
+        let field = |name| missing("sink", index, name);
+        let name = sink["name"].as_str().ok_or_else(|| wrong(field("name")))?;
+        let offset = |key| sink[key].as_i64().ok_or_else(|| wrong(field(key)));
+        let spec = SinkSpec {
+            offset_min_ns: offset("offset_min_ns")?,
+            offset_max_ns: offset("offset_max_ns")?,
+            ..SinkSpec::new(SinkKind::Software, name)
+        };
+        let id = control.create_sink(&DAEMON, spec).map_err(refused)?;
+        control.own_sink(&DAEMON, id, false).map_err(refused)?;
+    }
+    let mut added = Vec::new();
+    for (index, condition) in entries(&document, "conditions").map_err(&wrong)? {
+        let spec = condition_spec(control, index, condition).map_err(&wrong)?;
+        added.push(Change::Add(spec));
+    }
+    // All of them or none: half of a set is not what anybody wanted.
+    let applied = control.apply(&DAEMON, &added).map_err(refused)?;
+    let disowned: Vec<Change> = applied.added.into_iter().map(Change::Disown).collect();
+    control.apply(&DAEMON, &disowned).map_err(refused)?;
+    Ok(())
+}
+
+fn entries<'a>(
+    document: &'a Value,
+    name: &str,
+) -> Result<impl Iterator<Item = (usize, &'a Value)>, String> {
+    let list = document[name].as_array();
+    let list = list.ok_or_else(|| format!("there is no list `{name}`"))?;
+    Ok(list.iter().enumerate())
+}
+
+fn missing(what: &str, index: usize, field: &str) -> String {
+    format!("{what} {index} has no usable `{field}`")
+}
+
+fn condition_spec(
+    control: &Control,
+    index: usize,
+    condition: &Value,
+) -> Result<ConditionSpec, String> {
+    let field = |name| missing("condition", index, name);
+    let text = |name| condition[name].as_str().ok_or_else(|| field(name));
+    let name = text("sink")?;
+    let sink = control.read(|registry| registry.sink_by_name(name).map(|sink| sink.id));
+    let sink = sink.ok_or_else(|| {
+        format!("condition {index} is of sink {name}, which this receiver does not have")
+    })?;
+    let bits = |name| text(name)?.parse::<EventId>().map_err(|_| field(name));
+    let filter = IdFilter::masked(bits("id")?, bits("mask")?.0)
+        .map_err(|error| format!("condition {index}: {error}"))?;
+    let tag = condition["tag"].as_u64();
+    let tag = tag.and_then(|tag| u32::try_from(tag).ok());
+    let mut accept = FlagSet::NONE;
+    for flag in condition["accept"].as_array().into_iter().flatten() {
+        let known = ActionFlag::ALL
+            .into_iter()
+            .find(|known| *flag == known.key());
+        accept = accept.with(known.ok_or_else(|| field("accept"))?);
+    }
+    Ok(ConditionSpec {
+        offset_ns: condition["offset_ns"]
+            .as_i64()
+            .ok_or_else(|| field("offset_ns"))?,
+        accept,
+        active: condition["active"]
+            .as_bool()
+            .ok_or_else(|| field("active"))?,
+        ..ConditionSpec::new(sink, filter, tag.ok_or_else(|| field("tag"))?)
+    })
+}

@@ -1,0 +1,10 @@
+//! What carries builder messages between machines, behind `livetime_builder::FrameLink`.
+//!
+//! [`TcpFrameLink`] has one stream per pair of units. Payload goes from the sender's pages into the
+//! receiver's without a copy by our code. Rings of one machine are in [`crate::message_ring`].
+
+pub mod tcp_frame_link;
+
+pub use tcp_frame_link::{
+    ReceivePages, STREAM_PAGES_MAX, TcpFrameCounts, TcpFrameLink, set_congestion,
+};

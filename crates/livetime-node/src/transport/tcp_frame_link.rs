@@ -1,0 +1,324 @@
+//! Builder messages over TCP: vectored writes from pages, reads into pages.
+//!
+//! ```text
+//! word 0  31:8 0x4C4601 | 7:0 messages in the batch, 1 to 64
+//!      1  words of all messages, with their two words in front
+//!      2  CRC-32C over words 0, 1 and the messages
+//!      .. per message: its words, words of its payload (0 but for a fragment), the message
+//!      .. the payloads in the same order
+//! ```
+//! What is sent between two [`TcpFrameLink::flush`] goes out as a batch: one `writev`, and three
+//! reads at the other end, whatever the number of messages; `docs/formats/message-batch.md` says
+//! more. The receiver puts the payload into pages
+//! of its own pool and names those in the message; the fragment's own CRC-32C guards them. Without
+//! free pages it reads no further, TCP stops the sender, and [`FrameLink::try_send`] says that the
+//! link is full. Words that are no batch end their stream: nothing behind them can be believed. No
+//! byte of payload is copied but by the kernel, nothing allocated after the start.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpStream;
+
+use livetime_builder::{FrameLink, LinkFull, Outgoing};
+use livetime_shm::PagePool;
+use livetime_wire::UnitId;
+use livetime_wire::message::{Envelope, MESSAGE_WORDS_MAX, MessageWords};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+
+mod receive_pages;
+mod receiving;
+mod sending;
+
+pub use receive_pages::ReceivePages;
+use receiving::Receiving;
+use sending::{Sending, fragment_of};
+
+/// Upper 24 bits of word 0; the last byte of them is the version.
+const MAGIC: u32 = 0x4C46_0100;
+/// Words before the messages.
+const HEAD_WORDS: usize = 3;
+/// Most messages of a batch. One batch is written while another is gathered, so twice as many wait
+/// at most while the kernel takes no more.
+const FRAMES_MAX: usize = 64;
+/// Most pieces of one `writev` or `readv`.
+const SLICES_MAX: usize = 64;
+/// Most pages that one stream sets aside for what comes.
+pub const STREAM_PAGES_MAX: usize = SLICES_MAX;
+
+/// What a link did, over all its streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpFrameCounts {
+    /// Messages handed to the kernel in full.
+    pub frames_sent: u64,
+    /// Calls of `writev`.
+    pub writes: u64,
+    /// Calls of `read` and `readv`.
+    pub reads: u64,
+    /// Payload bytes sent, straight from pages.
+    pub payload_bytes_sent: u64,
+    /// Messages that came whole.
+    pub frames_received: u64,
+    /// Payload bytes that came, straight into pages.
+    pub payload_bytes_received: u64,
+    /// Fragments whose payload did not have the CRC that its message names, or did not come;
+    /// dropped, and asked for again by the builder unit.
+    pub payloads_damaged: u64,
+    /// Times at which a fragment waited for free pages.
+    pub waits_for_pages: u64,
+    /// Messages that name another sender than the unit at the other end; dropped.
+    pub strangers: u64,
+    /// Streams that ended, in whatever way.
+    pub streams_ended: u64,
+}
+
+/// A stream to one unit.
+struct Peer {
+    unit: UnitId,
+    /// `None` once it has ended.
+    stream: Option<TcpStream>,
+    sending: Sending,
+    receiving: Receiving,
+}
+
+/// One unit's streams to its peers.
+pub struct TcpFrameLink {
+    peers: Vec<Peer>,
+    /// The pool whose pages fragments are sent from.
+    sent_from: Option<PagePool>,
+    pages: Option<ReceivePages>,
+    /// Where the next look for a message begins.
+    turn: usize,
+    /// Words of the message that [`FrameLink::poll`] shows, and whose it is.
+    current: Option<(usize, MessageWords)>,
+    counts: TcpFrameCounts,
+}
+
+impl TcpFrameLink {
+    /// A link without streams. Fragments are sent from `sent_from` and received into `pages`; a unit
+    /// that does neither needs none.
+    pub fn new(sent_from: Option<PagePool>, pages: Option<ReceivePages>) -> Self {
+        Self {
+            peers: Vec::new(),
+            sent_from,
+            pages,
+            turn: 0,
+            current: None,
+            counts: TcpFrameCounts::default(),
+        }
+    }
+
+    /// Adds the stream to a unit, or replaces the one to its former life, with small messages sent
+    /// at once and the congestion control of that name, such as `"reno"`; returns the one in force,
+    /// for the record.
+    ///
+    /// # Errors
+    /// What the system says; a congestion control that it does not have or allow is one.
+    pub fn add(
+        &mut self,
+        unit: UnitId,
+        stream: TcpStream,
+        congestion: Option<&str>,
+    ) -> io::Result<String> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let name = set_congestion(&stream, congestion)?;
+        self.lose(unit);
+        match self.peers.iter_mut().find(|peer| peer.unit == unit) {
+            Some(peer) => {
+                peer.stream = Some(stream);
+                peer.receiving = Receiving::new();
+            }
+            None => self.peers.push(Peer {
+                unit,
+                stream: Some(stream),
+                sending: Sending::new(),
+                receiving: Receiving::new(),
+            }),
+        }
+        Ok(name)
+    }
+
+    /// A unit is gone: messages to it are dropped, what came of it is still taken.
+    pub fn lose(&mut self, unit: UnitId) {
+        if let Some(at) = self.peers.iter().position(|peer| peer.unit == unit) {
+            self.end(at);
+        }
+    }
+
+    /// Whether there ever was a stream to a unit.
+    pub fn has(&self, unit: UnitId) -> bool {
+        self.peers.iter().any(|peer| peer.unit == unit)
+    }
+
+    /// Whether the stream to a unit is there.
+    pub fn is_open(&self, unit: UnitId) -> bool {
+        let peer = self.peers.iter().find(|peer| peer.unit == unit);
+        peer.is_some_and(|peer| peer.stream.is_some())
+    }
+
+    /// The pages that fragments are received into.
+    pub fn pages_mut(&mut self) -> Option<&mut ReceivePages> {
+        self.pages.as_mut()
+    }
+
+    /// Hands the kernel as much as it takes. Call it in each duty cycle: what is sent is held back
+    /// to go out in one `writev`.
+    pub fn flush(&mut self) {
+        for at in 0..self.peers.len() {
+            self.flush_peer(at);
+        }
+    }
+
+    fn flush_peer(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        if let Some(stream) = &mut peer.stream
+            && peer.sending.flush(stream, &mut self.counts).is_err()
+        {
+            self.end(at);
+        }
+    }
+
+    /// Whether the kernel has everything.
+    pub fn is_flushed(&self) -> bool {
+        self.peers.iter().all(|peer| peer.sending.is_empty())
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> &TcpFrameCounts {
+        &self.counts
+    }
+
+    /// As [`FrameLink::try_send`], with the message as it is.
+    ///
+    /// # Errors
+    /// [`LinkFull`].
+    pub fn send(&mut self, outgoing: &Outgoing) -> Result<(), LinkFull> {
+        let words = outgoing.envelope.to_words();
+        self.send_words(outgoing.to, &words, &outgoing.envelope)
+    }
+
+    fn send_words(
+        &mut self,
+        to: UnitId,
+        words: &[u32],
+        envelope: &Envelope,
+    ) -> Result<(), LinkFull> {
+        let Some(at) = self.peers.iter().position(|peer| peer.unit == to) else {
+            return Ok(());
+        };
+        if !self.peers[at].sending.has_room() {
+            self.flush_peer(at);
+        }
+        let peer = &mut self.peers[at];
+        if peer.stream.is_none() {
+            return Ok(());
+        }
+        if !peer.sending.has_room() {
+            return Err(LinkFull { to });
+        }
+        let fragment = self.sent_from.as_ref().zip(fragment_of(envelope));
+        peer.sending.push(words, fragment);
+        Ok(())
+    }
+
+    /// The next message that has come, from each peer in turn. One that names another sender than
+    /// its peer is dropped.
+    pub fn take(&mut self) -> Option<Envelope> {
+        loop {
+            let at = self.next_peer()?;
+            self.turn = at + 1;
+            let envelope = self.peers[at].receiving.pop()?;
+            if envelope.sender == self.peers[at].unit {
+                return Some(envelope);
+            }
+            self.counts.strangers += 1;
+            if let (Some(pages), Some(fragment)) = (&mut self.pages, fragment_of(&envelope)) {
+                for page in &fragment.pages {
+                    // Filled by us and named to nobody.
+                    let _kept = pages.give_back(*page);
+                }
+            }
+        }
+    }
+
+    /// The next peer of whom a message has come. Streams are read only when no message is here, so
+    /// that idle ones cost nothing while others are busy.
+    fn next_peer(&mut self) -> Option<usize> {
+        let count = self.peers.len();
+        let turn = self.turn;
+        let in_turn = (0..count).map(move |n| (turn + n) % count);
+        let has_message = |at: &usize| self.peers[*at].receiving.front().is_some();
+        if let Some(at) = in_turn.clone().find(has_message) {
+            return Some(at);
+        }
+        for at in in_turn {
+            let peer = &mut self.peers[at];
+            let Some(stream) = &mut peer.stream else {
+                continue;
+            };
+            let receiving = &mut peer.receiving;
+            let read = receiving.read(stream, &mut self.pages, &mut self.counts);
+            if read.is_err() {
+                self.end(at);
+            }
+            if self.peers[at].receiving.front().is_some() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    fn end(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        if peer.stream.take().is_some() {
+            self.counts.streams_ended += 1;
+        }
+        peer.sending.clear();
+        peer.receiving.end(self.pages.as_mut());
+    }
+}
+
+/// Sets the congestion control of a stream, where one is named; returns the one in force.
+///
+/// # Errors
+/// What the system says; a congestion control that it does not have or allow is one.
+pub fn set_congestion(stream: &TcpStream, name: Option<&str>) -> io::Result<String> {
+    if let Some(name) = name {
+        setsockopt(stream, sockopt::TcpCongestion, &OsString::from(name))?;
+    }
+    let in_force = getsockopt(stream, sockopt::TcpCongestion)?;
+    let in_force = in_force.to_string_lossy();
+    Ok(in_force.trim_end_matches('\0').to_owned())
+}
+
+impl FrameLink for TcpFrameLink {
+    /// A message to a unit whose stream has ended is dropped: that unit is gone. So are words that
+    /// are no message.
+    fn try_send(&mut self, to: UnitId, words: &[u32]) -> Result<(), LinkFull> {
+        match Envelope::parse(words) {
+            Ok(envelope) if words.len() <= MESSAGE_WORDS_MAX => {
+                self.send_words(to, words, &envelope)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn poll(&mut self) -> Option<&[u32]> {
+        if self.current.is_none() {
+            let at = self.next_peer()?;
+            let words = self.peers[at].receiving.front()?.to_words();
+            self.current = Some((at, words));
+        }
+        self.current.as_ref().map(|(_, words)| words.as_slice())
+    }
+
+    fn consume(&mut self) {
+        if let Some((at, _)) = self.current.take() {
+            self.peers[at].receiving.pop();
+            self.turn = at + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! One direction of a stream: messages gathered into batches and written from where they lie.
+
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::TcpStream;
+
+use arrayvec::ArrayVec;
+use livetime_shm::{PageIndex, PagePool, PageReader};
+use livetime_wire::crc::Crc32c;
+use livetime_wire::message::{
+    BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, MESSAGE_WORDS_MAX,
+};
+use zerocopy::IntoBytes;
+
+use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
+
+/// Most pages that one batch holds: a few fragments of the most pages, or one small one a frame.
+const PAGES_MAX: usize = 4 * FRAMES_MAX;
+
+/// Messages and the pages of their payload.
+struct Batch {
+    /// Head and messages.
+    table: Vec<u32>,
+    pages: Vec<(PageReader, usize)>,
+    frames: usize,
+    payload_bytes: u64,
+}
+
+impl Batch {
+    fn new() -> Self {
+        let mut batch = Self {
+            table: Vec::with_capacity(HEAD_WORDS + FRAMES_MAX * (2 + MESSAGE_WORDS_MAX)),
+            pages: Vec::with_capacity(PAGES_MAX),
+            frames: 0,
+            payload_bytes: 0,
+        };
+        batch.clear();
+        batch
+    }
+
+    fn clear(&mut self) {
+        self.table.clear();
+        self.table.extend([0; HEAD_WORDS]);
+        self.pages.clear();
+        self.frames = 0;
+        self.payload_bytes = 0;
+    }
+
+    fn has_room(&self) -> bool {
+        self.frames < FRAMES_MAX && self.pages.len() + FRAGMENT_PAGES_MAX <= PAGES_MAX
+    }
+
+    /// Writes the head: nothing is added from here on.
+    fn seal(&mut self) {
+        self.table[0] = MAGIC | self.frames as u32;
+        self.table[1] = (self.table.len() - HEAD_WORDS) as u32;
+        let mut crc = Crc32c::new();
+        crc.update(&self.table[..2]);
+        crc.update(&self.table[HEAD_WORDS..]);
+        self.table[2] = crc.value();
+    }
+}
+
+/// What goes out on one stream: a batch that is being written and one that is being gathered.
+pub(super) struct Sending {
+    gathering: Batch,
+    written: Batch,
+    /// Bytes of the table, and of the payload's current page, that the kernel has.
+    table_bytes: usize,
+    page: usize,
+    page_bytes: usize,
+}
+
+impl Sending {
+    pub(super) fn new() -> Self {
+        Self {
+            gathering: Batch::new(),
+            written: Batch::new(),
+            table_bytes: 0,
+            page: 0,
+            page_bytes: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.gathering.clear();
+        self.written.clear();
+        (self.table_bytes, self.page, self.page_bytes) = (0, 0, 0);
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.gathering.has_room()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.gathering.frames == 0 && self.written.frames == 0
+    }
+
+    /// Gathers a message; the pages of its fragment are held until they are sent.
+    pub(super) fn push(
+        &mut self,
+        words: &[u32],
+        fragment: Option<(&PagePool, &FragmentDescriptor)>,
+    ) {
+        let batch = &mut self.gathering;
+        let payload = match fragment {
+            Some((pool, fragment)) => hold_pages(pool, fragment, &mut batch.pages),
+            None => 0,
+        };
+        batch.table.extend([words.len() as u32, payload as u32]);
+        batch.table.extend_from_slice(words);
+        batch.frames += 1;
+        batch.payload_bytes += 4 * payload as u64;
+    }
+
+    /// Adds what is left of the batch that is being written.
+    fn add_slices<'a>(&'a self, slices: &mut ArrayVec<IoSlice<'a>, SLICES_MAX>) {
+        let table = self.written.table.as_bytes();
+        if self.table_bytes < table.len() {
+            slices.push(IoSlice::new(&table[self.table_bytes..]));
+        }
+        let mut skip = self.page_bytes;
+        for (page, words) in &self.written.pages[self.page..] {
+            if slices.is_full() {
+                break;
+            }
+            slices.push(IoSlice::new(&page[..*words].as_bytes()[skip..]));
+            skip = 0;
+        }
+    }
+
+    /// Hands the kernel as much as it takes.
+    pub(super) fn flush(
+        &mut self,
+        stream: &mut TcpStream,
+        counts: &mut TcpFrameCounts,
+    ) -> io::Result<()> {
+        loop {
+            if self.written.frames == 0 {
+                if self.gathering.frames == 0 {
+                    return Ok(());
+                }
+                std::mem::swap(&mut self.gathering, &mut self.written);
+                self.written.seal();
+            }
+            let taken = {
+                let mut slices = ArrayVec::<IoSlice<'_>, SLICES_MAX>::new();
+                self.add_slices(&mut slices);
+                stream.write_vectored(&slices)
+            };
+            match taken {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(taken) => {
+                    counts.writes += 1;
+                    self.advance(taken, counts);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The kernel has taken so many bytes more.
+    fn advance(&mut self, mut taken: usize, counts: &mut TcpFrameCounts) {
+        let of_table = taken.min(self.written.table.len() * 4 - self.table_bytes);
+        self.table_bytes += of_table;
+        taken -= of_table;
+        while let Some((_, words)) = self.written.pages.get(self.page) {
+            let left = words * 4 - self.page_bytes;
+            if taken < left {
+                self.page_bytes += taken;
+                return;
+            }
+            taken -= left;
+            self.page += 1;
+            self.page_bytes = 0;
+        }
+        if self.table_bytes == self.written.table.len() * 4 {
+            counts.frames_sent += self.written.frames as u64;
+            counts.payload_bytes_sent += self.written.payload_bytes;
+            self.written.clear();
+            (self.table_bytes, self.page) = (0, 0);
+        }
+    }
+
+    /// All bytes that are to be sent, as one piece.
+    #[cfg(test)]
+    pub(super) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::swap(&mut self.gathering, &mut self.written);
+        self.written.seal();
+        let mut slices = ArrayVec::new();
+        self.add_slices(&mut slices);
+        let bytes = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        drop(slices);
+        self.clear();
+        bytes
+    }
+}
+
+/// The fragment of a message, if it has one.
+pub(super) fn fragment_of(envelope: &Envelope) -> Option<&FragmentDescriptor> {
+    match &envelope.message {
+        BuilderMessage::FragmentData { fragment, .. } => Some(fragment),
+        _ => None,
+    }
+}
+
+/// Holds the pages of a fragment until they are sent; returns its words, 0 where one is not there.
+fn hold_pages(
+    pool: &PagePool,
+    fragment: &FragmentDescriptor,
+    pages: &mut Vec<(PageReader, usize)>,
+) -> usize {
+    let (first, mut left) = (pages.len(), fragment.words as usize);
+    for page in &fragment.pages {
+        let words = left.min(pool.page_words());
+        match pool.read(PageIndex(*page)) {
+            Ok(reader) if words > 0 => pages.push((reader, words)),
+            _ => break,
+        }
+        left -= words;
+    }
+    if left > 0 {
+        pages.truncate(first);
+        return 0;
+    }
+    fragment.words as usize
+}

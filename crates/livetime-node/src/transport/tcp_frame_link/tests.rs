@@ -1,0 +1,333 @@
+use std::io::Write;
+use std::net::TcpListener;
+
+use arrayvec::ArrayVec;
+use livetime_shm::{HugePages, PageIndex, PoolConfig};
+use livetime_wire::crc::crc32c;
+use livetime_wire::message::{BuilderMessage, FragmentDescriptor};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{SourceId, TriggerNumber};
+
+use super::*;
+
+const PAGE_WORDS: usize = 512;
+const RU: UnitId = UnitId::readout(0);
+const BU: UnitId = UnitId::builder(1);
+
+fn pool(pages: u32) -> PagePool {
+    PagePool::create(&PoolConfig {
+        pages,
+        page_bytes: 4 * PAGE_WORDS as u32,
+        huge_pages: HugePages::Never,
+    })
+    .unwrap()
+}
+
+fn streams() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+/// A readout unit's link with its pool, a builder unit's link with so many pages.
+fn pair(pages: u32) -> (PagePool, TcpFrameLink, TcpFrameLink) {
+    let (near, far) = streams();
+    let sent_from = pool(8);
+    let mut readout = TcpFrameLink::new(Some(sent_from.clone()), None);
+    let mut builder = TcpFrameLink::new(None, Some(ReceivePages::new(pool(pages), 7)));
+    let name = readout.add(BU, near, Some("reno")).unwrap();
+    assert_eq!(name, "reno", "set and recorded");
+    assert!(!builder.add(RU, far, None).unwrap().is_empty());
+    (sent_from, readout, builder)
+}
+
+/// A fragment in pages of the pool, as a message.
+fn fragment(pool: &PagePool, first_page: u32, trigger: u64, words: usize) -> Envelope {
+    let data: Vec<u32> = (0..words as u32).map(|n| n ^ trigger as u32).collect();
+    let mut pages = ArrayVec::new();
+    for (page, part) in (first_page..).zip(data.chunks(PAGE_WORDS)) {
+        let mut writer = pool.write(PageIndex(page)).unwrap();
+        writer[..part.len()].copy_from_slice(part);
+        pages.push(writer.finish().0);
+    }
+    Envelope {
+        sender: RU,
+        epoch: 1,
+        sequence: trigger as u32,
+        message: BuilderMessage::FragmentData {
+            trigger: TriggerNumber(trigger),
+            fragment: FragmentDescriptor {
+                source: SourceId(3),
+                pool: 0,
+                words: words as u32,
+                status: FragmentStatus::GOOD,
+                crc: crc32c(&data),
+                pages,
+            },
+        },
+    }
+}
+
+/// Polls until a message comes; both ends are driven, as their workers would.
+fn receive(from: &mut TcpFrameLink, to: &mut TcpFrameLink) -> Envelope {
+    for _ in 0..1_000_000 {
+        from.flush();
+        if let Some(words) = to.poll() {
+            let envelope = Envelope::parse(words).unwrap();
+            to.consume();
+            return envelope;
+        }
+    }
+    panic!("nothing comes");
+}
+
+fn take_pages(link: &mut TcpFrameLink, envelope: &Envelope) -> Vec<u32> {
+    let BuilderMessage::FragmentData { fragment, .. } = &envelope.message else {
+        panic!("{envelope:?}");
+    };
+    assert_eq!(fragment.pool, 7, "the receiver's pool");
+    let pages = link.pages_mut().unwrap();
+    let mut words = Vec::new();
+    for page in &fragment.pages {
+        words.extend_from_slice(&pages.pool().read(PageIndex(*page)).unwrap());
+        pages.give_back(*page).unwrap();
+    }
+    words.truncate(fragment.words as usize);
+    assert_eq!(crc32c(&words), fragment.crc);
+    words
+}
+
+#[test]
+fn messages_and_payload_come_as_they_were_sent() {
+    let (from, mut readout, mut builder) = pair(8);
+    let request = Envelope {
+        sender: BU,
+        epoch: 1,
+        sequence: 0,
+        message: BuilderMessage::FragmentRequest {
+            triggers: [TriggerNumber(4)].into_iter().collect(),
+        },
+    };
+    builder.try_send(RU, &request.to_words()).unwrap();
+    assert_eq!(receive(&mut builder, &mut readout), request);
+    for (trigger, words) in [(1, 1), (2, PAGE_WORDS), (3, 2 * PAGE_WORDS + 17)] {
+        let sent = fragment(&from, 0, trigger, words);
+        readout.try_send(BU, &sent.to_words()).unwrap();
+        let came = receive(&mut readout, &mut builder);
+        assert_eq!((came.sender, came.sequence), (RU, trigger as u32));
+        let data = take_pages(&mut builder, &came);
+        let expected: Vec<u32> = (0..words as u32).map(|n| n ^ trigger as u32).collect();
+        assert_eq!(data, expected);
+        for page in 0..words.div_ceil(PAGE_WORDS) as u32 {
+            from.release(PageIndex(page))
+                .expect("nobody holds it any more");
+        }
+    }
+    assert_eq!(builder.pages_mut().unwrap().free(), 8);
+    let bytes = 4 * (1 + PAGE_WORDS + 2 * PAGE_WORDS + 17) as u64;
+    assert_eq!(readout.counts().payload_bytes_sent, bytes);
+    assert_eq!(builder.counts().payload_bytes_received, bytes);
+}
+
+#[test]
+fn without_free_pages_the_sender_is_stopped_and_nothing_is_lost() {
+    let (from, mut readout, mut builder) = pair(1);
+    let sent = fragment(&from, 0, 9, PAGE_WORDS);
+    let words = sent.to_words();
+    let mut taken = 0_u64;
+    let mut held = None;
+    // The kernel's buffers fill up, then the link.
+    while readout.try_send(BU, &words).is_ok() {
+        taken += 1;
+        readout.flush();
+        if held.is_none() {
+            held = builder.poll().map(|words| Envelope::parse(words).unwrap());
+            if held.is_some() {
+                builder.consume();
+            }
+        } else {
+            assert_eq!(builder.poll(), None, "the only page is taken");
+        }
+        assert!(taken < 1_000_000, "no back-pressure");
+    }
+    let full = readout.try_send(BU, &words);
+    assert_eq!(full, Err(LinkFull { to: BU }));
+    let mut next = held;
+    for _ in 0..taken {
+        let came = match next.take() {
+            Some(came) => came,
+            None => receive(&mut readout, &mut builder),
+        };
+        take_pages(&mut builder, &came);
+    }
+    assert!(readout.is_flushed());
+    assert!(builder.counts().waits_for_pages > 0);
+    assert_eq!(builder.counts().frames_received, taken);
+}
+
+#[test]
+fn a_stream_that_ends_or_breaks_is_closed_and_its_pages_are_free() {
+    let (from, mut readout, mut builder) = pair(4);
+    let sent = fragment(&from, 0, 5, 2 * PAGE_WORDS);
+    readout.try_send(BU, &sent.to_words()).unwrap();
+    // Only half of the frame comes before the end.
+    let bytes = readout.peers[0].sending.take_bytes();
+    let stream = readout.peers[0].stream.as_mut().unwrap();
+    stream.write_all(&bytes[..bytes.len() * 3 / 4]).unwrap();
+    drop(readout);
+    for _ in 0..1_000_000 {
+        assert_eq!(builder.poll(), None);
+        if !builder.is_open(RU) {
+            break;
+        }
+    }
+    assert!(!builder.is_open(RU));
+    assert_eq!(builder.pages_mut().unwrap().free(), 4);
+    assert_eq!(builder.counts().streams_ended, 1);
+    assert_eq!(builder.try_send(RU, &sent.to_words()), Ok(()), "dropped");
+}
+
+#[test]
+fn damaged_payload_is_dropped_and_damaged_frames_end_their_stream() {
+    let (from, mut readout, mut builder) = pair(4);
+    let mut sent = fragment(&from, 0, 5, 100);
+    if let BuilderMessage::FragmentData { fragment, .. } = &mut sent.message {
+        fragment.crc ^= 1;
+    }
+    readout.try_send(BU, &sent.to_words()).unwrap();
+    let good = Envelope {
+        sender: RU,
+        epoch: 1,
+        sequence: 6,
+        message: BuilderMessage::Alive,
+    };
+    readout.try_send(BU, &good.to_words()).unwrap();
+    assert_eq!(receive(&mut readout, &mut builder), good);
+    assert_eq!(builder.counts().payloads_damaged, 1);
+    assert_eq!(builder.pages_mut().unwrap().free(), 4);
+
+    readout.try_send(BU, &good.to_words()).unwrap();
+    let mut bytes = readout.peers[0].sending.take_bytes();
+    bytes[4 * (HEAD_WORDS + 3)] ^= 1;
+    let stream = readout.peers[0].stream.as_mut().unwrap();
+    stream.write_all(&bytes).unwrap();
+    for _ in 0..1_000_000 {
+        if builder.poll().is_some() || !builder.is_open(RU) {
+            break;
+        }
+    }
+    assert!(!builder.is_open(RU), "nothing behind it can be believed");
+}
+
+/// Many messages in one batch, of all sizes, through few pages: all come, in order.
+#[test]
+fn batches_of_mixed_messages_come_in_order_with_few_calls() {
+    let (from, mut readout, mut builder) = pair(6);
+    let sizes = [1, PAGE_WORDS, 7, 3 * PAGE_WORDS, PAGE_WORDS + 1];
+    let mut expected = Vec::new();
+    let mut sent = Vec::new();
+    for trigger in 1..=60_u64 {
+        let envelope = if trigger % 6 == 0 {
+            Envelope {
+                sender: RU,
+                epoch: 1,
+                sequence: trigger as u32,
+                message: BuilderMessage::Alive,
+            }
+        } else if trigger <= 5 {
+            // The first five fill the pool's pages with what the others send, too.
+            let first = (0..trigger as usize - 1).map(|n| sizes[n].div_ceil(PAGE_WORDS));
+            fragment(
+                &from,
+                first.sum::<usize>() as u32,
+                trigger,
+                sizes[trigger as usize - 1],
+            )
+        } else {
+            let again = (trigger % 6 - 1) as usize;
+            let mut envelope: Envelope = Envelope::clone(&sent[again]);
+            envelope.sequence = trigger as u32;
+            envelope
+        };
+        readout.try_send(BU, &envelope.to_words()).unwrap();
+        expected.push(envelope.sequence);
+        sent.push(envelope);
+    }
+    readout.flush();
+    for sequence in expected {
+        let came = receive(&mut readout, &mut builder);
+        assert_eq!(came.sequence, sequence);
+        if sequence % 6 != 0 {
+            take_pages(&mut builder, &came);
+        }
+    }
+    assert_eq!(builder.pages_mut().unwrap().free(), 6);
+    assert_eq!(builder.counts().payloads_damaged, 0);
+    assert_eq!(readout.counts().frames_sent, 60);
+    let polls = builder.counts().reads + builder.counts().waits_for_pages;
+    assert!(polls < 200, "{:?}", builder.counts());
+}
+
+#[test]
+fn a_receiver_that_takes_the_place_of_a_dead_one_waits_for_pages_still_read() {
+    let pool = pool(3);
+    for page in 0..2 {
+        pool.write(PageIndex(page)).unwrap().finish();
+    }
+    let reader = pool.read(PageIndex(0)).unwrap();
+    let mut pages = ReceivePages::new(pool, 0);
+    assert_eq!(pages.free(), 2, "one was free, one is read by nobody");
+    let taken: Vec<_> = std::iter::from_fn(|| pages.take()).collect();
+    assert_eq!(taken.len(), 2);
+    drop(reader);
+    assert_eq!(pages.take().map(|writer| writer.page()), Some(PageIndex(0)));
+}
+
+#[test]
+fn a_batch_is_the_golden_words() {
+    let page = include_str!("../../../../../docs/formats/message-batch-v1.hex");
+    let golden: Vec<u32> = page
+        .lines()
+        .filter_map(|line| line.split('#').next())
+        .map(|word| u32::from_str_radix(word.trim(), 16).unwrap())
+        .collect();
+    let (from, mut readout, mut builder) = pair(4);
+    let mut writer = from.write(PageIndex(0)).unwrap();
+    writer[..3].copy_from_slice(&[0xA, 0xB, 0xC]);
+    writer.finish();
+    let alive = Envelope {
+        sender: RU,
+        epoch: 1,
+        sequence: 5,
+        message: BuilderMessage::Alive,
+    };
+    let fragment = Envelope {
+        sequence: 6,
+        message: BuilderMessage::FragmentData {
+            trigger: TriggerNumber(9),
+            fragment: FragmentDescriptor {
+                source: SourceId(3),
+                pool: 0,
+                words: 3,
+                status: FragmentStatus::GOOD,
+                crc: crc32c(&[0xA, 0xB, 0xC]),
+                pages: [0].into_iter().collect(),
+            },
+        },
+        ..alive
+    };
+    for message in [&alive, &fragment] {
+        readout.try_send(BU, &message.to_words()).unwrap();
+    }
+    let bytes = readout.peers[0].sending.take_bytes();
+    let words: Vec<u32> = bytes
+        .chunks(4)
+        .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+    assert_eq!(words, golden);
+    let stream = readout.peers[0].stream.as_mut().unwrap();
+    stream.write_all(&bytes).unwrap();
+    assert_eq!(receive(&mut readout, &mut builder), alive);
+    let came = receive(&mut readout, &mut builder);
+    assert_eq!(take_pages(&mut builder, &came), [0xA, 0xB, 0xC]);
+}

@@ -1,0 +1,250 @@
+//! `readout --channels`: cards at a rate or as fast as they go, and what blocks of entries gain.
+//!
+//! Streams of [`super::card_stream`] beside a plain stream of messages as long as the fragments
+//! through a ring, written by one core and read by the other. Single-cycle firmware and DMA protocol
+//! take turns, so that both see the same machine. Not measured: cards, buses and fibres, which
+//! `livetime study filar` models.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use livetime_shm::{RingConfig, ring};
+use serde_json::{Value, json};
+
+use super::card_stream::{Stream, Streamed, stream};
+use super::document::{BenchDocument, Target, median, rounded};
+use super::two_cores::run_pair;
+use super::{BenchError, BenchOptions};
+
+/// Entries of a block of the DMA protocol.
+pub const BATCH: usize = 16;
+/// The slides' system: four single-cycle cards, fragments of 1 kB at 100 kHz.
+const CHANNELS: usize = 12;
+const BYTES: usize = 1000;
+/// Twice the slides' fragments per second.
+const TARGET_PER_S: f64 = 2.4e6;
+/// Sizes at which the firmwares are compared; the gain has a target up to `SMALL_BYTES`.
+const SIZES: [usize; 4] = [256, 512, 1024, 4096];
+const SMALL_BYTES: usize = 512;
+
+/// What `--channels` and its companions ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CardOptions {
+    /// Channels.
+    pub channels: usize,
+    /// Bytes of a fragment.
+    pub bytes: usize,
+    /// Entries of a block, 1 for the single-cycle firmware.
+    pub batch: usize,
+    /// Fragments per second and channel; as fast as it goes without.
+    pub rate_hz: Option<f64>,
+    /// For how many seconds.
+    pub seconds: f64,
+}
+
+/// Measures one setting.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when counts are not conserved.
+pub fn run(cards: &CardOptions, options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    let mut document = BenchDocument::new("readout");
+    let floor_seconds = if options.quick { 0.01 } else { 0.3 };
+    let before = ring_stream(cards.bytes, floor_seconds)?;
+    let streamed = stream(&Stream {
+        channels: cards.channels,
+        bytes: cards.bytes,
+        batch: cards.batch,
+        rate_hz: cards.rate_hz,
+        seconds: cards.seconds,
+    })?;
+    let after = ring_stream(cards.bytes, floor_seconds)?;
+    document.add_floor("ring_stream_per_s", json!([before.round(), after.round()]));
+    document.add_result("stream", to_json(&streamed, cards.bytes));
+    let lost = streamed.sent_total().abs_diff(streamed.filed) + streamed.lost;
+    document.add_target(Target::at_most("fragments_lost", lost as f64, 0.0));
+    let damaged = streamed.flagged as f64;
+    document.add_target(Target::at_most("fragments_damaged", damaged, 0.0));
+    match cards.rate_hz {
+        Some(rate) => {
+            let slowest = streamed.sent.iter().min().copied().unwrap_or(0);
+            let share = slowest as f64 / streamed.seconds / rate;
+            document.add_target(Target::at_least("rate_share_slowest_channel", share, 0.99));
+        }
+        None => {
+            let floor = (before + after) / 2.0;
+            let share = streamed.per_s() / floor;
+            document.add_ratio("ring_stream_share", share);
+            if (cards.channels, cards.bytes) == (CHANNELS, BYTES) {
+                let per_s = streamed.per_s();
+                document.add_target(Target::at_least("fragments_per_s", per_s, TARGET_PER_S));
+            }
+            if cards.bytes >= 4096 {
+                document.add_target(Target::at_least("ring_stream_share", share, 0.5));
+            }
+        }
+    }
+    Ok(document)
+}
+
+fn to_json(streamed: &Streamed, bytes: usize) -> Value {
+    let per_s = streamed.per_s();
+    json!({
+        "seconds": rounded(streamed.seconds),
+        "fragments": streamed.filed,
+        "per_s": rounded(per_s),
+        "mb_per_s": rounded(per_s * bytes as f64 / 1e6),
+        "fewest_of_a_channel": streamed.sent.iter().min(),
+        "most_of_a_channel": streamed.sent.iter().max(),
+        "xoff_share": rounded(streamed.xoff_share),
+        "caught_up": streamed.caught_up,
+        "host_ns_per_fragment": rounded(streamed.host_ns),
+        "fragments_per_block": rounded(streamed.filed as f64 / streamed.blocks.max(1) as f64),
+    })
+}
+
+/// Adds the cards to the document of `readout`.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn add_cards(
+    document: &mut BenchDocument,
+    options: &BenchOptions,
+) -> Result<(), BenchError> {
+    let (turns, seconds) = if options.quick { (1, 0.01) } else { (5, 0.2) };
+    let of = |bytes: usize, batch: usize| Stream {
+        channels: CHANNELS,
+        bytes,
+        batch,
+        rate_hz: None,
+        seconds,
+    };
+    let mut measure = |bytes: usize| {
+        let (mut single, mut gains, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        let mut last = None;
+        for _ in 0..turns {
+            let floor = ring_stream(bytes, seconds / 4.0)?;
+            let one = stream(&of(bytes, 1))?;
+            let several = stream(&of(bytes, BATCH))?;
+            one.check()?;
+            several.check()?;
+            single.push(one.per_s());
+            gains.push(several.per_s() / one.per_s());
+            shares.push(one.per_s() / floor);
+            last = Some(several);
+        }
+        if let Some(last) = &last {
+            let name = format!("cards_{bytes}_bytes_dma");
+            document.add_result(name, to_json(last, bytes));
+        }
+        let (per_s, gain) = (median(&single), median(&gains));
+        document.add_result(format!("cards_{bytes}_bytes_per_s"), rounded(per_s));
+        document.add_ratio(format!("dma_gain_{bytes}_bytes"), gain);
+        let share = median(&shares);
+        document.add_ratio(format!("cards_ring_share_{bytes}_bytes"), share);
+        Ok::<_, BenchError>((per_s, gain, share))
+    };
+    let (per_s, ..) = measure(BYTES)?;
+    let (mut gain_of_small, mut share_of_long) = (f64::INFINITY, f64::INFINITY);
+    for bytes in SIZES {
+        let (_, gain, share) = measure(bytes)?;
+        if bytes <= SMALL_BYTES {
+            gain_of_small = gain_of_small.min(gain);
+        } else if bytes >= 4096 {
+            share_of_long = share_of_long.min(share);
+        }
+    }
+    for target in [
+        Target::at_least("cards_fragments_per_s", per_s, TARGET_PER_S),
+        Target::at_least("dma_gain_small", gain_of_small, 1.25),
+        Target::at_least("cards_ring_share_4_kib", share_of_long, 0.5),
+    ] {
+        document.add_target(target);
+    }
+    Ok(())
+}
+
+/// Messages of `bytes` per second through a ring, written and read word by word.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something.
+pub fn ring_stream(bytes: usize, seconds: f64) -> Result<f64, BenchError> {
+    // As many bytes in flight as a card's pages hold, and no fewer than 16 messages.
+    let (mut producer, mut consumer) = ring(&RingConfig {
+        slots: ((512 << 10) / bytes.max(64))
+            .next_power_of_two()
+            .clamp(16, 4096) as u32,
+        slot_words: (bytes / 4) as u32,
+    })?;
+    let message = vec![0x5A5A_A5A5_u32; bytes / 4];
+    let total = AtomicU64::new(u64::MAX);
+    let (elapsed, count) = run_pair(
+        |mut patience| {
+            let start = Instant::now();
+            let mut pushed = 0_u64;
+            while start.elapsed().as_secs_f64() < seconds {
+                if producer.has_room() {
+                    producer.try_push(&message)?;
+                    pushed += 1;
+                    patience.restart();
+                } else {
+                    patience.idle()?;
+                }
+            }
+            // Release pairs with the Acquire below.
+            total.store(pushed, Ordering::Release);
+            Ok(start.elapsed().as_secs_f64())
+        },
+        |mut patience| {
+            let mut popped = 0_u64;
+            while popped < total.load(Ordering::Acquire) {
+                let sum = consumer.try_pop(|words| {
+                    words
+                        .iter()
+                        .fold(0_u32, |sum, word| sum.wrapping_add(*word))
+                })?;
+                if let Some(sum) = sum {
+                    std::hint::black_box(sum);
+                    popped += 1;
+                    patience.restart();
+                } else {
+                    patience.idle()?;
+                }
+            }
+            Ok(popped)
+        },
+    )?;
+    Ok(count as f64 / elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_is_kept_meets_the_targets_and_nothing_is_lost() {
+        let cards = CardOptions {
+            channels: 2,
+            bytes: 1000,
+            batch: BATCH,
+            rate_hz: Some(1000.0),
+            seconds: 0.05,
+        };
+        let options = BenchOptions {
+            quick: true,
+            realtime: false,
+            directory: ".".into(),
+            machine: json!({}),
+        };
+        let document = run(&cards, &options).unwrap();
+        assert_eq!(document.result["stream"]["fragments"], 100);
+        let counted = |name: &str| {
+            let mut targets = document.targets.iter();
+            targets.find(|target| target.name == name).unwrap().value
+        };
+        assert_eq!(
+            counted("fragments_lost") + counted("fragments_damaged"),
+            0.0
+        );
+        assert!(counted("rate_share_slowest_channel") > 0.0);
+    }
+}

@@ -1,0 +1,212 @@
+//! One channel: a bounded queue of pending actions by deadline, and the output behind it.
+//!
+//! The rules are told in [`crate::action_unit`], which owns four of these.
+
+use core::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use livetime_wire::TaiNs;
+
+use crate::action_unit::{Action, CYCLE_NS, FlagReport, SinkState};
+use crate::flag::{ActionFlag, FlagSet};
+
+/// An action waiting for its time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending {
+    /// When it leaves the queue: its deadline, or its arrival if it is late or early.
+    pub(crate) due: TaiNs,
+    /// Order of arrival.
+    pub(crate) sequence: u64,
+    pub(crate) accept: FlagSet,
+    pub(crate) action: Action,
+}
+
+/// What the queue sorts. Small, so that keeping thousands in order moves few bytes; the action
+/// itself stays in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// When it leaves the queue; once settled, its turn among several of one deadline.
+    due: TaiNs,
+    sequence: u64,
+    place: u32,
+    /// Whether its turn is known.
+    settled: bool,
+}
+
+impl Ord for Turn {
+    /// The earliest due is the greatest, since [`BinaryHeap`] gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.sequence).cmp(&(self.due, self.sequence))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    turns: BinaryHeap<Turn>,
+    /// The actions by place, and the places that are free.
+    actions: Vec<(FlagSet, Action)>,
+    free: Vec<u32>,
+    capacity: usize,
+    /// Reports of flagged actions that nobody has read.
+    reports: usize,
+    most_full: usize,
+    /// The deadline settled last, and how many actions it has had.
+    list: Option<(TaiNs, u64)>,
+    /// Nothing leaves before this.
+    blocked_until: TaiNs,
+}
+
+impl Channel {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            turns: BinaryHeap::with_capacity(capacity),
+            actions: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            capacity,
+            reports: 0,
+            most_full: 0,
+            list: None,
+            blocked_until: TaiNs(0),
+        }
+    }
+
+    /// Queues an action; `false` if there is no place.
+    #[inline]
+    pub(crate) fn push(&mut self, pending: Pending) -> bool {
+        if self.fill() >= self.capacity {
+            return false;
+        }
+        let stored = (pending.accept, pending.action);
+        // The place freed last is the one still in the cache.
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.actions[place as usize] = stored;
+                place
+            }
+            None => {
+                self.actions.push(stored);
+                self.actions.len() as u32 - 1
+            }
+        };
+        self.turns.push(Turn {
+            due: pending.due,
+            sequence: pending.sequence,
+            place,
+            settled: false,
+        });
+        self.most_full = self.most_full.max(self.fill());
+        true
+    }
+
+    pub(crate) fn fill(&self) -> usize {
+        self.turns.len() + self.reports
+    }
+
+    pub(crate) fn most_full(&self) -> usize {
+        self.most_full
+    }
+
+    pub(crate) fn clear_most_full(&mut self) {
+        self.most_full = self.fill();
+    }
+
+    pub(crate) fn release_report(&mut self) {
+        self.reports = self.reports.saturating_sub(1);
+    }
+
+    pub(crate) fn stall(&mut self, until: TaiNs) {
+        self.blocked_until = self.blocked_until.max(until);
+    }
+
+    /// Gives the action at the head its turn among those of the same deadline, once it is due.
+    ///
+    /// Late and early actions have their flag and are in nobody's list.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: TaiNs, sinks: &mut [SinkState]) {
+        while let Some(first) = self.turns.peek()
+            && !first.settled
+            && first.due <= now
+        {
+            let Some(mut turn) = self.turns.peek_mut() else {
+                return;
+            };
+            turn.settled = true;
+            let action = &mut self.actions[turn.place as usize].1;
+            if action.flag.is_some() {
+                continue;
+            }
+            let deadline = action.deadline;
+            let position = match self.list {
+                Some((listed, count)) if listed == deadline => count,
+                _ => 0,
+            };
+            self.list = Some((deadline, position + 1));
+            turn.due = TaiNs(deadline.0.saturating_add(position.saturating_mul(CYCLE_NS)));
+            let sink = &mut sinks[action.sink.index()];
+            action.flag = if sink.last_deadline == Some(deadline) {
+                Some(ActionFlag::Conflict)
+            } else {
+                (position > 0).then_some(ActionFlag::Delayed)
+            };
+            sink.last_deadline = Some(deadline);
+        }
+    }
+
+    /// When to look at the first action of the queue; exact once it is settled.
+    #[inline]
+    pub(crate) fn next_execution(&self) -> Option<TaiNs> {
+        let first = self.turns.peek()?;
+        Some(first.due.max(self.blocked_until))
+    }
+
+    /// Executes the first action, settled, at the time of [`Channel::next_execution`]; also says
+    /// whether its condition accepts it.
+    #[inline]
+    pub(crate) fn pop(
+        &mut self,
+        executed: TaiNs,
+        sinks: &mut [SinkState],
+    ) -> Option<(Action, bool)> {
+        let Turn { due, place, .. } = self.turns.pop()?;
+        self.free.push(place);
+        let (accept, mut action) = self.actions[place as usize];
+        action.executed = executed;
+        if executed > due {
+            // What a stall has held back leaves one per cycle.
+            self.blocked_until = TaiNs(executed.0.saturating_add(CYCLE_NS));
+            action.flag = action.flag.or(Some(ActionFlag::Delayed));
+        }
+        let sink = &mut sinks[action.sink.index()];
+        let accepted = action.flag.is_none_or(|flag| accept.contains(flag));
+        if let Some(flag) = action.flag {
+            self.count_flag(&action, flag, sink);
+        }
+        if accepted {
+            sink.counters.delivered += 1;
+        } else {
+            sink.counters.refused += 1;
+        }
+        Some((action, accepted))
+    }
+
+    fn count_flag(&mut self, action: &Action, flag: ActionFlag, sink: &mut SinkState) {
+        sink.counters.flagged[flag as usize] += 1;
+        match &mut sink.reports[flag as usize] {
+            Some(report) => report.count += 1,
+            empty => {
+                *empty = Some(FlagReport {
+                    count: 1,
+                    first: *action,
+                });
+                // The action has just left its place, so there is one.
+                self.reports += 1;
+            }
+        }
+    }
+}

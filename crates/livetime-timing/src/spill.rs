@@ -1,0 +1,377 @@
+//! A spill structure around a run: a gate for triggers, triggers at fixed times, ramps.
+//!
+//! The core of `[timing]` in a run. A schedule of timing messages is played again and again into
+//! an emulated receiver; its actions open and close the trigger gate, ask for triggers, and start
+//! the ramps of up to 64 function generators, each followed by a simulated magnet. Time is the
+//! run's, as [`TaiNs`] since its start; the run file says at which TAI that was. What is done with
+//! a closed gate is the driver's business, and who makes the ramps' coefficient sets is
+//! [`crate::waveform`].
+//!
+//! All outputs are those of the scheduled times, whenever it is advanced; advancing it costs one
+//! step per magnet and thirty-second of the magnets' time constant.
+
+use std::collections::VecDeque;
+
+use livetime_wire::timing_coefficient::{CoefficientBlockView, emit_block};
+use livetime_wire::timing_read_back::ReadBack;
+use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, TaiNs};
+
+use crate::action_unit::{Action, ActionUnitConfig};
+use crate::condition::ConditionSpec;
+use crate::function_generator::segment::Segment;
+use crate::function_generator::{GeneratorConfig, MasterFunctionGenerator, MasterOutput};
+use crate::id_filter::IdFilter;
+use crate::magnet::Magnet;
+use crate::ownership::{Caller, ClientId, Role};
+use crate::problem_code;
+use crate::receiver::{EmulatedReceiver, TimingReceiver};
+use crate::registry::{Change, Registry, RegistryConfig};
+use crate::schedule::{Playback, Schedule, SchedulePlayer};
+use crate::sink::{SinkId, SinkKind, SinkSpec, TAG_OFF, TAG_ON};
+
+/// Scheduled triggers that wait to be fetched at most; more are counted as missed.
+const TRIGGERS_MAX: usize = 1024;
+/// The start tag of the ramps.
+const START_TAG: u32 = 1;
+/// Messages come so long before their time.
+const LEAD: DurationNs = DurationNs::MILLISECOND;
+
+/// A spill structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpillConfig {
+    /// One turn of the schedule.
+    pub schedule: Schedule,
+    /// From turn to turn; not shorter than the schedule.
+    pub period: DurationNs,
+    /// The message that opens the trigger gate, and the one that closes it; without, it is always
+    /// open.
+    pub gate: Option<(EventId, EventId)>,
+    /// The message that asks for a trigger.
+    pub trigger: Option<EventId>,
+    /// The message that starts all ramps.
+    pub ramp_start: Option<EventId>,
+    /// The coefficient sets of each ramp, 0 to 64 of them.
+    pub ramps: Vec<Vec<CoefficientSet>>,
+    /// Time constant of the simulated magnets.
+    pub magnet: DurationNs,
+}
+
+impl SpillConfig {
+    /// All problems of the values, under `path`.
+    pub fn validate(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.period < self.schedule.length() || self.period.0 == 0 {
+            problems.push(Problem::new(
+                problem_code::SPILL_PERIOD,
+                format!("{path}.period"),
+                self.period,
+                format!("more than 0 and at least {}", self.schedule.length()),
+                "a turn cannot begin before the one before it has been played",
+            ));
+        }
+        if self.ramps.len() > 64 {
+            problems.push(Problem::new(
+                problem_code::SPILL_RAMP,
+                format!("{path}.ramp"),
+                format!("{} ramps", self.ramps.len()),
+                "at most 64 ramps",
+                "a master drives up to 64 function generators",
+            ));
+        }
+        for (index, sets) in self.ramps.iter().enumerate() {
+            let length: u64 = sets.iter().map(|set| Segment::new(set).duration().0).sum();
+            // Stopped, appended to and armed again before the next start.
+            if sets.is_empty() || length + DurationNs::MILLISECOND.0 > self.period.0 {
+                problems.push(Problem::new(
+                    problem_code::SPILL_RAMP,
+                    format!("{path}.ramp"),
+                    format!("ramp {index} of {}", DurationNs(length)),
+                    format!(
+                        "more than 0 and 1 ms less than the period of {}",
+                        self.period
+                    ),
+                    "each ramp is armed again before its next start; shorten it",
+                ));
+            }
+        }
+        if !self.ramps.is_empty() && self.ramp_start.is_none() {
+            problems.push(Problem::new(
+                problem_code::SPILL_RAMP,
+                format!("{path}.ramp_start"),
+                "missing",
+                "the event ID of a message of the schedule",
+                "name the message that starts the ramps",
+            ));
+        }
+        problems
+    }
+}
+
+/// What a spill has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpillCounters {
+    /// Times that the gate was opened.
+    pub gates_opened: u64,
+    /// Triggers asked for.
+    pub triggers: u64,
+    /// Of these, not fetched because too many waited.
+    pub triggers_missed: u64,
+    /// Ramps started, each generator counted.
+    pub ramps_started: u64,
+    /// Cycles in which every ramp came to its end.
+    pub cycles: u64,
+    /// Start messages that found ramps not armed, or ramps that ran dry.
+    pub ramp_faults: u64,
+}
+
+/// A spill structure at some time of the run.
+#[derive(Debug)]
+pub struct Spill {
+    receiver: EmulatedReceiver,
+    gate_sink: SinkId,
+    trigger_sink: SinkId,
+    master: Option<MasterFunctionGenerator>,
+    /// All ramps as the block that is appended for each cycle.
+    block: Vec<u8>,
+    magnets: Vec<Magnet>,
+    gate_open: bool,
+    triggers: VecDeque<TaiNs>,
+    counters: SpillCounters,
+}
+
+impl Spill {
+    /// A spill structure whose first turn begins at `start`.
+    ///
+    /// # Errors
+    /// All problems of the configuration.
+    pub fn new(config: &SpillConfig, start: TaiNs) -> Result<Self, Vec<Problem>> {
+        let problems = config.validate("timing");
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        // A message for the very start of the run has no time for a pipeline.
+        let unit = ActionUnitConfig {
+            latency_ns: 0,
+            ..ActionUnitConfig::HARDWARE
+        };
+        let mut receiver = EmulatedReceiver::new(unit, 0)?;
+        let mut registry = Registry::new(RegistryConfig::HARDWARE)?;
+        let mut add = |kind, name: &str| {
+            registry
+                .add_fixed_sink(SinkSpec::new(kind, name))
+                .expect("three sinks of different names fit")
+        };
+        let gate_sink = add(SinkKind::Output, "gate");
+        let trigger_sink = add(SinkKind::Software, "triggers");
+        let bus = add(SinkKind::BusTag, "ramps");
+        let exact = |id: EventId| IdFilter::leading(id, 64).unwrap_or(IdFilter::ALL);
+        let mut changes = Vec::new();
+        let mut condition = |sink, id: Option<EventId>, tag| {
+            let spec = id.map(|id| ConditionSpec::new(sink, exact(id), tag));
+            changes.extend(spec.map(Change::Add));
+        };
+        condition(gate_sink, config.gate.map(|(open, _)| open), TAG_ON);
+        condition(gate_sink, config.gate.map(|(_, close)| close), TAG_OFF);
+        condition(trigger_sink, config.trigger, 0);
+        condition(bus, config.ramp_start, START_TAG);
+        let caller = Caller {
+            client: ClientId(0),
+            role: Role::Admin,
+        };
+        let applied = registry.apply(&caller, &changes).map_err(|error| {
+            vec![Problem::new(
+                problem_code::SPILL_MESSAGES,
+                "timing.gate_close",
+                error,
+                "different messages for opening and closing",
+                "give the gate two event IDs",
+            )]
+        })?;
+        receiver.install(applied.table);
+        let playback = Playback {
+            times: None,
+            period: config.period,
+            align: DurationNs(0),
+            lead: LEAD,
+        };
+        receiver.play(Some(SchedulePlayer::new(
+            config.schedule.clone(),
+            playback,
+            start,
+        )));
+        let mut spill = Self {
+            receiver,
+            gate_sink,
+            trigger_sink,
+            master: None,
+            block: Vec::new(),
+            magnets: vec![Magnet::new(config.magnet, start); config.ramps.len()],
+            gate_open: config.gate.is_none(),
+            triggers: VecDeque::with_capacity(TRIGGERS_MAX),
+            counters: SpillCounters::default(),
+        };
+        spill.prepare_ramps(config, start)?;
+        Ok(spill)
+    }
+
+    fn prepare_ramps(&mut self, config: &SpillConfig, start: TaiNs) -> Result<(), Vec<Problem>> {
+        let longest = config.ramps.iter().map(Vec::len).max().unwrap_or(0);
+        if longest == 0 {
+            return Ok(());
+        }
+        let channels: Vec<&[CoefficientSet]> = config.ramps.iter().map(Vec::as_slice).collect();
+        let refused = |error: String| {
+            vec![Problem::new(
+                problem_code::SPILL_RAMP,
+                "timing.ramp",
+                error,
+                "coefficient sets that a function generator takes",
+                "see which set is refused; designed curves have no such sets",
+            )]
+        };
+        self.block = emit_block(&channels).map_err(|error| refused(error.to_string()))?;
+        let mut generator = GeneratorConfig {
+            queue: longest,
+            ..GeneratorConfig::default()
+        };
+        // Curves made of straight lines may have steps of their tolerance at the joints.
+        generator.rules.joint = None;
+        // Ramps may start with the run.
+        generator.firmware.arm_ns = 0;
+        let mut master = MasterFunctionGenerator::new(config.ramps.len(), generator);
+        master
+            .set_start_tag(START_TAG)
+            .map_err(|error| refused(error.to_string()))?;
+        self.master = Some(master);
+        self.arm(start).map_err(refused)
+    }
+
+    /// Appends the ramps of the next cycle and arms them.
+    fn arm(&mut self, now: TaiNs) -> Result<(), String> {
+        let Some(master) = &mut self.master else {
+            return Ok(());
+        };
+        let block = CoefficientBlockView::new_checked(&self.block).map_err(|e| e.to_string())?;
+        master
+            .append_block(now, &block)
+            .map_err(|e| e.to_string())?;
+        master.arm(now).map_err(|e| e.to_string())
+    }
+
+    /// Lets everything happen up to `now`, in the order of time.
+    pub fn advance(&mut self, now: TaiNs) {
+        loop {
+            let step = self.magnets.first().map(Magnet::next_step);
+            let action = self.receiver.poll_timeout();
+            let ramp = self
+                .master
+                .as_ref()
+                .and_then(MasterFunctionGenerator::poll_timeout);
+            let Some(at) = [step, action, ramp].into_iter().flatten().min() else {
+                return;
+            };
+            if at > now {
+                return;
+            }
+            self.poll_ramps(at);
+            while let Some(action) = self.receiver.poll_output(at) {
+                self.handle_action(&action);
+            }
+            self.poll_ramps(at);
+            if step == Some(at) {
+                self.step_magnets(at);
+            }
+        }
+    }
+
+    fn handle_action(&mut self, action: &Action) {
+        if action.sink == self.gate_sink {
+            self.gate_open = action.tag == TAG_ON;
+            self.counters.gates_opened += u64::from(self.gate_open);
+        } else if action.sink == self.trigger_sink {
+            self.counters.triggers += 1;
+            if self.triggers.len() < TRIGGERS_MAX {
+                self.triggers.push_back(action.executed);
+            } else {
+                self.counters.triggers_missed += 1;
+            }
+        } else if let Some(master) = &mut self.master {
+            let started = master
+                .handle_start_tag(action.executed, action.tag)
+                .count_ones();
+            self.counters.ramps_started += u64::from(started);
+            let all = started as usize == self.magnets.len();
+            self.counters.ramp_faults += u64::from(!all);
+        }
+    }
+
+    fn poll_ramps(&mut self, at: TaiNs) {
+        let mut stopped = None;
+        while let Some(output) = self.master.as_mut().and_then(|m| m.poll_output(at)) {
+            if let MasterOutput::AllStopped {
+                time, underflow, ..
+            } = output
+            {
+                self.counters.cycles += 1;
+                self.counters.ramp_faults += u64::from(underflow != 0);
+                stopped = Some(time);
+            }
+        }
+        if stopped.is_some() && self.arm(at).is_err() {
+            // What was appended once is appended again, so this cannot happen; it is counted.
+            self.counters.ramp_faults += 1;
+        }
+    }
+
+    fn step_magnets(&mut self, at: TaiNs) {
+        let Some(master) = &self.master else {
+            return;
+        };
+        for (magnet, member) in self.magnets.iter_mut().zip(master.members()) {
+            magnet.handle_output(member.output(at));
+        }
+    }
+
+    /// When something happens next.
+    pub fn poll_timeout(&self) -> Option<TaiNs> {
+        let step = self.magnets.first().map(Magnet::next_step);
+        let ramp = self
+            .master
+            .as_ref()
+            .and_then(MasterFunctionGenerator::poll_timeout);
+        let all = [step, self.receiver.poll_timeout(), ramp];
+        all.into_iter().flatten().min()
+    }
+
+    /// Whether triggers may be taken.
+    pub fn is_gate_open(&self) -> bool {
+        self.gate_open
+    }
+
+    /// The next trigger that the schedule asks for, with its time.
+    pub fn poll_trigger(&mut self) -> Option<TaiNs> {
+        self.triggers.pop_front()
+    }
+
+    /// Number of ramps.
+    pub fn ramps(&self) -> usize {
+        self.magnets.len()
+    }
+
+    /// Output and read-back of each generator at `at`, not before the last advance.
+    pub fn read_back(&self, at: TaiNs) -> impl ExactSizeIterator<Item = ReadBack> {
+        let members = self.master.as_ref().map_or(&[][..], |m| m.members());
+        self.magnets
+            .iter()
+            .enumerate()
+            .map(move |(index, magnet)| ReadBack {
+                output: members.get(index).map_or(0, |member| member.output(at)),
+                read_back: magnet.read_back(),
+            })
+    }
+
+    /// What has been done.
+    pub fn counters(&self) -> SpillCounters {
+        self.counters
+    }
+}

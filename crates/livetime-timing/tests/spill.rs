@@ -1,0 +1,106 @@
+//! A spill structure on virtual time: gates, triggers and twelve ramps at their scheduled moments.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use livetime_timing::waveform::{DesignOptions, PointCurve, design};
+use livetime_timing::{Schedule, Spill, SpillConfig};
+use livetime_wire::{CoefficientSet, DurationNs, EventId, TaiNs};
+
+const MS: u64 = 1_000_000;
+
+fn ramp(height: f64) -> Vec<CoefficientSet> {
+    let points = vec![(0.0, 0.0), (0.020, height), (0.060, height), (0.080, 0.0)];
+    let curve = PointCurve::new(points).unwrap();
+    let options = DesignOptions {
+        tolerance: 20_000.0,
+        frequency: None,
+    };
+    design(|t| curve.at(t), DurationNs(80 * MS), &options)
+        .unwrap()
+        .sets
+}
+
+/// 100 ms: ramp from 5 ms on, flat-top from 25 to 65 ms, gate from 30 to 60 ms, trigger at 45 ms.
+fn config() -> SpillConfig {
+    let text = "0x10 0 5000000\n0x11 0 30000000\n0x13 0 45000000\n0x12 0 60000000\n";
+    SpillConfig {
+        schedule: Schedule::parse(text).unwrap(),
+        period: DurationNs(100 * MS),
+        gate: Some((EventId(0x11), EventId(0x12))),
+        trigger: Some(EventId(0x13)),
+        ramp_start: Some(EventId(0x10)),
+        ramps: (1..=12).map(|n| ramp(f64::from(n) * 5e7)).collect(),
+        magnet: DurationNs(MS),
+    }
+}
+
+#[test]
+fn gates_triggers_and_ramps_come_at_their_times() {
+    let mut spill = Spill::new(&config(), TaiNs(0)).unwrap();
+    assert!(!spill.is_gate_open(), "closed until it is opened");
+    for turn in 0..50 {
+        let start = turn * 100 * MS;
+        let at = |ms: u64| TaiNs(start + ms * MS);
+        for (time, open) in [
+            (TaiNs(at(30).0 - 1), false),
+            (at(30), true),
+            (TaiNs(at(60).0 - 1), true),
+            (at(60), false),
+        ] {
+            spill.advance(time);
+            assert_eq!(spill.is_gate_open(), open, "{time}");
+            if time == at(30) {
+                // On the flat-top every output is at its height, and the magnet near it.
+                for (n, generator) in (1..).zip(spill.read_back(time)) {
+                    let height = f64::from(n) * 5e7;
+                    assert!((f64::from(generator.output) - height).abs() < 20_001.0);
+                    assert!((f64::from(generator.read_back) / height - 1.0).abs() < 0.01);
+                }
+            }
+        }
+        assert_eq!(spill.poll_trigger(), Some(at(45)));
+        assert_eq!(spill.poll_trigger(), None);
+    }
+    spill.advance(TaiNs(5000 * MS));
+    let counters = spill.counters();
+    assert_eq!((counters.gates_opened, counters.triggers), (50, 50));
+    assert_eq!((counters.ramps_started, counters.cycles), (600, 50));
+    assert_eq!((counters.ramp_faults, counters.triggers_missed), (0, 0));
+}
+
+#[test]
+fn the_moments_of_advancing_change_nothing() {
+    let sample = |steps: &[u64]| {
+        let mut spill = Spill::new(&config(), TaiNs(0)).unwrap();
+        for step in steps {
+            spill.advance(TaiNs(*step));
+        }
+        let end = TaiNs(137 * MS + 123);
+        spill.advance(end);
+        let generators: Vec<_> = spill.read_back(end).collect();
+        (generators, spill.is_gate_open(), spill.counters())
+    };
+    let fine: Vec<u64> = (0..13_700).map(|n| n * 10_000 + 7).collect();
+    assert_eq!(sample(&[]), sample(&fine));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let codes = |change: &dyn Fn(&mut SpillConfig)| -> Vec<&str> {
+        let mut config = config();
+        change(&mut config);
+        match Spill::new(&config, TaiNs(0)) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.iter().map(|problem| problem.code.code).collect(),
+        }
+    };
+    assert!(codes(&|_| {}).is_empty());
+    assert_eq!(codes(&|c| c.period = DurationNs(59 * MS))[0], "G0301");
+    assert_eq!(codes(&|c| c.period = DurationNs(80 * MS))[0], "G0302");
+    assert_eq!(codes(&|c| c.ramp_start = None), ["G0302"]);
+    assert_eq!(codes(&|c| c.ramps.clear()), [""; 0]);
+    assert_eq!(
+        codes(&|c| c.gate = Some((EventId(1), EventId(1)))),
+        ["G0303"]
+    );
+}

@@ -1,0 +1,155 @@
+//! `[builder]` and `[host]` of a scenario file: an event builder on the simulated network.
+//!
+//! What the keys mean is in `docs/operator/scenarios.md`; whether the builder fits the network is
+//! checked by the simulator. The event builder of a real run has a section of its own, in
+//! [`super::builder_section`].
+
+use livetime_builder::BuildMode;
+use livetime_fabric::builder_network::{
+    BuilderNetwork, Control, HostModel, Placement, ShaperPlace, Shaping, SickBuilders,
+};
+use livetime_fabric::scenario::ShiftOrder;
+use livetime_wire::ByteSize;
+
+use super::document::Section;
+use super::scenario::{duration_or, parse_bit_rate};
+
+/// The most of any count.
+const COUNT_MAX: u64 = 1 << 20;
+const RATE: &str = "a rate with unit in quotes, such as \"1 Gb/s\" or \"132 MB/s\"";
+
+/// The builder, if the scenario has one.
+pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork> {
+    let hosts = read_hosts(root);
+    let mut section = root.section("builder")?;
+    let mut builder = BuilderNetwork {
+        hosts,
+        ..BuilderNetwork::default()
+    };
+    for (key, field) in [
+        ("readout_units", &mut builder.readout_units),
+        ("builder_units", &mut builder.builder_units),
+        ("credits", &mut builder.credits),
+        ("requests_per_message", &mut builder.requests_per_message),
+        ("queue", &mut builder.queue),
+    ] {
+        if let Some(value) = section.integer(key, 0..=COUNT_MAX) {
+            *field = value as u32;
+        }
+    }
+    section.quantity("timeout", &mut builder.timeout);
+    section.quantity("retry", &mut builder.retry);
+    let modes = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
+    builder.mode = section.choice("mode", &modes).unwrap_or_default();
+    builder.shaping = read_shaping(&mut section);
+    let places = [
+        ("adapter", ShaperPlace::Adapter),
+        ("host", ShaperPlace::Host),
+    ];
+    builder.shaper = section.choice("shaper", &places).unwrap_or_default();
+    builder.control = read_control(&mut section, builder.control);
+    let slot_ports = section.integer("slot_ports", 0..=COUNT_MAX).unwrap_or(1) as u32;
+    let placements = [
+        ("in-order", Placement::InOrder),
+        ("interleaved", Placement::Interleaved { slot_ports }),
+        ("random", Placement::Random),
+    ];
+    builder.placement = section.choice("placement", &placements).unwrap_or_default();
+    builder.sick = read_sick(&mut section);
+    section.finish();
+    Some(builder)
+}
+
+fn read_shaping(section: &mut Section<'_, '_>) -> Shaping {
+    let mut block = ByteSize(4096);
+    section.quantity("block", &mut block);
+    let bytes = u32::try_from(block.0).unwrap_or(u32::MAX);
+    let orders = [
+        ("conflict-free", ShiftOrder::ConflictFree),
+        ("plain", ShiftOrder::Plain),
+    ];
+    let order = section.choice("order", &orders).unwrap_or_default();
+    let shapings = [
+        ("none", Shaping::None),
+        (
+            "barrel-shifter",
+            Shaping::BarrelShifter {
+                block_bytes: bytes,
+                order,
+            },
+        ),
+        (
+            "linear-shift",
+            Shaping::LinearShift {
+                phase_bytes: bytes,
+                order,
+            },
+        ),
+    ];
+    section.choice("shaping", &shapings).unwrap_or_default()
+}
+
+fn read_control(section: &mut Section<'_, '_>, default: Control) -> Control {
+    let (Control::Separate {
+        mut bits_per_s,
+        mut latency,
+    }
+    | Control::Shared {
+        mut bits_per_s,
+        mut latency,
+    }) = default;
+    if let Some(rate) = section.parsed("control_rate", RATE, parse_bit_rate) {
+        bits_per_s = rate;
+    }
+    latency = duration_or(section, "control_latency", latency);
+    let networks = [
+        (
+            "separate",
+            Control::Separate {
+                bits_per_s,
+                latency,
+            },
+        ),
+        (
+            "shared",
+            Control::Shared {
+                bits_per_s,
+                latency,
+            },
+        ),
+    ];
+    let control = section.choice("control", &networks);
+    control.unwrap_or(networks[0].1)
+}
+
+fn read_sick(section: &mut Section<'_, '_>) -> SickBuilders {
+    let mut count = |key| section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32;
+    let (slow, dead) = (count("slow"), count("dead"));
+    SickBuilders {
+        slow,
+        dead,
+        slow_factor: section.number("slow_factor", 0.0..=1e9).unwrap_or(2.0),
+        dead_at: duration_or(section, "dead_at", SickBuilders::default().dead_at),
+    }
+}
+
+fn read_hosts(root: &mut Section<'_, '_>) -> HostModel {
+    let mut hosts = HostModel::default();
+    let Some(mut section) = root.section("host") else {
+        return hosts;
+    };
+    if let Some(rate) = section.parsed("bus", RATE, parse_bit_rate) {
+        hosts.bus_bytes_per_s = rate / 8;
+    }
+    for (key, field) in [
+        ("message", &mut hosts.message),
+        ("fragment", &mut hosts.fragment),
+        ("packet", &mut hosts.packet),
+        ("event", &mut hosts.event),
+        ("interval", &mut hosts.interval),
+    ] {
+        *field = duration_or(&mut section, key, *field);
+    }
+    section.finish();
+    hosts
+}

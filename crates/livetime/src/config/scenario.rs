@@ -1,0 +1,636 @@
+//! Scenario files of the network simulator: TOML with places, to a checked [`Scenario`].
+//!
+//! Every key is documented in `docs/operator/scenarios.md`. Files that a scenario names (graphs,
+//! lists of sizes) are read from the folder of the scenario. What the values mean together is
+//! checked by the simulator itself.
+
+use std::path::Path;
+
+use livetime_fabric::DurationPs;
+use livetime_fabric::flit::FlitConfig;
+use livetime_fabric::network::topology::{Graph, Wiring};
+use livetime_fabric::network::{
+    Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing,
+    RoutePolicy, SizeLaw, Traffic,
+};
+use livetime_fabric::scenario::{Level, Scenario, ShiftOrder, Switching, TopologyChoice};
+use livetime_wire::{ByteSize, DurationNs, Problem, RateHz};
+
+use super::builder_scenario::read_builder;
+use super::document::{Findings, Section, parse};
+use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT};
+use super::render;
+
+/// Version of the format of scenario files.
+const VERSION: u64 = 1;
+/// Packet times of a run without `duration`.
+const PACKET_TIMES: u64 = 2_000;
+/// The most of any count in a scenario.
+const COUNT_MAX: u64 = 1 << 20;
+
+/// A scenario file that was read.
+pub(crate) struct LoadedScenario {
+    /// Name of the scenario.
+    pub(crate) name: String,
+    /// Its text.
+    pub(crate) text: String,
+    /// What it says.
+    pub(crate) scenario: Scenario,
+}
+
+/// What is on the way from a table to a value.
+struct Reader<'r> {
+    folder: &'r Path,
+    findings: &'r Findings,
+}
+
+/// Reads and checks a scenario file.
+///
+/// # Errors
+/// The rendered problems, all at once.
+pub(crate) fn load_scenario(path: &Path) -> Result<LoadedScenario, String> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let help = "docs/operator/scenarios.md shows a scenario to start from, and \
+                    `livetime sim presets` lists those that are built in";
+        format!("error: cannot read {name}: {error}\nhelp: {help}\n")
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    read_scenario(&name, text, folder)
+}
+
+/// Reads and checks the text of a scenario; `name` is what problems call it.
+///
+/// # Errors
+/// The rendered problems, all at once.
+pub(crate) fn read_scenario(
+    name: &str,
+    text: String,
+    folder: &Path,
+) -> Result<LoadedScenario, String> {
+    let findings = Findings::default();
+    let table = parse(&text, &findings);
+    let reader = Reader {
+        folder,
+        findings: &findings,
+    };
+    let mut root = Section::root(table.get_ref(), &findings);
+    let (title, scenario) = reader.root(&mut root);
+    root.finish();
+    let is_read = !findings.has_any_problem();
+    if is_read {
+        for problem in scenario.validate() {
+            findings.report(problem);
+        }
+    }
+    let is_good = !findings.has_any_problem();
+    drop(table);
+    if is_good {
+        return Ok(LoadedScenario {
+            name: title.unwrap_or_else(|| name.to_owned()),
+            text,
+            scenario,
+        });
+    }
+    let (spans, problems) = findings.into_parts();
+    Err(render::render_problems(name, &text, &spans, &problems))
+}
+
+impl Reader<'_> {
+    fn root(&self, root: &mut Section<'_, '_>) -> (Option<String>, Scenario) {
+        root.require("format", "1");
+        if let Some(version) = root.integer("format", 0..=u64::MAX >> 1)
+            && version != VERSION
+        {
+            let help = "write `format = 1`";
+            self.findings
+                .report(Problem::new(FORMAT, "format", version, "1", help));
+        }
+        let name = root.text("name");
+        let levels = [
+            ("packet", Level::Packet),
+            ("flit", Level::Flit),
+            ("analytic", Level::Analytic),
+        ];
+        let level = root.choice("level", &levels).unwrap_or_default();
+        let seed = root.integer("seed", 0..=u64::MAX >> 1).unwrap_or(1);
+        let rails = root.integer("rails", 0..=COUNT_MAX).unwrap_or(1) as u32;
+        let topology = self.topology(root);
+        let sizes = self.sizes(root);
+        let (traffic, shift) = self.traffic(root);
+        let mut load = Load::saturated(traffic, sizes.0, PACKET_TIMES);
+        load.sizes_per_event = sizes.1;
+        load.seed = seed;
+        read_link(root, &mut load);
+        let switching = read_switch(root, &mut load);
+        load.arrival = self.arrival(root);
+        let flits = read_flits(root);
+        let builder = read_builder(root);
+        if builder.is_some() && root.has("traffic") {
+            self.findings.report(Problem::new(
+                BOTH_KEYS,
+                "traffic",
+                "both `[traffic]` and `[builder]`",
+                "one of them",
+                "remove `[traffic]`: with `[builder]` the protocol decides who sends to whom",
+            ));
+        }
+        self.times(root, &mut load);
+        let scenario = Scenario {
+            level,
+            topology: topology.unwrap_or(TopologyChoice::Crossbar { ports: 1 }),
+            switching,
+            flits,
+            load,
+            shift,
+            rails,
+            builder,
+        };
+        (name, scenario)
+    }
+
+    /// `duration` and `warm_up`, or `packet_times`.
+    fn times(&self, root: &mut Section<'_, '_>, load: &mut Load) {
+        let packet = load.sizes.mean() + f64::from(load.overhead_bytes);
+        let packet = DurationPs::for_bits((packet * 8.0) as u64, load.link_bits_per_s);
+        let times = root.integer("packet_times", 1..=1_000_000_000);
+        let duration = duration(root, "duration");
+        if let (Some(_), Some(_)) = (times, duration) {
+            self.findings.report(Problem::new(
+                BOTH_KEYS,
+                "packet_times",
+                "both `packet_times` and `duration`",
+                "one of them",
+                "remove one of the two keys",
+            ));
+        }
+        load.duration = duration.unwrap_or(packet * times.unwrap_or(PACKET_TIMES));
+        load.warm_up = duration_or(root, "warm_up", DurationPs(load.duration.0 / 10));
+    }
+
+    fn topology(&self, root: &mut Section<'_, '_>) -> Option<TopologyChoice> {
+        root.require("topology", "a table [topology]");
+        let mut section = root.section("topology")?;
+        section.require("kind", "the kind of network, such as \"delta\"");
+        let kinds = [
+            "crossbar",
+            "delta",
+            "four-layer",
+            "six-layer",
+            "clos",
+            "benes",
+            "fat-tree",
+            "two-level",
+            "gigabit-1",
+            "gigabit-2",
+            "chassis",
+            "graph",
+        ];
+        let words = kinds.map(|kind| (kind, kind));
+        let kind = section.choice("kind", &words)?;
+        let mut count = |key: &'static str| {
+            section.require(key, "a count");
+            section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32
+        };
+        let two_level = |edges, nodes, cores, trunk_speed| TopologyChoice::TwoLevel {
+            edges,
+            nodes,
+            cores,
+            trunk_speed,
+        };
+        let choice = match kind {
+            "crossbar" => TopologyChoice::Crossbar {
+                ports: count("ports"),
+            },
+            "delta" => {
+                let (radix, stages) = (count("radix"), count("stages"));
+                let wirings = [
+                    ("omega", Wiring::Omega),
+                    ("natural", Wiring::Natural),
+                    ("swapped", Wiring::Swapped),
+                ];
+                let words: Vec<(&'static str, usize)> =
+                    wirings.iter().enumerate().map(|(i, w)| (w.0, i)).collect();
+                let place = section.choice("wiring", &words).unwrap_or(0);
+                TopologyChoice::Delta {
+                    radix,
+                    stages,
+                    wiring: wirings[place].1.clone(),
+                }
+            }
+            "four-layer" => TopologyChoice::FourLayer {
+                radix: count("radix"),
+            },
+            "six-layer" => TopologyChoice::SixLayer {
+                radix: count("radix"),
+            },
+            "clos" => TopologyChoice::Clos {
+                middle: count("middle"),
+                ports: count("ports"),
+                edges: count("edges"),
+            },
+            "benes" => TopologyChoice::Benes {
+                ports: count("ports"),
+            },
+            "fat-tree" => TopologyChoice::FatTree {
+                radix: count("radix"),
+                levels: count("levels"),
+            },
+            "two-level" => two_level(
+                count("edges"),
+                count("nodes"),
+                count("cores"),
+                count("trunk_speed"),
+            ),
+            "gigabit-1" => two_level(25, 20, 20, 1),
+            "gigabit-2" => two_level(25, 20, 2, 10),
+            "chassis" => two_level(8, 8, 1, 16),
+            _ => self.graph(&mut section)?,
+        };
+        section.finish();
+        Some(choice)
+    }
+
+    fn graph(&self, section: &mut Section<'_, '_>) -> Option<TopologyChoice> {
+        section.require("file", "a graph file beside the scenario");
+        let text = self.file(section, "file")?;
+        match Graph::parse(&text) {
+            Ok(graph) => Some(TopologyChoice::Graph(graph)),
+            Err(error) => {
+                let allowed = "statements of a graph";
+                let help = "docs/operator/scenarios.md describes the statements";
+                let path = section.key_path("file");
+                self.findings
+                    .report(Problem::new(BAD_QUANTITY, path, error, allowed, help));
+                None
+            }
+        }
+    }
+
+    /// The text of a file that a key names.
+    fn file(&self, section: &mut Section<'_, '_>, key: &'static str) -> Option<String> {
+        let name = section.text(key)?;
+        match std::fs::read_to_string(self.folder.join(&name)) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let found = format!("\"{name}\" ({error})");
+                let help = "name a file by its path from the folder of the scenario";
+                let path = section.key_path(key);
+                let problem = Problem::new(BAD_QUANTITY, path, found, "a file to read", help);
+                self.findings.report(problem);
+                None
+            }
+        }
+    }
+
+    fn sizes(&self, root: &mut Section<'_, '_>) -> (SizeLaw, bool) {
+        let default = (SizeLaw::Fixed(2048), false);
+        let Some(mut section) = root.section("size") else {
+            return default;
+        };
+        let laws = ["fixed", "exponential", "log-normal", "list"];
+        let law = section.choice("law", &laws.map(|law| (law, law)));
+        let mut mean = ByteSize(2048);
+        section.quantity("mean", &mut mean);
+        let mut rms = mean;
+        section.quantity("rms", &mut rms);
+        let per_event = section.switch("per_event").unwrap_or(false);
+        let (mean_f, rms_f) = (mean.0 as f64, rms.0 as f64);
+        let sizes = match law.unwrap_or("fixed") {
+            "exponential" => SizeLaw::Exponential { mean: mean_f },
+            "log-normal" => SizeLaw::LogNormal {
+                mean: mean_f,
+                rms: rms_f,
+            },
+            "list" => self.size_list(&mut section),
+            _ => SizeLaw::Fixed(u32::try_from(mean.0).unwrap_or(u32::MAX)),
+        };
+        section.finish();
+        (sizes, per_event)
+    }
+
+    fn size_list(&self, section: &mut Section<'_, '_>) -> SizeLaw {
+        section.require("file", "a file with one size in bytes a line");
+        let text = self.file(section, "file").unwrap_or_default();
+        let mut sizes = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let word = line.split('#').next().unwrap_or_default().trim();
+            if word.is_empty() {
+                continue;
+            }
+            match word.parse() {
+                Ok(size) => sizes.push(size),
+                Err(_) => {
+                    let found = format!("`{word}` on line {}", index + 1);
+                    let allowed = "a size in bytes on each line";
+                    let path = section.key_path("file");
+                    let help = "correct the line";
+                    self.findings
+                        .report(Problem::new(BAD_QUANTITY, path, found, allowed, help));
+                    break;
+                }
+            }
+        }
+        SizeLaw::Trace(sizes)
+    }
+
+    fn traffic(&self, root: &mut Section<'_, '_>) -> (Traffic, Option<ShiftOrder>) {
+        let Some(mut section) = root.section("traffic") else {
+            return (Traffic::new(Pattern::Uniform), None);
+        };
+        let patterns = [
+            "uniform",
+            "permutation",
+            "hot-spot",
+            "incast",
+            "events-in-order",
+            "events-random",
+            "events-permuted",
+            "events-digit-reversed",
+            "staggered",
+            "barrel-shifter",
+        ];
+        let words = patterns.map(|pattern| (pattern, pattern));
+        let kind = section.choice("pattern", &words).unwrap_or("uniform");
+        let mut shift = None;
+        let mut number = |key: &'static str, default: u64| {
+            section.integer(key, 0..=COUNT_MAX).unwrap_or(default) as u32
+        };
+        let pattern = match kind {
+            "permutation" => {
+                section.require("to", "the destination of each source");
+                let to = section.integers("to", COUNT_MAX).unwrap_or_default();
+                Pattern::Permutation(to.iter().map(|d| *d as u32).collect())
+            }
+            "hot-spot" => Pattern::HotSpot {
+                destination: number("destination", 0),
+                share: section.number("share", 0.0..=1.0).unwrap_or(0.1),
+            },
+            "incast" => Pattern::Incast(number("destination", 0)),
+            "events-in-order" => Pattern::EventsInOrder,
+            "events-random" => Pattern::EventsRandom,
+            "events-permuted" => Pattern::EventsPermuted,
+            "events-digit-reversed" => Pattern::EventsDigitReversed {
+                radix: number("radix", 2),
+            },
+            "staggered" => Pattern::Staggered,
+            "barrel-shifter" => {
+                let orders = [
+                    ("conflict-free", ShiftOrder::ConflictFree),
+                    ("plain", ShiftOrder::Plain),
+                ];
+                shift = Some(section.choice("order", &orders).unwrap_or_default());
+                Pattern::Staggered
+            }
+            _ => Pattern::Uniform,
+        };
+        let window = section.integer("window", 0..=u64::from(u32::MAX));
+        let mut traffic = Traffic::new(pattern);
+        traffic.window = window.map(|window| window as u32);
+        section.finish();
+        (traffic, shift)
+    }
+
+    fn arrival(&self, root: &mut Section<'_, '_>) -> Arrival {
+        let Some(mut section) = root.section("arrival") else {
+            return Arrival::Saturated;
+        };
+        let laws = [
+            "saturated",
+            "fixed",
+            "bernoulli",
+            "poisson",
+            "bursty",
+            "bunches",
+        ];
+        let law = section.choice("law", &laws.map(|law| (law, law)));
+        let law = law.unwrap_or("saturated");
+        let needs_rate = matches!(law, "fixed" | "poisson");
+        if needs_rate {
+            section.require("rate", "the rate of each source, such as \"100 kHz\"");
+        }
+        let interval = match law {
+            "fixed" | "poisson" => {
+                let mut rate = RateHz(1.0);
+                section.quantity("rate", &mut rate);
+                DurationPs((1e12 / rate.0.max(1e-3)).round() as u64)
+            }
+            _ => DurationPs::ZERO,
+        };
+        let mut time = |key: &'static str, default| duration_or(&mut section, key, default);
+        let arrival = match law {
+            "fixed" => Arrival::Fixed { interval },
+            "poisson" => Arrival::Poisson { interval },
+            "bernoulli" => Arrival::Bernoulli {
+                slot: time("slot", DurationPs::from_us(1)),
+                probability: section.number("probability", 0.0..=1.0).unwrap_or(0.5),
+            },
+            "bursty" => Arrival::Bursty {
+                spacing: time("spacing", DurationPs::from_us(1)),
+                pause: time("pause", DurationPs::from_us(100)),
+                burst: section.number("burst", 1.0..=1e6).unwrap_or(10.0),
+            },
+            "bunches" => Arrival::Bunches {
+                crossing: time("crossing", DurationPs::from_ns(25)),
+                probability: section.number("probability", 0.0..=1.0).unwrap_or(0.0025),
+                filled: section.integer("filled", 0..=3564).unwrap_or(48) as u32,
+                train: section.integer("train", 0..=3564).unwrap_or(54) as u32,
+            },
+            _ => Arrival::Saturated,
+        };
+        section.finish();
+        arrival
+    }
+}
+
+fn read_link(root: &mut Section<'_, '_>, load: &mut Load) {
+    let Some(mut section) = root.section("link") else {
+        return;
+    };
+    let allowed = "a rate with unit in quotes, such as \"2 Gb/s\" or \"160 MB/s\"";
+    if let Some(rate) = section.parsed("rate", allowed, parse_bit_rate) {
+        load.link_bits_per_s = rate;
+    }
+    let mut overhead = ByteSize(0);
+    section.quantity("overhead", &mut overhead);
+    load.overhead_bytes = overhead.0.min(1 << 20) as u32;
+    load.hop_delay = duration_or(&mut section, "hop_delay", DurationPs::ZERO);
+    load.source_gap = duration_or(&mut section, "source_gap", DurationPs::ZERO);
+    section.finish();
+}
+
+fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
+    let Some(mut section) = root.section("switch") else {
+        return Switching::Wormhole;
+    };
+    let arbiters = Arbiter::ALL.map(|arbiter| (arbiter.name(), arbiter));
+    load.arbiter = section.choice("arbiter", &arbiters).unwrap_or_default();
+    let routes = [
+        ("random", RoutePolicy::Random),
+        ("by-source-port", RoutePolicy::BySourcePort),
+        ("by-destination", RoutePolicy::ByDestination),
+        ("random-per-pair", RoutePolicy::RandomPerPair),
+        ("in-turn", RoutePolicy::InTurn),
+    ];
+    load.routes = section.choice("routes", &routes).unwrap_or_default();
+    let modes = [
+        ("wormhole", None),
+        ("cut-through", Some(Forwarding::CutThrough)),
+        ("store-and-forward", Some(Forwarding::StoreAndForward)),
+    ];
+    let mode = section.choice("mode", &modes).unwrap_or(None);
+    let switching = mode.map_or(Switching::Wormhole, |forwarding| {
+        Switching::Buffered(read_buffering(&mut section, forwarding))
+    });
+    section.finish();
+    switching
+}
+
+fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buffering {
+    let queues = [
+        ("input-fifo", Queueing::InputFifo),
+        ("virtual-output", Queueing::VirtualOutput),
+        ("output", Queueing::Output),
+    ];
+    let places = [
+        ("input", BufferPlace::Input),
+        ("output", BufferPlace::Output),
+        ("shared", BufferPlace::Shared),
+    ];
+    let queueing = section.choice("queues", &queues).unwrap_or_default();
+    let place = section.choice("buffer_place", &places).unwrap_or_default();
+    let mut bytes = ByteSize(64 << 10);
+    section.quantity("buffer", &mut bytes);
+    let lanes = section.integer("lanes", 0..=COUNT_MAX).unwrap_or(1) as u32;
+    let words = [("credits", 0), ("none", 1), ("stop-go", 2)];
+    let flow = match section.choice("flow_control", &words).unwrap_or(0) {
+        0 => FlowControl::Credits,
+        1 => FlowControl::None,
+        _ => {
+            let (mut stop, mut go) = (ByteSize(bytes.0 / 2), ByteSize(bytes.0 / 4));
+            section.quantity("stop", &mut stop);
+            section.quantity("go", &mut go);
+            FlowControl::StopGo {
+                stop: stop.0,
+                go: go.0,
+            }
+        }
+    };
+    Buffering {
+        forwarding,
+        queueing,
+        place,
+        bytes: bytes.0,
+        lanes,
+        flow,
+    }
+}
+
+fn read_flits(root: &mut Section<'_, '_>) -> FlitConfig {
+    let mut flits = FlitConfig::default();
+    let Some(mut section) = root.section("flit") else {
+        return flits;
+    };
+    let mut bytes = ByteSize(u64::from(flits.flit_bytes));
+    section.quantity("bytes", &mut bytes);
+    flits.flit_bytes = bytes.0.min(u64::from(u32::MAX)) as u32;
+    for (key, field) in [
+        ("buffer", &mut flits.buffer_flits),
+        ("channels", &mut flits.channels),
+    ] {
+        if let Some(value) = section.integer(key, 0..=COUNT_MAX) {
+            *field = value as u32;
+        }
+    }
+    section.finish();
+    flits
+}
+
+fn duration(section: &mut Section<'_, '_>, key: &'static str) -> Option<DurationPs> {
+    if !section.has(key) {
+        return None;
+    }
+    let mut time = DurationNs(0);
+    section.quantity(key, &mut time);
+    Some(DurationPs::from_duration_ns(time))
+}
+
+pub(super) fn duration_or(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: DurationPs,
+) -> DurationPs {
+    duration(section, key).unwrap_or(default)
+}
+
+/// Bits per second of a rate such as `2 Gb/s` or `160 MB/s`; prefixes are decimal.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn parse_bit_rate(text: &str) -> Result<u64, &'static str> {
+    let text = text.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(split.ok_or("no unit")?);
+    let number: f64 = number.trim().parse().map_err(|_| "no number")?;
+    let (prefix, bits) = match unit.strip_suffix("b/s") {
+        Some(prefix) => (prefix, 1.0),
+        None => (unit.strip_suffix("B/s").ok_or("unknown unit")?, 8.0),
+    };
+    let scale = match prefix {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return Err("unknown prefix"),
+    };
+    let rate = number * scale * bits;
+    if !(1.0..=1e18).contains(&rate) {
+        return Err("outside 1 b/s to 1 Eb/s");
+    }
+    Ok(rate.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_rates() {
+        assert_eq!(parse_bit_rate("2 Gb/s"), Ok(2_000_000_000));
+        assert_eq!(parse_bit_rate("160MB/s"), Ok(1_280_000_000));
+        assert!(parse_bit_rate("2 GiB/s").is_err());
+        assert!(parse_bit_rate("fast").is_err());
+        assert!(parse_bit_rate("-1 Gb/s").is_err());
+    }
+
+    #[test]
+    fn problems_of_a_scenario_are_found_all_at_once() {
+        let text = "format = 1\nlevl = \"flit\"\n[topology]\nkind = \"delta\"\nradix = 4\n\
+                    [size]\nlaw = \"fixd\"\n[link]\nrate = \"2 Gbit\"\n";
+        let read = read_scenario("s.toml", text.to_owned(), Path::new("."));
+        let problems = read.err().expect("it is wrong");
+        for part in ["`level`", "stages", "\"fixed\"", "2 Gbit"] {
+            assert!(problems.contains(part), "{part} in\n{problems}");
+        }
+    }
+
+    #[test]
+    fn a_scenario_says_what_it_says() {
+        let text = "format = 1\nname = \"n\"\nseed = 7\npacket_times = 10\n[topology]\n\
+                    kind = \"crossbar\"\nports = 4\n[size]\nlaw = \"exponential\"\n\
+                    mean = \"1 KiB\"\n[link]\nrate = \"1 Gb/s\"\n[switch]\n\
+                    mode = \"cut-through\"\nbuffer = \"64 KiB\"\nflow_control = \"none\"\n";
+        let loaded = read_scenario("s.toml", text.to_owned(), Path::new(".")).ok();
+        let loaded = loaded.expect("it is good");
+        assert_eq!(loaded.name, "n");
+        let scenario = loaded.scenario;
+        assert_eq!(scenario.load.seed, 7);
+        assert_eq!(scenario.load.duration, DurationPs(10 * 8_192_000));
+        assert_eq!(scenario.load.sizes, SizeLaw::Exponential { mean: 1024.0 });
+        let Switching::Buffered(buffering) = scenario.switching else {
+            panic!("no buffers");
+        };
+        assert_eq!(buffering.flow, FlowControl::None);
+    }
+}

@@ -1,0 +1,266 @@
+//! The `[timing]` table: the spill structure of a run, with the curves of its ramps.
+//!
+//! The schedule is written as it is in a schedule file, one text per message; curves are points of
+//! time and percent of full scale, made into coefficient sets here, so that a curve that cannot be
+//! followed is a problem of the file. What the messages then do is said in
+//! `livetime_timing::spill`.
+
+use livetime_node::{ChainSpill, DataLinkConfig};
+use livetime_timing::waveform::{DesignOptions, PointCurve, design};
+use livetime_timing::{Schedule, SpillConfig};
+use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, SourceId};
+
+use super::document::{Findings, Section};
+use super::problem_code::{BAD_QUANTITY, LINK_TARGET, MISSING_KEY};
+
+const MESSAGE: &str = "an event ID such as \"0x112c101000000000\"";
+const POINTS: &str =
+    "rising points of time and percent of full scale, such as [\"0 ms: 0 %\", \"300 ms: 80 %\"]";
+/// Full scale in units of the output.
+const FULL_SCALE: f64 = 2_147_483_647.0;
+/// Largest error of a ramp unless the file says otherwise, percent of full scale.
+const TOLERANCE_PERCENT: f64 = 0.001;
+
+/// The table as it is written.
+#[derive(Debug)]
+pub(crate) struct TimingTable {
+    spill: SpillConfig,
+    read_back: Option<SourceId>,
+}
+
+/// Reads the table, if there is one.
+pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Option<TimingTable> {
+    let mut timing = root.section("timing")?;
+    timing.require(
+        "schedule",
+        "a list of messages: event ID, parameter, time in ns",
+    );
+    let lines = timing.texts("schedule");
+    let schedule = lines.and_then(|lines| read_schedule(&lines, &timing, findings));
+    let mut period = schedule
+        .as_ref()
+        .map_or(DurationNs::SECOND, Schedule::length);
+    timing.quantity("period", &mut period);
+    let mut message = |key| timing.parsed(key, MESSAGE, str::parse::<EventId>);
+    let (open, close) = (message("gate_open"), message("gate_close"));
+    let trigger = message("trigger");
+    let ramp_start = message("ramp_start");
+    if open.is_some() != close.is_some() {
+        let missing = if open.is_some() {
+            "gate_close"
+        } else {
+            "gate_open"
+        };
+        timing.require(missing, MESSAGE);
+    }
+    let mut magnet = DurationNs(2_000_000);
+    timing.quantity("magnet", &mut magnet);
+    let read_back = timing.integer("read_back", 0..=u64::from(u32::MAX));
+    let ramps = timing
+        .sections("ramp")
+        .into_iter()
+        .flat_map(|ramp| read_ramp(ramp, findings))
+        .collect();
+    timing.finish();
+    let spill = SpillConfig {
+        schedule: schedule?,
+        period,
+        gate: open.zip(close),
+        trigger,
+        ramp_start,
+        ramps,
+        magnet,
+    };
+    for problem in spill.validate("timing") {
+        findings.report(problem);
+    }
+    check_messages(&spill, findings);
+    Some(TimingTable {
+        spill,
+        read_back: read_back
+            .and_then(|id| u32::try_from(id).ok())
+            .map(SourceId),
+    })
+}
+
+fn read_schedule(
+    lines: &[String],
+    timing: &Section<'_, '_>,
+    findings: &Findings,
+) -> Option<Schedule> {
+    match Schedule::parse(&lines.join("\n")) {
+        Ok(schedule) => Some(schedule),
+        Err(error) => {
+            findings.report(Problem::new(
+                BAD_QUANTITY,
+                timing.key_path("schedule"),
+                error,
+                "lines of event ID (hexadecimal), parameter (hexadecimal), time (ns)",
+                "write one text per message, such as \"0x112c101000000000 0x0 5000000\"",
+            ));
+            None
+        }
+    }
+}
+
+/// Messages that something waits for must be in the schedule.
+fn check_messages(spill: &SpillConfig, findings: &Findings) {
+    let (open, close) = spill.gate.unzip();
+    let named = [
+        ("gate_open", open),
+        ("gate_close", close),
+        ("trigger", spill.trigger),
+        ("ramp_start", spill.ramp_start),
+    ];
+    for (key, id) in named.into_iter().filter_map(|(key, id)| Some((key, id?))) {
+        if !spill.schedule.entries().iter().any(|entry| entry.id == id) {
+            findings.report(Problem::new(
+                MISSING_KEY,
+                format!("timing.{key}"),
+                id,
+                "the event ID of a message of `timing.schedule`",
+                "add the message to the schedule, or it will never come",
+            ));
+        }
+    }
+}
+
+/// The coefficient sets of a ramp table, once for each of its `count` generators.
+fn read_ramp(mut section: Section<'_, '_>, findings: &Findings) -> Vec<Vec<CoefficientSet>> {
+    section.require("points", POINTS);
+    let points = section.texts("points");
+    let count = section.integer("count", 1..=64).unwrap_or(1);
+    let tolerance = section.number("tolerance_percent", 1e-7..=10.0);
+    let path = section.key_path("points");
+    section.finish();
+    let Some(points) = points else {
+        return Vec::new();
+    };
+    let options = DesignOptions {
+        tolerance: tolerance.unwrap_or(TOLERANCE_PERCENT) / 100.0 * FULL_SCALE,
+        frequency: None,
+    };
+    match design_ramp(&points, &options) {
+        Ok(sets) => vec![sets; count as usize],
+        Err(error) => {
+            let help = "put corners on multiples of 125 us, or raise `tolerance_percent`";
+            findings.report(Problem::new(BAD_QUANTITY, path, error, POINTS, help));
+            Vec::new()
+        }
+    }
+}
+
+fn design_ramp(points: &[String], options: &DesignOptions) -> Result<Vec<CoefficientSet>, String> {
+    let points = points.iter().map(|text| read_point(text));
+    let points = points.collect::<Result<Vec<_>, _>>()?;
+    let curve = PointCurve::new(points).map_err(|error| error.to_string())?;
+    let duration = DurationNs::from_seconds(curve.end());
+    let design = design(|t| curve.at(t), duration, options).map_err(|error| error.to_string())?;
+    Ok(design.sets)
+}
+
+/// Seconds and units of the output.
+fn read_point(text: &str) -> Result<(f64, f64), String> {
+    let wrong = || format!("\"{text}\"");
+    let (time, value) = text.split_once(':').ok_or_else(wrong)?;
+    let time: DurationNs = time.trim().parse().map_err(|_| wrong())?;
+    let percent = value.trim().strip_suffix('%').ok_or_else(wrong)?;
+    let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
+    if !(-100.0..=100.0).contains(&percent) {
+        return Err(format!("{} (beyond full scale)", wrong()));
+    }
+    Ok((time.as_seconds(), percent / 100.0 * FULL_SCALE))
+}
+
+/// The spill on the links of the chain.
+pub(crate) fn place_spill(
+    table: Option<TimingTable>,
+    links: &[DataLinkConfig],
+    findings: &Findings,
+) -> Option<ChainSpill> {
+    let TimingTable { spill, read_back } = table?;
+    let link = read_back.and_then(|id| links.iter().position(|link| link.source == id));
+    if let Some(id) = read_back
+        && (link.is_none() || links.len() < 2 || spill.ramps.is_empty())
+    {
+        findings.report(Problem::new(
+            LINK_TARGET,
+            "timing.read_back",
+            id,
+            "the source id of one of several data links, with ramps to report",
+            "add a `[[link]]` with this `source_id` for the read-back alone",
+        ));
+    }
+    Some(ChainSpill {
+        spill,
+        read_back: link,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::parse;
+    use super::*;
+
+    fn read(text: &str) -> (Option<TimingTable>, Vec<String>) {
+        let findings = Findings::default();
+        let table = parse(text, &findings);
+        let mut root = Section::root(table.get_ref(), &findings);
+        let timing = read_timing(&mut root, &findings);
+        let (_, problems) = findings.into_parts();
+        let problems = problems.iter().map(Problem::to_string).collect();
+        (timing, problems)
+    }
+
+    const GOOD: &str = r#"[timing]
+schedule = ["0x10 0x0 0", "0x11 0x0 30000000", "0x12 0x0 60000000"]
+period = "100 ms"
+gate_open = "0x11"
+gate_close = "0x12"
+ramp_start = "0x10"
+read_back = 0x7f0000
+[[timing.ramp]]
+count = 3
+points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
+"#;
+
+    #[test]
+    fn a_spill_is_read_with_its_ramps() {
+        let (timing, problems) = read(GOOD);
+        assert_eq!(problems, [""; 0]);
+        let TimingTable { spill, read_back } = timing.unwrap();
+        assert_eq!(read_back, Some(SourceId(0x7F_0000)));
+        assert_eq!(spill.gate, Some((EventId(0x11), EventId(0x12))));
+        assert_eq!(spill.ramps.len(), 3);
+        assert!(!spill.ramps[0].is_empty() && spill.ramps[0] == spill.ramps[2]);
+        assert_eq!(spill.period, DurationNs(100_000_000));
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let cases = [
+            (
+                "0x11 0x0 30000000",
+                "0x11 0x0",
+                "line 2 of the schedule has 2 fields",
+            ),
+            ("period = \"100 ms\"", "period = \"59 ms\"", "G0301"),
+            ("gate_close = \"0x12\"\n", "", "timing.gate_close"),
+            (
+                "ramp_start = \"0x10\"",
+                "ramp_start = \"0x99\"",
+                "never come",
+            ),
+            ("20 ms: 10 %", "20 ms 10 %", "\"20 ms 10 %\""),
+            ("20 ms: 10 %", "20 ms: 101 %", "beyond full scale"),
+            ("20 ms: 10 %", "20.01 ms: 10 %", "off by"),
+            ("count = 3", "count = 65", "1 to 64"),
+        ];
+        for (from, to, expected) in cases {
+            assert!(GOOD.contains(from));
+            let (_, problems) = read(&GOOD.replace(from, to));
+            let found = problems.iter().any(|problem| problem.contains(expected));
+            assert!(found, "{to}: {problems:#?}");
+        }
+    }
+}

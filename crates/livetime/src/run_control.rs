@@ -1,0 +1,191 @@
+//! Orders to a run that goes on: lines over a socket in its directory.
+//!
+//! The run looks at the socket between its other duties, takes one line a connection and answers
+//! with one. `livetime steer` is the other end; what an order does is the chain's.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use livetime_node::process::FilterChange;
+use livetime_node::role_ends::unit_of;
+use livetime_wire::UnitKind;
+
+/// Name of the socket in a run directory.
+const SOCKET: &str = "control";
+/// How long a connection may take to say its line.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the run may take to do what it is told.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// Orders taken at one look.
+const ORDERS_PER_LOOK: usize = 4;
+/// Longest line.
+const LINE_MAX: u64 = 256;
+/// How orders are written.
+const FORM: &str = "orders are `filter add`, `filter remove` and `filter remove fu1`";
+
+/// The run's end of the socket.
+pub(crate) struct RunControl {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// A path to the socket that is short however long that of the directory is.
+fn socket_path(directory: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
+}
+
+impl RunControl {
+    /// Opens the socket in a directory that this process holds.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(SOCKET);
+        match fs::remove_file(&path) {
+            // What a run that crashed has left: the directory's lock says that it is gone.
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let listener = UnixListener::bind(socket_path(&File::open(directory)?))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path })
+    }
+
+    /// Takes the orders that have come, and answers each with what `obey` says.
+    pub(crate) fn serve(&self, mut obey: impl FnMut(FilterChange) -> Result<String, String>) {
+        for _ in 0..ORDERS_PER_LOOK {
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
+            // Who goes away before the answer gets none.
+            let _gone = answer(stream, &mut obey);
+        }
+    }
+}
+
+impl Drop for RunControl {
+    fn drop(&mut self) {
+        // A socket that stays is replaced by the next run here.
+        let _stays = fs::remove_file(&self.path);
+    }
+}
+
+fn answer(
+    mut stream: UnixStream,
+    obey: &mut impl FnMut(FilterChange) -> Result<String, String>,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
+    let done = match parse_order(line.trim()) {
+        Ok(FilterChange::Add) => obey(FilterChange::Add).map(|unit| format!("{unit} has joined")),
+        Ok(change) => obey(change).map(|unit| format!("{unit} is leaving")),
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(text) => writeln!(stream, "ok: {text}"),
+        Err(text) => writeln!(stream, "error: {text}"),
+    }
+}
+
+/// Reads an order.
+///
+/// # Errors
+/// What is wrong with it, and how orders are written.
+fn parse_order(line: &str) -> Result<FilterChange, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["filter", "add"] => Ok(FilterChange::Add),
+        ["filter", "remove"] => Ok(FilterChange::Remove(None)),
+        ["filter", "remove", id] => match unit_of(id) {
+            Some(unit) if unit.kind == UnitKind::Filter => Ok(FilterChange::Remove(Some(unit))),
+            _ => Err(format!("{id} is no filter unit; {FORM}")),
+        },
+        _ => Err(format!("\"{line}\" is no order; {FORM}")),
+    }
+}
+
+/// Sends an order to the run that writes to `directory`, and returns its answer.
+///
+/// # Errors
+/// What the run says against it, or why there is no answer.
+pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String> {
+    parse_order(order)?;
+    let shown = directory.display();
+    let opened = File::open(directory).map_err(|error| format!("cannot open {shown}: {error}"))?;
+    let no_run = |error| format!("no run takes orders in {shown} ({error}); has it ended?");
+    let mut stream = UnixStream::connect(socket_path(&opened)).map_err(no_run)?;
+    let lost = |error| format!("the run in {shown} did not answer: {error}");
+    stream
+        .set_read_timeout(Some(ANSWER_PATIENCE))
+        .map_err(lost)?;
+    writeln!(stream, "{order}").map_err(lost)?;
+    stream.shutdown(Shutdown::Write).map_err(lost)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(lost)?;
+    let answer = answer.trim();
+    match answer.split_once(": ") {
+        Some(("ok", text)) => Ok(text.to_owned()),
+        Some(("error", text)) => Err(text.to_owned()),
+        _ => Err(format!("the run in {shown} answered \"{answer}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::UnitId;
+
+    use super::*;
+
+    #[test]
+    fn orders_are_read_and_others_refused_with_the_form() {
+        assert_eq!(parse_order("filter add"), Ok(FilterChange::Add));
+        assert_eq!(parse_order("filter remove"), Ok(FilterChange::Remove(None)));
+        let third = FilterChange::Remove(Some(UnitId::filter(3)));
+        assert_eq!(parse_order("filter  remove fu3"), Ok(third));
+        for line in ["", "filter", "filter add fu1", "filter remove bu1", "stop"] {
+            let error = parse_order(line).expect_err(line);
+            assert!(error.contains(FORM), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_order_is_answered_and_without_a_run_there_is_an_error() {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        // Longer than the path of a socket may be.
+        let folder = base.path().join("d".repeat(120));
+        fs::create_dir(&folder).expect("the directory is ours");
+        fs::write(folder.join(SOCKET), "left by a crash").expect("the directory is ours");
+        let error = send_order(&folder, "filter add").expect_err("nobody listens");
+        assert!(error.contains("no run takes orders"), "{error}");
+        let control = RunControl::open(&folder).expect("the directory is ours");
+        let asked = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                (
+                    send_order(&folder, "filter add"),
+                    send_order(&folder, "filter remove fu1"),
+                )
+            });
+            while !asked.is_finished() {
+                control.serve(|change| match change {
+                    FilterChange::Add => Ok("fu2".to_owned()),
+                    FilterChange::Remove(_) => Err("it is the last".to_owned()),
+                });
+                std::thread::yield_now();
+            }
+            asked.join().expect("it did not panic")
+        });
+        assert_eq!(asked.0, Ok("fu2 has joined".to_owned()));
+        assert_eq!(asked.1, Err("it is the last".to_owned()));
+        drop(control);
+        assert!(!folder.join(SOCKET).exists());
+    }
+}

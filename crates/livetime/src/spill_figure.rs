@@ -1,0 +1,173 @@
+//! Ramps, gates, triggers and read-back of a run with `[timing]`, on one time axis.
+//!
+//! What was scheduled is computed again from the configuration by the core that the run used; what
+//! was taken is read from the events of the run file. Each event is compared with the gates.
+
+use std::path::Path;
+
+use livetime_client::RunFolder;
+use livetime_node::ChainSpill;
+use livetime_study::plot::{Axis, LinePlot, Series};
+use livetime_study::report::Figure;
+use livetime_timing::Spill;
+use livetime_wire::fragment::{HEADER_WORDS, TRAILER_WORDS};
+use livetime_wire::timing_read_back::ReadBackView;
+use livetime_wire::{RunNs, TaiNs};
+
+use crate::config;
+
+/// Turns of the schedule that are drawn.
+const TURNS: u64 = 2;
+/// Points of a drawn curve.
+const POINTS: u64 = 800;
+/// Bins of the triggers.
+const BINS: usize = 200;
+/// Ramps that are drawn: the first ones that differ and are not negative.
+const RAMPS: usize = 2;
+const FULL_SCALE: f64 = 2_147_483_647.0;
+
+/// What the events of the file say.
+struct Taken {
+    /// Trigger times and the generators' (output, read-back).
+    events: Vec<(RunNs, Vec<(i32, i32)>)>,
+    inside: u64,
+    outside: u64,
+}
+
+/// The figure, if the run had a spill structure.
+///
+/// # Errors
+/// What could not be read, in one sentence.
+pub(crate) fn spill_figure(config: &str, run: &Path) -> Result<Option<Figure>, String> {
+    let Some(spill) = config::spill_of(config) else {
+        return Ok(None);
+    };
+    let taken = read_events(run, &spill).map_err(|error| format!("{}: {error}", run.display()))?;
+    Ok(Some(draw(&spill, &taken)?))
+}
+
+fn core(spill: &ChainSpill) -> Result<Spill, String> {
+    let joined = |problems: Vec<livetime_wire::Problem>| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        texts.join("; ")
+    };
+    Spill::new(&spill.spill, TaiNs(0)).map_err(joined)
+}
+
+fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::error::Error>> {
+    let mut reader = RunFolder::open(path)?;
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event()? {
+        let read_back = event.fragments().find_map(|(_, words)| {
+            let data = words.get(HEADER_WORDS..words.len().checked_sub(TRAILER_WORDS)?)?;
+            ReadBackView::new_checked(data).ok()
+        });
+        let generators = read_back.map_or_else(Vec::new, |view| {
+            view.generators().map(|g| (g.output, g.read_back)).collect()
+        });
+        events.push((event.header().triggered_at, generators));
+    }
+    events.sort_unstable_by_key(|(at, _)| *at);
+    let mut core = core(spill)?;
+    let (mut inside, mut outside) = (0, 0);
+    for (at, _) in &events {
+        core.advance(TaiNs(at.0));
+        if core.is_gate_open() {
+            inside += 1;
+        } else {
+            outside += 1;
+        }
+    }
+    Ok(Taken {
+        events,
+        inside,
+        outside,
+    })
+}
+
+fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
+    let length = spill.spill.period.0 * TURNS;
+    let percent = |value: i32| f64::from(value) / FULL_SCALE * 100.0;
+    let seconds = |ns: u64| ns as f64 * 1e-9;
+    let shown = shown_ramps(spill);
+    let mut core = core(spill)?;
+    let mut outputs = vec![Vec::new(); shown.len()];
+    let mut gate = Vec::new();
+    for point in 0..=POINTS {
+        let at = length * point / POINTS;
+        core.advance(TaiNs(at));
+        let generators: Vec<_> = core.read_back(TaiNs(at)).collect();
+        for (series, ramp) in outputs.iter_mut().zip(&shown) {
+            series.push((seconds(at), percent(generators[*ramp].output)));
+        }
+        gate.push((seconds(at), if core.is_gate_open() { 100.0 } else { 0.0 }));
+    }
+    let mut series = vec![Series {
+        label: "trigger gate (100 % is open)".to_owned(),
+        points: gate,
+    }];
+    let drawn = || taken.events.iter().filter(|(at, _)| at.0 < length);
+    for (ramp, points) in shown.iter().zip(outputs) {
+        series.push(Series {
+            label: format!("ramp {ramp}, scheduled"),
+            points,
+        });
+        let measured = drawn().filter_map(|(at, generators)| {
+            let (_, read_back) = generators.get(*ramp)?;
+            Some((seconds(at.0), percent(*read_back)))
+        });
+        series.push(Series {
+            label: format!("magnet {ramp}, read back in events"),
+            points: measured.collect(),
+        });
+    }
+    series.push(Series {
+        label: "events, % of the fullest bin".to_owned(),
+        points: density(drawn().map(|(at, _)| at.0), length),
+    });
+    let plot = LinePlot {
+        title: "Ramps, gate, events and read-back".to_owned(),
+        x: Axis::linear("time since start [s]"),
+        y: Axis::linear("[% of full scale]"),
+        series,
+    };
+    Ok(Figure {
+        svg: plot.to_svg(),
+        caption: format!(
+            "The first {TURNS} turns of the schedule. Of the {} events in the run file {} were \
+             triggered inside the gates and {} outside. Generators and magnets are simulated.",
+            taken.events.len(),
+            taken.inside,
+            taken.outside
+        ),
+    })
+}
+
+/// The first ramps that differ from each other and never go below zero.
+fn shown_ramps(spill: &ChainSpill) -> Vec<usize> {
+    let ramps = &spill.spill.ramps;
+    let mut shown: Vec<usize> = Vec::new();
+    for (index, ramp) in ramps.iter().enumerate() {
+        let new = shown.iter().all(|other| ramps[*other] != *ramp);
+        if new && ramp.iter().all(|set| set.c >= 0) && shown.len() < RAMPS {
+            shown.push(index);
+        }
+    }
+    shown
+}
+
+/// Steps of how many times fall into each bin, in percent of the fullest.
+fn density(times: impl Iterator<Item = u64>, length: u64) -> Vec<(f64, f64)> {
+    let mut counts = [0u64; BINS];
+    for at in times {
+        let bin = u128::from(at) * BINS as u128 / u128::from(length.max(1));
+        counts[(bin as usize).min(BINS - 1)] += 1;
+    }
+    let fullest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let edge = |bin: usize| length as f64 * 1e-9 * bin as f64 / BINS as f64;
+    let steps = counts.iter().enumerate().flat_map(|(bin, count)| {
+        let height = *count as f64 / fullest * 100.0;
+        [(edge(bin), height), (edge(bin + 1), height)]
+    });
+    steps.collect()
+}

@@ -1,0 +1,251 @@
+//! `livetime export RUN --format FORMAT`: a run as a file of another format.
+//!
+//! The byte stream is written here; ROOT, Parquet, HDF5 and CSV by the Python package, which has the
+//! libraries for them.
+//!
+//! An imported byte stream comes out as it went in, word for word. Of any other run each event
+//! becomes a full event of version 4 with one ROB around each of its fragments, which are RODs
+//! already. Only whole events with sound checksums are written; what is missing is said.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use livetime_client::RunFolder;
+use livetime_wire::SourceId;
+use livetime_wire::bytestream::{FULL_EVENT, ROB};
+use livetime_wire::bytestream_frame::{FRAME_SOURCE, FrameView};
+use livetime_wire::event::EventView;
+use livetime_wire::fragment::FragmentView;
+
+use crate::console::{print, say};
+use crate::exit;
+
+/// Version of the events made here: ROBs directly in the event.
+const VERSION: u32 = 0x0400_0000;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Run directory or run file
+    run: PathBuf,
+    /// Format to write
+    #[arg(long, value_enum)]
+    format: Format,
+    /// File to write; standard output without it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// With the words of all fragments (formats of the Python package)
+    #[arg(long)]
+    fragments: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// Byte stream of the ATLAS family
+    Bytestream,
+    /// ROOT file with a TTree (written by the Python package, as all below)
+    Root,
+    /// ROOT file with an RNTuple
+    Rntuple,
+    /// Parquet
+    Parquet,
+    /// HDF5
+    Hdf5,
+    /// CSV, one file of events and one of objects
+    Csv,
+}
+
+impl Format {
+    /// Its name in the Python package; `None` for what is written here.
+    fn of_python(self) -> Option<&'static str> {
+        match self {
+            Self::Bytestream => None,
+            Self::Root => Some("root"),
+            Self::Rntuple => Some("rntuple"),
+            Self::Parquet => Some("parquet"),
+            Self::Hdf5 => Some("hdf5"),
+            Self::Csv => Some("csv"),
+        }
+    }
+}
+
+/// The interpreter with the package `livetime`, if it is not `python3`.
+const PYTHON: &str = "LIVETIME_PYTHON";
+
+/// Exports; exit code 1 if events are missing or damaged.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(format) = options.format.of_python() {
+        return export_by_python(options, format);
+    }
+    let written = match &options.out {
+        Some(path) => File::create_new(path)
+            .map_err(|error| format!("cannot make {}: {error}", path.display()))
+            .and_then(|file| export(&options.run, BufWriter::new(file))),
+        None => export(&options.run, BufWriter::new(std::io::stdout().lock())),
+    };
+    match written {
+        Ok(Exported { events, missing: 0 }) => exit::after_printing(match options.out {
+            Some(_) => print(format_args!("{events} events\n")),
+            None => Ok(()),
+        }),
+        Ok(Exported { events, missing }) => {
+            say(format_args!(
+                "error: {events} events written, {missing} are damaged or missing in the run file\n\
+                 help: `livetime inspect` says where"
+            ));
+            exit::PROBLEM
+        }
+        Err(text) => {
+            say(format_args!("error: {text}"));
+            exit::PROBLEM
+        }
+    }
+}
+
+/// Has the Python package write the file; its messages and its progress go where ours would.
+fn export_by_python(options: &Options, format: &str) -> ExitCode {
+    let Some(out) = &options.out else {
+        say(format_args!(
+            "error: format {format} goes into a file\nhelp: name it with --out FILE"
+        ));
+        return ExitCode::from(2);
+    };
+    let python = match python_with("livetime.exports", &format!("writes format {format}")) {
+        Ok(python) => python,
+        Err(problem) => {
+            say(format_args!("error: {problem}"));
+            return exit::PROBLEM;
+        }
+    };
+    let mut command = Command::new(&python);
+    command.args(["-m", "livetime", "export"]);
+    command.arg(&options.run).arg(out);
+    command.args(["--format", format]);
+    if options.fragments {
+        command.arg("--fragments");
+    }
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => exit::PROBLEM,
+        Err(error) => {
+            say(format_args!("error: {}: {error}", python.display()));
+            exit::PROBLEM
+        }
+    }
+}
+
+/// The interpreter that has this module of the Python package.
+///
+/// # Errors
+/// That it is not there, and where it comes from.
+pub(super) fn python_with(module: &str, does: &str) -> Result<OsString, String> {
+    let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
+    let found = Command::new(&python)
+        .args(["-c", &format!("import {module}")])
+        .stderr(Stdio::null())
+        .status();
+    if found.is_ok_and(|status| status.success()) {
+        return Ok(python);
+    }
+    Err(format!(
+        "{} has no package `livetime`, which {does}\n\
+         help: `pip install './python[export]'` brings it; {PYTHON} names another interpreter",
+        python.display()
+    ))
+}
+
+struct Exported {
+    events: u64,
+    missing: u64,
+}
+
+fn export(run: &Path, mut out: impl Write) -> Result<Exported, String> {
+    let cannot = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", run.display());
+    let mut reader = RunFolder::open(run).map_err(|error| format!("cannot read {error}"))?;
+    let (mut words, mut bytes) = (Vec::new(), Vec::new());
+    let mut exported = Exported {
+        events: 0,
+        missing: 0,
+    };
+    while let Some(event) = reader.next_event().map_err(|error| cannot(&error))? {
+        words.clear();
+        let trigger = event.header().trigger;
+        match write_event(&event, &mut words) {
+            Ok(()) => exported.events += 1,
+            Err(reason) => {
+                exported.missing += 1;
+                say(format_args!(
+                    "warning: event of trigger {trigger} left out: {reason}"
+                ));
+                continue;
+            }
+        }
+        bytes.clear();
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        out.write_all(&bytes)
+            .map_err(|error| format!("cannot write: {error}"))?;
+    }
+    exported.missing += reader.events_missing();
+    out.flush()
+        .map_err(|error| format!("cannot write: {error}"))?;
+    Ok(exported)
+}
+
+/// Appends the byte stream's words of an event.
+fn write_event(event: &EventView<'_>, out: &mut Vec<u32>) -> Result<(), String> {
+    event
+        .verify_fragments()
+        .map_err(|error| error.to_string())?;
+    let mut robs = BTreeMap::<SourceId, &[u32]>::new();
+    let mut frame = None;
+    for (entry, words) in event.fragments() {
+        if entry.source != FRAME_SOURCE {
+            robs.insert(entry.source, words);
+            continue;
+        }
+        let fragment = FragmentView::new_checked(words).map_err(|error| error.to_string())?;
+        frame = Some(FrameView::new_checked(fragment.data()).map_err(|error| error.to_string())?);
+    }
+    let Some(frame) = frame else {
+        emit_event(event, &robs, out);
+        return Ok(());
+    };
+    let rob = |source: SourceId| {
+        let fragment = FragmentView::new_checked(robs.get(&source)?).ok()?;
+        Some(fragment.data())
+    };
+    frame.rebuild(rob, out).map_err(|entry| {
+        let (source, words) = (entry.source, entry.words);
+        format!("the ROB of source {source} is not the one of {words} words that was imported")
+    })
+}
+
+/// A full event of version 4 from fragments of Livetime.
+fn emit_event(event: &EventView<'_>, robs: &BTreeMap<SourceId, &[u32]>, out: &mut Vec<u32>) {
+    let header = event.header();
+    // Marker to source, one status word, and as specific words: their number, date (not known),
+    // event number, run number, Level-1 number.
+    let specific = [
+        4,
+        0,
+        header.trigger.low(),
+        header.run.0,
+        header.trigger.low(),
+    ];
+    let header_words = 7 + specific.len();
+    let rob_words = |words: &&[u32]| words.len() + 8;
+    let total = header_words + robs.values().map(rob_words).sum::<usize>();
+    out.extend_from_slice(&[FULL_EVENT, total as u32, header_words as u32, VERSION, 0]);
+    out.extend_from_slice(&[1, u32::from(event.is_incomplete())]);
+    out.extend_from_slice(&specific);
+    for (source, words) in robs {
+        let total = rob_words(words) as u32;
+        // One status word, good; checksum type 0: none.
+        out.extend_from_slice(&[ROB, total, 8, VERSION, source.0, 1, 0, 0]);
+        out.extend_from_slice(words);
+    }
+}

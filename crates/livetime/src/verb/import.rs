@@ -1,0 +1,222 @@
+//! `livetime import FORMAT FILE --out ..`: files of other programs.
+//!
+//! A byte stream of another experiment becomes a run; event samples in ROOT or CSV become recorded
+//! events, from which a run is taken ([`sample`]).
+//!
+//! The file's events go through links, readout and event builder in the order of the file, and a
+//! run file comes out that `export` turns into the same bytes again. Reading other formats is
+//! another file's business; what the words mean is `livetime_wire::bytestream`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use livetime_node::recorded_chain::RecordedChain;
+use livetime_store::condition::Condition;
+use livetime_store::{RunBegin, RunEnd, RunWriter, WriterLimits};
+use livetime_wire::bytestream::{StreamPiece, StreamReader};
+use livetime_wire::bytestream_frame::{self, FRAME_SOURCE};
+use livetime_wire::{RunNumber, SourceId, TriggerNumber};
+use serde_json::json;
+
+use crate::console::{print, print_line, say};
+use crate::exit;
+
+mod sample;
+
+use sample::SampleOptions;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    format: Format,
+}
+
+/// What is imported.
+#[derive(Debug, clap::Subcommand)]
+enum Format {
+    /// Byte stream of the ATLAS family: ROB and ROD fragments in full events
+    Bytestream(ByteStreamOptions),
+    /// Event sample in a ROOT file: NanoAOD, momenta, or what `livetime export` writes
+    Root(SampleOptions),
+    /// Event sample in a CSV file with the columns pt1, eta1, phi1, ..
+    Csv(SampleOptions),
+}
+
+#[derive(Debug, clap::Args)]
+struct ByteStreamOptions {
+    /// The file, of this machine's byte order
+    file: PathBuf,
+    /// Directory for the run file; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the first pass over a file finds.
+#[derive(Default)]
+struct Contents {
+    run: Option<RunNumber>,
+    sources: BTreeSet<SourceId>,
+    data_words_max: usize,
+    events: u64,
+    robs: u64,
+    out_of_order: u64,
+}
+
+/// Imports; exit code 1 if the file is not what it should be, with the place.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let (made, json) = match &options.format {
+        Format::Bytestream(options) => (import(options), options.json),
+        Format::Root(options) => (sample::import("root", options), options.json),
+        Format::Csv(options) => (sample::import("csv", options), options.json),
+    };
+    match made {
+        Ok(text) => exit::after_printing(match json {
+            true => print_line(text),
+            false => print(text),
+        }),
+        Err(text) => {
+            say(format_args!("error: {text}"));
+            exit::PROBLEM
+        }
+    }
+}
+
+fn import(options: &ByteStreamOptions) -> Result<String, String> {
+    let words = read_words(&options.file)?;
+    let contents = survey(&options.file, &words)?;
+    let run = contents.run.unwrap_or(RunNumber(1));
+    let mut sources: Vec<SourceId> = contents.sources.iter().copied().collect();
+    sources.push(FRAME_SOURCE);
+    let chain = RecordedChain::new(run, &sources, contents.data_words_max);
+    let mut chain = chain.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        lines.join("\n")
+    })?;
+    let path = options.out.join("events.mcap");
+    let cannot =
+        |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
+    let file = create(&options.out, &path)?;
+    let begin = RunBegin {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        ..RunBegin::new(run)
+    };
+    let mut writer = RunWriter::new(BufWriter::new(file), &begin, WriterLimits::default())
+        .map_err(|error| cannot(&error))?;
+    let mut frame = Vec::new();
+    for (trigger, piece) in (1..).map(TriggerNumber).zip(StreamReader::new(&words)) {
+        let piece = piece.map_err(|error| at_place(&options.file, &error))?;
+        frame.clear();
+        bytestream_frame::emit(&piece, &mut frame);
+        let data = data_of(&piece, &frame);
+        let find = |source: SourceId| data.get(&source).copied().unwrap_or(&[]);
+        chain
+            .event(trigger, find, |trigger, time, parts| {
+                writer.write_event(trigger, time, parts)
+            })
+            .map_err(|error| cannot(&error))?;
+    }
+    let end = RunEnd::new(run, Condition::GOOD, "imported", contents.events * 1000);
+    let written = writer.finish(&end).map_err(|error| cannot(&error))?;
+    let counts = chain.counts();
+    if options.json {
+        let document = json!({
+            "schema": "livetime.import/1",
+            "format": "bytestream",
+            "file": options.file.display().to_string(),
+            "run": run.0,
+            "events": written.events_stored,
+            "events_out_of_order": contents.out_of_order,
+            "links": sources.len(),
+            "robs": contents.robs,
+            "fragments_sent": counts.fragments_sent,
+            "fragments_received": counts.fragments_received,
+            "out": path.display().to_string(),
+        });
+        return Ok(document.to_string());
+    }
+    Ok(format!(
+        "run {}: {} events, {} of them out of order, {} ROBs of {} sources through as many links\n{}\n",
+        run.0,
+        written.events_stored,
+        contents.out_of_order,
+        contents.robs,
+        contents.sources.len(),
+        path.display()
+    ))
+}
+
+/// The words of a file.
+fn read_words(path: &Path) -> Result<Vec<u32>, String> {
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(format!(
+            "{} has {} B, a byte stream is a multiple of 4 B; it was cut",
+            path.display(),
+            bytes.len()
+        ));
+    }
+    Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}
+
+/// Looks at all events before anything is written.
+fn survey(path: &Path, words: &[u32]) -> Result<Contents, String> {
+    let mut contents = Contents::default();
+    let (mut frame, mut last) = (Vec::new(), None);
+    for piece in StreamReader::new(words) {
+        let piece = piece.map_err(|error| at_place(path, &error))?;
+        contents.events += 1;
+        contents.run = contents.run.or(piece.event.run());
+        let number = piece.event.number();
+        contents.out_of_order += u64::from(number < last);
+        last = number.max(last);
+        frame.clear();
+        bytestream_frame::emit(&piece, &mut frame);
+        let mut longest = frame.len();
+        for (_, rob) in piece.event.robs() {
+            contents.robs += 1;
+            contents.sources.insert(rob.source());
+            longest = longest.max(rob.words().len());
+        }
+        contents.data_words_max = contents.data_words_max.max(longest);
+    }
+    if contents.events == 0 {
+        return Err(format!("{} holds no event", path.display()));
+    }
+    if contents.sources.contains(&FRAME_SOURCE) {
+        let path = path.display();
+        return Err(format!(
+            "{path} has a ROB of source {FRAME_SOURCE}, which stands for frames here"
+        ));
+    }
+    Ok(contents)
+}
+
+/// What each link carries for an event.
+fn data_of<'d>(piece: &StreamPiece<'d>, frame: &'d [u32]) -> BTreeMap<SourceId, &'d [u32]> {
+    let robs = piece
+        .event
+        .robs()
+        .map(|(_, rob)| (rob.source(), rob.words()));
+    robs.chain([(FRAME_SOURCE, frame)]).collect()
+}
+
+fn at_place(path: &Path, error: &livetime_wire::bytestream::ByteStreamError) -> String {
+    format!("{}: {error}; words have 4 B", path.display())
+}
+
+/// A new file; one that is there is never overwritten.
+fn create(folder: &Path, path: &Path) -> Result<File, String> {
+    let cannot = |error| format!("cannot make {}: {error}", path.display());
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    File::create_new(path).map_err(cannot)
+}

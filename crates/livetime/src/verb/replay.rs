@@ -1,0 +1,426 @@
+//! `livetime replay RUN`: a run through one of its stages once more.
+//!
+//! Into the filter go the stored events, into the trigger the recorded packets (`decisions`), into
+//! links or builder the fragments of the stored events (`rebuild`); `pace` says how fast.
+//!
+//! A filter's answer depends on the event alone, so that the answers must be the recorded ones; each
+//! that is not is listed. With another configuration it says what that filter would have done.
+//! Events of the error stream were stored unfiltered: they are passed over, or alone taken with
+//! `--stream error`, in this process: a filter that crashed on one crashes here in the same way.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use livetime_client::RunFolder;
+use livetime_node::FilterConfig;
+use livetime_node::python_filter::batch_filter::REASONS;
+use livetime_node::recorded_chain::Entry;
+use livetime_shm::TscClock;
+use livetime_shm::floor::Samples;
+use livetime_trigger::{EventFilter, FilterOutput};
+use livetime_wire::TriggerNumber;
+use livetime_wire::event::{EventHeader, EventView};
+use serde_json::{Value, json};
+
+use crate::config::{Overrides, RunConfig, load, read_text};
+use crate::console::{print, print_line, say, with_causes};
+use crate::exit;
+use crate::filter_of_run;
+use crate::verb::replay_batches::{Answer, BatchReplay};
+
+mod decisions;
+mod pace;
+mod rebuild;
+
+use pace::{Pace, Pacer};
+
+/// Differences that are listed; all are counted.
+const LISTED_MAX: usize = 20;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Run directory, or its events.mcap
+    run: PathBuf,
+    /// Which stage the run is played back into
+    #[arg(long, value_enum, default_value_t = Stage::Filter)]
+    into: Stage,
+    /// How fast: max, own (as the run was taken), or a rate such as 1kHz
+    #[arg(long, value_name = "PACE", default_value = "max")]
+    pace: Pace,
+    /// Use the filter (into the trigger: the menu) of this configuration instead of the run's own
+    #[arg(long, value_name = "CONFIG")]
+    filter_of: Option<PathBuf>,
+    /// Which events: those that were filtered, or those that filter units failed on
+    #[arg(long, value_enum, default_value_t = Stream::Filtered)]
+    stream: Stream,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a run is played back into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stage {
+    /// At the sources: through links, readout and event builder into the filter.
+    Links,
+    /// The recorded trigger packets into the Level-2 menu.
+    Trigger,
+    /// At the readout units: through the event builder into the filter.
+    Builder,
+    /// The stored events into the filter.
+    Filter,
+}
+
+/// Which events are replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stream {
+    /// Everything but the error stream.
+    Filtered,
+    /// The error stream.
+    Error,
+}
+
+impl Stream {
+    fn takes(self, event: &EventView<'_>) -> bool {
+        let failed = event.header().streams & EventHeader::ERROR_STREAM != 0;
+        failed == (self == Self::Error)
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::Filtered => "filtered",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One event with another answer than the recorded one.
+struct Difference {
+    trigger: TriggerNumber,
+    recorded: (u16, u16),
+    now: FilterOutput,
+}
+
+/// What came of it.
+struct Replayed {
+    run: u64,
+    stream: Stream,
+    own_filter: bool,
+    events: u64,
+    passed_over: u64,
+    accepted: u64,
+    differing: u64,
+    /// Events that the filter failed on, here as in the run.
+    failed: u64,
+    listed: Vec<Difference>,
+    filter_ns: Samples,
+    damage: Vec<String>,
+}
+
+impl Replayed {
+    /// Notes an answer.
+    fn note(&mut self, answer: Answer) {
+        let Answer {
+            trigger,
+            recorded,
+            now,
+        } = answer;
+        self.events += 1;
+        let Some(now) = now else {
+            self.failed += 1;
+            return;
+        };
+        self.accepted += u64::from(now.accept);
+        // A stored event was accepted; one of the error stream has no answer to compare with.
+        let differs = !now.accept || (now.reason, now.streams) != recorded;
+        if self.stream == Stream::Filtered && differs {
+            self.differing += 1;
+            if self.listed.len() < LISTED_MAX {
+                self.listed.push(Difference {
+                    trigger,
+                    recorded,
+                    now,
+                });
+            }
+        }
+    }
+}
+
+/// Replays the run and says what differs.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match try_run(options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => exit::PROBLEM,
+        Err(error) => {
+            say(error.trim_end());
+            exit::PROBLEM
+        }
+    }
+}
+
+fn try_run(options: &Options) -> Result<bool, String> {
+    let entry = match options.into {
+        Stage::Trigger => return replay_trigger(options),
+        Stage::Links => Some(Entry::Links),
+        Stage::Builder => Some(Entry::Builder),
+        Stage::Filter => None,
+    };
+    let path = &options.run;
+    let failed = |error: &dyn std::error::Error| {
+        format!("error: {}: {}", path.display(), with_causes(error))
+    };
+    let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
+    let filter = match &options.filter_of {
+        Some(config) => load(config, &Overrides::default())?.config.chain.filter,
+        None => filter_of_run::kept(own_config(path, &reader)?.chain.filter, path),
+    };
+    if let Some(entry) = entry {
+        let Some(mut filter) = filter.to_filter() else {
+            return Err("error: a filter in Python takes part in `--into filter` only".to_owned());
+        };
+        let own = options.filter_of.is_none();
+        let found = rebuild::replay(path, entry, filter.as_mut(), own, options.pace)?;
+        let (document, text) = (found.document(), found.text());
+        return conclude(options, document, &text, &found.damage, found.differing);
+    }
+    let mut judge = Judge::new(&filter, options)?;
+    let found = replay(&mut reader, &mut judge, options).map_err(|error| failed(&error))?;
+    let printed = match options.json {
+        true => print_line(document(&found)),
+        false => print(text(&found, &judge.reasons())),
+    };
+    printed.map_err(|error| failed(&error))?;
+    warn_of_damage(&found.damage);
+    Ok(found.failed == 0 && (found.differing == 0 || !found.own_filter))
+}
+
+/// Decides on the recorded trigger packets again.
+fn replay_trigger(options: &Options) -> Result<bool, String> {
+    let menu = match &options.filter_of {
+        Some(config) => load(config, &Overrides::default())?.config.chain.menu,
+        None => {
+            let reader =
+                RunFolder::open(&options.run).map_err(|error| format!("error: {error}"))?;
+            own_config(&options.run, &reader)?.chain.menu
+        }
+    };
+    let own = options.filter_of.is_none();
+    let found = decisions::replay(&options.run, &menu, own, options.pace)?;
+    let (document, text) = (found.document(), found.text());
+    conclude(options, document, &text, &found.damage, found.differing)
+}
+
+/// Prints what came of it; `false` if the run's own stage gave other answers.
+fn conclude(
+    options: &Options,
+    document: Value,
+    text: &str,
+    damage: &[String],
+    differing: u64,
+) -> Result<bool, String> {
+    let printed = match options.json {
+        true => print_line(document),
+        false => print(text),
+    };
+    printed.map_err(|error| format!("error: cannot write: {error}"))?;
+    warn_of_damage(damage);
+    Ok(differing == 0 || options.filter_of.is_some())
+}
+
+/// Names what was passed over.
+fn warn_of_damage(damage: &[String]) {
+    for range in damage.iter().take(LISTED_MAX) {
+        say(format_args!("warning: passed over {range}"));
+    }
+    if damage.len() > LISTED_MAX {
+        let more = damage.len() - LISTED_MAX;
+        say(format_args!(
+            "warning: {more} more damaged ranges were passed over"
+        ));
+    }
+}
+
+/// The filter, of events one by one or of batches.
+enum Judge {
+    Event(Box<dyn EventFilter>),
+    Batch(Box<BatchReplay>),
+}
+
+impl Judge {
+    fn new(filter: &FilterConfig, options: &Options) -> Result<Self, String> {
+        match (filter.to_filter(), filter) {
+            (Some(filter), _) => Ok(Self::Event(filter)),
+            (None, FilterConfig::Python(python)) => {
+                let one_by_one = options.stream == Stream::Error;
+                let batches = BatchReplay::start(python, one_by_one)?;
+                Ok(Self::Batch(Box::new(batches)))
+            }
+            (None, _) => Err("error: this filter cannot be replayed".to_owned()),
+        }
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        match self {
+            Self::Event(filter) => filter.reason_names(),
+            Self::Batch(_) => REASONS.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// The configuration that the run was taken with.
+fn own_config(path: &Path, reader: &RunFolder) -> Result<RunConfig, String> {
+    let Some(begin) = reader.begin() else {
+        return Err(format!(
+            "error: {}: the begin-of-run record is damaged, so that its stages are not known\n\
+             help: name a configuration with --filter-of",
+            path.display()
+        ));
+    };
+    read_text(
+        "the run's configuration",
+        &begin.config,
+        &Overrides::default(),
+    )
+}
+
+fn replay(
+    reader: &mut RunFolder,
+    judge: &mut Judge,
+    options: &Options,
+) -> std::io::Result<Replayed> {
+    let clock = TscClock::calibrate();
+    let mut filter_ns = Vec::new();
+    let mut found = Replayed {
+        run: reader.run().0.into(),
+        stream: options.stream,
+        own_filter: options.filter_of.is_none(),
+        events: 0,
+        passed_over: 0,
+        accepted: 0,
+        differing: 0,
+        failed: 0,
+        listed: Vec::new(),
+        filter_ns: Samples::from_unsorted(Vec::new()),
+        damage: Vec::new(),
+    };
+    let mut pacer = Pacer::new(options.pace);
+    while let Some(event) = reader.next_event()? {
+        if !options.stream.takes(&event) {
+            found.passed_over += 1;
+            continue;
+        }
+        let filter = match judge {
+            Judge::Event(filter) => filter,
+            Judge::Batch(batches) => {
+                batches.take(&event, &mut |answer| found.note(answer));
+                continue;
+            }
+        };
+        let header = event.header();
+        pacer.wait(header.triggered_at);
+        if options.stream == Stream::Error {
+            // Said before it is tried: if it brings the program down, it is the last word.
+            say(format_args!("trigger {}", header.trigger));
+        }
+        let start = clock.ticks();
+        let now = Some(filter.filter(&event));
+        filter_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
+        found.note(Answer {
+            trigger: header.trigger,
+            recorded: (header.filter_reason, header.streams),
+            now,
+        });
+    }
+    if let Judge::Batch(batches) = judge {
+        batches.judge(&mut |answer| found.note(answer));
+    }
+    found.filter_ns = Samples::from_unsorted(filter_ns);
+    found.damage = (reader.damage())
+        .map(|(path, damage)| format!("{}: {damage}", path.display()))
+        .collect();
+    Ok(found)
+}
+
+fn document(found: &Replayed) -> Value {
+    let listed = found.listed.iter().map(|difference| {
+        let Difference { now, recorded, .. } = difference;
+        json!({
+            "trigger": difference.trigger.0.to_string(),
+            "recorded": { "reason": recorded.0, "streams": recorded.1 },
+            "now": { "accept": now.accept, "reason": now.reason, "streams": now.streams },
+        })
+    });
+    json!({
+        "schema": "livetime.replay/1",
+        "run": found.run,
+        "stage": "filter",
+        "stream": found.stream.key(),
+        "own_filter": found.own_filter,
+        "events": found.events,
+        "passed_over": found.passed_over,
+        "accepted": found.accepted,
+        "differing": found.differing,
+        "failed": found.failed,
+        "differences": listed.collect::<Vec<_>>(),
+        "damaged_ranges": found.damage.len(),
+        "filter_ns": livetime_study::bench::latency(&found.filter_ns),
+    })
+}
+
+fn text(found: &Replayed, reasons: &[String]) -> String {
+    let reason = |index: u16| -> String {
+        let name = reasons.get(usize::from(index));
+        name.map_or_else(|| index.to_string(), Clone::clone)
+    };
+    let mut text = format!(
+        "run {}: {} events through the filter, {} accepted, {} with another answer than recorded\n",
+        found.run, found.events, found.accepted, found.differing
+    );
+    for Difference {
+        trigger,
+        recorded,
+        now,
+    } in &found.listed
+    {
+        let verdict = match now.accept {
+            true => "accepted",
+            false => "rejected",
+        };
+        text += &format!(
+            "  trigger {trigger}: recorded {} in streams {:#06x}, now {verdict} as {} in streams {:#06x}\n",
+            reason(recorded.0),
+            recorded.1,
+            reason(now.reason),
+            now.streams
+        );
+    }
+    if found.differing > found.listed.len() as u64 {
+        text += &format!(
+            "  and {} more\n",
+            found.differing - found.listed.len() as u64
+        );
+    }
+    if found.passed_over > 0 {
+        let (count, other) = (
+            found.passed_over,
+            match found.stream {
+                Stream::Filtered => "in the error stream",
+                Stream::Error => "outside the error stream",
+            },
+        );
+        text += &format!("  {count} events {other} were passed over\n");
+    }
+    if found.failed > 0 {
+        text += &format!("  the filter failed on {} of them\n", found.failed);
+    }
+    if found.filter_ns.max() > 0 {
+        text += &format!(
+            "filter   median {} ns, 99 % {} ns, max {} ns per event\n",
+            found.filter_ns.p50(),
+            found.filter_ns.p99(),
+            found.filter_ns.max()
+        );
+    }
+    text
+}

@@ -1,0 +1,186 @@
+//! Recorded trigger packets through the Level-2 menu once more.
+//!
+//! The packets are in the order in which the run decided on them, so that prescales that count see
+//! what they saw then. Packets that were not recorded leave a gap that they see too: it is said.
+
+use std::path::Path;
+
+use livetime_client::RunFolder;
+use livetime_node::packet_log::{PACKET_SOURCE, packet_file_of, packet_files_of};
+use livetime_shm::TscClock;
+use livetime_shm::floor::Samples;
+use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
+use livetime_wire::{L2Mask, TriggerNumber};
+use serde_json::{Value, json};
+
+use super::LISTED_MAX;
+use super::pace::{Pace, Pacer};
+
+/// A packet with another answer than the recorded one; `None` is no answer.
+struct Difference {
+    trigger: TriggerNumber,
+    recorded: L2Mask,
+    now: Option<L2Mask>,
+}
+
+/// What came of it.
+pub(super) struct Decisions {
+    run: u32,
+    own_menu: bool,
+    packets: u64,
+    accepted: u64,
+    pub(super) differing: u64,
+    listed: Vec<Difference>,
+    missing: u64,
+    decision_ns: Samples,
+    seconds: f64,
+    /// Ranges of the packet file that were passed over, in words.
+    pub(super) damage: Vec<String>,
+}
+
+/// Decides on all packets of a run again with this menu.
+pub(super) fn replay(
+    run: &Path,
+    menu: &Menu,
+    own_menu: bool,
+    pace: Pace,
+) -> Result<Decisions, String> {
+    let paths = packet_files_of(run);
+    if paths.is_empty() {
+        return Err(format!(
+            "error: {} is not there: the run did not record its trigger packets\n\
+             help: `trigger_packets = true` under [store] does for the next run",
+            packet_file_of(run).display()
+        ));
+    }
+    let mut decision_ns = Vec::new();
+    let mut pacer = Pacer::new(pace);
+    let mut found = Decisions {
+        run: 0,
+        own_menu,
+        packets: 0,
+        accepted: 0,
+        differing: 0,
+        listed: Vec::new(),
+        missing: 0,
+        decision_ns: Samples::from_unsorted(Vec::new()),
+        seconds: 0.0,
+        damage: Vec::new(),
+    };
+    // Each trigger node has decided on its own packets, with prescale counters of its own.
+    for path in &paths {
+        decide_again(path, menu, &mut found, &mut decision_ns, &mut pacer)?;
+    }
+    found.decision_ns = Samples::from_unsorted(decision_ns);
+    found.seconds = pacer.seconds();
+    Ok(found)
+}
+
+/// Decides on the packets of one trigger node.
+fn decide_again(
+    path: &Path,
+    menu: &Menu,
+    found: &mut Decisions,
+    decision_ns: &mut Vec<u64>,
+    pacer: &mut Pacer,
+) -> Result<(), String> {
+    let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
+    let mut node = LevelTwoNode::new(LevelTwo::new(menu), reader.run());
+    found.run = reader.run().0;
+    let clock = TscClock::calibrate();
+    let failed = |error: std::io::Error| format!("error: {}: {error}", path.display());
+    while let Some(event) = reader.next_event().map_err(failed)? {
+        let header = event.header();
+        let packet = event
+            .fragments()
+            .find(|(entry, _)| entry.source == PACKET_SOURCE);
+        let Some((_, packet)) = packet else { continue };
+        pacer.wait(header.triggered_at);
+        let start = clock.ticks();
+        let now = node
+            .handle_packet(packet)
+            .ok()
+            .map(|reply| reply.reply.mask);
+        decision_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
+        found.packets += 1;
+        found.accepted += u64::from(now.is_some_and(L2Mask::is_accept));
+        if now != Some(header.mask) {
+            found.differing += 1;
+            if found.listed.len() < LISTED_MAX {
+                found.listed.push(Difference {
+                    trigger: header.trigger,
+                    recorded: header.mask,
+                    now,
+                });
+            }
+        }
+    }
+    found.missing += reader.events_missing();
+    let damage = reader.damage();
+    found
+        .damage
+        .extend(damage.map(|(path, damage)| format!("{}: {damage}", path.display())));
+    Ok(())
+}
+
+fn mask(mask: L2Mask) -> String {
+    format!("{:#x}", mask.0)
+}
+
+impl Decisions {
+    pub(super) fn document(&self) -> Value {
+        let listed = self.listed.iter().map(|difference| {
+            json!({
+                "trigger": difference.trigger.0.to_string(),
+                "recorded": { "mask": mask(difference.recorded) },
+                "now": { "mask": difference.now.map(mask) },
+            })
+        });
+        json!({
+            "schema": "livetime.replay/1",
+            "run": self.run,
+            "stage": "trigger",
+            "own_menu": self.own_menu,
+            "events": self.packets,
+            "accepted": self.accepted,
+            "differing": self.differing,
+            "differences": listed.collect::<Vec<_>>(),
+            "missing": self.missing,
+            "damaged_ranges": self.damage.len(),
+            "seconds": self.seconds,
+            "decision_ns": livetime_study::bench::latency(&self.decision_ns),
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "run {}: {} trigger packets through the menu in {:.2} s, {} accepted, {} with another \
+             decision than recorded\n",
+            self.run, self.packets, self.seconds, self.accepted, self.differing
+        );
+        for difference in &self.listed {
+            let now = difference.now.map_or("no answer".to_owned(), mask);
+            let recorded = mask(difference.recorded);
+            text += &format!(
+                "  trigger {}: recorded {recorded}, now {now}\n",
+                difference.trigger
+            );
+        }
+        let more = self.differing - self.listed.len() as u64;
+        if more > 0 {
+            text += &format!("  and {more} more\n");
+        }
+        if self.missing > 0 {
+            text += &format!("  {} packets are missing from the file\n", self.missing);
+        }
+        if self.packets > 0 {
+            text += &format!(
+                "decision median {} ns, 99 % {} ns, max {} ns per packet\n",
+                self.decision_ns.p50(),
+                self.decision_ns.p99(),
+                self.decision_ns.max()
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,139 @@
+//! What `livetime sim run` says of an event builder on a network: its part of document and summary.
+
+use livetime_fabric::builder_network::BuilderNetworkOutcome;
+use livetime_node::latency_summary;
+use livetime_wire::DurationNs;
+use serde_json::{Value, json};
+
+use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
+
+/// Adds the builder's numbers to the document of a run that took so many seconds.
+pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome, seconds: f64) {
+    let rate = builder.event_rate;
+    // What has not converged is no steady-state number and is not given as one.
+    let steady = |value: f64| match rate.converged {
+        true => json!(value),
+        false => Value::Null,
+    };
+    let rest = json!({
+        "efficiency_link": steady(builder.efficiency_link),
+        "event_rate_hz": steady(rate.mean),
+        "throughput_per_node_bytes_per_s": steady(builder.throughput_per_node),
+        "losses": {
+            "buffer_full": builder.packets_lost,
+            "refused": builder.refused,
+            "incomplete": builder.events_incomplete,
+        },
+        "latency": latency_summary(&builder.latency_ns, LATENCY_BOUND_NS),
+        "converged": rate.converged,
+        "ci95": rate.ci95,
+        "mean_of_batches": rate.mean,
+        "builder": {
+            "triggers": builder.triggers,
+            "built": builder.events_built,
+            "open": builder.open,
+            "messages": builder.messages,
+            "packets": builder.packets,
+            "block_fill": builder.block_fill,
+            "held_max": builder.held_max,
+            "fairness": builder.fairness_builders,
+            "slow_share": builder.slow_share,
+            "dead": builder.builders_dead,
+            "reassigned": builder.events_reassigned,
+            "violations": builder.violations,
+        },
+        "fragments": {
+            "sent": builder.fragments_sent,
+            "sent_again": builder.fragments_sent_again,
+            "delivered": builder.fragments_delivered,
+            "withdrawn": builder.fragments_withdrawn,
+            "lost": builder.fragments_lost,
+            "in_flight": builder.fragments_in_flight,
+            "conserved": builder.is_conserved(),
+        },
+        "simulated_s": builder.simulated.0 as f64 * 1e-12,
+        "trace_hash": builder.trace_hash.to_string(),
+        "events": builder.events,
+        "events_per_s": builder.events as f64 / seconds.max(1e-9),
+        "fragments_per_s": builder.fragments_delivered as f64 / seconds.max(1e-9),
+        "wall_s": seconds,
+        "peak_rss_bytes": peak_rss_bytes(),
+    });
+    if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
+        document.extend(rest);
+    }
+}
+
+/// The summary.
+pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
+    let rate = builder.event_rate;
+    let mut text = if rate.converged {
+        format!(
+            "  event rate        {:.2} kHz (95 % confidence +- {:.2}), {:.1} MB/s per builder unit, \
+             {:.1} % of its links\n",
+            rate.mean / 1e3,
+            rate.ci95 / 1e3,
+            builder.throughput_per_node / 1e6,
+            100.0 * builder.efficiency_link
+        )
+    } else {
+        format!(
+            "  event rate        not converged: {:.2} kHz +- {:.2} so far, with a trend or too few \
+             events\n                    raise `duration` and `warm_up`; --csv shows it against \
+             time\n",
+            rate.mean / 1e3,
+            rate.ci95 / 1e3
+        )
+    };
+    let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
+    text += &format!(
+        "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n",
+        DurationNs(latency.p50),
+        DurationNs(latency.p99_9),
+        DurationNs(latency.max)
+    );
+    text += &format!(
+        "  triggers          {} given = {} built ({} of them incomplete) + {} open; {} refused\n",
+        builder.triggers,
+        builder.events_built,
+        builder.events_incomplete,
+        builder.open,
+        builder.refused
+    );
+    text += &format!(
+        "  fragments         {} sent ({} again) = {} delivered + {} lost + {} withdrawn + {} in \
+         flight\n",
+        builder.fragments_sent,
+        builder.fragments_sent_again,
+        builder.fragments_delivered,
+        builder.fragments_lost,
+        builder.fragments_withdrawn,
+        builder.fragments_in_flight
+    );
+    text += &format!(
+        "  network           {} packets, {} lost at full buffers; {} control messages\n",
+        builder.packets, builder.packets_lost, builder.messages
+    );
+    if builder.block_fill > 0.0 {
+        text += &format!(
+            "  blocks            {:.1} % filled\n",
+            100.0 * builder.block_fill
+        );
+    }
+    text += &format!(
+        "  builder units     fairness {:.3} (Jain), at most {} events held; {} dead, {} events of \
+         theirs built by others\n",
+        builder.fairness_builders,
+        builder.held_max,
+        builder.builders_dead,
+        builder.events_reassigned
+    );
+    text += &format!(
+        "  simulation        {:.3} ms in {:.2} s, {:.2} million events/s, trace {}\n",
+        builder.simulated.0 as f64 * 1e-9,
+        seconds,
+        builder.events as f64 / seconds.max(1e-9) / 1e6,
+        builder.trace_hash
+    );
+    text
+}

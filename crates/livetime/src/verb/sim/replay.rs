@@ -1,0 +1,221 @@
+//! `livetime sim replay RUN`: a real run taken once more in the simulator, its inputs the recorded
+//! ones; the outputs must be the same.
+//!
+//! Inputs are what the run directory holds: configuration, seed, number of triggers and the file of
+//! recorded events if there was one. The very structs that ran then run in the deterministic
+//! simulator, and decisions and stored events are compared: trigger by trigger, answer of the
+//! filter, words of every fragment. Times and units differ by nature and are not compared. Only
+//! lossless runs can be compared: which triggers a timed run refused depends on the machine.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use livetime_fabric::chain::SimulatedChain;
+use livetime_store::{RunBegin, RunReader, RunSummary};
+use livetime_wire::crc::crc32c;
+use livetime_wire::event::EventView;
+use serde_json::json;
+
+use super::chain::{SIMULATED_RUN, simulated};
+use crate::config::{Loaded, Overrides, load};
+use crate::console::{print, print_line, say, with_causes};
+use crate::exit;
+
+/// Differences that are listed; all are counted.
+const LISTED_MAX: usize = 20;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Run directory of a lossless run
+    run: PathBuf,
+    /// Print one JSON document (livetime.sim_replay/1) on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is compared of an event: nothing that depends on time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stored {
+    mask: u128,
+    reason: u16,
+    streams: u16,
+    missing: usize,
+    /// Source, words and CRC-32C over the words, for each fragment.
+    fragments: Vec<(u32, u32, u32)>,
+}
+
+/// What a run gave.
+struct Outputs {
+    digest: String,
+    stored: BTreeMap<u64, Stored>,
+}
+
+/// Replays and compares.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match try_run(options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => exit::PROBLEM,
+        Err(error) => {
+            say(error.trim_end());
+            exit::PROBLEM
+        }
+    }
+}
+
+fn try_run(options: &Options) -> Result<bool, String> {
+    let path = options.run.join("summary.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        let help = "name the directory of a run that has ended, such as runs/000042";
+        format!(
+            "error: cannot read {}: {error}\nhelp: {help}",
+            path.display()
+        )
+    })?;
+    let summary: RunSummary = serde_json::from_str(&text)
+        .map_err(|error| format!("error: {}: {error}", path.display()))?;
+    if summary.counts.refused > 0 || summary.losses.total() > 0 {
+        return Err(format!(
+            "error: {}: {} triggers refused and {} losses, so its inputs are not those of the simulator\n\
+             help: take the run with `--lossless`",
+            options.run.display(),
+            summary.counts.refused,
+            summary.losses.total()
+        ));
+    }
+    let real = real_outputs(&options.run.join("events.mcap"), &summary)?;
+    let simulated = simulated_outputs(&options.run, &summary)?;
+    let differing = differences(&real, &simulated);
+    let is_same = differing.is_empty() && real.digest == simulated.digest;
+    let printed = if options.json {
+        print_line(json!({
+            "schema": "livetime.sim_replay/1",
+            "run": summary.run.number,
+            "triggers": summary.counts.triggers,
+            "decision_digest": { "real": real.digest, "simulated": simulated.digest },
+            "events": { "real": real.stored.len(), "simulated": simulated.stored.len() },
+            "differing": differing.len(),
+            "differing_triggers": differing
+                .iter()
+                .take(LISTED_MAX)
+                .map(u64::to_string)
+                .collect::<Vec<_>>(),
+            "same": is_same,
+        }))
+    } else {
+        print(to_text(&summary, &real, &simulated, &differing))
+    };
+    printed.map_err(|error| format!("error: {error}"))?;
+    Ok(is_same)
+}
+
+/// What the files of the run hold.
+fn real_outputs(path: &Path, summary: &RunSummary) -> Result<Outputs, String> {
+    let failed = |error: &dyn std::error::Error| {
+        format!("error: {}: {}", path.display(), with_causes(error))
+    };
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let reader = RunReader::open(BufReader::new(file)).map_err(|error| failed(&error))?;
+    let stored = stored_events(reader).map_err(|error| failed(&error))?;
+    Ok(Outputs {
+        digest: summary.decision_digest.clone(),
+        stored,
+    })
+}
+
+fn stored_events<R: Read + Seek>(
+    mut reader: RunReader<R>,
+) -> std::io::Result<BTreeMap<u64, Stored>> {
+    let mut stored = BTreeMap::new();
+    while let Some(event) = reader.next_event()? {
+        stored.insert(event.header().trigger.0, output_of(&event));
+    }
+    Ok(stored)
+}
+
+fn output_of(event: &EventView<'_>) -> Stored {
+    let header = event.header();
+    let fragments = event
+        .fragments()
+        .map(|(entry, words)| (entry.source.0, entry.words, crc32c(words)));
+    Stored {
+        mask: header.mask.0,
+        reason: header.filter_reason,
+        streams: header.streams,
+        missing: event.missing().len(),
+        fragments: fragments.collect(),
+    }
+}
+
+/// The same inputs through the simulator.
+fn simulated_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String> {
+    let overrides = Overrides {
+        seed: Some(summary.run.seed),
+        triggers: Some(summary.counts.triggers),
+        lossless: true,
+        events: recorded_events(&summary.command),
+        ..Overrides::default()
+    };
+    let Loaded { text, config } = load(&run.join("config.toml"), &overrides)?;
+    say(format_args!(
+        "replay of run {} in the simulator · seed {} · {} triggers",
+        summary.run.number, summary.run.seed, summary.counts.triggers
+    ));
+    let mut begin = RunBegin::new(SIMULATED_RUN);
+    begin.config = text;
+    let chain = SimulatedChain::new_checked(&simulated(config.chain, begin))
+        .map_err(|error| format!("error: {}", with_causes(&error)))?;
+    let outcome = chain.run();
+    let reader = RunReader::open(Cursor::new(&outcome.run_file))
+        .map_err(|error| format!("error: {}", with_causes(&error)))?;
+    let stored = stored_events(reader).map_err(|error| format!("error: {error}"))?;
+    Ok(Outputs {
+        digest: outcome.digest.to_string(),
+        stored,
+    })
+}
+
+/// The file of recorded events that a run was started with.
+fn recorded_events(command: &[String]) -> Option<PathBuf> {
+    let place = command.iter().position(|word| word == "--events")?;
+    command.get(place + 1).map(PathBuf::from)
+}
+
+/// Triggers whose events differ, or that only one side stored, in order.
+fn differences(real: &Outputs, simulated: &Outputs) -> Vec<u64> {
+    let mut all: Vec<u64> = real
+        .stored
+        .keys()
+        .chain(simulated.stored.keys())
+        .copied()
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|trigger| real.stored.get(trigger) != simulated.stored.get(trigger));
+    all
+}
+
+fn to_text(summary: &RunSummary, real: &Outputs, simulated: &Outputs, differing: &[u64]) -> String {
+    let mut text = format!(
+        "run {}: {} triggers, taken and SIMULATED\n  decision digest   {} and {}\n  stored events     \
+         {} and {}, {} differ\n",
+        summary.run.number,
+        summary.counts.triggers,
+        real.digest,
+        simulated.digest,
+        real.stored.len(),
+        simulated.stored.len(),
+        differing.len()
+    );
+    for trigger in differing.iter().take(LISTED_MAX) {
+        text += &format!("  differs           trigger {trigger}\n");
+    }
+    let is_same = differing.is_empty() && real.digest == simulated.digest;
+    text + match is_same {
+        true => "The same inputs gave the same outputs.\n",
+        false => "The outputs DIFFER.\n",
+    }
+}

@@ -1,0 +1,221 @@
+//! `livetime study NAME`: the tables and figures of the papers, measured or simulated anew.
+//!
+//! The studies are in `livetime_study::study`; here they are chosen and their results written.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use livetime_study::report::Report;
+use livetime_study::study::{cms, filar, level3, pulsar, saft};
+use serde_json::Value;
+
+use crate::console::{print_line, say, with_causes};
+use crate::exit;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Debug, Subcommand)]
+enum Study {
+    /// The PULSAR note: size, I/O only, algorithms, trials of 63 000 events, outliers by whose they are
+    Pulsar(PulsarOptions),
+    /// The FILAR slides: throughput, rate and host time against length, 1 to 12 channels, both firmwares
+    Filar(FilarOptions),
+    /// The CMS event builder studies: every row and figure of the talk, and its open questions
+    Cms(CmsOptions),
+    /// SAFTlib's latencies and transfers: broker, peer to peer, pipe, ring; with and without monitors
+    Saft(SaftOptions),
+    /// Figure 2 of the Level-3 note: throughput against processors, measured and simulated
+    Level3(Level3Options),
+}
+
+#[derive(Debug, clap::Args)]
+struct PulsarOptions {
+    /// Ten trials instead of a hundred: less than three minutes
+    #[arg(long)]
+    quick: bool,
+    /// Print the JSON document (livetime.study_pulsar/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the page here
+    #[arg(long, value_name = "FILE.html", default_value = "pulsar.html")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct FilarOptions {
+    /// Fewer lengths and shorter streams: less than a minute
+    #[arg(long)]
+    quick: bool,
+    /// Print the JSON document (livetime.study_filar/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the page here
+    #[arg(long, value_name = "FILE.html", default_value = "filar.html")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct CmsOptions {
+    /// Shorter simulations: less than a minute, wider errors
+    #[arg(long)]
+    quick: bool,
+    /// Print the JSON document (livetime.study_cms/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the page here
+    #[arg(long, value_name = "FILE.html", default_value = "cms.html")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct SaftOptions {
+    /// Fewer messages: less than a minute, tails less well known
+    #[arg(long)]
+    quick: bool,
+    /// Print the JSON document (livetime.study_saft/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the page here
+    #[arg(long, value_name = "FILE.html", default_value = "saft.html")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Level3Options {
+    /// Shorter measurements and simulations: less than a minute
+    #[arg(long)]
+    quick: bool,
+    /// Print the JSON document (livetime.study_level3/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the page here
+    #[arg(long, value_name = "FILE.html", default_value = "level3.html")]
+    out: PathBuf,
+}
+
+/// What to do with a study that was made.
+struct Output<'a> {
+    json: bool,
+    out: &'a Path,
+}
+
+impl<'a> Output<'a> {
+    fn new(json: bool, out: &'a Path) -> Self {
+        Self { json, out }
+    }
+}
+
+/// Makes the study.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let quick = |name: &str, quick: bool| {
+        let suffix = if quick { " --quick" } else { "" };
+        format!("livetime study {name}{suffix}")
+    };
+    let mut has_failed = false;
+    let (name, made, output) = match &options.study {
+        Study::Pulsar(options) => {
+            let made = pulsar::run(options.quick, &quick("pulsar", options.quick));
+            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
+            let output = Output::new(options.json, &options.out);
+            (
+                "pulsar",
+                made.map(|study| (study.document, study.report)),
+                output,
+            )
+        }
+        Study::Filar(options) => {
+            let made = filar::run(options.quick, &quick("filar", options.quick));
+            let output = Output::new(options.json, &options.out);
+            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
+            (
+                "filar",
+                made.map(|study| (study.document, study.report)),
+                output,
+            )
+        }
+        Study::Cms(options) => {
+            let made = cms::run(options.quick, &quick("cms", options.quick));
+            let output = Output::new(options.json, &options.out);
+            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
+            (
+                "cms",
+                made.map(|study| (study.document, study.report)),
+                output,
+            )
+        }
+        Study::Level3(options) => {
+            let made = level3::run(options.quick, &quick("level3", options.quick));
+            let output = Output {
+                json: options.json,
+                out: &options.out,
+            };
+            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
+            if has_failed {
+                say(
+                    "error: a converter does not fill its port, or the stage is below the enhanced rate",
+                );
+            }
+            (
+                "level3",
+                made.map(|study| (study.document, study.report)),
+                output,
+            )
+        }
+        Study::Saft(options) => {
+            let made = saft::run(options.quick, &quick("saft", options.quick));
+            let output = Output::new(options.json, &options.out);
+            (
+                "saft",
+                made.map(|study| (study.document, study.report)),
+                output,
+            )
+        }
+    };
+    if has_failed {
+        say("error: a row is outside its tolerance or a decision wrong; the page says which");
+    }
+    match made {
+        Ok((document, report)) => match write(&document, &report, &output) {
+            ExitCode::SUCCESS if has_failed => exit::PROBLEM,
+            code => code,
+        },
+        Err(error) => {
+            say(format_args!("error: study {name}: {}", with_causes(&error)));
+            exit::PROBLEM
+        }
+    }
+}
+
+/// Writes the page, and prints the document or the tables.
+fn write(document: &Value, report: &Report, output: &Output<'_>) -> ExitCode {
+    let path = output.out.display();
+    if let Err(error) = std::fs::write(output.out, report.to_html()) {
+        say(format_args!("error: cannot write {path}: {error}"));
+        return exit::PROBLEM;
+    }
+    say(format_args!("wrote {path}"));
+    if output.json {
+        return exit::after_printing(print_line(format_args!("{document:#}")));
+    }
+    let mut lines = Vec::new();
+    for table in &report.tables {
+        lines.push(format!(
+            "{}\n  {}",
+            table.caption,
+            table.headings.join(" | ")
+        ));
+        lines.extend(
+            table
+                .rows
+                .iter()
+                .map(|row| format!("  {}", row.join(" | "))),
+        );
+    }
+    exit::after_printing(print_line(lines.join("\n")))
+}

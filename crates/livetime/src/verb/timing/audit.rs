@@ -1,0 +1,137 @@
+//! `livetime timing audit`: messages sent against messages received.
+//!
+//! A local generator plays counted messages with an audit message after every thousand through the
+//! daemon; the counters of the audit messages tell what a listener should have seen. `--drop`
+//! leaves messages out on purpose, to see that the audit finds them. What a listener's own ring
+//! lost is reported apart.
+
+use std::time::Duration;
+
+use livetime_client::{
+    EventId, Filter, Listener, RecordKind, SubscriptionOptions, TaiNs, TimingMessage,
+};
+use livetime_timing::{AuditSender, IdFilter, LossAudit};
+use serde_json::json;
+
+use super::{Daemon, Failure};
+use crate::console::print_line;
+
+/// Options of the act.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Messages to be sent
+    #[arg(long, default_value_t = 100_000)]
+    messages: u64,
+    /// Messages per second
+    #[arg(long, default_value_t = 20_000)]
+    rate: u64,
+    /// Leave every message out whose number is one of these, to see them found
+    #[arg(long, value_name = "NUMBER")]
+    drop: Vec<u64>,
+    /// Print one JSON document (livetime.timing_audit/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Group of the generator's messages, and the number of its audit messages.
+const GROUP: u16 = 0xFAD;
+const AUDIT_NUMBER: u16 = 0xFFF;
+/// Messages between two audit messages.
+const AUDIT_EVERY: u64 = 1_000;
+/// Time before the first message.
+const START_NS: u64 = 20_000_000;
+/// A listener that has heard nothing for so long has lost the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Audits.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let address = options.daemon.address();
+    let filter = Filter::group(GROUP);
+    let mut listener = Listener::start(&address, &[filter], &SubscriptionOptions::default())?;
+    let client = options.daemon.connect()?;
+    let start = client.raw_time()?.0 + START_NS;
+    let audit_id = EventId(Filter::number(GROUP, AUDIT_NUMBER).id);
+    let messages = generate(options, start, filter.id, audit_id);
+    let last = messages.last().map_or(0, |message| message.param);
+    client.play(&messages, 1_000_000, 1, 0)?;
+    let audited = IdFilter::prefix(EventId(filter.id), filter.mask)?;
+    let mut audit = LossAudit::new(audited, audit_id);
+    let mut lost_in_ring = 0u64;
+    loop {
+        let Some(record) = listener.next(Some(PATIENCE))? else {
+            return Err(Failure::new(format!(
+                "nothing was received for {} s before the last audit message; is the daemon \
+                 overloaded?",
+                PATIENCE.as_secs()
+            )));
+        };
+        match record.kind {
+            RecordKind::Gap => lost_in_ring += record.id,
+            RecordKind::Restart => {
+                return Err(Failure::new("the daemon was restarted during the audit"));
+            }
+            RecordKind::Message => {
+                let id = EventId(record.id);
+                let message = TimingMessage::new(id, record.param, record.deadline);
+                audit.handle_message(&message);
+                if id == audit_id && record.param == last {
+                    break;
+                }
+            }
+        }
+    }
+    let total = audit.total();
+    if options.json {
+        print_line(json!({
+            "schema": "livetime.timing_audit/1",
+            "sent": total.sent,
+            "received": total.received,
+            "lost": total.lost(),
+            "surplus": total.surplus(),
+            "lost_in_own_ring": lost_in_ring,
+            "comparisons": audit.comparisons(),
+        }))?;
+    } else {
+        print_line(format_args!(
+            "sent {}, received {}, lost {} ({} of them in the listener's own ring), surplus {}",
+            total.sent,
+            total.received,
+            total.lost(),
+            lost_in_ring,
+            total.surplus()
+        ))?;
+    }
+    let expected = options
+        .drop
+        .iter()
+        .filter(|n| **n < options.messages)
+        .count() as u64;
+    if total.lost() != expected + lost_in_ring || total.surplus() > 0 {
+        return Err(Failure::new(format!(
+            "{} messages lost, {} were left out on purpose",
+            total.lost(),
+            expected
+        )));
+    }
+    Ok(())
+}
+
+/// Counted messages with their audit messages; the first audit message comes before all.
+fn generate(options: &Options, start: u64, group_id: u64, audit_id: EventId) -> Vec<TimingMessage> {
+    let period_ns = 1_000_000_000 / options.rate.max(1);
+    let mut sender = AuditSender::new(audit_id);
+    let mut messages = vec![sender.message(TaiNs(start))];
+    for n in 0..options.messages {
+        let time = TaiNs(start + (n + 1) * period_ns);
+        sender.handle_sent();
+        if !options.drop.contains(&n) {
+            messages.push(TimingMessage::new(EventId(group_id), n, time));
+        }
+        if (n + 1) % AUDIT_EVERY == 0 || n + 1 == options.messages {
+            messages.push(sender.message(TaiNs(time.0 + 1)));
+        }
+    }
+    messages
+}

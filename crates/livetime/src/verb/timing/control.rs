@@ -1,0 +1,234 @@
+//! Acts that ask the daemon one thing: inject, status, conditions, schedules.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use livetime_client::{EventId, TaiNs, TimingMessage};
+use livetime_timing::{Schedule, ScheduleEntry};
+use livetime_wire::DurationNs;
+use serde_json::Value;
+
+use super::text::{condition_line, status_text};
+use super::{Daemon, Failure, hex};
+use crate::console::{print, print_line};
+
+const RECEIVER: &str = "/org/livetime/Timing1/tr0";
+const SECOND_NS: u64 = 1_000_000_000;
+/// How far ahead a message is that is injected for `now`.
+const LEAD_NS: u64 = 1_000_000;
+
+/// Options of `inject`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InjectOptions {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Event ID, hexadecimal
+    #[arg(value_parser = hex)]
+    id: u64,
+    /// Parameter, hexadecimal
+    #[arg(value_parser = hex)]
+    param: u64,
+    /// When: TAI ns, or `+` and ns from now
+    #[arg(default_value = "+1000000")]
+    time: String,
+    /// Count the time from the next full second
+    #[arg(short = 'p', long)]
+    ppsalign: bool,
+}
+
+/// Injects one message.
+pub(super) fn inject(options: &InjectOptions) -> Result<(), Failure> {
+    let client = options.daemon.connect()?;
+    let number = options.time.trim_start_matches('+');
+    let ns: u64 = number.parse().map_err(|_| {
+        Failure::new(format!(
+            "time `{}` is not decimal nanoseconds, with `+` from now",
+            options.time
+        ))
+    })?;
+    let time = if options.ppsalign {
+        let next = client.raw_time()?.0 / SECOND_NS + 1;
+        next * SECOND_NS + ns
+    } else if options.time.starts_with('+') {
+        client.raw_time()?.0 + ns
+    } else {
+        ns
+    };
+    Ok(client.inject(EventId(options.id), options.param, TaiNs(time))?)
+}
+
+/// Options of `status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Print one JSON document (livetime.timing_status/1)
+    #[arg(long)]
+    json: bool,
+    /// Print the last actions that the daemon executed instead, oldest first
+    #[arg(long)]
+    flight: bool,
+}
+
+/// Prints the state.
+pub(super) fn status(options: &StatusOptions) -> Result<(), Failure> {
+    let client = options.daemon.connect()?;
+    if options.flight {
+        for (id, param, deadline, executed, flags, delay) in client.flight_recorder()? {
+            print_line(format_args!(
+                "tDeadline: {deadline:#018x} EvtID: {id:#018x} Param: {param:#018x} executed \
+                 {} ns after, delivered {delay} ns later, flags {flags:#x}",
+                executed.wrapping_sub(deadline).cast_signed()
+            ))?;
+        }
+        return Ok(());
+    }
+    let text = client.status()?;
+    if options.json {
+        return Ok(print_line(text)?);
+    }
+    let status: Value = serde_json::from_str(&text)?;
+    Ok(print_line(status_text(&status).trim_end())?)
+}
+
+pub(super) fn status_of(daemon: &Daemon) -> Result<Value, Failure> {
+    let text = daemon.connect()?.status()?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Options of `cond`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConditionOptions {
+    #[command(flatten)]
+    daemon: Daemon,
+    #[command(subcommand)]
+    act: ConditionAct,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConditionAct {
+    /// List all conditions
+    List,
+    /// Add one to an output or a bus; it stays when this command ends
+    Add {
+        /// Sink, such as IO1 or bus1
+        sink: String,
+        /// Event ID, hexadecimal
+        #[arg(value_parser = hex)]
+        id: u64,
+        /// Leading bits that are compared, hexadecimal
+        #[arg(value_parser = hex)]
+        mask: u64,
+        /// Deadline minus time of the message [ns]
+        #[arg(allow_hyphen_values = true)]
+        offset: i64,
+        /// `on`, `off`, or the tag for a bus, decimal
+        action: String,
+    },
+    /// Remove one
+    Remove {
+        /// Sink, such as IO1
+        sink: String,
+        /// Number of the condition, as `list` prints it
+        condition: String,
+    },
+}
+
+/// Lists, adds, removes.
+pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
+    match &options.act {
+        ConditionAct::List => {
+            let status = status_of(&options.daemon)?;
+            for sink in status["sinks"].as_array().into_iter().flatten() {
+                print_line(sink["name"].as_str().unwrap_or(""))?;
+                for condition in sink["conditions"].as_array().into_iter().flatten() {
+                    print(condition_line(condition))?;
+                }
+            }
+            Ok(())
+        }
+        ConditionAct::Add {
+            sink,
+            id,
+            mask,
+            offset,
+            action,
+        } => {
+            let tag: u32 = match action.as_str() {
+                "on" => livetime_timing::TAG_ON,
+                "off" => livetime_timing::TAG_OFF,
+                tag => tag.parse().map_err(|_| {
+                    Failure::new(format!(
+                        "action `{tag}` is not `on`, `off` or a decimal tag"
+                    ))
+                })?,
+            };
+            let client = options.daemon.connect()?;
+            let body = (true, *id, *mask, *offset, tag);
+            let path: zbus::OwnedObjectPath = client.call(
+                &format!("{RECEIVER}/{sink}"),
+                "OutputActionSink",
+                "NewTagCondition",
+                &body,
+            )?;
+            client.call::<_, ()>(path.as_str(), "Owned", "Disown", &())?;
+            Ok(print_line(path.as_str())?)
+        }
+        ConditionAct::Remove { sink, condition } => {
+            let client = options.daemon.connect()?;
+            let name = condition.replace('.', "_");
+            let path = format!("{RECEIVER}/{sink}/c{name}");
+            Ok(client.call(&path, "Owned", "Destroy", &())?)
+        }
+    }
+}
+
+/// Options of `dm`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScheduleOptions {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Schedule: `eventID param time` per line, hexadecimal and decimal ns from the start
+    file: PathBuf,
+    /// How often
+    #[arg(short = 'n', long, default_value_t = 1)]
+    repeat: u32,
+    /// From one start to the next [ns]; at least the schedule's length
+    #[arg(long, value_name = "NS")]
+    period: Option<u64>,
+    /// Start at the next full second
+    #[arg(short = 'p', long)]
+    ppsalign: bool,
+    /// How long before its time a message is sent [ns]
+    #[arg(long, value_name = "NS", default_value_t = LEAD_NS)]
+    lead: u64,
+}
+
+/// Has a schedule played.
+pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
+    let path = options.file.display();
+    let text = std::fs::read_to_string(&options.file)
+        .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+    let schedule =
+        Schedule::parse(&text).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+    let client = options.daemon.connect()?;
+    let now = client.raw_time()?.0;
+    let start = if options.ppsalign {
+        (now / SECOND_NS + 1) * SECOND_NS
+    } else {
+        now + 2 * options.lead
+    };
+    let at = |entry: &ScheduleEntry| TimingMessage {
+        tef: entry.tef,
+        ..TimingMessage::new(entry.id, entry.param, TaiNs(start + entry.at.0))
+    };
+    let messages: Vec<TimingMessage> = schedule.entries().iter().map(at).collect();
+    let DurationNs(length) = schedule.length();
+    let period = options.period.unwrap_or(0).max(length);
+    let count = client.play(&messages, options.lead, options.repeat, period)?;
+    print_line(format_args!(
+        "playing {count} messages {} times from TAI {start} ns",
+        options.repeat
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! `livetime timing fg`: coefficient sets of a curve ([`super::design`]), and sets into the function generators, arming, aborting.
+//!
+//! Sets are lines of seven integers, `a shift_a b shift_b c step freq`, as users of such tools
+//! know them; a blank line ends a channel. The daemon aborts what a client drives when it goes, so
+//! `feed --go` stays until the waveforms have ended.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use livetime_client::{EventId, TimingClient};
+use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
+
+use super::design::DesignArguments;
+use super::{Daemon, Failure, hex};
+use crate::console::{print_line, say};
+
+const MASTER: &str = "/org/livetime/Timing1/tr0/mfg";
+const INTERFACE: &str = "MasterFunctionGenerator";
+/// Pause between two looks at the states.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Options of the act.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    daemon: Daemon,
+    #[command(subcommand)]
+    act: GeneratorAct,
+}
+
+#[derive(Debug, Subcommand)]
+enum GeneratorAct {
+    /// Print state, fill level and executed sets of each generator
+    Status,
+    /// Make coefficient sets of a curve, with a bound of the error; needs no daemon
+    Design(DesignArguments),
+    /// Feed coefficient sets and arm
+    Feed {
+        /// Lines of `a shift_a b shift_b c step freq`, a blank line between channels; standard
+        /// input without it
+        file: Option<PathBuf>,
+        /// Start tag, decimal
+        #[arg(short, long, default_value_t = 1)]
+        tag: u32,
+        /// Start with this event ID, hexadecimal: adds a condition on bus1 while this command runs
+        #[arg(short, long, value_parser = hex)]
+        event: Option<u64>,
+        /// Inject that message at once
+        #[arg(short, long, requires = "event")]
+        go: bool,
+        /// Feed the same again and again, so often
+        #[arg(short, long, default_value_t = 1)]
+        repeat: u32,
+    },
+    /// Abort what is armed or running
+    Abort,
+    /// Throw the queues away
+    Flush,
+}
+
+/// Does it.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    match &options.act {
+        GeneratorAct::Design(arguments) => super::design::run(arguments),
+        GeneratorAct::Status => {
+            let client = options.daemon.connect()?;
+            let states: Vec<String> = client.call(MASTER, INTERFACE, "ReadStates", &())?;
+            let fill: Vec<u64> = client.call(MASTER, INTERFACE, "ReadFillLevels", &())?;
+            let executed: Vec<u64> =
+                client.call(MASTER, INTERFACE, "ReadExecutedParameterCounts", &())?;
+            for (index, state) in states.iter().enumerate() {
+                print_line(format_args!(
+                    "fg-{index} {state}, {} ns queued, {} sets executed",
+                    fill.get(index).unwrap_or(&0),
+                    executed.get(index).unwrap_or(&0)
+                ))?;
+            }
+            Ok(())
+        }
+        GeneratorAct::Feed {
+            file,
+            tag,
+            event,
+            go,
+            repeat,
+        } => {
+            let text = read_text(file.as_ref())?;
+            let channels = parse_channels(&text).map_err(Failure::new)?;
+            let client = options.daemon.connect()?;
+            feed(&client, &channels, *tag, *event, *go, *repeat)
+        }
+        GeneratorAct::Abort => {
+            let client = options.daemon.connect()?;
+            Ok(client.call(MASTER, INTERFACE, "Abort", &())?)
+        }
+        GeneratorAct::Flush => {
+            let client = options.daemon.connect()?;
+            Ok(client.call(MASTER, INTERFACE, "Flush", &())?)
+        }
+    }
+}
+
+pub(super) fn read_text(file: Option<&PathBuf>) -> Result<String, Failure> {
+    let Some(path) = file else {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text)?;
+        return Ok(text);
+    };
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Sets by channel.
+pub(super) fn parse_channels(text: &str) -> Result<Vec<Vec<CoefficientSet>>, String> {
+    let mut channels = vec![Vec::new()];
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.split('#').next().unwrap_or("").trim();
+        if content.is_empty() {
+            if channels.last().is_some_and(|sets| !sets.is_empty()) {
+                channels.push(Vec::new());
+            }
+            continue;
+        }
+        let set = parse_set(content).ok_or_else(|| {
+            format!(
+                "line {line} is `{content}`; seven integers are expected: \
+                 a shift_a b shift_b c step freq"
+            )
+        })?;
+        if let Some(sets) = channels.last_mut() {
+            sets.push(set);
+        }
+    }
+    if channels.last().is_some_and(Vec::is_empty) {
+        channels.pop();
+    }
+    match channels.is_empty() {
+        true => Err("there is no coefficient set".to_owned()),
+        false => Ok(channels),
+    }
+}
+
+fn parse_set(line: &str) -> Option<CoefficientSet> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [a, shift_a, b, shift_b, c, step, frequency] = words[..] else {
+        return None;
+    };
+    Some(CoefficientSet {
+        a: a.parse().ok()?,
+        b: b.parse().ok()?,
+        c: c.parse().ok()?,
+        step: step.parse().ok()?,
+        frequency: frequency.parse().ok()?,
+        shift_a: shift_a.parse().ok()?,
+        shift_b: shift_b.parse().ok()?,
+    })
+}
+
+fn feed(
+    client: &TimingClient,
+    channels: &[Vec<CoefficientSet>],
+    tag: u32,
+    event: Option<u64>,
+    go: bool,
+    repeat: u32,
+) -> Result<(), Failure> {
+    let slices: Vec<&[CoefficientSet]> = channels.iter().map(Vec::as_slice).collect();
+    let block = emit_block(&slices)?;
+    let members: Vec<u32> = (0..channels.len() as u32).collect();
+    let call = "SetActiveFunctionGenerators";
+    client.call::<_, ()>(MASTER, INTERFACE, call, &members)?;
+    client.call::<_, ()>(MASTER, INTERFACE, "SetStartTag", &tag)?;
+    for turn in 0..repeat.max(1) {
+        let arm = turn + 1 == repeat.max(1);
+        client.append_block(&block, arm)?;
+    }
+    say(format_args!(
+        "{} channels armed with tag {tag}",
+        channels.len()
+    ));
+    let Some(id) = event else {
+        return wait_disabled(client);
+    };
+    let body = (true, id, u64::MAX, 0i64, tag);
+    let bus = "/org/livetime/Timing1/tr0/bus1";
+    let _condition: zbus::OwnedObjectPath =
+        client.call(bus, "OutputActionSink", "NewTagCondition", &body)?;
+    if go {
+        let at = client.raw_time()?.0 + 1_000_000;
+        client.inject(EventId(id), 0, livetime_client::TaiNs(at))?;
+    }
+    wait_disabled(client)
+}
+
+/// Waits until no generator is armed or running.
+fn wait_disabled(client: &TimingClient) -> Result<(), Failure> {
+    loop {
+        let states: Vec<String> = client.call(MASTER, INTERFACE, "ReadStates", &())?;
+        if states.iter().all(|state| state == "disabled") {
+            let executed: Vec<u64> =
+                client.call(MASTER, INTERFACE, "ReadExecutedParameterCounts", &())?;
+            let total: u64 = executed.iter().sum();
+            return Ok(print_line(format_args!("stopped, {total} sets executed"))?);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_parted_by_blank_lines_and_errors_name_the_line() {
+        let text = "1 2 3 4 5 0 7 # first\n\n\n-1 0 -2 0 -3 1 1\n0 0 0 0 9 0 0\n";
+        let channels = parse_channels(text).unwrap();
+        assert_eq!(channels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            (channels[0][0].a, channels[0][0].shift_a, channels[0][0].c),
+            (1, 2, 5)
+        );
+        assert_eq!((channels[1][0].b, channels[1][0].step), (-2, 1));
+        assert!(
+            parse_channels("1 2 3\n")
+                .unwrap_err()
+                .contains("line 1 is `1 2 3`")
+        );
+        assert!(parse_channels("\n# nothing\n").is_err());
+    }
+}

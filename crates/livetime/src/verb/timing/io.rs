@@ -1,0 +1,117 @@
+//! `livetime timing io`: outputs, and the emulated receiver's inputs.
+
+use livetime_client::TimingClient;
+use serde_json::Value;
+use zbus::Variant;
+
+use super::control::status_of;
+use super::{Daemon, Failure, hex};
+use crate::console::print_line;
+
+const RECEIVER: &str = "/org/livetime/Timing1/tr0";
+const INPUT: &str = "InputEventSource";
+
+/// Options of the act.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Output or input, such as IO1 or IN1; without it all are listed
+    name: Option<String>,
+    /// `on` or `off` drives an output, or sets the level of an emulated input; without it the
+    /// level is read
+    level: Option<Level>,
+    /// Event ID of an input's messages, hexadecimal; its lowest bit becomes the level. Enables it
+    #[arg(long, value_parser = hex, requires = "name")]
+    prefix: Option<u64>,
+    /// How long an input's level must stay to be an edge [ns]: a multiple of 8, at least 16
+    #[arg(long, value_name = "NS", requires = "name")]
+    stable: Option<u32>,
+    /// An input makes no messages any more
+    #[arg(long, requires = "name", conflicts_with = "prefix")]
+    disable: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Level {
+    On,
+    Off,
+}
+
+fn word(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// Lists, reads, drives or sets up.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let Some(name) = &options.name else {
+        return list(&status_of(&options.daemon)?);
+    };
+    let client = options.daemon.connect()?;
+    let path = format!("{RECEIVER}/{name}");
+    let is_input = client.property::<u32>(&path, INPUT, "EventBits").is_ok();
+    let changed = set_up(&client, &path, options)?;
+    let (interface, set, read) = if is_input {
+        (INPUT, "SetLevel", "ReadInput")
+    } else {
+        ("OutputActionSink", "WriteOutput", "ReadOutput")
+    };
+    match options.level {
+        Some(level) => Ok(client.call(&path, interface, set, &(level == Level::On))?),
+        None if changed => Ok(()),
+        None => {
+            let on: bool = client.call(&path, interface, read, &())?;
+            Ok(print_line(word(on))?)
+        }
+    }
+}
+
+/// Sets up an input; returns whether anything was asked for.
+fn set_up(client: &TimingClient, path: &str, options: &Options) -> Result<bool, Failure> {
+    let mut changed = false;
+    let mut set = |name: &str, value: Variant<'_>| {
+        changed = true;
+        client.set_property(path, INPUT, name, value)
+    };
+    if let Some(stable) = options.stable {
+        set("StableTime", Variant::from(stable))?;
+    }
+    if let Some(prefix) = options.prefix {
+        set("EventPrefix", Variant::from(prefix))?;
+        set("EventEnable", Variant::from(true))?;
+    }
+    if options.disable {
+        set("EventEnable", Variant::from(false))?;
+    }
+    Ok(changed)
+}
+
+fn list(status: &Value) -> Result<(), Failure> {
+    for sink in status["sinks"].as_array().into_iter().flatten() {
+        if sink["kind"] == "output" {
+            print_line(format_args!(
+                "{} {}, {} changes, {} conditions",
+                sink["name"].as_str().unwrap_or(""),
+                word(sink["level"] == true),
+                sink["changes"],
+                sink["conditions"].as_array().map_or(0, Vec::len)
+            ))?;
+        }
+    }
+    for input in status["inputs"].as_array().into_iter().flatten() {
+        let messages = if input["enabled"] == true {
+            format!("messages {}", input["prefix"].as_str().unwrap_or(""))
+        } else {
+            "no messages".to_owned()
+        };
+        print_line(format_args!(
+            "{} {}, {messages}, stable for {} ns, {} edges, {} glitches",
+            input["name"].as_str().unwrap_or(""),
+            word(input["level"] == true),
+            input["stable_ns"],
+            input["edges"],
+            input["glitches"]
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `livetime timing snoop`: messages as they are executed, as text or JSON lines.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use livetime_client::{
+    Filter, Listener, OverflowRule, PriorityClass, RecordKind, SubscriptionOptions, Wait,
+};
+use serde_json::json;
+
+use super::text::{record_json, record_line};
+use super::{Daemon, Failure, hex};
+use crate::console::{print_line, say};
+
+/// Options of the act.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Event ID, hexadecimal; 0 with mask 0 is every message
+    #[arg(value_parser = hex, default_value = "0")]
+    id: u64,
+    /// Bits of the ID that are compared, hexadecimal
+    #[arg(value_parser = hex, default_value = "0")]
+    mask: u64,
+    /// Deadline of the record minus time of the message [ns]; put `--` before a negative one
+    #[arg(default_value_t = 0)]
+    offset: i64,
+    /// End after so many seconds
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// End after so many messages
+    #[arg(long)]
+    count: Option<u64>,
+    /// End with the message of this event ID, hexadecimal
+    #[arg(long, value_parser = hex, value_name = "ID")]
+    until: Option<u64>,
+    /// Split the event ID into its fields
+    #[arg(short, long)]
+    verbose: bool,
+    /// One JSON line per record (livetime.timing_record/1)
+    #[arg(long)]
+    json: bool,
+    /// Print only a summary at the end, as JSON (livetime.timing_snoop/1)
+    #[arg(long)]
+    summary: bool,
+    /// Slots of the ring
+    #[arg(long, default_value_t = 4096)]
+    slots: u32,
+    /// What happens when they are full: drop-oldest, drop-newest or disconnect
+    #[arg(long, value_parser = rule, default_value = "drop-oldest")]
+    overflow: OverflowRule,
+    /// How urgent: high, generic or idle
+    #[arg(long, value_parser = class, default_value = "generic")]
+    class: PriorityClass,
+    /// Poll without pause instead of sleeping
+    #[arg(long)]
+    spin: bool,
+}
+
+fn rule(text: &str) -> Result<OverflowRule, String> {
+    OverflowRule::from_name(text)
+        .ok_or_else(|| format!("`{text}` is not drop-oldest, drop-newest or disconnect"))
+}
+
+fn class(text: &str) -> Result<PriorityClass, String> {
+    PriorityClass::from_name(text).ok_or_else(|| format!("`{text}` is not high, generic or idle"))
+}
+
+/// Longest wait without a look for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Prints what comes.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+    let filter = Filter {
+        id: options.id,
+        mask: options.mask,
+        offset_ns: options.offset,
+        accept_all: true,
+    };
+    let asked = SubscriptionOptions {
+        slots: options.slots,
+        rule: options.overflow,
+        class: options.class,
+        wait: if options.spin {
+            Wait::Spin
+        } else {
+            Wait::Sleep
+        },
+        ..SubscriptionOptions::default()
+    };
+    let mut listener = Listener::start(&options.daemon.address(), &[filter], &asked)?;
+    if options.summary {
+        print_line("listening")?;
+    } else {
+        say("listening; Ctrl-C ends it");
+    }
+    let end = options
+        .seconds
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.max(0.0)));
+    let (mut received, mut lost, mut gaps) = (0u64, 0u64, 0u64);
+    while !stop.load(Ordering::SeqCst)
+        && end.is_none_or(|end| Instant::now() < end)
+        && options.count.is_none_or(|count| received < count)
+    {
+        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        let Some(record) = listener.next(Some(left.min(LOOK)))? else {
+            continue;
+        };
+        match record.kind {
+            RecordKind::Message => received += 1,
+            RecordKind::Gap => {
+                lost += record.id;
+                gaps += 1;
+            }
+            RecordKind::Restart => {}
+        }
+        if options.json {
+            print_line(record_json(&record))?;
+        } else if !options.summary {
+            print_line(record_line(&record, options.verbose))?;
+        }
+        if record.kind == RecordKind::Message && options.until == Some(record.id) {
+            break;
+        }
+    }
+    if options.summary {
+        let subscription = listener
+            .subscription()
+            .map(|subscription| subscription.number());
+        print_line(json!({
+            "schema": "livetime.timing_snoop/1",
+            "subscription": subscription,
+            "received": received,
+            "lost": lost,
+            "gaps": gaps,
+            "restarts": listener.restarts(),
+        }))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! Records and states as text and JSON lines.
+
+use livetime_client::{EventId, RecordKind, TimingRecord};
+use serde_json::{Value, json};
+
+/// A record as users of such tools know it.
+pub(super) fn record_line(record: &TimingRecord, verbose: bool) -> String {
+    match record.kind {
+        RecordKind::Gap => {
+            return format!(
+                "lost {} messages, numbers {} to {}",
+                record.id, record.param, record.deadline.0
+            );
+        }
+        RecordKind::Restart => {
+            return format!(
+                "the daemon was away and is back in epoch {}; what passed meanwhile is not known",
+                record.epoch
+            );
+        }
+        RecordKind::Message => {}
+    }
+    let id = if verbose {
+        id_fields(record.id)
+    } else {
+        format!("EvtID: {:#018x}", record.id)
+    };
+    let flags: String = record
+        .flags
+        .names()
+        .map(|name| match name {
+            "late" => format!(" !late (by {} ns)", record.late_by_ns()),
+            "early" => format!(" !early (by {} ns)", -record.late_by_ns()),
+            "delayed" => format!(" !delayed (by {} ns)", record.late_by_ns()),
+            name => format!(" !{name}"),
+        })
+        .collect();
+    format!(
+        "tDeadline: {:#018x} {id} Param: {:#018x}{flags}",
+        record.deadline.0, record.param
+    )
+}
+
+/// The fields of an event ID.
+fn id_fields(id: u64) -> String {
+    match EventId(id).fields() {
+        Some(fields) => format!(
+            "FID: {} GID: {:#05x} EVTNO: {:#05x} FLAGS: {:#x} SID: {:#05x} BPID: {:#06x} RES: {:#x}",
+            fields.format as u8,
+            fields.group,
+            fields.number,
+            fields.flags,
+            fields.sequence,
+            fields.beam_process,
+            fields.reserved
+        ),
+        None => format!("EvtID: {id:#018x} (format {} is not known)", id >> 60),
+    }
+}
+
+/// A record as one JSON line.
+pub(super) fn record_json(record: &TimingRecord) -> Value {
+    let kind = match record.kind {
+        RecordKind::Message => "message",
+        RecordKind::Gap => {
+            return json!({
+                "schema": "livetime.timing_record/1",
+                "kind": "gap",
+                "lost": record.id.to_string(),
+                "first": record.param.to_string(),
+                "last": record.deadline.0.to_string(),
+                "epoch": record.epoch,
+            });
+        }
+        RecordKind::Restart => {
+            return json!({
+                "schema": "livetime.timing_record/1",
+                "kind": "restart",
+                "epoch": record.epoch,
+            });
+        }
+    };
+    let names: Vec<&str> = record.flags.names().collect();
+    json!({
+        "schema": "livetime.timing_record/1",
+        "kind": kind,
+        "sequence": record.sequence.to_string(),
+        "id": format!("{:#018x}", record.id),
+        "param": format!("{:#018x}", record.param),
+        "deadline_tai_ns": record.deadline.0.to_string(),
+        "executed_tai_ns": record.executed.0.to_string(),
+        "late_by_ns": record.late_by_ns(),
+        "match_lead_ns": record.match_lead_ns,
+        "enqueue_delay_ns": record.enqueue_delay_ns,
+        "tef": record.tef,
+        "condition": record.condition,
+        "flags": names,
+        "class": record.class.name(),
+        "epoch": record.epoch,
+    })
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("")
+}
+
+/// The state of the daemon for people.
+pub(super) fn status_text(status: &Value) -> String {
+    let empty = Vec::new();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| empty.clone());
+    let locked = if status["clock"]["locked"] == true {
+        "locked".to_owned()
+    } else {
+        let clock = &status["clock"];
+        let offset = clock["offset_ns"].as_i64().unwrap_or(0);
+        format!("NOT LOCKED, {}, {offset:+} ns off", word(&clock["state"]))
+    };
+    let mut text = format!(
+        "receiver {}, epoch {}, clock {} ({locked}), TAI {} ns\n",
+        word(&status["receiver"]),
+        number(&status["epoch"]),
+        word(&status["clock"]["source"]),
+        word(&status["time_tai_ns"]),
+    );
+    text += &format!(
+        "messages {}, actions {}, slow deliveries {}, still playing {}\n",
+        number(&status["messages"]),
+        number(&status["actions"]),
+        number(&status["slow_deliveries"]),
+        number(&status["playing"])
+    );
+    let channel = &status["channel"];
+    let most: Vec<u64> = list(&channel["most_full"]).iter().map(number).collect();
+    text += &format!(
+        "free conditions {}, most full {most:?} (capacity {}), early threshold {} ns, latency {} ns\n",
+        number(&status["conditions"]["free"]),
+        number(&channel["capacity"]),
+        number(&channel["early_threshold_ns"]),
+        number(&channel["latency_ns"])
+    );
+    for refusal in list(&status["worker"]["refused_by_the_machine"]) {
+        text += &format!("warning: {}\n", word(&refusal));
+    }
+    for sink in list(&status["sinks"]) {
+        text += &format!(
+            "\n{} ({}){}\n  matched {}, delivered {}, late {}, early {}, conflict {}, delayed {}, refused {}, overflow {}\n",
+            word(&sink["name"]),
+            word(&sink["kind"]),
+            match word(&sink["owner"]) {
+                "" => String::new(),
+                owner => format!(", owned by client {owner}"),
+            },
+            number(&sink["matched"]),
+            number(&sink["delivered"]),
+            number(&sink["late"]),
+            number(&sink["early"]),
+            number(&sink["conflict"]),
+            number(&sink["delayed"]),
+            number(&sink["refused"]),
+            number(&sink["overflow"])
+        );
+        for condition in list(&sink["conditions"]) {
+            text += &condition_line(&condition);
+        }
+        for listener in list(&sink["subscriptions"]) {
+            text += &format!(
+                "  subscription {} of client {}: {} {} {}, offered {}, overran {}, delivered late {}, lost by the reader {}\n",
+                number(&listener["subscription"]),
+                word(&listener["client"]),
+                word(&listener["mode"]),
+                word(&listener["class"]),
+                word(&listener["overflow_rule"]),
+                number(&listener["offered"]),
+                number(&listener["overran"]),
+                number(&listener["delivered_late"]),
+                number(&listener["lost_by_reader"])
+            );
+        }
+    }
+    for client in list(&status["clients"]) {
+        text += &format!(
+            "\nclient {} ({}, {}): user {}, process {}",
+            word(&client["id"]),
+            word(&client["connection"]),
+            word(&client["role"]),
+            number(&client["uid"]),
+            number(&client["pid"])
+        );
+    }
+    text
+}
+
+/// One condition: ID, mask, offset, what it accepts (`dcel`), active or not.
+pub(super) fn condition_line(condition: &Value) -> String {
+    let empty = Vec::new();
+    let accepted = condition["accept"].as_array().unwrap_or(&empty);
+    let letters: String = [
+        ("delayed", 'd'),
+        ("conflict", 'c'),
+        ("early", 'e'),
+        ("late", 'l'),
+    ]
+    .into_iter()
+    .map(|(name, letter)| {
+        let accepts = accepted.iter().any(|flag| flag == name);
+        if accepts { letter } else { '-' }
+    })
+    .collect();
+    format!(
+        "  condition {}: {} {} offset {} ns, tag {}, accepts {letters}, {}{}\n",
+        word(&condition["condition"]),
+        word(&condition["id"]),
+        word(&condition["mask"]),
+        condition["offset_ns"].as_i64().unwrap_or(0),
+        number(&condition["tag"]),
+        if condition["active"] == true {
+            "active"
+        } else {
+            "inactive"
+        },
+        if condition["hardware"] == true {
+            ""
+        } else {
+            ", software only"
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_client::{PriorityClass, RecordFlags, TaiNs};
+
+    use super::*;
+
+    fn record() -> TimingRecord {
+        TimingRecord {
+            sequence: 3,
+            kind: RecordKind::Message,
+            class: PriorityClass::Generic,
+            id: 0x1123_1010_0000_0040,
+            param: 0x55,
+            deadline: TaiNs(1_000),
+            executed: TaiNs(21_480),
+            tef: 0,
+            condition: 1,
+            flags: RecordFlags(RecordFlags::LATE),
+            match_lead_ns: 0,
+            enqueue_delay_ns: 12,
+            epoch: 2,
+        }
+    }
+
+    #[test]
+    fn lines_read_as_users_know_them() {
+        assert_eq!(
+            record_line(&record(), false),
+            "tDeadline: 0x00000000000003e8 EvtID: 0x1123101000000040 \
+             Param: 0x0000000000000055 !late (by 20480 ns)"
+        );
+        assert_eq!(
+            record_line(&record(), true),
+            "tDeadline: 0x00000000000003e8 FID: 1 GID: 0x123 EVTNO: 0x101 FLAGS: 0x0 SID: 0x000 \
+             BPID: 0x0001 RES: 0x0 Param: 0x0000000000000055 !late (by 20480 ns)"
+        );
+        let gap = TimingRecord::gap(5, 9, 5, TaiNs(0), 1);
+        assert_eq!(record_line(&gap, false), "lost 5 messages, numbers 5 to 9");
+    }
+
+    #[test]
+    fn json_lines_have_numbers_that_fit_as_strings() {
+        let line = record_json(&record());
+        assert_eq!(line["executed_tai_ns"], "21480");
+        assert_eq!(line["flags"], json!(["late"]));
+        assert_eq!(
+            record_json(&TimingRecord::gap(5, 9, 5, TaiNs(0), 1))["lost"],
+            "5"
+        );
+    }
+}

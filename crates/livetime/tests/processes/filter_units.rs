@@ -1,0 +1,190 @@
+//! Filter units that crash on an event, hang on one, join and leave.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process_run::{Run, example, patient, text, turn};
+
+const TRIGGERS: [&str; 3] = ["--triggers", "10000", "--processes"];
+
+/// The event of a run that filter units are to die of.
+fn some_event(whole: &Run) -> u64 {
+    let stored = whole.stored();
+    *stored
+        .iter()
+        .nth(stored.len() / 2)
+        .expect("events are stored")
+}
+
+/// Streams of a stored event are in its header; here only whether it is stored.
+fn assert_only_failure(run: &Run, event: u64, role: &str, reason: &str, deaths: usize) {
+    let failures = run.summary["filter_failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0]["trigger"], event.to_string());
+    let named = failures[0]["deaths"].as_array().expect("a list");
+    assert_eq!(named.len(), deaths, "{named:?}");
+    for death in named {
+        assert_eq!(death["role"], role);
+        let found = death["reason"].as_str().expect("a text");
+        assert!(found.contains(reason), "{found}");
+    }
+}
+
+#[test]
+fn an_event_that_crashes_its_filter_is_kept_in_the_error_stream() {
+    let _turn = turn();
+    let whole = Run::of(patient, &TRIGGERS);
+    let event = some_event(&whole);
+    let fault = format!("crash:{event}");
+    let run = Run::of(patient, &[&TRIGGERS[..], &["--fault", &fault]].concat());
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    // Once, and once more by the retry.
+    assert_only_failure(&run, event, "fu0", "SIGABRT", 2);
+    assert!(
+        run.errors().contains("goes to the error stream"),
+        "{}",
+        run.errors()
+    );
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(
+        run.stored(),
+        whole.stored(),
+        "all others are as without the crash"
+    );
+    assert_eq!(run.digest(), whole.digest());
+    let events = run.summary["roles"]["fu0"]["events_to_error_stream"].as_u64();
+    assert_eq!(events, Some(1), "the third life of fu0 passed it on");
+}
+
+#[test]
+fn an_event_that_hangs_its_filter_is_kept_in_the_error_stream() {
+    let _turn = turn();
+    let hasty = |config: String| {
+        patient(config).replace(
+            "units = 1",
+            "units = 1\ntime_limit = \"300 ms\"\nretries = 0",
+        )
+    };
+    let whole = Run::of(hasty, &TRIGGERS);
+    assert!(
+        whole.summary["filter_failures"].is_null(),
+        "{}",
+        whole.summary
+    );
+    let event = some_event(&whole);
+    let fault = format!("hang:{event}");
+    let run = Run::of(hasty, &[&TRIGGERS[..], &["--fault", &fault]].concat());
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_only_failure(&run, event, "fu0", "more than 300 ms", 1);
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.stored(), whole.stored());
+}
+
+/// A run with four filter units and room for one more, without an end of its own.
+fn endless(folder: &tempfile::TempDir, faults: &[String]) -> Child {
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let config = patient(config).replace("units = 1", "units = 4\nunits_max = 5");
+    std::fs::write(folder.path().join("run.toml"), config).expect("a writable folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_livetime"));
+    command
+        .current_dir(folder.path())
+        .args([
+            "run",
+            "run.toml",
+            "--lossless",
+            "--duration",
+            "600s",
+            "--json",
+        ])
+        .args(["--processes", "--out", "run"]);
+    for fault in faults {
+        command.args(["--fault", fault]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the built program starts")
+}
+
+/// Gives an order until the run takes it.
+fn steer(folder: &tempfile::TempDir, order: &[&str], refused: &str) -> String {
+    loop {
+        let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
+            .current_dir(folder.path())
+            .args(["steer", "run"])
+            .args(order)
+            .output()
+            .expect("the built program starts");
+        if steered.status.success() {
+            return text(&steered.stdout).trim().to_owned();
+        }
+        // It is not there yet, or not done with what came before.
+        let errors = text(&steered.stderr);
+        let early = ["no run takes orders", "cannot open", refused];
+        assert!(early.iter().any(|early| errors.contains(early)), "{errors}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn filter_units_die_join_and_leave_and_no_event_is_lost_or_filtered_twice() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let deaths = match std::env::var_os("LIVETIME_LONG") {
+        Some(_) => 20,
+        None => 4,
+    };
+    let faults: Vec<String> = (0..deaths)
+        .map(|nth| format!("kill:fu{}@{}ms", nth % 4, 300 * (nth + 1)))
+        .collect();
+    let running = endless(&folder, &faults);
+    assert_eq!(steer(&folder, &["filter", "add"], "-"), "fu4 has joined");
+    assert_eq!(
+        steer(&folder, &["filter", "remove", "fu4"], "-"),
+        "fu4 is leaving"
+    );
+    // It has a place again when it has ended.
+    assert_eq!(
+        steer(&folder, &["filter", "add"], "units_max"),
+        "fu4 has joined"
+    );
+    // Every death has been dealt with when its successor is there; only the parent knows.
+    let pid = Pid::from_raw(running.id() as i32).expect("a process");
+    let mut lines = crate::process_run::Lines::of(running);
+    lines.wait_for("another took its place", faults.len());
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert!(run.summary["filter_failures"].is_null(), "{}", run.summary);
+    let answered = run.count("filter_accepted") + run.count("filter_rejected");
+    assert_eq!(answered, run.count("events_built"), "once each");
+}
+
+#[test]
+fn orders_that_cannot_be_obeyed_are_refused_with_the_reason() {
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_livetime"))
+            .args(arguments)
+            .current_dir(std::env::temp_dir())
+            .output()
+            .expect("the built program starts");
+        assert_eq!(output.status.code(), Some(1));
+        let errors = text(&output.stderr);
+        assert!(errors.contains(expected), "{errors}");
+    };
+    refused(&["steer", ".", "filter", "burn"], "is no order");
+    refused(&["steer", ".", "filter", "remove", "bu0"], "no filter unit");
+    refused(&["steer", ".", "filter", "add"], "no run takes orders");
+    refused(&["steer", "not/there", "filter", "add"], "cannot open");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let config = config.replace("units = 1", "units = 1\nunits_max = 2");
+    let file = folder.path().join("run.toml");
+    std::fs::write(&file, config).expect("a writable folder");
+    let file = file.to_str().expect("a plain path");
+    refused(&["run", file, "--triggers", "10"], "`--processes`");
+}

@@ -1,0 +1,181 @@
+//! Byte streams of the ATLAS family: imported through the chain and exported as they were.
+
+use std::fs;
+
+use crate::workbench::{Workbench, count, recorded};
+
+const BES3: &str = "bes3_run91668_10events.raw";
+
+/// A ROB with `data` words of its own.
+fn rob(source: u32, data: u32) -> Vec<u32> {
+    let mut words = vec![0xDD12_34DD, 8 + 13 + data, 8, 0x0300_0000, source, 1, 0, 0];
+    words.extend([0xEE12_34EE, 9, 0x0300_0000, source, 7, 1, 0, 0, 0]);
+    words.extend((0..data).map(|n| n * source));
+    words.extend([0, 1, data, 1]);
+    words
+}
+
+/// A stream of two events, without the records of a file; the second lacks a source.
+fn small_stream() -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (number, sources) in [(9, 3), (4, 2)] {
+        let robs: Vec<u32> = (1..=sources).flat_map(|n| rob(n, n * 40)).collect();
+        let total = 12 + robs.len() as u32;
+        stream.extend([
+            0xAA12_34AA,
+            total,
+            12,
+            0x0400_0000,
+            1,
+            1,
+            0,
+            4,
+            0,
+            number,
+            7,
+            number,
+        ]);
+        stream.extend(robs);
+    }
+    stream.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn real_built_events_go_through_42_links_and_come_out_identical() {
+    let Some(file) = recorded(BES3) else {
+        return;
+    };
+    let bench = Workbench::new();
+    let path = file.to_str().expect("a path in UTF-8");
+    let import = bench.run(&["import", "bytestream", path, "--out", "run", "--json"]);
+    let document = import.ended_with(0).document();
+    assert_eq!(document["schema"], "livetime.import/1");
+    assert_eq!(document["run"], 91_668);
+    for (key, expected) in [
+        ("events", 10),
+        ("events_out_of_order", 2),
+        ("robs", 420),
+        ("links", 43),
+        ("fragments_sent", 430),
+        ("fragments_received", 430),
+    ] {
+        assert_eq!(count(&document, key), expected, "{key}");
+    }
+    let export = bench.run(&[
+        "export",
+        "run",
+        "--format",
+        "bytestream",
+        "--out",
+        "out.raw",
+    ]);
+    assert_eq!(export.ended_with(0).out, "10 events\n");
+    let (before, after) = (fs::read(&file), fs::read(bench.path("out.raw")));
+    assert!(before.expect("the file is there") == after.expect("it was written"));
+    assert_eq!(count(&bench.inspect("run/events.mcap"), "events"), 10);
+}
+
+#[test]
+fn events_with_missing_sources_come_out_as_they_went_in() {
+    let bench = Workbench::new();
+    bench.write("small.raw", small_stream());
+    let import = bench.run(&["import", "bytestream", "small.raw", "--out", "run"]);
+    let text = import.ended_with(0).out;
+    let expected = "run 7: 2 events, 1 of them out of order, 5 ROBs of 3 sources";
+    assert!(text.starts_with(expected), "{text}");
+    let arguments = [
+        "export",
+        "run",
+        "--format",
+        "bytestream",
+        "--out",
+        "out.raw",
+    ];
+    bench.run(&arguments).ended_with(0);
+    let exported = fs::read(bench.path("out.raw")).expect("it was written");
+    assert!(exported == small_stream());
+    // Nothing is overwritten, neither a run nor a file.
+    let again = bench.run(&["import", "bytestream", "small.raw", "--out", "run"]);
+    assert!(
+        again
+            .ended_with(1)
+            .err
+            .contains("cannot make run/events.mcap")
+    );
+    assert!(
+        bench
+            .run(&arguments)
+            .ended_with(1)
+            .err
+            .contains("cannot make out.raw")
+    );
+}
+
+#[test]
+fn runs_of_livetime_become_full_events_that_can_be_imported() {
+    let bench = Workbench::new();
+    bench.write("small.toml", crate::workbench::SMALL);
+    bench
+        .run(&["run", "small.toml", "--triggers", "300"])
+        .ended_with(0);
+    let stored = count(&bench.inspect("runs/000001/events.mcap"), "events");
+    let arguments = [
+        "export",
+        "runs/000001",
+        "--format",
+        "bytestream",
+        "--out",
+        "run.raw",
+    ];
+    let export = bench.run(&arguments).ended_with(0);
+    assert_eq!(export.out, format!("{stored} events\n"));
+    let import = bench.run(&[
+        "import",
+        "bytestream",
+        "run.raw",
+        "--out",
+        "again",
+        "--json",
+    ]);
+    let document = import.ended_with(0).document();
+    assert_eq!(count(&document, "events"), stored);
+    assert_eq!(count(&document, "links"), 4 + 1);
+}
+
+#[test]
+fn what_is_no_byte_stream_is_refused_with_the_place() {
+    let bench = Workbench::new();
+    let whole = small_stream();
+    let mut swapped = whole.clone();
+    swapped.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    for (name, content, expected) in [
+        ("empty", vec![], "holds no event"),
+        ("odd", whole[..41].to_vec(), "has 41 B"),
+        (
+            "cut",
+            whole[..400].to_vec(),
+            "length 315 at word 1 does not fit, 100 words are there",
+        ),
+        (
+            "swapped",
+            swapped,
+            "word 0 is 0xaa3412aa: the stream is of the other byte order",
+        ),
+        ("text", b"no data!".to_vec(), "word 0 is"),
+    ] {
+        bench.write(name, content);
+        let import = bench
+            .run(&["import", "bytestream", name, "--out", "run"])
+            .ended_with(1);
+        assert!(import.err.contains(expected), "{name}: {}", import.err);
+        assert!(!bench.path("run/events.mcap").exists(), "{name}");
+    }
+    let import = bench.run(&["import", "bytestream", "absent", "--out", "run"]);
+    assert!(import.ended_with(1).err.contains("cannot read absent"));
+    bench
+        .run(&["export", "absent", "--format", "bytestream"])
+        .ended_with(1);
+    bench
+        .run(&["export", "absent", "--format", "other"])
+        .ended_with(2);
+}

@@ -1,0 +1,183 @@
+//! Runs whose fragments travel over sockets or come from files: the same run as over an emulated
+//! link, and every loss of the network under its name.
+
+use serde_json::Value;
+
+use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, lost, triggers, value};
+
+const TRIGGERS: [&str; 3] = ["--triggers", "3000", "--lossless"];
+
+/// `SMALL` with these lines in the tables of its data links.
+fn of_kind(lines: &str) -> String {
+    SMALL.replace("pages = 512\n", &format!("pages = 512\n{lines}\n"))
+}
+
+fn quick_timeout(config: &str) -> String {
+    let timeout = "timeout = \"20 ms\"\nretry = \"5 ms\"";
+    changed(config, "timeout = \"1 s\"", timeout)
+}
+
+/// The document of a run, and the triggers that it stored.
+fn run(bench: &Workbench, config: &str, name: &str, options: &[&str]) -> (Value, Vec<u64>) {
+    let file = format!("{name}.toml");
+    bench.write(&file, config);
+    let arguments = [&["run", &file, "--out", name, "--json"][..], options].concat();
+    let document = bench.run(&arguments).ended_with(0).document();
+    assert_conserved(&document);
+    let stored = triggers(&bench.inspect(&format!("{name}/events.mcap")));
+    (document, stored)
+}
+
+fn detail(run: &Value, name: &str) -> u64 {
+    count(run, &format!("roles.src0.{name}"))
+}
+
+#[test]
+fn a_run_over_sockets_is_the_run_over_emulated_links() {
+    let bench = Workbench::new();
+    let (reference, stored) = run(&bench, SMALL, "emulated", &TRIGGERS);
+    assert_eq!(stored.len(), 300);
+    assert!(reference["roles"]["src0"].get("link_frames").is_none());
+    // Some fragments take many datagrams, and pages run out now and then.
+    for (name, lines) in [("udp", "kind = \"udp\""), ("tcp", "kind = \"tcp\"")] {
+        let (document, same) = run(&bench, &of_kind(lines), name, &TRIGGERS);
+        assert_eq!(lost(&document, "link"), 0, "{name}: {document}");
+        assert_eq!(
+            value(&document, "decision_digest"),
+            value(&reference, "decision_digest"),
+            "{name}"
+        );
+        assert_eq!(same, stored, "{name}");
+        assert_eq!(
+            count(&document, "counts.fragments_received"),
+            4 * 3000,
+            "{name}"
+        );
+        assert!(detail(&document, "link_frames") >= 4 * 3000, "{name}");
+        assert_eq!(detail(&document, "link_frames_missing"), 0, "{name}");
+    }
+}
+
+#[test]
+fn sockets_serve_processes_as_well() {
+    let bench = Workbench::new();
+    let config = of_kind("kind = \"udp\"");
+    let (document, stored) = run(
+        &bench,
+        &config,
+        "udp",
+        &["--triggers", "500", "--lossless", "--processes"],
+    );
+    assert_eq!(stored.len(), 50);
+    assert_eq!(lost(&document, "link"), 0, "{document}");
+}
+
+#[test]
+fn what_does_not_fit_into_the_socket_is_lost_by_name() {
+    let bench = Workbench::new();
+    let config = quick_timeout(&of_kind(
+        "kind = \"udp\"\ndatagram = \"64 B\"\nsocket_buffer = \"4 KiB\"",
+    ));
+    let (document, _) = run(&bench, &config, "udp", &TRIGGERS);
+    let of_datagrams = count(&document, "losses.link.datagram_lost");
+    assert!(of_datagrams > 100, "{document}");
+    assert_eq!(lost(&document, "link"), of_datagrams);
+    // Short fragments fit.
+    let received = count(&document, "counts.fragments_received");
+    assert_eq!(received + of_datagrams, 4 * 3000);
+    assert!(received > 100, "{document}");
+    let drops = detail(&document, "link_kernel_drops");
+    let missing = detail(&document, "link_frames_missing");
+    assert!(drops > 0 && missing >= drops, "{drops} {missing}");
+    assert!(count(&document, "counts.events_incomplete") > 0);
+    assert_eq!(lost(&document, "builder") + lost(&document, "store"), 0);
+}
+
+#[test]
+fn a_link_that_is_down_is_named_by_what_it_is() {
+    let bench = Workbench::new();
+    for (kind, cause) in [("udp", "datagram_lost"), ("tcp", "link_down")] {
+        let config = quick_timeout(&of_kind(&format!("kind = \"{kind}\"")));
+        let options = ["--triggers", "200", "--lossless"];
+        let fault = ["--fault", "link-down:3@0s+1h"];
+        let (document, _) = run(&bench, &config, kind, &[&options[..], &fault].concat());
+        assert_eq!(lost(&document, "link"), 200, "{document}");
+        let named = count(&document, &format!("losses.link.{cause}"));
+        assert_eq!(named, 200, "{document}");
+        let missing = &bench.inspect(&format!("{kind}/events.mcap"))["sources_missing"];
+        let expected = serde_json::json!([{ "source": "0x520001", "events": 20 }]);
+        assert_eq!(*missing, expected);
+    }
+}
+
+#[test]
+fn a_run_plays_recorded_fragments_to_the_end_of_the_files() {
+    let bench = Workbench::new();
+    let (reference, stored) = run(
+        &bench,
+        SMALL,
+        "emulated",
+        &["--triggers", "700", "--lossless"],
+    );
+    let config = of_kind("kind = \"file\"\nframes = \"recorded\"");
+    bench.write("file.toml", &config);
+    // Before there are files, their absence is the problem.
+    for verb in ["run", "check"] {
+        let refused = bench.run(&[verb, "file.toml"]).ended_with(1);
+        assert!(refused.err.contains("510000.frames"), "{}", refused.err);
+        assert!(refused.err.contains("--frames"), "{}", refused.err);
+    }
+    let frames = ["--triggers", "700", "--frames", "recorded"];
+    let written = bench.run(&[&["source", "file.toml"][..], &frames].concat());
+    let written = written.ended_with(0).document();
+    assert_eq!(count(&written, "fragments"), 4 * 700);
+    // The run asks for more than there is, and is refused some by its own rate.
+    let (document, same) = run(&bench, &config, "file", &["--triggers", "5000"]);
+    assert_eq!(count(&document, "counts.triggers"), 700);
+    assert_eq!(lost(&document, "link"), 0, "{document}");
+    assert_eq!(same, stored);
+    assert_eq!(
+        value(&document, "decision_digest"),
+        value(&reference, "decision_digest")
+    );
+    let inspected = bench.inspect("file/events.mcap");
+    assert_eq!(inspected["complete"], true);
+
+    let down = ["run", "file.toml", "--fault", "link-down:0@0s+1s"];
+    let refused = bench.run(&down).ended_with(1);
+    assert!(refused.err.contains("is a file"), "{}", refused.err);
+    // Cut in the middle of a frame: it ends the run, and its last fragment is lost.
+    let path = bench.path("recorded/510001.frames");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let (document, _) = run(
+        &bench,
+        &quick_timeout(&config),
+        "cut",
+        &["--triggers", "5000"],
+    );
+    assert_eq!(lost(&document, "link"), 1, "{document}");
+    assert_eq!(count(&document, "losses.link.link_down"), 1);
+}
+
+#[test]
+fn a_source_is_played_over_each_link_and_compared() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    for link in ["slink", "cards", "udp", "tcp", "file"] {
+        let options = ["--triggers", "60", "--link", link];
+        let played = bench.run(&[&["source", "small.toml"][..], &options].concat());
+        let document = played.ended_with(0).document();
+        assert_eq!(document["link"], link);
+        for key in ["fragments_sent", "fragments_received"] {
+            assert_eq!(count(&document, key), 4 * 60, "{link} {key}");
+        }
+        assert_eq!(
+            count(&document, "words_sent"),
+            count(&document, "words_received")
+        );
+        for key in ["fragments_bad", "fragments_missing", "blocks_lost"] {
+            assert_eq!(count(&document, key), 0, "{link} {key}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Simulated networks from outside: gates, scenario files, presets, plans.
+
+use serde_json::Value;
+
+use crate::workbench::{Workbench, project, value};
+
+/// Runs `sim run` on a scenario of the examples and returns its document.
+fn simulate(scenario: &str, level: &str) -> Value {
+    let bench = Workbench::new();
+    let path = project().join("examples/scenarios").join(scenario);
+    let path = path.to_str().expect("the path is text");
+    let run = bench.run(&["sim", "run", path, "--level", level, "--json"]);
+    run.ended_with(0).document()
+}
+
+#[test]
+fn every_quick_gate_passes() {
+    let bench = Workbench::new();
+    let gates = bench.run(&["sim", "gates", "--quick", "--json"]);
+    let document = gates.ended_with(0).document();
+    assert_eq!(document["schema"], "livetime.gates/1");
+    assert_eq!(document["passed"], true);
+    let rows = document["rows"].as_array().expect("rows");
+    for gate in [
+        "V1", "V2", "V3", "V4", "V5", "V6", "V7", "V8", "V9", "V11", "V12",
+    ] {
+        let judged = rows.iter().filter(|row| row["gate"] == gate).count();
+        assert!(judged > 0, "{gate} has rows");
+    }
+    let unknown = bench.run(&["sim", "gates", "V99"]).ended_with(2);
+    assert!(unknown.err.contains("no gate `V99`"), "{}", unknown.err);
+}
+
+#[test]
+fn the_scenarios_of_the_examples_agree_between_packets_and_flits() {
+    for scenario in ["delta-64.toml", "two-rooms.toml"] {
+        let documents = ["packet", "flit"].map(|level| simulate(scenario, level));
+        let efficiency = documents.each_ref().map(|document| {
+            assert_eq!(document["schema"], "livetime.sim/1");
+            assert_eq!(document["converged"], true, "{scenario}: {document:#}");
+            assert_eq!(value(document, "packets.conserved"), true);
+            document["efficiency_link"].as_f64().expect("converged")
+        });
+        let difference = (efficiency[0] - efficiency[1]).abs();
+        assert!(difference <= 0.015, "{scenario}: {efficiency:?}");
+    }
+}
+
+#[test]
+fn the_event_builder_of_the_examples_builds_every_event_on_its_network() {
+    let document = simulate("builder-64.toml", "packet");
+    assert_eq!(document["schema"], "livetime.sim/1");
+    let violations = value(&document, "builder.violations").as_array();
+    assert_eq!(violations.map(Vec::len), Some(0), "{document:#}");
+    assert_eq!(value(&document, "fragments.conserved"), true);
+    assert_eq!(value(&document, "losses.incomplete"), 0);
+    assert_eq!(document["converged"], true, "{document:#}");
+    let rate = document["event_rate_hz"].as_f64().expect("converged");
+    // What is offered is carried.
+    assert!((rate / 40e3 - 1.0).abs() < 0.02, "{rate}");
+}
+
+#[test]
+fn the_same_scenario_is_the_same_run_and_writes_what_is_asked_for() {
+    let bench = Workbench::new();
+    bench.write(
+        "small.toml",
+        "format = 1\nname = \"small\"\npacket_times = 50\n[topology]\nkind = \"crossbar\"\n\
+         ports = 4\n[size]\nlaw = \"log-normal\"\nmean = \"1 KiB\"\n",
+    );
+    let arguments = [
+        "sim",
+        "run",
+        "small.toml",
+        "--json",
+        "--csv",
+        "s.csv",
+        "--html",
+        "s.html",
+    ];
+    let first = bench.run(&arguments).ended_with(0).document();
+    let second = bench.run(&arguments).ended_with(0).document();
+    assert_eq!(first["trace_hash"], second["trace_hash"]);
+    assert_eq!(bench.read("s.csv").lines().count(), 33);
+    assert!(bench.read("s.html").contains("<svg"));
+    let other = bench.run(&["sim", "run", "small.toml", "--json", "--seed", "2"]);
+    assert_ne!(
+        other.ended_with(0).document()["trace_hash"],
+        first["trace_hash"]
+    );
+    // Fifty packet times are too few for a number of the steady state.
+    assert_eq!(first["converged"], false);
+    assert!(first["efficiency_link"].is_null());
+    let text = bench.run(&["sim", "run", "small.toml"]).ended_with(0);
+    assert!(text.out.contains("not converged"), "{}", text.out);
+}
+
+#[test]
+fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
+    let bench = Workbench::new();
+    let cases = [
+        ("[topology]\nkind = \"benes\"\nports = 12\n", "F0201"),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[traffic]\npattern = \"incast\"\ndestination = 9\n",
+            "F0202",
+        ),
+        (
+            "[topology]\nkind = \"benes\"\nports = 8\n[traffic]\npattern = \"barrel-shifter\"\n",
+            "F0203",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nbuffer = \"1 KiB\"\n",
+            "F0204",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nmean = \"32 MiB\"\n",
+            "F0205",
+        ),
+        (
+            "level = \"analytic\"\n[topology]\nkind = \"benes\"\nports = 8\n",
+            "F0206",
+        ),
+        (
+            "rails = 99\n[topology]\nkind = \"crossbar\"\nports = 4\n",
+            "F0207",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\nbuilder_units = 5\n",
+            "F0208",
+        ),
+        (
+            "[topology]\nkind = \"benes\"\nports = 8\n[builder]\nshaping = \"barrel-shifter\"\n",
+            "F0203",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\n[traffic]\n",
+            "C0120",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\nradix = 2\n",
+            "C0002",
+        ),
+    ];
+    for (text, code) in cases {
+        bench.write("bad.toml", format!("format = 1\n{text}"));
+        let run = bench.run(&["sim", "run", "bad.toml"]).ended_with(1);
+        assert!(run.err.contains(code), "{code} in\n{}", run.err);
+        assert!(run.err.contains("help"), "{}", run.err);
+        assert_eq!(run.out, "");
+    }
+    bench.write("island.graph", "switch a\nswitch b\nnode n a\nnode m b\n");
+    bench.write(
+        "island.toml",
+        "format = 1\n[topology]\nkind = \"graph\"\nfile = \"island.graph\"\n",
+    );
+    let run = bench.run(&["sim", "run", "island.toml"]).ended_with(1);
+    assert!(
+        run.err.contains("no route from source n to destination m"),
+        "{}",
+        run.err
+    );
+}
+
+#[test]
+fn presets_are_listed_and_plans_name_what_limits() {
+    let bench = Workbench::new();
+    let list = bench.run(&["sim", "presets"]).ended_with(0);
+    assert!(list.out.lines().count() >= 10, "{}", list.out);
+    let text = bench.run(&["sim", "presets", "lhcb-run3"]).ended_with(0);
+    assert!(text.out.contains("barrel-shifter"));
+    let plan = [
+        "sim",
+        "plan",
+        "--sources",
+        "16",
+        "--fragment",
+        "2KiB",
+        "--rms",
+        "1KiB",
+        "--rate",
+        "50kHz",
+        "--link",
+        "1Gb/s",
+        "--json",
+    ];
+    let document = bench.run(&plan).ended_with(0).document();
+    assert_eq!(document["schema"], "livetime.plan/1");
+    let options = document["options"].as_array().expect("options");
+    assert_eq!(options[0]["holds"], true);
+    let limits = |name: &str| options.iter().any(|option| option["bottleneck"] == name);
+    assert!(limits("head-of-line blocking"));
+}

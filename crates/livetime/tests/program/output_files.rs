@@ -1,0 +1,236 @@
+//! A run in several files: by stream, one part after the other, and with a disk that fills.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use livetime_client::RunFolder;
+use serde_json::Value;
+
+use crate::workbench::{
+    SMALL, Workbench, assert_conserved, changed, count, example, finished, flags, lost_in_all,
+    triggers, value,
+};
+
+const OPTIONS: [&str; 6] = ["--triggers", "20000", "--lossless", "--seed", "5", "--json"];
+
+/// Takes a run of the example with these keys under `[store]`.
+fn take(bench: &Workbench, out: &str, store: &str, more: &[&str]) -> Value {
+    bench.write(
+        "example.toml",
+        changed(&example(), "chunk = \"1 MiB\"", store),
+    );
+    let arguments = [&["run", "example.toml", "--out", out][..], &OPTIONS, more].concat();
+    let run = bench.run(&arguments).ended_with(0).document();
+    assert_conserved(&run);
+    run
+}
+
+fn run_files(run: &Value) -> Vec<String> {
+    let files = value(run, "files").as_array().expect("a list");
+    let names = files.iter().map(|file| file.as_str().expect("a path"));
+    names
+        .filter_map(|path| Path::new(path).file_name()?.to_str())
+        .filter(|name| name.ends_with(".mcap"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn several_files(more: &[&str]) {
+    let bench = Workbench::new();
+    let whole = take(&bench, "whole", "file_time = \"0 s\"", more);
+    let store = "file_max = \"256 KiB\"\nchunk = \"16 KiB\"\n\
+                 [[store.file]]\nname = \"dimuon\"\nstreams = [0]";
+    let run = take(&bench, "out", store, more);
+    assert_eq!(whole["digest"], run["digest"]);
+    let stored = count(&run, "counts.events_stored");
+    assert_eq!(stored, count(&whole, "counts.events_stored"));
+
+    let files = run_files(&run);
+    assert_eq!(run_files(&whole), ["events.mcap"]);
+    let of_stream = files
+        .iter()
+        .filter(|f| f.starts_with("events.dimuon"))
+        .count();
+    assert!(of_stream > 1 && files.len() > of_stream, "{files:?}");
+
+    let inspected = bench.inspect("out");
+    assert_eq!(inspected["complete"], true, "{inspected}");
+    assert_eq!(count(&inspected, "events"), stored);
+    assert_eq!(inspected["files"], Value::from(files.clone()));
+    let all = triggers(&inspected);
+    let unique: BTreeSet<u64> = all.iter().copied().collect();
+    assert_eq!(unique.len(), all.len(), "each event is in one file");
+    assert_eq!(all, triggers(&bench.inspect("whole")));
+    for (name, path) in files
+        .iter()
+        .map(|name| (name, bench.path("out").join(name)))
+    {
+        let mut reader = RunFolder::open(&path).expect("a run file");
+        while let Some(event) = reader.next_event().expect("it is readable") {
+            let is_dimuon = event.header().streams & 1 != 0;
+            assert_eq!(is_dimuon, name.starts_with("events.dimuon"), "{name}");
+        }
+    }
+
+    let replayed = bench.run(&["replay", "out", "--json"]).ended_with(0);
+    assert_eq!(count(&replayed.document(), "events"), stored);
+    assert_eq!(count(&replayed.document(), "differing"), 0);
+    let export = [
+        "export",
+        "out",
+        "--format",
+        "bytestream",
+        "--out",
+        "out.data",
+    ];
+    let exported = bench.run(&export).ended_with(0);
+    assert_eq!(exported.out, format!("{stored} events\n"));
+    bench.run(&["report", "out"]).ended_with(0);
+
+    // A part that is gone is missed by name and by its events.
+    let gone = bench.path("out/events.dimuon.0001.mcap");
+    fs::remove_file(gone).expect("it is there");
+    let inspected = bench.inspect("out");
+    assert_eq!(
+        inspected["files_missing"],
+        serde_json::json!(["events.dimuon.0001.mcap"])
+    );
+    let missing = count(&inspected, "events_missing");
+    assert_eq!(count(&inspected, "events") + missing, stored, "{inspected}");
+    assert_eq!(inspected["complete"], false);
+}
+
+#[test]
+fn streams_and_parts_hold_what_one_file_holds() {
+    several_files(&[]);
+}
+
+#[test]
+fn a_writer_in_a_process_of_its_own_rolls_over_as_well() {
+    several_files(&["--processes"]);
+}
+
+#[test]
+fn a_file_is_followed_by_the_next_after_its_time() {
+    let bench = Workbench::new();
+    let config = changed(
+        SMALL,
+        "chunk = \"16 KiB\"",
+        "chunk = \"16 KiB\"\nfile_time = \"300 ms\"",
+    );
+    bench.write("small.toml", config);
+    let arguments = [
+        "run",
+        "small.toml",
+        "--duration",
+        "2s",
+        "--rate",
+        "2kHz",
+        "--json",
+    ];
+    let out = ["--out", "out"];
+    let run = bench
+        .run(&[&arguments[..], &out].concat())
+        .ended_with(0)
+        .document();
+    assert_conserved(&run);
+    assert!(run_files(&run).len() > 2, "{:?}", run_files(&run));
+    let inspected = bench.inspect("out");
+    assert_eq!(inspected["complete"], true, "{inspected}");
+    assert_eq!(
+        count(&inspected, "events"),
+        count(&run, "counts.events_stored")
+    );
+}
+
+#[test]
+fn too_little_free_space_holds_the_run_and_then_ends_it() {
+    let bench = Workbench::new();
+    let guard = "chunk = \"16 KiB\"\nfree_space_min = \"1000000000 GiB\"\nfull_wait = \"300 ms\"";
+    bench.write("small.toml", changed(SMALL, "chunk = \"16 KiB\"", guard));
+    let arguments = ["run", "small.toml", "--lossless", "--json", "--out", "out"];
+    let run = bench.run(&arguments).ended_with(1);
+    assert!(
+        run.err
+            .contains("warning: the disk of the run file has no room"),
+        "{}",
+        run.err
+    );
+    assert!(run.err.contains("`free_space_min` is "), "{}", run.err);
+    let document = run.document();
+    assert_conserved(&document);
+    let failed = count(&document, "losses.store.write_failed");
+    assert_eq!(lost_in_all(&document), failed, "{document}");
+    assert_eq!(
+        flags(value(&document, "run.condition")),
+        ["INCOMPLETE", "INTERRUPTED"]
+    );
+    assert_eq!(document["roles"]["wr0"]["disk_full_waits"], 1);
+    assert!(document["roles"]["wr0"]["disk_full_ns"].as_u64() >= Some(300_000_000));
+    assert_eq!(bench.inspect("out")["complete"], true);
+}
+
+/// Mounts a disk of 8 MiB at `disk`, seen by the command alone, with a file that takes most of it.
+const SMALL_DISK: &str =
+    "mount -t tmpfs -o size=8m tmpfs disk && head -c 6000000 /dev/zero >disk/filler";
+
+#[test]
+fn a_full_disk_holds_the_run_until_there_is_room_and_nothing_is_lost() {
+    let bench = Workbench::new();
+    fs::create_dir(bench.path("disk")).expect("the folder is ours");
+    let mut probe = Command::new("unshare");
+    probe
+        .args(["-m", "sh", "-c", SMALL_DISK])
+        .current_dir(bench.path("."));
+    if !probe.output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: mounting a disk of its own is not permitted");
+        return;
+    }
+    let keys = "chunk = \"64 KiB\"\nfree_space_min = \"0 B\"\nfull_wait = \"100 s\"\n\
+                file_max = \"1 MiB\"";
+    let config = changed(SMALL, "chunk = \"16 KiB\"", keys);
+    bench.write("small.toml", config);
+    let mut command = Command::new("unshare");
+    let script = format!("{SMALL_DISK} && exec \"$0\" \"$@\"");
+    command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_livetime")]);
+    command.args(["run", "small.toml", "--triggers", "12000", "--lossless"]);
+    command
+        .args(["--out", "disk/out", "--json"])
+        .current_dir(bench.path("."));
+    let mut running = bench.start_command(command);
+    running.wait_for_line("warning: the disk of the run file has no room");
+    let root = format!("/proc/{}/root", running.id());
+    let seen = Path::new(&root).join(
+        bench
+            .path("disk")
+            .strip_prefix("/")
+            .expect("it is absolute"),
+    );
+    fs::remove_file(seen.join("filler")).expect("it is in the mount of the program");
+    running.wait_for_line("the disk of the run file has room again");
+    // The mount is gone with the program, so its files are looked at before: it ends when told.
+    let run = running.finish();
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    let document = run.document();
+    assert_conserved(&document);
+    assert_eq!(lost_in_all(&document), 0, "{document}");
+    assert_eq!(
+        count(&document, "counts.events_stored"),
+        count(&document, "counts.filter_accepted")
+    );
+    assert!(document["roles"]["wr0"]["disk_full_waits"].as_u64() >= Some(1));
+}
+
+#[test]
+fn names_that_cannot_be_are_refused_with_their_place() {
+    let bench = Workbench::new();
+    let keys =
+        "chunk = \"16 KiB\"\nfile_max = \"1 KiB\"\n[[store.file]]\nname = \"A/B\"\nstreams = []";
+    bench.write("small.toml", changed(SMALL, "chunk = \"16 KiB\"", keys));
+    let checked = finished(bench.command(&["check", "small.toml"])).ended_with(1);
+    for code in ["S0106", "S0107", "S0108"] {
+        assert!(checked.err.contains(code), "{code} in {}", checked.err);
+    }
+}

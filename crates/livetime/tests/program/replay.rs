@@ -1,0 +1,191 @@
+//! A run through its filter once more: the answers are the recorded ones, or are listed.
+
+use std::fs;
+
+use crate::workbench::{SMALL, Workbench, changed, count, example, recorded, value};
+
+/// Takes a run of the example with recorded or drawn muon pairs, and returns its bench.
+fn taken(source: &str) -> Workbench {
+    let bench = Workbench::new();
+    bench.write(
+        "example.toml",
+        changed(&example(), "kind = \"physics\" #", &format!("{source} #")),
+    );
+    let options = ["--triggers", "20000", "--lossless", "--out", "out"];
+    bench
+        .run(&[&["run", "example.toml"][..], &options].concat())
+        .ended_with(0);
+    bench
+}
+
+#[test]
+fn a_filter_gives_the_recorded_answers_again() {
+    let bench = taken("kind = \"physics\"");
+    let replayed = bench.run(&["replay", "out", "--json"]).ended_with(0);
+    let replayed = replayed.document();
+    assert_eq!(value(&replayed, "schema"), "livetime.replay/1");
+    let stored = count(&bench.inspect("out/events.mcap"), "events");
+    assert!(stored > 0);
+    assert_eq!(count(&replayed, "events"), stored);
+    assert_eq!(count(&replayed, "accepted"), stored);
+    assert_eq!(count(&replayed, "differing"), 0);
+    assert_eq!(count(&replayed, "passed_over"), 0);
+    assert_eq!(count(&replayed, "filter_ns.count"), stored);
+}
+
+#[test]
+fn recorded_muon_pairs_are_filtered_alike() {
+    let Some(events) = recorded("Zmumu_Run2011A.csv") else {
+        return;
+    };
+    let events = fs::canonicalize(events).expect("the file is there");
+    let bench = taken(&format!(
+        "kind = \"recorded\"\nevents = \"{}\"",
+        events.display()
+    ));
+    let replayed = bench.run(&["replay", "out/events.mcap", "--json"]);
+    let replayed = replayed.ended_with(0).document();
+    assert!(count(&replayed, "events") > 5000, "{replayed}");
+    assert_eq!(count(&replayed, "differing"), 0);
+}
+
+#[test]
+fn another_filter_differs_and_its_differences_are_listed() {
+    let bench = taken("kind = \"physics\"");
+    let narrow = changed(&example(), "mass_min = \"60 GeV\"", "mass_min = \"90 GeV\"");
+    bench.write("narrow.toml", narrow);
+    let options = ["replay", "out", "--filter-of", "narrow.toml"];
+    let replayed = bench.run(&[&options[..], &["--json"]].concat());
+    let replayed = replayed.ended_with(0).document();
+    let differing = count(&replayed, "differing");
+    assert!(differing > 0 && differing < count(&replayed, "events"));
+    assert_eq!(value(&replayed, "own_filter"), false);
+    let first = &replayed["differences"][0];
+    assert_eq!(first["recorded"]["streams"], 1, "it was in the window");
+    assert_eq!(first["now"]["reason"], 1, "now it is below");
+    let said = bench.run(&options).ended_with(0).out;
+    assert!(
+        said.contains("recorded in_window in streams 0x0001"),
+        "{said}"
+    );
+}
+
+/// With no configuration to know the filter from, or no file, nothing is guessed.
+#[test]
+fn what_is_no_run_is_refused() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let missing = bench.run(&["replay", "nowhere"]).ended_with(1);
+    assert!(missing.err.contains("error: nowhere: "), "{}", missing.err);
+    let other = bench.run(&["replay", "small.toml"]).ended_with(1);
+    assert!(other.err.contains("error: small.toml: "), "{}", other.err);
+}
+
+/// Takes a run of the example that records its trigger packets.
+fn taken_with_packets(more: &[&str]) -> Workbench {
+    let bench = Workbench::new();
+    let keys = "chunk = \"1 MiB\"\ntrigger_packets = true";
+    bench.write(
+        "example.toml",
+        changed(&example(), "chunk = \"1 MiB\"", keys),
+    );
+    let options = [
+        "--triggers",
+        "20000",
+        "--lossless",
+        "--out",
+        "out",
+        "--json",
+    ];
+    let run = bench.run(&[&["run", "example.toml"][..], &options, more].concat());
+    let run = run.ended_with(0).document();
+    let recorded = run["roles"]["trg0"]["packets_recorded"].as_u64();
+    assert_eq!(recorded, Some(count(&run, "counts.triggers")), "{run}");
+    assert_eq!(run["roles"]["trg0"]["packets_unrecorded"], 0);
+    bench
+}
+
+#[test]
+fn decisions_are_taken_again_as_they_were_recorded() {
+    for more in [&[][..], &["--processes"]] {
+        let bench = taken_with_packets(more);
+        let replayed = bench.run(&["replay", "out", "--into", "trigger", "--json"]);
+        let replayed = replayed.ended_with(0).document();
+        assert_eq!(value(&replayed, "stage"), "trigger");
+        assert_eq!(count(&replayed, "events"), 20000);
+        assert!(count(&replayed, "accepted") > 0);
+        assert_eq!(count(&replayed, "differing"), 0, "{replayed}");
+    }
+    let bench = taken_with_packets(&[]);
+    // Another menu decides otherwise, and the differences are listed.
+    let other = changed(&example(), "prescale = 1000", "prescale = 999");
+    bench.write("other.toml", other);
+    let options = [
+        "replay",
+        "out",
+        "--into",
+        "trigger",
+        "--filter-of",
+        "other.toml",
+        "--json",
+    ];
+    let replayed = bench.run(&options).ended_with(0).document();
+    assert!(count(&replayed, "differing") > 0, "{replayed}");
+    assert_eq!(replayed["own_menu"], false);
+    assert!(replayed["differences"][0]["recorded"]["mask"].is_string());
+}
+
+#[test]
+fn events_go_through_links_and_builder_again_and_come_out_as_they_were() {
+    let bench = taken("kind = \"physics\"");
+    let stored = count(&bench.inspect("out"), "events");
+    for stage in ["links", "builder"] {
+        let replayed = bench.run(&["replay", "out", "--into", stage, "--json"]);
+        let replayed = replayed.ended_with(0).document();
+        assert_eq!(value(&replayed, "stage"), stage);
+        assert_eq!(count(&replayed, "events"), stored);
+        assert_eq!(count(&replayed, "differing"), 0, "{replayed}");
+        assert_eq!(count(&replayed, "passed_over"), 0);
+        assert!(count(&replayed, "fragments") >= stored);
+    }
+    let paced = bench.run(&["replay", "out", "--pace", "1000 kHz", "--json"]);
+    assert_eq!(count(&paced.ended_with(0).document(), "events"), stored);
+    let wrong = bench
+        .run(&["replay", "out", "--pace", "fast"])
+        .ended_with(2);
+    assert!(
+        wrong.err.contains("expected max, own, or a rate"),
+        "{}",
+        wrong.err
+    );
+    // A run that recorded no packets says how to record them.
+    let none = bench
+        .run(&["replay", "out", "--into", "trigger"])
+        .ended_with(1);
+    assert!(none.err.contains("trigger_packets = true"), "{}", none.err);
+}
+
+#[test]
+fn a_corrupt_file_is_named_and_the_rest_is_replayed() {
+    let bench = taken_with_packets(&[]);
+    for file in ["events.mcap", "packets.mcap"] {
+        let path = bench.path("out").join(file);
+        let mut bytes = fs::read(&path).expect("it is there");
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 100].fill(0xA5);
+        fs::write(&path, bytes).expect("it is ours");
+    }
+    for stage in ["filter", "links", "trigger"] {
+        let replayed = bench.run(&["replay", "out", "--into", stage, "--json"]);
+        let file = if stage == "trigger" {
+            "packets.mcap"
+        } else {
+            "events.mcap"
+        };
+        let said = format!("warning: passed over out/{file}: ");
+        assert!(replayed.err.contains(&said), "{stage}: {}", replayed.err);
+        let document = replayed.document();
+        assert!(count(&document, "events") > 0);
+        assert_eq!(count(&document, "damaged_ranges"), 1, "{document}");
+    }
+}

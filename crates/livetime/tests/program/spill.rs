@@ -1,0 +1,87 @@
+//! `examples/spill.toml`: data only during flat-tops, read-back in every event, one picture of it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::BufReader;
+
+use livetime_store::RunReader;
+use livetime_wire::fragment::{FragmentView, HEADER_WORDS};
+use livetime_wire::timing_read_back::ReadBackView;
+
+use crate::workbench::{Workbench, assert_conserved, count, project};
+
+/// The gate of the example: 400 to 700 ms of each second; its scheduled trigger: 500 ms.
+const GATE_MS: std::ops::Range<u64> = 400..700;
+const MS: u64 = 1_000_000;
+
+#[test]
+fn events_come_in_the_gates_and_carry_the_read_back() {
+    let bench = Workbench::new();
+    let example = fs::read_to_string(project().join("examples/spill.toml")).unwrap();
+    bench.write("spill.toml", example);
+    let arguments = [
+        "run",
+        "spill.toml",
+        "--duration",
+        "2600ms",
+        "--json",
+        "--out",
+        "out",
+    ];
+    let document = bench.run(&arguments).ended_with(0).document();
+    assert_conserved(&document);
+    let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
+    assert_eq!(of_source("gates_opened"), 3);
+    assert_eq!(of_source("triggers_scheduled"), 3);
+    assert_eq!(of_source("ramps_started"), 36);
+    assert_eq!(of_source("ramp_faults"), 0);
+    assert!(of_source("refused_gate") > 1000, "two thirds of the offers");
+
+    let file = File::open(bench.path("out/events.mcap")).unwrap();
+    let mut reader = RunReader::open(BufReader::new(file)).unwrap();
+    assert!(reader.begin().unwrap().started_tai_ns > 1_700_000_000 * 1000 * MS);
+    let (mut events, mut scheduled, mut turns) = (0, 0, BTreeSet::new());
+    while let Some(event) = reader.next_event().unwrap() {
+        events += 1;
+        let at = event.header().triggered_at.0;
+        assert!(GATE_MS.contains(&(at / MS % 1000)), "triggered at {at} ns");
+        turns.insert(at / MS / 1000);
+        let fragment = event
+            .fragments()
+            .find(|(entry, _)| entry.source.0 == 0x7F_0000);
+        let (_, words) = fragment.expect("every event has the read-back");
+        let fragment = FragmentView::new_checked(words).unwrap();
+        assert_eq!(fragment.check().crc_good, Some(true));
+        let view = ReadBackView::new_checked(fragment.data()).unwrap();
+        assert!(view.is_gate_open());
+        let full = f64::from(i32::MAX);
+        let percent = |value: i32| f64::from(value) / full * 100.0;
+        let wanted = [[80.0; 8].as_slice(), &[45.0; 2], &[-40.0; 2]].concat();
+        assert_eq!(view.generators().len(), wanted.len());
+        for (generator, wanted) in view.generators().zip(wanted) {
+            assert!(
+                (percent(generator.output) - wanted).abs() < 0.001,
+                "{generator:?}"
+            );
+            // 50 ms after the ramp the magnet, with 5 ms, is at its field.
+            assert!(
+                (percent(generator.read_back) - wanted).abs() < 0.1,
+                "{generator:?}"
+            );
+        }
+        scheduled += u64::from(words[HEADER_WORDS - 2] == 2);
+    }
+    assert!(events > 500 && events == count(&document, "counts.events_stored"));
+    assert_eq!(turns, BTreeSet::from([0, 1, 2]));
+    assert_eq!(scheduled, 3, "trigger type 2 at 500 ms of each turn");
+
+    let page = bench.read("out/report.html");
+    let inside = format!("{events} were triggered inside the gates and 0 outside");
+    for part in [
+        "Ramps, gate, events and read-back",
+        "magnet 0, read back",
+        &inside,
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}

@@ -1,0 +1,485 @@
+//! The timing daemon through the built program: served, snooped, steered, soaked.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A daemon of its own folder, ended with the test.
+struct Served {
+    child: Child,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn livetime() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_livetime"))
+}
+
+fn serve(arguments: &[&str]) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("t.sock");
+    let mut child = livetime()
+        .args(["timing", "serve", "--socket"])
+        .arg(&socket)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = child.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready "), "{line}");
+    Served {
+        child,
+        socket,
+        _folder: folder,
+    }
+}
+
+impl Served {
+    fn timing(&self, arguments: &[&str]) -> Output {
+        let output = livetime()
+            .arg("timing")
+            .args(arguments)
+            .arg("--daemon")
+            .arg(&self.socket)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.timing(arguments).stdout).unwrap()
+    }
+}
+
+#[test]
+fn messages_are_snooped_as_text_and_as_json_and_injection_takes_no_sink() {
+    let served = serve(&[]);
+    for json in [false, true] {
+        let mut snoop = livetime();
+        snoop.args([
+            "timing",
+            "snoop",
+            "--count",
+            "2",
+            "1123000000000000",
+            "ffff000000000000",
+        ]);
+        if json {
+            snoop.arg("--json");
+        }
+        let mut snooping = snoop
+            .arg("--daemon")
+            .arg(&served.socket)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut talk = BufReader::new(snooping.stderr.take().unwrap());
+        talk.read_line(&mut said).unwrap();
+        assert!(said.starts_with("listening"), "{said}");
+        served.timing(&["inject", "0x1123101000000040", "55", "+20000000"]);
+        served.timing(&["inject", "0x1124101000000040", "56"]);
+        served.timing(&["inject", "1123101000000040", "57", "1000"]);
+        let output = snooping.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        if json {
+            let late: Vec<Value> = lines
+                .iter()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .filter(|record: &Value| record["flags"] == serde_json::json!(["late"]))
+                .collect();
+            assert_eq!(late.len(), 1, "{text}");
+            assert_eq!(late[0]["param"], "0x0000000000000057");
+        } else {
+            assert!(
+                text.contains("EvtID: 0x1123101000000040 Param: 0x0000000000000055\n"),
+                "{text}"
+            );
+            assert!(
+                text.contains("Param: 0x0000000000000057 !late (by "),
+                "{text}"
+            );
+        }
+    }
+    let status: Value = serde_json::from_str(&served.text(&["status", "--json"])).unwrap();
+    assert_eq!(status["schema"], "livetime.timing_status/1");
+    assert_eq!(status["messages"], 6);
+    let kinds: Vec<&Value> = status["sinks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["kind"])
+        .collect();
+    assert!(
+        !kinds.contains(&&Value::from("software")),
+        "no sink stays: {status}"
+    );
+}
+
+#[test]
+fn outputs_conditions_schedules_and_generators_on_a_virtual_clock() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    assert_eq!(served.text(&["io", "IO1"]), "off\n");
+    served.timing(&["io", "IO1", "on"]);
+    assert_eq!(served.text(&["io", "IO1"]), "on\n");
+    let path = served.text(&["cond", "add", "IO1", "1000", "fffffffffffff000", "0", "off"]);
+    assert!(path.trim().ends_with("/IO1/c0_0"), "{path}");
+    let list = served.text(&["cond", "list"]);
+    assert!(
+        list.contains("condition 0.0: 0x0000000000001000 0xfffffffffffff000 offset 0 ns"),
+        "{list}"
+    );
+    served.timing(&["cond", "remove", "IO1", "0.0"]);
+    assert!(!served.text(&["cond", "list"]).contains("condition"));
+    let schedule = served.socket.with_file_name("schedule.txt");
+    std::fs::write(&schedule, "0x1000 0x0 0 # first\n0x1001 0x1 1000000\n").unwrap();
+    let played = served.text(&["dm", "-n", "3", schedule.to_str().unwrap()]);
+    assert!(
+        played.starts_with("playing 2 messages 3 times from TAI 1000002000000 ns"),
+        "{played}"
+    );
+    std::fs::write(&schedule, "0x1000 0x0\n").unwrap();
+    let refused = livetime()
+        .args(["timing", "dm", "--daemon"])
+        .args([&served.socket, &schedule])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("line 1"),
+        "{refused:?}"
+    );
+    let states = served.text(&["fg", "status"]);
+    assert_eq!(states.lines().count(), 12, "{states}");
+    assert!(states.starts_with("fg-0 disabled, 0 ns queued"), "{states}");
+}
+
+#[test]
+fn the_clock_and_the_inputs_of_the_emulated_receiver_are_steered() {
+    let served = serve(&["--virtual", "1000000000000", "--inputs", "1"]);
+    let clock = |arguments: &[&str]| served.text(&[&["clock"], arguments].concat());
+    assert_eq!(
+        clock(&[]),
+        "TAI 1000000000000 ns, clock virtual, locked, +0 ns off\n"
+    );
+    clock(&["lost"]);
+    clock(&["drift", "-1000"]);
+    assert_eq!(
+        clock(&["advance", "+1000000000"]),
+        "TAI 1000999999000 ns, clock virtual, holdover, -1000 ns off\n"
+    );
+    assert!(
+        served
+            .text(&["status"])
+            .contains("NOT LOCKED, holdover, -1000 ns off"),
+        "{}",
+        served.text(&["status"])
+    );
+    assert!(clock(&["step", "1500"]).ends_with(" holdover, +500 ns off\n"));
+    assert!(clock(&["regained"]).ends_with(" locked, +0 ns off\n"));
+    assert_eq!(served.text(&["io", "IN1"]), "off\n");
+    served.timing(&["io", "IN1", "--prefix", "ff00", "--stable", "32"]);
+    served.timing(&["io", "IN1", "on"]);
+    clock(&["advance", "+1000"]);
+    let list = served.text(&["io"]);
+    assert!(
+        list.ends_with(
+            "IN1 on, messages 0x000000000000ff00, stable for 32 ns, 1 edges, 0 glitches\n"
+        ),
+        "{list}"
+    );
+    let status: Value = serde_json::from_str(&served.text(&["status", "--json"])).unwrap();
+    assert_eq!(status["messages"], 1);
+}
+
+#[test]
+fn a_curve_becomes_sets_with_a_stated_error_and_a_plot() {
+    let folder = tempfile::tempdir().unwrap();
+    let design = |arguments: &[&str]| {
+        livetime()
+            .args(["timing", "fg", "design"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let formula = [
+        "--formula",
+        "0.5 * (1 - cos(pi * t))",
+        "--duration",
+        "500 ms",
+    ];
+    let plot = ["--plot", "wave.svg", "--output", "wave.txt", "--json"];
+    let output = design(&[&formula[..], &plot[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "livetime.timing_design/1");
+    let error = document["error_max_fraction"].as_f64().unwrap();
+    assert!(error > 0.0 && error <= 1e-5, "{error}");
+    let sets = document["sets"].as_array().unwrap();
+    let text = std::fs::read_to_string(folder.path().join("wave.txt")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(lines.count(), sets.len());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("error at most "), "{said}");
+    let svg = std::fs::read_to_string(folder.path().join("wave.svg")).unwrap();
+    assert!(svg.contains("time [s]") && svg.contains("error at most "));
+
+    let points = folder.path().join("ramp.csv");
+    std::fs::write(&points, "# s, full scale\n0,0\n0.3,0.8\n0.7,0.8\n0.9,0\n").unwrap();
+    let output = design(&["ramp.csv", "--tolerance", "1e-4", "--plot", "ramp.html"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("# ") && text.contains(" sets, 900 ms, "),
+        "{text}"
+    );
+    let html = std::fs::read_to_string(folder.path().join("ramp.html")).unwrap();
+    assert!(html.contains("Coefficient sets, the first ") && html.contains("<svg"));
+
+    for (arguments, said) in [
+        (
+            &["ramp.csv", "--plot", "ramp.pdf"][..],
+            "ends in neither .svg nor .html",
+        ),
+        (
+            &["--formula", "1 +", "--duration", "1 s"],
+            "at character 4 of the formula",
+        ),
+        (
+            &["--formula", "2.7 * t + 0.1", "--duration", "1 s"],
+            "the output reaches from",
+        ),
+        (&["none.csv"], "cannot read none.csv"),
+    ] {
+        let refused = design(arguments);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+}
+
+/// What users of other numbers may, with the rules and without; needs root to become another user.
+#[test]
+fn another_user_may_what_the_rules_say() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const OTHER: u32 = 54_321;
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: no root, so nobody else can be played");
+        return;
+    }
+    // The program where every user can reach it.
+    let folder = tempfile::tempdir().unwrap();
+    let everybody = |path: &std::path::Path| {
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    everybody(folder.path());
+    let program = folder.path().join("livetime");
+    std::fs::copy(env!("CARGO_BIN_EXE_livetime"), &program).unwrap();
+    everybody(&program);
+    let rules = folder.path().join("rules");
+    let of_other = |served: &Served, arguments: &[&str]| {
+        let output = Command::new(&program)
+            .arg("timing")
+            .args(arguments)
+            .arg("--daemon")
+            .arg(&served.socket)
+            .current_dir("/")
+            .uid(OTHER)
+            .gid(OTHER)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), text)
+    };
+    for (text, observes, operates) in [
+        (None, true, false),
+        (Some("others none\n".to_owned()), false, false),
+        (
+            Some(format!("user {OTHER} operate\nothers none\n")),
+            true,
+            true,
+        ),
+        (
+            Some(format!("group {OTHER} observe\nothers none\n")),
+            true,
+            false,
+        ),
+    ] {
+        let mut arguments = vec!["--virtual", "1000000000000"];
+        if let Some(text) = &text {
+            // We stay admin, to start and end it.
+            std::fs::write(&rules, format!("user 0 admin\n{text}")).unwrap();
+            arguments.extend(["--rules", rules.to_str().unwrap()]);
+        }
+        let served = serve(&arguments);
+        everybody(served.socket.parent().unwrap());
+        let (done, said) = of_other(&served, &["status", "--json"]);
+        assert_eq!(done, observes, "{text:?}: {said}");
+        let (done, said) = of_other(&served, &["inject", "1", "2"]);
+        assert_eq!(done, operates, "{text:?}: {said}");
+        if observes && !operates {
+            assert!(said.contains("operate is needed"), "{said}");
+        }
+        let (done, said) = of_other(&served, &["clock", "lost"]);
+        assert!(!done, "faults are for admins");
+        if observes {
+            assert!(said.contains("admin is needed"), "{said}");
+        }
+        // We are still admin.
+        served.timing(&["clock", "lost"]);
+    }
+}
+
+#[test]
+fn an_audit_finds_what_was_left_out() {
+    let served = serve(&[]);
+    let arguments = [
+        "audit",
+        "--messages",
+        "5000",
+        "--rate",
+        "20000",
+        "--drop",
+        "4321",
+        "--json",
+    ];
+    let audit: Value = serde_json::from_str(&served.text(&arguments)).unwrap();
+    assert_eq!(audit["sent"], 5000);
+    let in_ring = audit["lost_in_own_ring"].as_u64().unwrap();
+    assert_eq!(audit["lost"].as_u64().unwrap(), 1 + in_ring);
+}
+
+#[test]
+fn without_a_daemon_the_error_says_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = livetime()
+        .args(["timing", "status", "--daemon"])
+        .arg(folder.path().join("none.sock"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("livetime timing serve"), "{said}");
+}
+
+fn soak(arguments: &[&str]) -> Value {
+    let output = livetime()
+        .args(["timing", "soak", "--json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let document: Value = serde_json::from_str(text.trim())
+        .unwrap_or_else(|_| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(document["passed"], true, "{document:#}");
+    assert!(output.status.success());
+    document
+}
+
+#[test]
+fn a_stopped_client_is_accounted_for_and_the_others_lose_nothing() {
+    let at_rate = soak(&[
+        "stop",
+        "--messages",
+        "20000",
+        "--rate",
+        "20000",
+        "--clients",
+        "4",
+    ]);
+    assert!(at_rate["figures"]["stopped"]["lost"].as_u64().unwrap() > 0);
+    soak(&[
+        "stop",
+        "--messages",
+        "50000",
+        "--rate",
+        "0",
+        "--clients",
+        "3",
+    ]);
+}
+
+#[test]
+fn killed_clients_leave_nothing_behind() {
+    soak(&["churn", "--cycles", "60"]);
+}
+
+#[test]
+fn twelve_generators_stop_together_and_are_armed_again() {
+    let soaked = soak(&["stops", "--cycles", "300"]);
+    assert_eq!(soaked["figures"]["all_stopped"], 300);
+}
+
+/// A listener goes on by itself when the daemon was killed and started again.
+#[test]
+fn a_snoop_survives_a_killed_daemon() {
+    let mut served = serve(&[]);
+    let mut snooping = livetime()
+        .args(["timing", "snoop", "--until", "77", "--summary", "--daemon"])
+        .arg(&served.socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(snooping.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "listening");
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    let mut again = livetime()
+        .args(["timing", "serve", "--socket"])
+        .arg(&served.socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut output = BufReader::new(again.stdout.take().unwrap());
+    output.read_line(&mut ready).unwrap();
+    // Until it listens again, nobody hears: the daemon says when somebody does.
+    loop {
+        let status: Value = serde_json::from_str(&served.text(&["status", "--json"])).unwrap();
+        let sinks = status["sinks"].as_array().unwrap();
+        if sinks
+            .iter()
+            .any(|sink| sink["conditions"].as_array().is_some_and(|c| !c.is_empty()))
+        {
+            break;
+        }
+    }
+    served.timing(&["inject", "77", "0"]);
+    let summary: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (&summary["received"], &summary["restarts"]),
+        (&1.into(), &1.into()),
+        "{summary}"
+    );
+    snooping.wait().unwrap();
+    again.kill().unwrap();
+    again.wait().unwrap();
+}

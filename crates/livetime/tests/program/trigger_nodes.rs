@@ -1,0 +1,104 @@
+//! Several decision nodes, and several inputs that a merger makes one: the same decisions.
+
+use serde_json::Value;
+
+use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, triggers, value};
+
+/// A menu of physics without prescales, which each node would count for itself.
+fn config(trigger: &str) -> String {
+    let menu = "[[trigger.path]]
+name = \"MUON\"
+bit = 5
+l1 = [2]
+cut = \"single_muon\"
+pt_min = \"5 GeV\"
+
+[[trigger.path]]
+name = \"DIMUON\"
+bit = 6
+l1 = [3]
+cut = \"dimuon\"
+pt_min = \"2 GeV\"
+
+[[trigger.path]]
+name = \"ELECTRON\"
+bit = 7
+l1 = [5]
+cut = \"single_electron\"
+em_min = \"8 GeV\"
+track_pt_min = \"4 GeV\"
+
+[[trigger.path]]
+name = \"SUM_ET\"
+bit = 8
+l1 = [7]
+cut = \"sum_et\"
+sum_et_min = \"20 GeV\"
+
+[builder]";
+    let start = SMALL.find("[[trigger.path]]").expect("the menu of SMALL");
+    let end = SMALL.find("[builder]").expect("behind it");
+    let mut text = SMALL.to_owned();
+    text.replace_range(start..end + "[builder]".len(), menu);
+    changed(
+        &text,
+        "[[link]]\nto = \"trg0\"",
+        &format!("{trigger}[[link]]\nto = \"trg0\""),
+    )
+}
+
+fn run(trigger: &str, options: &[&str]) -> (Value, Vec<u64>) {
+    let bench = Workbench::new();
+    bench.write("run.toml", config(trigger));
+    let common = ["run", "run.toml", "--triggers", "4000", "--lossless"];
+    let rest = ["--out", "out", "--json"];
+    let arguments = [&common[..], &rest, options].concat();
+    let document = bench.run(&arguments).ended_with(0).document();
+    assert_conserved(&document);
+    let stored = triggers(&bench.inspect("out/events.mcap"));
+    (document, stored)
+}
+
+fn detail(run: &Value, role: &str, name: &str) -> u64 {
+    value(run, "roles")[role][name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {name} of {role}: {run}"))
+}
+
+#[test]
+fn nodes_and_inputs_decide_as_one_node_does() {
+    let (reference, stored) = run("", &[]);
+    assert!(stored.len() > 100, "{}", stored.len());
+    assert_eq!(detail(&reference, "trg0", "packets"), 4000);
+    for (nodes, inputs, options) in [
+        (3, 1, &[][..]),
+        (1, 4, &[]),
+        (2, 5, &[]),
+        (3, 2, &["--processes"]),
+    ] {
+        let trigger = format!("[trigger]\nnodes = {nodes}\ninputs = {inputs}\n\n");
+        let (document, same) = run(&trigger, options);
+        let what = format!("{nodes} nodes of {inputs} inputs");
+        assert_eq!(
+            value(&document, "decision_digest"),
+            value(&reference, "decision_digest"),
+            "{what}"
+        );
+        assert_eq!(same, stored, "{what}");
+        let mut packets = 0;
+        for node in 0..nodes {
+            let role = format!("trg{node}");
+            let of_node = detail(&document, &role, "packets");
+            // In turn: each has its share.
+            assert!(of_node.abs_diff(4000 / nodes) <= 1, "{what}: {of_node}");
+            packets += of_node;
+            if inputs > 1 {
+                assert_eq!(detail(&document, &role, "merger.merged"), of_node);
+                let parts = detail(&document, &role, "merger.parts");
+                assert_eq!(parts, of_node * inputs, "{what}");
+            }
+        }
+        assert_eq!(packets, 4000, "{what}");
+        assert_eq!(count(&document, "counts.triggers"), 4000);
+    }
+}

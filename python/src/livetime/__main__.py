@@ -1,0 +1,79 @@
+"""``python -m livetime export RUN OUT``: the events of a run in another format; and
+``python -m livetime import FILE OUT``: an event sample of another program as a source.
+
+The result goes to standard output, progress to standard error; what cannot be done ends with
+status 1, a wrong command line with 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Optional, Sequence
+
+from ._native import LivetimeError
+from .exports import FORMATS, ExportError, export
+from .imports import SampleError, import_events
+from .run import open_run
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Runs a command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m livetime")
+    commands = parser.add_subparsers(dest="command", required=True)
+    exporting = commands.add_parser("export", help="the events of a run in another format")
+    exporting.add_argument("run", help="run directory, or its events.mcap")
+    exporting.add_argument("out", help="file to write; its ending says the format")
+    exporting.add_argument("--format", choices=sorted(FORMATS))
+    exporting.add_argument("--fragments", action="store_true", help="with the words of fragments")
+    exporting.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
+    exporting.add_argument("--step", type=int, default=10_000, help="events in memory at a time")
+    importing = commands.add_parser("import", help="an event sample as recorded events")
+    importing.add_argument("file", help="ROOT or CSV file")
+    importing.add_argument("out", help="CSV file of recorded events to write")
+    importing.add_argument("--tree", help="name of the TTree or RNTuple")
+    given = parser.parse_args(arguments)
+    if given.command == "import":
+        return _import(given)
+    try:
+        count = export(
+            open_run(given.run),
+            given.out,
+            format=given.format,
+            fragments=given.fragments,
+            step=given.step,
+            overwrite=given.overwrite,
+            progress=_progress if sys.stderr.isatty() else None,
+        )
+    except (ExportError, LivetimeError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"error: {error}; pip install 'livetime[export]' brings it", file=sys.stderr)
+        return 1
+    print(f"{count} events in {given.out}")
+    return 0
+
+
+def _import(given: argparse.Namespace) -> int:
+    try:
+        done = import_events(given.file, given.out, tree=given.tree)
+    except (SampleError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"error: {error}; pip install 'livetime[export]' brings it", file=sys.stderr)
+        return 1
+    print(f"{done.events} events, {done.objects} objects in {given.out}")
+    if done.objects_left_out:
+        print(f"warning: {done.objects_left_out} objects left out", file=sys.stderr)
+    return 0
+
+
+def _progress(done: int, total: int) -> None:
+    end = "\n" if done == total else ""
+    print(f"\r{done} of {total} events", end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

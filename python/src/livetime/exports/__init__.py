@@ -1,0 +1,131 @@
+"""Runs in the formats that other programs read: ROOT, Parquet, HDF5 and CSV.
+
+`export` writes the events of a run batch by batch, so that memory stays bounded, into a file that
+appears under its name only when it is whole. `read` gives the columns of such a file back, which
+is how the tests compare every event. What the columns are is in `table`; each format has one file
+here. Byte-stream files are written by ``livetime export --format bytestream``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, Optional, Union
+
+from ..run import Run, open_run
+from . import csv_file, hdf5_file, parquet_file, root_file
+from .table import Writer, batches, run_record
+
+if TYPE_CHECKING:
+    import awkward as ak
+
+#: Formats by name, with the endings that mean them.
+FORMATS = {
+    "root": (".root",),
+    "rntuple": (),
+    "parquet": (".parquet", ".pq"),
+    "hdf5": (".h5", ".hdf5"),
+    "csv": (".csv",),
+}
+
+_WRITERS: dict[str, Callable[[Path, dict[str, str]], Writer]] = {
+    "root": root_file.TreeWriter,
+    "rntuple": root_file.NtupleWriter,
+    "parquet": parquet_file.ParquetWriter,
+    "hdf5": hdf5_file.Hdf5Writer,
+    "csv": csv_file.CsvWriter,
+}
+
+
+class ExportError(ValueError):
+    """An export that cannot be made as asked."""
+
+
+def export(
+    run: Union[Run, str, os.PathLike[str]],
+    path: Union[str, os.PathLike[str]],
+    *,
+    format: Optional[str] = None,
+    fragments: bool = False,
+    step: int = 10_000,
+    overwrite: bool = False,
+    progress: Optional[Callable[[int, int], None]] = None,
+) -> int:
+    """Writes the events of a run into a file of another format and returns their number.
+
+    `format` is one of `FORMATS`; without it the ending of `path` says it. `fragments` adds the
+    fragments with all their words, as received. `step` events are held in memory at a time, and
+    after each such batch ``progress(done, total)`` is called. The file is written beside its final
+    name with `.part` behind it and renamed at the end: a failed export leaves nothing behind.
+
+    Raises FileExistsError if the target is there and `overwrite` is not asked for, ExportError for
+    an unknown format or a `step` below 1, ImportError if the library of the format is missing.
+    """
+    if not isinstance(run, Run):
+        run = open_run(run)
+    target = Path(path)
+    name = format or format_of(target)
+    if name not in _WRITERS:
+        raise ExportError(f"format is {name!r}, expected one of {', '.join(_WRITERS)}")
+    if step < 1:
+        raise ExportError(f"step is {step}, expected 1 or more")
+    if name == "csv" and fragments:
+        raise ExportError("format csv has no place for fragments; use parquet, hdf5 or root")
+    files = csv_file.names(target) if name == "csv" else [target]
+    for file in files:
+        if file.exists() and not overwrite:
+            raise FileExistsError(f"{file} is there already; ask for overwrite or another name")
+    part = target.with_name(target.name + ".part")
+    parts = csv_file.names(part) if name == "csv" else [part]
+    total = len(run)
+    done = 0
+    try:
+        writer = _WRITERS[name](part, run_record(run))
+        try:
+            for batch in batches(run, step, fragments):
+                writer.append(batch)
+                done += len(batch["trigger"])
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            writer.close()
+        for written, file in zip(parts, files):
+            written.replace(file)
+    finally:
+        for written in parts:
+            written.unlink(missing_ok=True)
+    return done
+
+
+def read(path: Union[str, os.PathLike[str]]) -> ak.Array:
+    """Reads an exported file of any of the formats: one record per event, with the columns of
+    `livetime.exports.table`, in the same types in which they were written.
+
+    Raises ExportError if the ending of the name is of no format, KeyError if the file was not made
+    by `export`.
+    """
+    source = Path(path)
+    name = format_of(source)
+    if name == "root":
+        return root_file.read(source)
+    if name == "parquet":
+        return parquet_file.read(source)
+    if name == "hdf5":
+        return hdf5_file.read(source)
+    return csv_file.read(source)
+
+
+def format_of(path: Path) -> str:
+    """The format that the ending of a name means.
+
+    Raises ExportError if it means none.
+    """
+    ending = path.suffix.lower()
+    for name, endings in FORMATS.items():
+        if ending in endings:
+            return name
+    known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
+    raise ExportError(f"{path.name} ends in {ending!r}, expected one of {known}, or a format")
+
+
+__all__ = ["FORMATS", "ExportError", "export", "format_of", "read"]

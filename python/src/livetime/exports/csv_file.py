@@ -1,0 +1,92 @@
+"""CSV files, for spreadsheets and small programs: one of the events and one of their objects.
+
+`NAME.csv` has a row per event with the columns of one value, and the missing sources separated by
+blanks; `NAME.objects.csv` has a row per object, with the trigger number of its event and the row of
+the event in the first file. Numbers are written so that reading gives the same bits. Fragments have
+no place here.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+
+from .table import FLAT, OBJECT, WORD, Batch, in_types
+
+
+def names(path: Path) -> list[Path]:
+    """The two files of an export to `path`."""
+    return [path, path.with_name(path.name.replace(".csv", ".objects.csv", 1))]
+
+
+class CsvWriter:
+    """The two files."""
+
+    def __init__(self, path: Path, record: dict[str, str]) -> None:
+        events, objects = names(path)
+        self._files = [events.open("w", newline=""), objects.open("w", newline="")]
+        self._events, self._objects = (csv.writer(file) for file in self._files)
+        self._events.writerow([*FLAT, "missing_source"])
+        self._objects.writerow(["trigger", "row", *OBJECT])
+        self._rows = 0
+
+    def append(self, batch: Batch) -> None:
+        """Adds the rows of a batch."""
+        flat = [_values(batch[name]) for name in FLAT]
+        missing = (" ".join(map(str, sources)) for sources in batch["missing_source"].to_list())
+        self._events.writerows(zip(*flat, missing))
+        objects = batch["object"]
+        row = self._rows + np.repeat(np.arange(len(objects)), ak.to_numpy(ak.num(objects)))
+        trigger = np.repeat(batch["trigger"], ak.to_numpy(ak.num(objects)))
+        fields = [_values(ak.to_numpy(ak.flatten(objects[name]))) for name in OBJECT]
+        self._objects.writerows(zip(trigger.tolist(), row.tolist(), *fields))
+        self._rows += len(objects)
+
+    def close(self) -> None:
+        """Ends the files."""
+        for file in self._files:
+            file.close()
+
+
+def read(path: Path) -> ak.Array:
+    """The columns of an exported pair of files; `path` is the one of the events."""
+    events, objects = names(path)
+    with events.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    whole: dict[str, Any] = {
+        name: np.array([_number(row[name], kind) for row in rows], kind)
+        for name, kind in FLAT.items()
+    }
+    missing = [[int(source) for source in row["missing_source"].split()] for row in rows]
+    whole["missing_source"] = _lists(missing)
+    with objects.open(newline="") as file:
+        of_objects = list(csv.DictReader(file))
+    of_row = np.array([int(row["row"]) for row in of_objects], "<i8")
+    counts = np.bincount(of_row, minlength=len(rows)) if len(rows) else np.zeros(0, "<i8")
+    fields = {
+        name: ak.unflatten(np.array([float(row[name]) for row in of_objects]), counts)
+        for name in OBJECT
+    }
+    whole["object"] = ak.zip(fields)
+    return in_types(ak.zip(whole, depth_limit=1))
+
+
+def _values(column: np.ndarray[Any, Any]) -> list[Any]:
+    # Nine digits tell all single-precision numbers apart, and are shorter than what they become
+    # in double precision.
+    if column.dtype.kind == "f":
+        return [f"{value:.9g}" for value in column.tolist()]
+    return list(column.astype("<u8").tolist() if column.dtype.kind == "b" else column.tolist())
+
+
+def _number(text: str, kind: np.dtype[Any]) -> Any:
+    return bool(int(text)) if kind.kind == "b" else int(text)
+
+
+def _lists(rows: list[list[int]]) -> ak.Array:
+    counts = np.array([len(row) for row in rows], "<i8")
+    return ak.unflatten(np.array([item for row in rows for item in row], WORD), counts)

@@ -1,0 +1,410 @@
+"""The interpreter beside a filter unit: ``python -m livetime.filter_worker FILE FUNCTION``.
+
+Started by `livetime run`, not by people. It loads the filter once and forks a life of itself that
+answers requests, and another when that one dies. The events of a batch are columns in memory that
+it shares with the filter unit, their fragments lie in the pages of the readout units. What is said
+over the two sockets is in `livetime_node::python_filter::interpreter`.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import importlib.util
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from .filters import TRACEBACK_MAX, EventBatch, Filter, FilterError, Values, _Axis, _Filling
+from .filters import filter as make_filter
+from .run import EVENT_DTYPE, _jagged, _jagged_records
+
+if TYPE_CHECKING:
+    import awkward as ak
+
+PROTOCOL = 1
+#: The other side maps what it gives at multiples of this.
+REGION_STEP = 2 << 20
+#: Most bins of a histogram that a filter fills while data are taken.
+BINS_MAX = 4_000
+#: Most descriptors that come with one packet.
+DESCRIPTORS_MAX = 16
+
+REQUEST = struct.Struct("<IIIIQ")
+DONE, FAILED, FILL = (1, 2, 3)
+ANSWER = struct.Struct("<QQ")
+DONE_REST = struct.Struct("<QQ")
+PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Memory:
+    """The memory of the filter unit: its arena at the front, the pools of the readout units."""
+
+    def __init__(self, given: dict[str, Any], descriptors: list[int]) -> None:
+        regions = [(0, given["arena"]), *given["pools"]]
+        size = max(base + size for base, size in regions)
+        size += -size % REGION_STEP
+        none, anonymous = 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+        room = _map(None, size + REGION_STEP, none, anonymous, -1)
+        # Huge pages want addresses that are multiples of their size.
+        self.address = room + -room % REGION_STEP
+        for nth, ((base, length), descriptor) in enumerate(zip(regions, descriptors)):
+            access = mmap.PROT_READ | (mmap.PROT_WRITE if nth == 0 else 0)
+            _map(self.address + base, length, access, mmap.MAP_SHARED | 0x10, descriptor)  # FIXED
+            os.close(descriptor)
+        buffer = (ctypes.c_uint8 * size).from_address(self.address)
+        #: Everything, of which only the arena may be written.
+        self._bytes: npt.NDArray[np.uint8] = np.frombuffer(buffer, dtype=np.uint8)
+        #: The words as a filter sees them.
+        self.words: npt.NDArray[np.uint32] = self._bytes.view(np.uint32)
+        self.words.flags.writeable = False
+
+    def array(self, byte: int, count: int, dtype: Any) -> npt.NDArray[Any]:
+        size = count * np.dtype(dtype).itemsize
+        return self._bytes[byte : byte + size].view(dtype)
+
+
+def _map(address: Optional[int], size: int, access: int, flags: int, descriptor: int) -> int:
+    call = _libc.mmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    found = call(address, size, access, flags, descriptor, 0)
+    if found is None or found == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "cannot map the memory of the filter unit")
+    return int(found)
+
+
+class _Columns:
+    """The events of one batch, with the methods of `livetime.Run` that a batch asks for."""
+
+    def __init__(self, memory: _Memory, slot: int, paths: dict[str, int]) -> None:
+        self._memory, self._slot, self._paths = memory, slot, paths
+        table = memory.array(slot, 24, np.int64).tolist()
+        self.count, self._fragments, self._objects = table[:3]
+        self._at = table
+
+    def _column(self, entry: int, count: int, dtype: Any) -> npt.NDArray[Any]:
+        column = self._memory.array(self._slot + 8 * self._at[entry], count, dtype)
+        column.flags.writeable = False
+        return column
+
+    def verdicts(self) -> npt.NDArray[np.uint32]:
+        return self._memory.array(self._slot + 8 * self._at[19], self.count, np.uint32)
+
+    def events(self, start: int, stop: int) -> npt.NDArray[np.void]:
+        return self._column(4, self.count, EVENT_DTYPE)[start:stop]
+
+    def decisions(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
+        return self._column(5, 2 * self.count, np.uint64).reshape(-1, 2)[start:stop]
+
+    def fired(self, start: int, stop: int) -> dict[str, npt.NDArray[np.bool_]]:
+        masks, one = self.decisions(start, stop), np.uint64(1)
+        return {
+            name: ((masks[:, bit // 64] >> np.uint64(bit % 64)) & one) == one
+            for name, bit in self._paths.items()
+        }
+
+    def objects(self, start: int, stop: int) -> ak.Array:
+        offsets = self._column(10, self.count + 1, np.int64)
+        names = ("pt", "eta", "phi", "charge", "dxy")
+        fields = {"kind": self._column(11, self._objects, np.uint16)}
+        for nth, name in enumerate(names):
+            fields[name] = self._column(12 + nth, self._objects, np.float32)
+        return self._part(_jagged_records(offsets, fields), start, stop)
+
+    def _part(self, events: ak.Array, start: int, stop: int) -> ak.Array:
+        return events if (start, stop) == (0, self.count) else events[start:stop]
+
+    def fragments(self, start: int, stop: int) -> ak.Array:
+        import awkward as ak
+
+        names = ("source", "status", "word_count")
+        fields: dict[str, Any] = {
+            name: self._column(7 + nth, self._fragments, np.uint32)
+            for nth, name in enumerate(names)
+        }
+        starts = self._column(17, self._fragments, np.int64)
+        stops = self._column(18, self._fragments, np.int64)
+        words = ak.contents.ListArray(
+            ak.index.Index64(starts),
+            ak.index.Index64(stops),
+            ak.contents.NumpyArray(self._memory.words),
+        )
+        fields["words"] = ak.Array(words)
+        offsets = self._column(6, self.count + 1, np.int64)
+        return self._part(_jagged_records(offsets, fields), start, stop)
+
+
+class _Life:
+    """One life of the filter: it answers requests until its socket hangs up."""
+
+    def __init__(
+        self, of: Filter, memory: _Memory, given: dict[str, Any], data: socket.socket, number: int
+    ) -> None:
+        self._filter, self._memory, self._data, self._number = of, memory, data, number
+        self._slots: list[int] = given["slots"]
+        self._streams = {name: 1 << bit for bit, name in enumerate(given["streams"])}
+        self._paths = dict(given["paths"])
+        self._in_work = memory.array(given["in_work"], 1, np.uint64)
+        self._filled: dict[str, _Filling] = {}
+        self._columns: dict[int, tuple[int, _Columns]] = {}
+        self._forks = 0
+        self._pid = os.getpid()
+        os.register_at_fork(after_in_parent=self._note_fork)
+        if given["memory_max"]:
+            own = resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
+            limit = own + given["memory_max"]
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    def _note_fork(self) -> None:
+        self._forks += 1
+
+    def serve(self) -> NoReturn:
+        while True:
+            request = self._data.recv(64)
+            if len(request) != REQUEST.size:
+                os._exit(0)
+            life, slot, first, last, sequence = REQUEST.unpack(request)
+            # What was meant for a life before this one is asked again.
+            if life == self._number:
+                self._in_work[0] = sequence
+                self._answer(slot, first, last, sequence)
+
+    def _answer(self, slot: int, first: int, last: int, sequence: int) -> None:
+        columns = _Columns(self._memory, self._slots[slot], self._paths)
+        events = EventBatch(columns, first, last, self._filled)
+        begun = time.perf_counter_ns()
+        try:
+            verdict = self._filter(events)
+            bits = self._bits(verdict.keep, verdict.tags)
+            fills = [self._fill(*pending) for pending in events._pending]
+        except BaseException as error:
+            self._leave_if_forked()
+            self._fail(sequence, error)
+            return
+        spent = time.perf_counter_ns() - begun
+        self._leave_if_forked()
+        columns.verdicts()[first:last] = bits
+        for fill in fills:
+            self._data.send(ANSWER.pack(FILL, sequence) + fill)
+        self._data.send(ANSWER.pack(DONE, sequence) + DONE_REST.pack(spent, self._forks))
+
+    def _leave_if_forked(self) -> None:
+        # A process that a filter has forked has no business with the filter unit.
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+    def _bits(self, keep: npt.NDArray[np.bool_], tags: dict[str, Any]) -> npt.NDArray[np.uint32]:
+        bits = keep.astype(np.uint32) << 16
+        for tag, mask in tags.items():
+            if tag not in self._streams:
+                known = ", ".join(self._streams) or "none"
+                raise FilterError(
+                    f"filter {self._filter.name!r}: tag {tag!r} is no stream of the configuration; "
+                    f"`[filter] streams` names {known}"
+                )
+            bits |= np.where(mask, np.uint32(self._streams[tag]), np.uint32(0))
+        if not tags:
+            bits |= keep
+        return bits
+
+    def _fill(self, name: str, values: Values, axis: _Axis) -> bytes:
+        if axis.bins > BINS_MAX:
+            raise ValueError(f"histogram {name!r} has {axis}, expected at most {BINS_MAX} bins")
+        self._filled.setdefault(name, _Filling(axis))
+        filling = _Filling(axis)
+        filling.add(values)
+        bins = np.flatnonzero(filling.counts)
+        pairs = np.column_stack([bins, filling.counts[bins].astype(np.int64)]).tolist()
+        fill = [name, axis.label, axis.bins, axis.lower, axis.upper, pairs]
+        return json.dumps(fill).encode()
+
+    def _fail(self, sequence: int, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        reason = (f"{type(error).__name__}: {error}".splitlines() or [""])[0][:1_000]
+        document = json.dumps([reason, text[-TRACEBACK_MAX:]])
+        self._data.send(ANSWER.pack(FAILED, sequence) + document.encode())
+
+
+class _Supervisor:
+    """Loads the filter and keeps a life of it going."""
+
+    def __init__(self) -> None:
+        self._control = socket.socket(fileno=os.dup(0))
+        # A filter that reads its standard input finds nothing there.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+    def _say(self, what: str, body: Any = None) -> None:
+        self._control.send(json.dumps([what, body]).encode())
+
+    def run(self, file: str, function: str) -> int:
+        try:
+            chosen = load(file, function)
+        except BaseException as error:
+            self._say("refused", _where(error, file)[:8_000])
+            return 1
+        self._say("loaded", {"batch": chosen.batch, "wait_ms": chosen.wait_ms})
+        given, descriptors = self._receive_begin()
+        data = socket.socket(fileno=descriptors[0])
+        memory = _Memory(given, descriptors[1:])
+        number = 0
+        while True:
+            number += 1
+            pid = os.fork()
+            if pid == 0:
+                _set_group(0)
+                _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                self._control.close()
+                _Life(chosen, memory, given, data, number).serve()
+            _set_group(pid)
+            self._say("life", number)
+            how = self._watch(pid)
+            # Nobody reads what was asked of it: that is asked again of the next.
+            _drain(data)
+            self._say("died", how)
+
+    def _receive_begin(self) -> tuple[dict[str, Any], list[int]]:
+        descriptors: list[int] = []
+        given: dict[str, Any] = {}
+        while not given or len(descriptors) < 2 + len(given["pools"]):
+            size = DESCRIPTORS_MAX * array.array("i").itemsize
+            packet, ancillary, _, _ = self._control.recvmsg(1 << 17, socket.CMSG_SPACE(size))
+            if not packet:
+                sys.exit(0)
+            for _level, _kind, part in ancillary:
+                found = array.array("i")
+                found.frombytes(part[: len(part) - len(part) % found.itemsize])
+                descriptors.extend(found)
+            what, *body = json.loads(packet)
+            given = body[0] if what == "begin" else given
+        if given["protocol"] != PROTOCOL:
+            self._say("refused", f"protocol {given['protocol']}, expected {PROTOCOL}")
+            sys.exit(1)
+        return given, descriptors
+
+    def _watch(self, pid: int) -> str:
+        """Waits for the end of a life, and brings it about when told so; says how it ended."""
+        watched = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        while True:
+            sources: list[Any] = [self._control, *([watched] if watched is not None else [])]
+            # Without a descriptor of the process it is looked at now and then.
+            ready, _, _ = select.select(sources, [], [], None if watched is not None else 0.01)
+            if self._control in ready:
+                packet = self._control.recv(256)
+                _kill(pid)
+                if not packet:
+                    os.waitpid(pid, 0)
+                    os._exit(0)
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if watched is not None:
+                    os.close(watched)
+                # What it has forked goes with it; its number is its own until it is waited for.
+                _kill(pid)
+                return _how(os.waitpid(pid, 0)[1])
+
+
+def _set_group(pid: int) -> None:
+    # Both sides do it, whoever comes first; too late is when it has ended already.
+    try:
+        os.setpgid(pid, pid)
+    except (PermissionError, ProcessLookupError):
+        pass
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except (PermissionError, ProcessLookupError):
+            pass
+
+
+def _how(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status
+    if code < 0:
+        try:
+            return f"signal: {-code} ({signal.Signals(-code).name})"
+        except ValueError:
+            return f"signal: {-code}"
+    return f"exit status: {code}"
+
+
+def _drain(data: socket.socket) -> None:
+    data.setblocking(False)
+    try:
+        while data.recv(64):
+            pass
+    except BlockingIOError:
+        pass
+    data.setblocking(True)
+
+
+def _where(error: BaseException, file: str) -> str:
+    """An error of a filter's file with the lines of the file that led to it."""
+    if isinstance(error, (FileNotFoundError, AttributeError, TypeError)) and error.args:
+        return f"{file}: {error}"
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).strip()
+
+
+def load(file: str, function: str) -> Filter:
+    """The filter `function` of a Python file: a `livetime.Filter`, or a function to make one of."""
+    module = _module(file)
+    found: Any = getattr(module, function, None)
+    if found is None:
+        names = [name for name, value in vars(module).items() if isinstance(value, Filter)]
+        known = f"; its filters are {', '.join(names)}" if names else ""
+        raise AttributeError(f"there is no {function!r} in it{known}")
+    if isinstance(found, Filter):
+        return found
+    if not callable(found):
+        raise TypeError(f"{function!r} is a {type(found).__name__}, expected a function")
+    chosen: Callable[..., Any] = found
+    return make_filter(chosen)
+
+
+def _module(file: str) -> ModuleType:
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise FileNotFoundError("there is no such file")
+    # Beside it may lie what it imports.
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise TypeError("it is no Python file; its name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    """Serves the filter unit at the other end of standard input until it hangs up."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    file, function = sys.argv[1:]
+    # Imported once here, and not in each life.
+    import awkward  # noqa: F401
+
+    return _Supervisor().run(file, function)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

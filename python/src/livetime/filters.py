@@ -1,0 +1,442 @@
+"""Filters in Python: a function of a batch of events that says which of them to keep.
+
+`filter` makes one of a function, `replay` runs it over a run file and isolates the events that it
+fails on. Batches give the columns of `livetime.Run`; nothing here holds an object per event. What
+a filter returns is checked before it is believed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Union,
+    overload,
+)
+
+import numpy as np
+import numpy.typing as npt
+
+from ._native import LivetimeError
+from .histogram import Histogram
+from .run import Run, open_run
+
+if TYPE_CHECKING:
+    import os
+
+    import awkward as ak
+
+Mask = npt.NDArray[np.bool_]
+
+#: Events that a filter gets at once unless it asks for another number.
+BATCH = 256
+#: Longest trace-back that is kept of a failed event, in characters.
+TRACEBACK_MAX = 8_000
+
+
+class FilterError(LivetimeError):
+    """A filter that returned something that is no verdict on its events."""
+
+
+class EventSource(Protocol):
+    """Where a batch has its columns from: a run file, or the memory of a filter unit."""
+
+    def events(self, start: int, stop: int) -> npt.NDArray[np.void]: ...
+
+    def objects(self, start: int, stop: int) -> ak.Array: ...
+
+    def decisions(self, start: int, stop: int) -> npt.NDArray[np.uint64]: ...
+
+    def fired(self, start: int, stop: int) -> dict[str, Mask]: ...
+
+    def fragments(self, start: int, stop: int) -> ak.Array: ...
+
+
+class EventBatch:
+    """The events a filter looks at; columns are read when they are first asked for.
+
+    While data are taken the columns are views of memory that is used again for later batches: copy
+    what is to be kept.
+    """
+
+    def __init__(self, run: EventSource, start: int, stop: int, filled: dict[str, _Filling]) -> None:
+        self._run, self._start, self._stop = run, start, stop
+        self._filled = filled
+        self._pending: list[tuple[str, Values, _Axis]] = []
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @functools.cached_property
+    def events(self) -> npt.NDArray[np.void]:
+        """One row of `livetime.EVENT_DTYPE` per event."""
+        return self._run.events(self._start, self._stop)
+
+    @functools.cached_property
+    def objects(self) -> ak.Array:
+        """The physics objects, as `livetime.Run.objects` gives them."""
+        return self._run.objects(self._start, self._stop)
+
+    @functools.cached_property
+    def decisions(self) -> npt.NDArray[np.uint64]:
+        """The Level-2 decisions, shape (n, 2)."""
+        return self._run.decisions(self._start, self._stop)
+
+    @functools.cached_property
+    def fired(self) -> dict[str, Mask]:
+        """For each Level-2 path of the configuration, which events it fired on."""
+        return self._run.fired(self._start, self._stop)
+
+    @functools.cached_property
+    def fragments(self) -> ak.Array:
+        """The fragments with their words, as `livetime.Run.fragments` gives them."""
+        return self._run.fragments(self._start, self._stop)
+
+    def fill(
+        self,
+        name: str,
+        values: Any,
+        *,
+        bins: int = 100,
+        range: tuple[float, float] = (0.0, 1.0),
+        label: str = "",
+    ) -> None:
+        """Fills the histogram `name` of the filter with numbers, one or several per event.
+
+        Made at the first call; NaN is left out. What a batch fills counts only when the filter
+        returns: a failed event is in no histogram. Raises ValueError for other bins than before.
+        """
+        flat = np.asarray(_flattened(values), dtype=np.float64)
+        axis = _Axis(bins, float(range[0]), float(range[1]), label or name)
+        known = self._filled.get(name)
+        if known is not None and known.axis != axis:
+            raise ValueError(f"histogram {name!r} has {known.axis}, not {axis}")
+        if not (bins >= 1 and axis.lower < axis.upper):
+            raise ValueError(f"histogram {name!r} has {axis}, expected bins from low to high")
+        self._pending.append((name, flat[~np.isnan(flat)], axis))
+
+    def _commit(self) -> None:
+        for name, values, axis in self._pending:
+            self._filled.setdefault(name, _Filling(axis)).add(values)
+
+
+Values = npt.NDArray[np.float64]
+Function = Callable[[EventBatch], Any]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    bins: int
+    lower: float
+    upper: float
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.bins} bins from {self.lower:g} to {self.upper:g} ({self.label})"
+
+
+class _Filling:
+    def __init__(self, axis: _Axis) -> None:
+        self.axis = axis
+        self.counts = np.zeros(axis.bins + 2)
+
+    def add(self, values: Values) -> None:
+        axis = self.axis
+        scale = axis.bins / (axis.upper - axis.lower)
+        with np.errstate(over="ignore"):
+            place = np.clip(np.floor((values - axis.lower) * scale), -1, axis.bins)
+        self.counts += np.bincount(place.astype(np.int64) + 1, minlength=axis.bins + 2)
+
+    def to_histogram(self, name: str) -> Histogram:
+        axis = self.axis
+        uhi = {
+            "uhi_schema": 1,
+            "axes": [
+                {
+                    "type": "regular",
+                    "lower": axis.lower,
+                    "upper": axis.upper,
+                    "bins": axis.bins,
+                    "underflow": True,
+                    "overflow": True,
+                    "circular": False,
+                    "metadata": {"label": axis.label},
+                }
+            ],
+            "storage": {"type": "double", "values": self.counts.tolist()},
+        }
+        return Histogram(name, uhi)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a filter says of a batch."""
+
+    #: Which events to keep.
+    keep: Mask
+    #: The streams it puts them into by name; an event with any tag is kept.
+    tags: dict[str, Mask] = field(default_factory=dict)
+
+
+class Filter:
+    """A function of a batch with what is known of it; made by `filter`."""
+
+    def __init__(self, function: Function, name: str, batch: int, wait_ms: float) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        #: Name, for messages and records.
+        self.name = name
+        #: Most events that it gets at once.
+        self.batch = batch
+        #: Longest time for which events wait for their batch to be full [ms].
+        self.wait_ms = wait_ms
+
+    def __call__(self, events: EventBatch) -> Verdict:
+        """Runs the function and checks what it returned.
+
+        Raises FilterError for what is no verdict, and whatever the function raises.
+        """
+        return self._checked(self.function(events), len(events))
+
+    def _checked(self, result: Any, count: int) -> Verdict:
+        if isinstance(result, Mapping):
+            tags = {
+                str(tag): self._mask(mask, count, f"tag {tag!r}") for tag, mask in result.items()
+            }
+            keep = np.zeros(count, bool)
+            for mask in tags.values():
+                keep |= mask
+            return Verdict(keep, tags)
+        return Verdict(self._mask(result, count, "its result"))
+
+    def _mask(self, result: Any, count: int, what: str) -> Mask:
+        try:
+            mask = np.asarray(result)
+        except Exception as error:
+            raise FilterError(
+                f"filter {self.name!r}: {what} is a {type(result).__name__} that is no array; "
+                f"expected {count} bools, or tags with such"
+            ) from error
+        if mask.dtype != np.bool_:
+            raise FilterError(
+                f"filter {self.name!r}: {what} has type {mask.dtype}, expected bool; compare with "
+                "a number to make a mask"
+            )
+        if mask.shape != (count,):
+            raise FilterError(
+                f"filter {self.name!r}: {what} has shape {mask.shape} for {count} events, "
+                f"expected ({count},)"
+            )
+        return mask
+
+    def __repr__(self) -> str:
+        return f"<livetime.Filter {self.name!r}, batch {self.batch}, wait {self.wait_ms:g} ms>"
+
+
+@overload
+def filter(function: Function) -> Filter: ...
+@overload
+def filter(
+    *, name: Optional[str] = None, batch: int = BATCH, wait: Union[str, float] = "5 ms"
+) -> Callable[[Function], Filter]: ...
+def filter(
+    function: Optional[Function] = None,
+    *,
+    name: Optional[str] = None,
+    batch: int = BATCH,
+    wait: Union[str, float] = "5 ms",
+) -> Union[Filter, Callable[[Function], Filter]]:
+    """Makes a filter of a function of an `EventBatch`.
+
+    The function returns a numpy array with one bool per event, or a dictionary of such arrays by
+    stream. `batch` is the most events it gets at once (1 to 65536), `wait` how long events wait for
+    a full batch (a number in ms or "5 ms", "2 s", at most 10 s)::
+
+        @livetime.filter(batch=256)
+        def dimuon(events):
+            mass = livetime.candidates.dimuon(events.objects).mass
+            events.fill("mass", mass, bins=60, range=(60, 120), label="mass [GeV]")
+            return (mass > 70) & (mass < 110)
+    """
+    if not 1 <= batch <= 65_536:
+        raise ValueError(f"batch is {batch}, expected 1 to 65536")
+    wait_ms = _milliseconds(wait)
+
+    def make(made_of: Function) -> Filter:
+        return Filter(made_of, name or str(getattr(made_of, "__name__", "")), batch, wait_ms)
+
+    return make if function is None else make(function)
+
+
+@dataclass(frozen=True)
+class FailedEvent:
+    """An event that a filter failed on."""
+
+    #: Its row in the run.
+    row: int
+    #: Its trigger number.
+    trigger: int
+    #: The exception in one line.
+    reason: str
+    #: Where it came from; the end of it if it is long.
+    traceback: str
+
+
+@dataclass
+class Replay:
+    """What a filter did with the events of a run."""
+
+    #: Name of the filter.
+    name: str
+    #: First row that was looked at.
+    start: int
+    #: Which events it kept; False for failed ones.
+    keep: Mask
+    #: Its tags by name, each as long as `keep`.
+    tags: dict[str, Mask]
+    #: The events it failed on, in order.
+    failed: list[FailedEvent]
+    #: The histograms it filled, by name.
+    histograms: dict[str, Histogram]
+    #: Time in the filter [s].
+    filter_seconds: float
+    #: Time in all [s].
+    seconds: float
+
+    @property
+    def events(self) -> int:
+        """Events that were looked at: kept, dropped or failed."""
+        return len(self.keep)
+
+    @property
+    def dropped(self) -> int:
+        """Events that it dropped."""
+        return self.events - int(self.keep.sum()) - len(self.failed)
+
+    @property
+    def events_per_s(self) -> float:
+        """Events per second of the whole."""
+        return self.events / self.seconds if self.seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: {int(self.keep.sum())} of {self.events} events kept, {self.dropped} "
+            f"dropped, {len(self.failed)} failed; {self.events_per_s:.3g} events/s"
+        ]
+        lines += [f"  {tag}: {int(mask.sum())}" for tag, mask in sorted(self.tags.items())]
+        lines += [f"  trigger {event.trigger}: {event.reason}" for event in self.failed[:10]]
+        if len(self.failed) > 10:
+            lines.append(f"  and {len(self.failed) - 10} more")
+        return "\n".join(lines)
+
+
+def replay(
+    run: Union[Run, str, Path, os.PathLike[str]],
+    with_filter: Union[Filter, Function],
+    *,
+    start: Optional[int] = None,
+    stop: Optional[int] = None,
+    batch: Optional[int] = None,
+) -> Replay:
+    """Runs a filter over the events of a run, as it would run while data are taken.
+
+    An exception does not end it: the batch is taken again in halves until the events are found on
+    which the filter fails; they are listed with their trace-back, and the others are filtered
+    without them. A FilterError, which says that the filter itself is wrong, is raised.
+    """
+    run = run if isinstance(run, Run) else open_run(run)
+    chosen = with_filter if isinstance(with_filter, Filter) else filter(with_filter)
+    first, last, _ = slice(start, stop).indices(len(run))
+    last = max(first, last)
+    step = chosen.batch if batch is None else batch
+    if step < 1:
+        raise ValueError(f"batch is {step}, expected 1 or more")
+    begun = time.perf_counter()
+    work = _Replaying(run, chosen, first, last)
+    for begin in range(first, last, step):
+        work.take(begin, min(begin + step, last))
+    return work.result(time.perf_counter() - begun)
+
+
+class _Replaying:
+    def __init__(self, run: Run, of: Filter, first: int, last: int) -> None:
+        self._run, self._filter, self._first = run, of, first
+        self._keep = np.zeros(last - first, bool)
+        self._tags: dict[str, Mask] = {}
+        self._failed: list[FailedEvent] = []
+        self._filled: dict[str, _Filling] = {}
+        self._filter_seconds = 0.0
+
+    def take(self, start: int, stop: int) -> None:
+        """Filters some events; those of a failing batch in halves."""
+        events = EventBatch(self._run, start, stop, self._filled)
+        begun = time.perf_counter()
+        try:
+            verdict = self._filter(events)
+        except FilterError:
+            raise
+        except Exception as error:
+            if stop - start > 1:
+                middle = (start + stop) // 2
+                self.take(start, middle)
+                self.take(middle, stop)
+            else:
+                self._fail(start, error)
+            return
+        finally:
+            self._filter_seconds += time.perf_counter() - begun
+        events._commit()
+        rows = slice(start - self._first, stop - self._first)
+        self._keep[rows] = verdict.keep
+        for tag, mask in verdict.tags.items():
+            self._tags.setdefault(tag, np.zeros(len(self._keep), bool))[rows] = mask
+
+    def _fail(self, row: int, error: Exception) -> None:
+        trigger = int(self._run.events(row, row + 1)["trigger"][0])
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        self._failed.append(FailedEvent(row, trigger, reason, text[-TRACEBACK_MAX:]))
+
+    def result(self, seconds: float) -> Replay:
+        histograms = {name: made.to_histogram(name) for name, made in self._filled.items()}
+        return Replay(
+            name=self._filter.name,
+            start=self._first,
+            keep=self._keep,
+            tags=self._tags,
+            failed=self._failed,
+            histograms=histograms,
+            filter_seconds=self._filter_seconds,
+            seconds=seconds,
+        )
+
+
+def _milliseconds(wait: Union[str, float]) -> float:
+    units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+    if isinstance(wait, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*", wait)
+        value = float(found[1]) * units[found[2]] if found else -1.0
+    else:
+        value = float(wait)
+    if not 0 <= value <= 10_000:
+        raise ValueError(f"wait is {wait!r}, expected 0 to 10 s, such as '5 ms'")
+    return value
+
+
+def _flattened(values: Any) -> Any:
+    if type(values).__module__.split(".")[0] == "awkward":
+        import awkward as ak
+
+        return ak.to_numpy(ak.drop_none(ak.flatten(values, axis=None)))
+    return np.ravel(values) if not isinstance(values, Sequence) else np.ravel(np.asarray(values))

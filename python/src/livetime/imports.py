@@ -1,0 +1,291 @@
+"""Event samples of other programs as sources: ROOT and CSV into recorded events.
+
+`import_events` writes the file that ``livetime run CONFIG --events FILE`` takes. It knows
+collections by their names: those of NanoAOD (``Muon_pt``), momenta (``Muon_Px``), numbered ones as in the education samples
+of CERN Open Data (``pt1``), and what ``livetime export`` writes (``object_pt``). Nothing is guessed: a
+file without any of them, or with a value that no detector gives, is refused with its place.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from pathlib import Path
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
+
+#: Most objects of a row of the written file; the hardest are kept.
+OBJECTS_MAX = 24
+
+#: Collections of NanoAOD and what they are in the written file.
+COLLECTIONS = {"Muon": 13, "Electron": 11, "Jet": 21, "Photon": 22}
+
+#: What `livetime.Kind` numbers are in the written file; tracks have no place in it.
+_KINDS = {1: 13, 2: 11, 4: 21, 5: 22}
+
+#: Without a charge: jets and photons.
+_NEUTRAL = (21, 22)
+
+_NUMBERS = (("run", "Run", "livetime_run"), ("event", "Event", "eventNumber", "trigger"))
+
+
+class SampleError(ValueError):
+    """A sample that cannot be imported as it is."""
+
+
+class Imported(NamedTuple):
+    """What was written."""
+
+    events: int
+    objects: int
+    #: Objects beyond `OBJECTS_MAX` in a row, and tracks.
+    objects_left_out: int
+
+
+class _Object(NamedTuple):
+    pid: int
+    pt: float
+    eta: float
+    phi: float
+    charge: int
+
+
+_Row = tuple[int, int, list[_Object]]
+
+
+def import_events(
+    path: Union[str, os.PathLike[str]],
+    out: Union[str, os.PathLike[str]],
+    *,
+    tree: Optional[str] = None,
+    overwrite: bool = False,
+    step: int = 10_000,
+    progress: Optional[Callable[[int], None]] = None,
+) -> Imported:
+    """Writes the events of a ROOT file (``.root``) or a CSV file as recorded events.
+
+    `tree` names the TTree or RNTuple, if it is not the first one with objects. The file is written
+    beside its final name and renamed at the end. Raises SampleError for a sample without objects
+    or with a value that cannot be, and FileExistsError unless `overwrite` is set.
+    """
+    source, target = Path(path), Path(out)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists; another name, or overwrite=True, avoids that")
+    rows = _root_rows(source, tree, step) if source.suffix == ".root" else _csv_rows(source)
+    part = target.with_name(target.name + ".part")
+    try:
+        done = _write(rows, part, source, progress)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return done
+
+
+def _write(
+    rows: Iterator[_Row], part: Path, source: Path, progress: Optional[Callable[[int], None]]
+) -> Imported:
+    events, objects, left_out = 0, 0, 0
+    kept: list[_Row] = []
+    for run, event, found in rows:
+        events += 1
+        fitting = sorted((o for o in found if o.pid), key=lambda o: -o.pt)[:OBJECTS_MAX]
+        left_out += len(found) - len(fitting)
+        objects += len(fitting)
+        for item in fitting:
+            _check(item, source, events)
+        kept.append((run, event, fitting))
+        if progress is not None and events % 10_000 == 0:
+            progress(events)
+    if not events:
+        raise SampleError(f"{source}: no events")
+    if not objects:
+        raise SampleError(f"{source}: no objects in {events} events; there is nothing to send")
+    width = max(len(row[2]) for row in kept)
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        numbers = range(1, width + 1)
+        columns = [f"{name}{n}" for n in numbers for name in ("PID", "pt", "eta", "phi", "Q")]
+        writer.writerow(["Run", "Event", *columns])
+        for run, event, fitting in kept:
+            row: list[Any] = [run, event]
+            for item in fitting:
+                row += [item.pid, repr(item.pt), repr(item.eta), repr(item.phi), item.charge]
+            row += [0] * (5 * (width - len(fitting)))
+            writer.writerow(row)
+    return Imported(events, objects, left_out)
+
+
+def _check(item: _Object, source: Path, event: int) -> None:
+    for name, value, low, high in (
+        ("pt", item.pt, 1e-3, 1e5),
+        ("eta", item.eta, -10.0, 10.0),
+        ("phi", item.phi, -3.1416, 3.1416),
+    ):
+        if not low <= value <= high:
+            raise SampleError(
+                f"{source}: event {event}, {name} of an object is {value}, "
+                f"expected {low} to {high}"
+            )
+
+
+def _object(pid: int, pt: Any, eta: Any, phi: Any, charge: Any) -> _Object:
+    sign = 0 if pid in _NEUTRAL else (1 if float(charge) > 0 else -1)
+    # The sign of a lepton's number is opposite to its charge.
+    signed = pid if sign <= 0 else -pid
+    return _Object(signed, float(pt), float(eta), float(phi), sign)
+
+
+# ROOT
+
+
+def _root_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
+    import uproot
+
+    with uproot.open(source) as file:
+        names = [tree] if tree else list(file.keys(cycle=False))
+        for name in names:
+            try:
+                table = file[name]
+            except uproot.exceptions.KeyInFileError as error:
+                raise SampleError(f"{source}: no tree {name}") from error
+            fields = _fields(table)
+            if fields is None:
+                continue
+            for first in range(0, table.num_entries, step):
+                last = min(first + step, table.num_entries)
+                arrays = {
+                    key: table[key].array(entry_start=first, entry_stop=last)
+                    for key in fields.wanted
+                }
+                yield from fields.rows(arrays, first, last)
+            return
+    wanted = ", ".join(f"{name}_pt" for name in COLLECTIONS)
+    raise SampleError(f"{source}: no tree with one of {wanted}, Muon_Px, object_pt, pt1")
+
+
+class _Fields(NamedTuple):
+    wanted: list[str]
+    rows: Callable[[dict[str, Any], int, int], Iterator[_Row]]
+
+
+def _fields(table: Any) -> Optional[_Fields]:
+    """How to read a table, if it has objects that are known."""
+    if not hasattr(table, "num_entries") or not hasattr(table, "keys"):
+        return None
+    keys = set(table.keys())
+    numbers = [next((name for name in names if name in keys), None) for names in _NUMBERS]
+    exported = next((sep for sep in ("object_", "object.") if f"{sep}pt" in keys), None)
+    nano = [name for name in COLLECTIONS if f"{name}_pt" in keys]
+    cartesian = [name for name in COLLECTIONS if f"{name}_Px" in keys]
+    if exported is not None:
+        parts = [f"{exported}{name}" for name in ("kind", "pt", "eta", "phi", "charge")]
+
+        def of_kinds(arrays: dict[str, Any], at: int) -> list[_Object]:
+            columns = (arrays[part][at].tolist() for part in parts)
+            return [
+                _object(_KINDS.get(int(kind), 0), *rest) for kind, *rest in zip(*columns)
+            ]
+
+        return _fields_of(numbers, parts, of_kinds)
+    if nano:
+        by_name = {
+            name: [f"{name}_{part}" for part in ("pt", "eta", "phi", "charge")] for name in nano
+        }
+        wanted = [part for parts in by_name.values() for part in parts if part in keys]
+
+        def of_nano(arrays: dict[str, Any], at: int) -> list[_Object]:
+            found = []
+            for name, parts in by_name.items():
+                pt, eta, phi = (arrays[part][at].tolist() for part in parts[:3])
+                charges = arrays[parts[3]][at].tolist() if parts[3] in keys else [0] * len(pt)
+                pid = COLLECTIONS[name]
+                found += [_object(pid, *values) for values in zip(pt, eta, phi, charges)]
+            return found
+
+        return _fields_of(numbers, wanted, of_nano)
+    if cartesian:
+        by_name = {
+            name: [f"{name}_{part}" for part in ("Px", "Py", "Pz", "Charge")] for name in cartesian
+        }
+        wanted = [part for parts in by_name.values() for part in parts if part in keys]
+
+        def of_momenta(arrays: dict[str, Any], at: int) -> list[_Object]:
+            found = []
+            for name, parts in by_name.items():
+                momenta = [arrays[part][at].tolist() for part in parts[:3]]
+                count = len(momenta[0])
+                charges = arrays[parts[3]][at].tolist() if parts[3] in keys else [0] * count
+                for x, y, z, charge in zip(*momenta, charges):
+                    pt = math.hypot(x, y)
+                    eta = math.asinh(z / pt) if pt > 0 else math.inf
+                    found.append(_object(COLLECTIONS[name], pt, eta, math.atan2(y, x), charge))
+            return found
+
+        return _fields_of(numbers, wanted, of_momenta)
+    if "pt1" in keys:
+        return _fields_of(numbers, sorted(_numbered(keys)), lambda a, at: _numbered_objects(a, at))
+    return None
+
+
+def _fields_of(
+    numbers: list[Optional[str]],
+    parts: list[str],
+    objects: Callable[[dict[str, Any], int], list[_Object]],
+) -> _Fields:
+    wanted = [name for name in numbers if name is not None] + parts
+
+    def rows(arrays: dict[str, Any], first: int, last: int) -> Iterator[_Row]:
+        for at in range(last - first):
+            run = int(arrays[numbers[0]][at]) if numbers[0] else 1
+            event = int(arrays[numbers[1]][at]) if numbers[1] else first + at + 1
+            yield run, event, objects(arrays, at)
+
+    return _Fields(wanted, rows)
+
+
+def _numbered(keys: Any) -> set[str]:
+    """Columns of the objects 1, 2, .."""
+    names = ("PID", "pt", "eta", "phi", "Q")
+    found = (f"{name}{n}" for n in range(1, OBJECTS_MAX + 1) for name in names)
+    return {name for name in found if name in keys}
+
+
+def _numbered_objects(row: Any, at: Optional[int] = None) -> list[_Object]:
+    def value(name: str) -> Any:
+        return row[name] if at is None else row[name][at]
+
+    found = []
+    for n in range(1, OBJECTS_MAX + 1):
+        if f"pt{n}" not in row:
+            break
+        pid = abs(int(float(value(f"PID{n}")))) if f"PID{n}" in row else 13
+        if pid:
+            charge = value(f"Q{n}") if f"Q{n}" in row else 0
+            parts = (value(f"{name}{n}") for name in ("pt", "eta", "phi"))
+            found.append(_object(pid, *parts, charge))
+    return found
+
+
+# CSV
+
+
+def _csv_rows(source: Path) -> Iterator[_Row]:
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, skipinitialspace=True)
+        names = [name.strip() for name in reader.fieldnames or []]
+        if "pt1" not in names:
+            raise SampleError(f"{source}: no column pt1 among {', '.join(names)[:200]}")
+        numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
+        for line, raw in enumerate(reader, start=2):
+            row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
+            try:
+                run = int(float(row[numbers[0]])) if numbers[0] else 1
+                event = int(float(row[numbers[1]])) if numbers[1] else line - 1
+                # An empty place is no object.
+                given = {name: text for name, text in row.items() if text}
+                yield run, event % 2**32, _numbered_objects(given)
+            except (ValueError, KeyError) as error:
+                raise SampleError(f"{source}: line {line}: {error}") from error
+
+
+__all__ = ["COLLECTIONS", "OBJECTS_MAX", "Imported", "SampleError", "import_events"]

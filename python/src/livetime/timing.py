@@ -1,0 +1,230 @@
+"""The timing daemon from Python: records as numpy arrays, by loop, callback or asyncio.
+
+    from livetime import timing
+
+    with timing.Listener([timing.group(0x123)]) as listener:
+        for record in listener:              # or: async for record in listener
+            print(hex(record["id"]), record["deadline"])
+
+Records are elements of a numpy array of `RECORD_DTYPE`, 64 bytes each, as they lie in shared
+memory. Gaps and restarts of the daemon are records of their own kind: nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from ._native import LivetimeError, TimingControl, TimingListener
+
+__all__ = ["RECORD_DTYPE", "Control", "Filter", "Kind", "Listener", "group", "number"]
+
+#: One record, as in `docs/formats/timing-record.md`. For a gap, `id` is the number of records lost,
+#: `param` the first and `deadline` the last sequence number.
+RECORD_DTYPE = np.dtype(
+    [
+        ("stamp", "<u8"),
+        ("id", "<u8"),
+        ("param", "<u8"),
+        ("deadline", "<u8"),
+        ("executed", "<u8"),
+        ("tef", "<u4"),
+        ("condition", "<u4"),
+        ("flags", "<u2"),
+        ("kind_class", "u1"),
+        ("version", "u1"),
+        ("match_lead_ns", "<u4"),
+        ("enqueue_delay_ns", "<u4"),
+        ("epoch", "<u4"),
+    ]
+)
+
+Records = npt.NDArray[np.void]
+
+
+class Kind(IntEnum):
+    """What a record reports."""
+
+    MESSAGE = 1
+    GAP = 2
+    RESTART = 3
+
+
+class Filter(NamedTuple):
+    """Which messages: event ID, the bits of it that are compared, offset of the deadline [ns]."""
+
+    id: int = 0
+    mask: int = 0
+    offset_ns: int = 0
+
+
+def group(group: int, offset_ns: int = 0) -> Filter:
+    """The messages of one group of equipment, in the current ID format."""
+    return Filter(1 << 60 | (group & 0xFFF) << 48, 0xFFFF << 48, offset_ns)
+
+
+def number(group_: int, number_: int, offset_ns: int = 0) -> Filter:
+    """The messages of one group and number, in the current ID format."""
+    of_group = group(group_)
+    mask = of_group.mask | 0xFFF << 36
+    return Filter(of_group.id | (number_ & 0xFFF) << 36, mask, offset_ns)
+
+
+def kinds(records: Records) -> npt.NDArray[np.uint8]:
+    """The kind of each record, to be compared with `Kind`."""
+    return records["kind_class"] & 0xF  # type: ignore[no-any-return]
+
+
+def sequences(records: Records) -> npt.NDArray[np.uint64]:
+    """The sequence number of each record."""
+    return (records["stamp"] >> 1) - 1  # type: ignore[no-any-return]
+
+
+#: How often a waiting event loop looks whether the daemon is still there [s].
+_LOOK = 0.1
+
+
+class Listener:
+    """Records of some conditions; goes on by itself when the daemon is restarted."""
+
+    def __init__(
+        self,
+        filters: Iterable[Filter] = (Filter(),),
+        *,
+        address: Optional[str] = None,
+        slots: int = 4096,
+        overflow: str = "drop-oldest",
+        priority: str = "generic",
+        spin: bool = False,
+    ) -> None:
+        wanted = [tuple(one) for one in filters]
+        self._native: Optional[TimingListener] = TimingListener(
+            address, wanted, slots, overflow, priority, spin
+        )
+        self._thread: Optional[threading.Thread] = None
+        self._stop = threading.Event()
+
+    def _open(self) -> TimingListener:
+        if self._native is None:
+            raise LivetimeError("the listener is closed")
+        return self._native
+
+    def read(self, most: int = 4096, timeout: Optional[float] = None) -> Records:
+        """The records that are there, at most `most`, waiting for the first one.
+
+        Empty when there was none within `timeout` seconds (for ever without one).
+        """
+        return np.frombuffer(self._open().read(most, timeout), dtype=RECORD_DTYPE)
+
+    def __iter__(self) -> Iterator[np.void]:
+        while self._native is not None:
+            yield from self.read(timeout=_LOOK)
+
+    async def read_async(self, most: int = 4096) -> Records:
+        """As `read`, in an asyncio event loop, which runs on meanwhile."""
+        loop = asyncio.get_running_loop()
+        while True:
+            records = self.read(most, timeout=0.0)
+            if len(records):
+                return records
+            native = self._open()
+            found = native.prepare_wait()
+            if found:
+                return np.frombuffer(found, dtype=RECORD_DTYPE)
+            descriptor = native.fileno()
+            if descriptor < 0:
+                await asyncio.sleep(_LOOK)
+                continue
+            woken = loop.create_future()
+            loop.add_reader(descriptor, lambda: woken.done() or woken.set_result(None))
+            try:
+                await asyncio.wait_for(woken, _LOOK)
+            except asyncio.TimeoutError:
+                pass
+            finally:
+                loop.remove_reader(descriptor)
+            native.woken()
+
+    async def __aiter__(self) -> AsyncIterator[np.void]:
+        while self._native is not None:
+            for record in await self.read_async():
+                yield record
+
+    def call(self, handle: Callable[[Records], Any]) -> None:
+        """Calls `handle` with each array of records, in a thread of its own, until `close`."""
+        if self._thread is not None:
+            raise LivetimeError("the listener calls back already")
+
+        def work() -> None:
+            while not self._stop.is_set():
+                records = self.read(timeout=_LOOK)
+                if len(records):
+                    handle(records)
+
+        self._thread = threading.Thread(target=work, name="livetime-timing", daemon=True)
+        self._thread.start()
+
+    @property
+    def restarts(self) -> int:
+        """Times that the daemon was found again."""
+        return self._open().restarts()
+
+    def close(self) -> None:
+        """Ends listening; a callback under way is waited for."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._native = None
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Control:
+    """What is asked of the daemon: injection, schedules, state."""
+
+    def __init__(self, address: Optional[str] = None) -> None:
+        self._native = TimingControl(address)
+
+    def status(self) -> dict[str, Any]:
+        """The state of the daemon, `livetime.timing_status/1`."""
+        state: dict[str, Any] = json.loads(self._native.status())
+        return state
+
+    def time(self) -> int:
+        """The receiver's time, TAI ns."""
+        return self._native.time()
+
+    def inject(self, id: int, param: int = 0, *, time: Optional[int] = None) -> None:
+        """Injects one message; without `time` it is due a millisecond from now."""
+        due = self.time() + 1_000_000 if time is None else time
+        self._native.inject(id, param, due)
+
+    def play(
+        self,
+        messages: Iterable[tuple[int, int, int]],
+        *,
+        lead_ns: int = 1_000_000,
+        repeats: int = 1,
+        period_ns: int = 0,
+    ) -> int:
+        """Has messages ``(id, param, time)`` played in the order of their times; how many."""
+        return self._native.play(list(messages), lead_ns, repeats, period_ns)
+
+    def advance_clock(self, time: int) -> int:
+        """Advances the virtual clock of a daemon that has one; the time then."""
+        return self._native.advance_clock(time)
+
+    def append_block(self, block: bytes, arm: bool = False) -> bool:
+        """Appends a block of coefficient sets to the function generators; whether more are wanted."""
+        return self._native.append_block(block, arm)

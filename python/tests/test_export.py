@@ -1,0 +1,148 @@
+"""Exports to every format, read back and compared event by event."""
+
+import awkward as ak
+import h5py
+import numpy as np
+import pyarrow.parquet
+import pytest
+import uproot
+
+import livetime
+from livetime.exports import table
+
+# The sample has flagged fragments on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
+
+NAMES = ["out.root", "out.ntuple.root", "out.parquet", "out.h5", "out.csv"]
+
+
+def expected(run, fragments):
+    """The columns from the run itself, in one batch."""
+    (batch,) = table.batches(run, len(run), fragments)
+    return table.in_types(table.as_array(batch))
+
+
+def differing_events(a, b):
+    assert a.fields == b.fields
+    assert len(a) == len(b)
+    differing = np.zeros(len(a), bool)
+    for name in a.fields:
+        columns = [(a[name], b[name])]
+        if a[name].fields:
+            columns = [(a[name][field], b[name][field]) for field in a[name].fields]
+        for one, other in columns:
+            assert ak.type(one) == ak.type(other), name
+            lists = one.ndim > 1
+            if lists:
+                same = ak.to_numpy(ak.num(one) == ak.num(other))
+                assert same.all(), name
+            equal = (one == other) | ((one != one) & (other != other))
+            differing |= ~ak.to_numpy(ak.all(equal, axis=1) if lists else equal)
+    return int(differing.sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "fragments"),
+    [(name, with_fragments) for name in NAMES for with_fragments in (False, True)][:-1],
+    # CSV files hold no fragments.
+)
+def test_every_event_comes_back(run, tmp_path, name, fragments):
+    calls = []
+    count = livetime.export(
+        run,
+        tmp_path / name,
+        format="rntuple" if "ntuple" in name else None,
+        fragments=fragments,
+        step=700,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    assert count == len(run) == 3000
+    assert calls == [(min(700 * n, 3000), 3000) for n in range(1, 6)]
+    again = livetime.read_export(tmp_path / name)
+    assert differing_events(again, expected(run, fragments)) == 0
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_a_difference_would_be_seen(run, tmp_path):
+    livetime.export(run, tmp_path / "out.parquet")
+    again = livetime.read_export(tmp_path / "out.parquet")
+    wrong = ak.to_numpy(again.trigger).copy()
+    wrong[17] += 1
+    assert differing_events(ak.with_field(again, wrong, "trigger"), expected(run, False)) == 1
+
+
+def test_other_programs_find_the_columns_and_the_run(run, tmp_path):
+    for name in NAMES:
+        form = "rntuple" if "ntuple" in name else None
+        livetime.export(run, tmp_path / name, format=form, step=1000)
+    with uproot.open(tmp_path / "out.root") as file:
+        tree = file["events"]
+        assert tree.num_entries == 3000
+        assert (tree["trigger"].array(library="np") == run.events()["trigger"]).all()
+        assert {"nobject", "object_pt", "mask_low"} <= set(tree.keys())
+        assert '"livetime.run": "42"' in str(file["run"])
+    parquet = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
+    assert parquet.metadata.num_rows == 3000 and parquet.num_row_groups == 3
+    assert parquet.schema_arrow.metadata[b"livetime.run"] == b"42"
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file.attrs["livetime.run"] == "42"
+        assert file["object/pt"].shape[0] == int(file["object/count"][:].sum())
+    header = (tmp_path / "out.csv").read_text().splitlines()[0]
+    assert header.startswith("trigger,triggered_at_ns,fragments,")
+    assert (tmp_path / "out.objects.csv").exists()
+
+
+def test_an_empty_run_gives_empty_tables(tmp_path, copy_of, sample):
+    run = livetime.open(copy_of(sample.data[: len(sample.data) // 400]))
+    assert len(run) == 0
+    for name in ["out.root", "out.parquet", "out.h5", "out.csv"]:
+        assert livetime.export(run, tmp_path / name) == 0
+        assert len(livetime.read_export(tmp_path / name)) == 0
+
+
+def test_what_is_there_is_kept_unless_asked(run, tmp_path):
+    target = tmp_path / "out.csv"
+    (tmp_path / "out.objects.csv").write_text("mine")
+    with pytest.raises(FileExistsError, match="out.objects.csv is there already"):
+        livetime.export(run, target)
+    assert not target.exists()
+    assert livetime.export(run, target, overwrite=True) == 3000
+
+
+def test_impossible_exports_are_refused_before_anything_is_written(run, tmp_path):
+    for options, message in [
+        ({"path": "out.xml"}, "ends in '.xml', expected one of .root"),
+        ({"path": "out.root", "format": "excel"}, "format is 'excel', expected one of root"),
+        ({"path": "out.root", "step": 0}, "step is 0, expected 1 or more"),
+        ({"path": "out.csv", "fragments": True}, "no place for fragments"),
+    ]:
+        path = tmp_path / options.pop("path")
+        with pytest.raises(livetime.ExportError, match=message):
+            livetime.export(run, path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_export_leaves_nothing_behind(run, tmp_path):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    for name in ["out.root", "out.parquet", "out.h5", "out.csv"]:
+        with pytest.raises(KeyboardInterrupt):
+            livetime.export(run, tmp_path / name, step=1000, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_the_shell(run, tmp_path, capsys):
+    from livetime.__main__ import main
+
+    target = tmp_path / "out.parquet"
+    assert main(["export", str(run.file), str(target), "--step", "1000"]) == 0
+    assert capsys.readouterr().out == f"3000 events in {target}\n"
+    assert len(livetime.read_export(target)) == 3000
+    assert main(["export", str(run.file), str(target)]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "none"), str(target), "--overwrite"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    with pytest.raises(SystemExit) as wrong:
+        main(["export", str(run.file), str(target), "--format", "excel"])
+    assert wrong.value.code == 2

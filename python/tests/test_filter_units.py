@@ -1,0 +1,281 @@
+"""Python filters in runs of the program: what they judge, what they fail on, what they fill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import livetime
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
+TRIGGERS = 4000
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+
+#: Keeps even triggers; what it does on some events comes from the environment.
+FILTER = '''
+    import json, os, sys
+    import numpy as np
+    import livetime
+
+    BAD = {int(trigger): how for trigger, how in json.loads(os.environ.get("BAD", "{}")).items()}
+
+    def misbehave(how, triggers):
+        if how == "raise":
+            raise KeyError("no such thing")
+        if how == "abort":
+            os.abort()
+        if how == "hang":
+            while True:
+                pass
+        if how == "leave":
+            os._exit(7)
+        if how == "exit":
+            sys.exit("enough")
+        if how == "leak":
+            return np.ones(1 << 40)
+        if how == "length":
+            return np.zeros(len(triggers) + 1, bool)
+        if how == "type":
+            return triggers * 1.5
+        if how == "tag":
+            return {"nowhere": triggers > 0}
+        if how == "print":
+            print("x" * 1_000_000)
+        if how == "fork":
+            os.fork()
+
+    @livetime.filter(batch=32, wait="2 ms")
+    def select(events):
+        triggers = events.events["trigger"]
+        events.fill("number", triggers, bins=40, range=(0, 4000), label="trigger number")
+        for trigger in triggers[np.isin(triggers, list(BAD))]:
+            answer = misbehave(BAD[int(trigger)], triggers)
+            if answer is not None:
+                return answer
+        return triggers % 2 == 0
+
+    @livetime.filter
+    def everything(events):
+        mass = livetime.candidates.dimuon(events.objects).mass
+        words = events.fragments.words
+        good = np.asarray(words[:, 0, 0] == 0xEE1234EE)
+        assert good.all(), words[:, 0, 0]
+        fired = np.any(list(events.fired.values()), axis=0)
+        return {"fired": fired, "z": mass > 70, "rest": ~(mass > 70)}
+'''
+
+FAULTS = {
+    "raise": "KeyError: 'no such thing'",
+    "abort": "signal: 6 (SIGABRT)",
+    "leave": "exit status: 7",
+    "exit": "SystemExit: enough",
+    "leak": "MemoryError",
+    "length": "has shape",
+    "type": "has type float64, expected bool",
+    "tag": "tag 'nowhere' is no stream",
+    "hang": "it worked for more than",
+    "print": None,
+    "fork": None,
+}
+
+
+class Bench:
+    """A folder with a filter and a configuration that uses it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "my_filter.py").write_text(textwrap.dedent(FILTER))
+
+    def configure(self, function="select", filter_keys="", file="my_filter.py"):
+        text = (ROOT / "examples" / "dimuon.toml").read_text()
+        before, rest = text.split("[filter]")
+        store = rest[rest.index("[store]") :]
+        table = f'[filter]\npython = "{file}:{function}"\nin_flight = 32\n{filter_keys}\n'
+        # All events of the menu, for more of them in less time.
+        before = before.replace("credits = 16", "credits = 64")
+        before = before.replace("prescale = 1000", "prescale = 4")
+        (self.folder / "run.toml").write_text(before + table + store)
+
+    def command(self, *arguments, bad=None):
+        environment = {**os.environ, "LIVETIME_PYTHON": sys.executable}
+        environment["BAD"] = json.dumps(bad or {})
+        return [str(PROGRAM), *arguments], environment
+
+    def program(self, *arguments, bad=None):
+        command, environment = self.command(*arguments, bad=bad)
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True
+        )
+
+    def take(self, name, *options, bad=None):
+        options = ["--triggers", str(TRIGGERS), "--lossless", "--out", name, *options]
+        done = self.program("run", "run.toml", *options, bad=bad)
+        assert done.returncode == 0, done.stderr
+        return self.open(name, done.stderr)
+
+    def open(self, name, said=""):
+        run = livetime.open(self.folder / name)
+        details = {}
+        for role, counts in run.summary["roles"].items():
+            if role.startswith("fu"):
+                for key, count in counts.items():
+                    details[key] = details.get(key, 0) + count
+        return SimpleNamespace(
+            run=run, counts=run.summary["counts"], details=details, said=said, summary=run.summary
+        )
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    made = Bench(tmp_path_factory.mktemp("filters"))
+    keys = 'units = 2\ntime_limit = "700 ms"\nretries = 1\nmemory_max = "1 GiB"'
+    made.configure(filter_keys=keys)
+    made.whole = made.take("whole")
+    return made
+
+
+def test_a_filter_judges_batches_and_its_histograms_are_with_the_run(bench):
+    whole = bench.whole
+    counts = whole.counts
+    assert whole.summary["conserved"]
+    built = counts["events_built"]
+    assert counts["filter_accepted"] + counts["filter_rejected"] == built
+    stored = whole.run.events()["trigger"]
+    assert (stored % 2 == 0).all()
+    assert len(stored) == counts["filter_accepted"] > 20
+    assert (whole.run.events()["streams"] == 1).all()
+    assert whole.details["filter.events_in_histograms"] == built
+    assert whole.details["reason.kept.accepted"] == len(stored)
+    filled = whole.run.histograms["number"]
+    assert filled.total() == built
+    assert filled.axes[0].label == "trigger number"
+    assert whole.details["filter.batches"] < built, "several events at a time"
+    assert "filter_failures" not in whole.summary
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
+    stored = bench.whole.run.events()["trigger"]
+    chosen = stored[:: max(1, len(stored) // len(FAULTS))][: len(FAULTS)].tolist()
+    bad = dict(zip(map(str, chosen), FAULTS))
+    name = f"bad{processes}"
+    run = bench.take(name, *(["--processes"] if processes else []), bad=bad)
+    assert run.summary["conserved"]
+    failures = {failure["trigger"]: failure for failure in run.summary["filter_failures"]}
+    expected = {trigger for trigger, how in bad.items() if FAULTS[how]}
+    assert set(failures) == expected
+    for trigger in expected:
+        reasons = [death["reason"] for death in failures[trigger]["deaths"]]
+        assert all(FAULTS[bad[trigger]] in reason for reason in reasons), reasons
+        dies = bad[trigger] in ("abort", "leave", "hang")
+        assert len(reasons) == (2 if dies else 1), "a dead filter is given the event once more"
+        assert ("in select" in failures[trigger].get("traceback", "")) == (
+            bad[trigger] in ("raise", "exit", "leak")
+        )
+    # Those and no others are in the error stream; all the rest is as without the faults.
+    events = run.run.events()
+    failed = events["streams"] == 1 << 15
+    assert {str(trigger) for trigger in events["trigger"][failed]} == expected
+    assert events["trigger"].tolist() == stored.tolist()
+    for key in ("events_built", "filter_accepted", "filter_rejected", "events_stored"):
+        assert run.counts[key] == bench.whole.counts[key]
+    details = run.details
+    assert details["events_to_error_stream"] == len(expected)
+    assert details["filter.failed_events"] == len(expected)
+    assert details["filter.over_time"] >= 2
+    assert details["filter.deaths"] >= 6
+    assert details["filter.forks"] >= 1
+    assert details["filter.printed_bytes"] >= 1_000_000
+    # A failed event is in no histogram.
+    filled = run.run.histograms["number"].total()
+    assert filled == run.counts["events_built"] - len(expected)
+    again = bench.program("replay", name, "--stream", "error", bad=bad)
+    assert again.returncode == 1
+    for trigger in expected:
+        assert f"the filter fails on trigger {trigger}: " in again.stderr, again.stderr
+    assert "SIGABRT" in again.stderr
+    assert "in select" in again.stderr
+    replayed = bench.program("replay", name, "--json", bad={})
+    assert replayed.returncode == 0, replayed.stderr
+    document = json.loads(replayed.stdout)
+    assert (document["differing"], document["failed"]) == (0, 0)
+    assert document["events"] == len(events) - len(expected)
+
+
+def test_the_file_of_the_filter_is_kept_with_the_run(bench, tmp_path):
+    kept = bench.folder / "whole" / "filter.py"
+    assert kept.read_text() == (bench.folder / "my_filter.py").read_text()
+    assert str(kept) in [str(bench.folder / file) for file in bench.whole.summary["files"]]
+
+
+def test_columns_and_tags_of_a_filter_unit(tmp_path):
+    bench = Bench(tmp_path)
+    bench.configure("everything", 'streams = ["z", "rest", "fired"]')
+    taken = bench.take("out", "--processes")
+    assert "filter_failures" not in taken.summary
+    events = taken.run.events()
+    assert len(events) == taken.counts["events_built"], "each event has a tag"
+    mass = taken.run.dimuon_mass()
+    streams = events["streams"]
+    assert (streams & 4 == 4).all()
+    clear = np.isnan(mass) | (abs(mass - 70) > 0.1)
+    assert ((streams & 1 == 1) == (mass > 70))[clear].all()
+    assert ((streams & 1) + (streams >> 1 & 1) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "expected"),
+    [
+        ("missing.py", "select", "there is no such file"),
+        ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, everything"),
+        ("broken.py", "select", "ZeroDivisionError"),
+        ("leaving.py", "select", "SystemExit"),
+        ("number.py", "select", "is a int, expected a function"),
+    ],
+)
+def test_a_filter_that_does_not_load_starts_no_run(tmp_path, file, function, expected):
+    bench = Bench(tmp_path)
+    (tmp_path / "broken.py").write_text("select = 1 / 0\n")
+    (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)\n")
+    (tmp_path / "number.py").write_text("select = 3\n")
+    bench.configure(function, file=file)
+    refused = bench.program("run", "run.toml", "--triggers", "10", "--out", "out")
+    assert refused.returncode == 1
+    if file == "missing.py":
+        assert "cannot read the filter missing.py" in refused.stderr
+    else:
+        assert expected in refused.stderr, refused.stderr
+        assert "fu0 has no working Python filter" in refused.stderr
+
+
+def test_histograms_are_there_while_the_run_goes_on(bench):
+    command, environment = bench.command("run", "run.toml", "--duration", "600s", "--out", "long")
+    with open(bench.folder / "long.log", "w") as log:
+        running = subprocess.Popen(
+            command, cwd=bench.folder, env=environment, stdout=log, stderr=log
+        )
+        try:
+            file = bench.folder / "long" / "histograms.json"
+            while not file.is_file():
+                assert running.poll() is None, (bench.folder / "long.log").read_text()
+                time.sleep(0.05)
+            growing = livetime.open(bench.folder / "long")
+            assert growing.histograms["number"].axes[0].label == "trigger number"
+            assert not growing.complete
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait()
+    run = bench.open("long")
+    assert run.summary["conserved"]
+    assert run.run.histograms["number"].total() == run.counts["events_built"]
+    assert not file.exists(), "they are in the run file now"

@@ -1,0 +1,142 @@
+"""Filters over run files: verdicts, tags, histograms, and the events that a filter fails on."""
+
+import awkward as ak
+import numpy as np
+import pytest
+
+import livetime
+
+# The sample has flagged fragments on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
+
+
+@livetime.filter
+def heavy(events):
+    mass = ak.to_numpy(livetime.candidates.dimuon(events.objects).mass)
+    events.fill("mass", mass, bins=60, range=(60, 120), label="mass [GeV]")
+    return mass > 91
+
+
+def test_a_mask_keeps_what_it_says_whatever_the_batch(run):
+    mass = run.dimuon_mass()
+    for batch in (1000, 256, 7):
+        replayed = livetime.replay(run, heavy, batch=batch)
+        assert (replayed.keep == (mass > 91)).all()
+        assert replayed.events == 3000
+        assert replayed.dropped == 3000 - replayed.keep.sum()
+        assert replayed.failed == [] and replayed.tags == {}
+        filled = replayed.histograms["mass"]
+        expected, _ = np.histogram(mass[~np.isnan(mass)], 60, (60, 120))
+        # The mass of the candidate counts the muons' own, the other one does not: a few fall over
+        # the edge of a bin.
+        assert abs(filled.values() - expected).sum() <= 20
+        assert filled.total() == (~np.isnan(mass)).sum()
+        assert filled.axes[0].label == "mass [GeV]"
+
+
+def test_tags_name_streams_and_keep(run):
+    def streams(events):
+        odd = events.events["trigger"] % 2 == 1
+        return {"odd": odd, "every": np.zeros(len(events), bool), "fired": events.fired["dimuon"]}
+
+    replayed = livetime.replay(run, streams)
+    odd = run.events()["trigger"] % 2 == 1
+    assert (replayed.tags["odd"] == odd).all()
+    assert not replayed.tags["every"].any()
+    assert (replayed.keep == (odd | run.fired()["dimuon"])).all()
+    assert f"odd: {odd.sum()}" in str(replayed)
+
+
+def test_part_of_a_run(run):
+    everything = livetime.filter(lambda events: np.ones(len(events), bool), name="everything")
+    replayed = livetime.replay(run, everything, start=100, stop=-50)
+    assert (replayed.start, replayed.events) == (100, 2850)
+    assert livetime.replay(run, everything, start=5000).events == 0
+
+
+def test_failing_events_are_found_and_kept_apart(run):
+    triggers = run.events()["trigger"]
+    bad = {int(triggers[row]) for row in (0, 1000, 1001, 2999)}
+
+    @livetime.filter(batch=500)
+    def fragile(events):
+        events.fill("seen", np.ones(len(events)), bins=2, range=(0, 2))
+        for trigger in events.events["trigger"]:
+            if int(trigger) in bad:
+                raise RuntimeError(f"cannot unpack {trigger}\nsecond line")
+        return np.ones(len(events), bool)
+
+    replayed = livetime.replay(run, fragile)
+    assert [event.row for event in replayed.failed] == [0, 1000, 1001, 2999]
+    assert {event.trigger for event in replayed.failed} == bad
+    first = replayed.failed[0]
+    assert first.reason == f"RuntimeError: cannot unpack {first.trigger}"
+    assert "in fragile" in first.traceback and "second line" in first.traceback
+    good = np.ones(3000, bool)
+    good[[0, 1000, 1001, 2999]] = False
+    assert (replayed.keep == good).all()
+    assert replayed.dropped == 0
+    # A batch that failed has filled nothing: every good event is there once.
+    assert replayed.histograms["seen"].total() == 2996
+    assert "4 failed" in str(replayed)
+
+
+def test_only_an_exception_is_an_event_failure(run):
+    def interrupted(events):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        livetime.replay(run, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda n: np.ones(n + 1, bool), r"its result has shape \(257,\) for 256 events"),
+        (lambda n: np.ones(n), "its result has type float64, expected bool"),
+        (lambda n: None, "its result has type object, expected bool"),
+        (lambda n: True, r"its result has shape \(\) for 256 events"),
+        (lambda n: {"z": np.ones((n, 2), bool)}, r"tag 'z' has shape \(256, 2\)"),
+        (lambda n: ak.Array([[True], []] * (n // 2)), "no array; expected 256 bools"),
+    ],
+)
+def test_what_is_no_verdict_is_refused(run, result, message):
+    wrong = livetime.filter(lambda events: result(len(events)), name="wrong")
+    with pytest.raises(livetime.FilterError, match=message) as error:
+        livetime.replay(run, wrong)
+    assert "filter 'wrong'" in str(error.value)
+
+
+def test_a_histogram_has_one_axis(run):
+    def changing(events):
+        events.fill("x", [1.0], bins=len(events))
+        return np.ones(len(events), bool)
+
+    failed = livetime.replay(run, changing, batch=2999).failed
+    assert [event.row for event in failed] == [2999]
+    assert "histogram 'x' has 2999 bins" in failed[0].reason
+
+    def empty(events):
+        events.fill("x", [1.0], range=(1, 1))
+
+    assert "expected bins from low to high" in livetime.replay(run, empty, stop=1).failed[0].reason
+
+
+def test_values_outside_are_in_the_flow_bins(run):
+    def fill(events):
+        events.fill("x", [-1.0, 0.0, 0.5, 1.0, 1e300, np.inf, -np.inf, np.nan], bins=2)
+        return np.ones(len(events), bool)
+
+    filled = livetime.replay(run, fill, stop=1).histograms["x"]
+    assert filled.values(flow=True).tolist() == [2, 1, 1, 3]
+    assert filled.to_hist().sum(flow=True) == 7
+
+
+def test_options_of_a_filter():
+    made = livetime.filter(batch=16, wait="2 s", name="slow")(lambda events: None)
+    assert (made.batch, made.wait_ms, made.name) == (16, 2000.0, "slow")
+    assert livetime.filter(wait=0.5)(len).wait_ms == 0.5
+    assert heavy.name == "heavy" and heavy.batch == 256
+    for options in ({"batch": 0}, {"batch": 65_537}, {"wait": "5 minutes"}, {"wait": -1}):
+        with pytest.raises(ValueError, match="expected"):
+            livetime.filter(**options)

@@ -1,0 +1,67 @@
+"""Event samples of other programs as recorded events."""
+
+import os
+from pathlib import Path
+
+import awkward as ak
+import numpy as np
+import pytest
+import uproot
+
+import livetime
+
+
+def nano(path, muons, charges):
+    """A file with the muon columns of NanoAOD."""
+    counts = [len(row) for row in muons]
+    flat = ak.unflatten(np.array(sum(muons, []), np.float32), counts)
+    sign = ak.unflatten(np.array(sum(charges, []), np.int32), counts)
+    muon = ak.zip({"pt": flat, "eta": flat * 0 + 0.5, "phi": flat * 0 - 1, "charge": sign})
+    columns = {"run": np.full(len(muons), 7, np.uint32), "Muon": muon}
+    with uproot.recreate(path) as file:
+        file.mktree("Events", {"run": "uint32", "Muon": muon.type.content})
+        file["Events"].extend(columns)
+
+
+def test_muons_of_a_tree_become_rows_and_come_back(tmp_path):
+    nano(tmp_path / "in.root", [[30.5, 12.25], [], [5.0]], [[1, -1], [], [-1]])
+    done = livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
+    assert done == livetime.Imported(events=3, objects=3, objects_left_out=0)
+    rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert rows[0] == "Run,Event,PID1,pt1,eta1,phi1,Q1,PID2,pt2,eta2,phi2,Q2"
+    assert rows[1] == "7,1,-13,30.5,0.5,-1.0,1,13,12.25,0.5,-1.0,-1"
+    assert rows[2] == "7,2,0,0,0,0,0,0,0,0,0,0"
+    again = livetime.import_events(tmp_path / "out.csv", tmp_path / "again.csv")
+    assert again == done
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_what_cannot_be_is_refused_with_its_place(tmp_path):
+    nano(tmp_path / "in.root", [[30.5], [-3.0]], [[1], [1]])
+    with pytest.raises(livetime.SampleError, match="event 2, pt of an object is -3.0"):
+        livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
+    assert not list(tmp_path.glob("out*")), "nothing is left behind"
+    with pytest.raises(livetime.SampleError, match="no tree Other"):
+        livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv", tree="Other")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(livetime.SampleError, match="no column pt1 among a, b"):
+        livetime.import_events(tmp_path / "other.csv", tmp_path / "out.csv")
+    (tmp_path / "bad.csv").write_text("Run,Event,pt1,eta1,phi1,Q1\n1,1,x,0,0,1\n")
+    with pytest.raises(livetime.SampleError, match="line 2: "):
+        livetime.import_events(tmp_path / "bad.csv", tmp_path / "out.csv")
+    (tmp_path / "out.csv").write_text("mine")
+    with pytest.raises(FileExistsError):
+        livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
+
+
+def test_recorded_collisions_of_a_root_file(tmp_path):
+    folder = os.environ.get("LIVETIME_DATA")
+    if not folder:
+        pytest.skip("LIVETIME_DATA is not set")
+    source = Path(folder) / "uproot-HZZ.root"
+    done = livetime.import_events(source, tmp_path / "hzz.csv")
+    with uproot.open(source) as file:
+        tree = file["events"]
+        count = int(ak.sum(tree["NMuon"].array()))
+        assert done.events == tree.num_entries
+        assert done.objects + done.objects_left_out >= count > 0

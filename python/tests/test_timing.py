@@ -1,0 +1,101 @@
+"""The timing daemon from Python: by loop, callback and asyncio, against the built program."""
+
+import asyncio
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import livetime
+from livetime import timing
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    if not PROGRAM.exists():
+        pytest.skip(f"{PROGRAM} is not built")
+    socket = tmp_path / "t.sock"
+    process = subprocess.Popen(
+        [PROGRAM, "timing", "serve", "--socket", socket], stdout=subprocess.PIPE, text=True
+    )
+    line = process.stdout.readline()
+    if not line.startswith("ready "):
+        process.kill()
+        pytest.skip(f"{PROGRAM} has no timing daemon")
+    yield str(socket)
+    process.terminate()
+    process.wait()
+
+
+def test_records_come_as_arrays(daemon):
+    control = timing.Control(daemon)
+    with timing.Listener([timing.group(0x123)], address=daemon) as listener:
+        start = control.time() + 5_000_000
+        event = timing.group(0x123).id
+        assert control.play([(event | n, n, start + 1000 * n) for n in range(100)]) == 100
+        arrays = []
+        while sum(map(len, arrays)) < 100:
+            arrays.append(listener.read(timeout=30))
+        records = np.concatenate(arrays)
+    assert (timing.kinds(records) == timing.Kind.MESSAGE).all()
+    assert records["param"].tolist() == list(range(100))
+    assert timing.sequences(records).tolist() == list(range(100))
+    assert (records["deadline"] == start + 1000 * records["param"]).all()
+    # Late is what a busy machine makes of them, and all it may make of them.
+    late = 1
+    assert (records["flags"] & ~np.uint16(late) == 0).all()
+    assert control.status()["schema"] == "livetime.timing_status/1"
+
+
+def test_callbacks_and_asyncio(daemon):
+    control = timing.Control(daemon)
+    heard, called = [], threading.Event()
+
+    def handle(records):
+        heard.extend(records["param"].tolist())
+        called.set()
+
+    calling = timing.Listener([timing.group(5)], address=daemon)
+    calling.call(handle)
+    control.inject(timing.group(5).id, 77)
+    assert called.wait(30)
+    calling.close()
+    assert heard == [77]
+
+    async def listen():
+        with timing.Listener([timing.number(6, 7)], address=daemon) as listener:
+            control.inject(timing.number(6, 8).id, 1)
+            asyncio.get_running_loop().call_soon(control.inject, timing.number(6, 7).id, 2)
+            async for record in listener:
+                return int(record["param"])
+
+    assert asyncio.run(asyncio.wait_for(listen(), 30)) == 2
+
+
+def test_a_small_ring_tells_what_it_lost(daemon):
+    control = timing.Control(daemon)
+    with timing.Listener([timing.group(9)], address=daemon, slots=16) as listener:
+        event = timing.group(9).id
+        start = control.time() + 2_000_000
+        control.play([(event, n, start + 100 * n) for n in range(1000)])
+        while control.status()["playing"] or control.time() < start + 50_000_000:
+            pass
+        accounted = 0
+        while accounted < 1000:
+            records = listener.read(timeout=30)
+            gaps = records[timing.kinds(records) == timing.Kind.GAP]
+            accounted += len(records) - len(gaps) + int(gaps["id"].sum())
+        assert accounted == 1000
+
+
+def test_errors_say_what_to_do(tmp_path, daemon):
+    with pytest.raises(livetime.LivetimeError, match="livetime timing serve"):
+        timing.Control(str(tmp_path / "none.sock"))
+    with pytest.raises(livetime.LivetimeError, match="drop-oldest"):
+        timing.Listener(address=daemon, overflow="all")

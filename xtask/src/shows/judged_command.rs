@@ -1,0 +1,105 @@
+//! Lines that are a command of the program: it must succeed, in time, with its targets met.
+//!
+//! Commands that judge themselves (`study`, `soak`, `sim gates`, `bench`) say so by their exit code
+//! or in `targets` of their document; here that is read and put into figures.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Shown, Stage};
+use crate::Failure;
+use crate::program::finish;
+
+/// Runs commands one after the other; each must end with exit code 0 in less than `under`.
+pub(super) fn succeed(
+    stage: &Stage,
+    commands: &[&[&str]],
+    under: Duration,
+) -> Result<Shown, Failure> {
+    let folder = stage.scratch_folder()?;
+    let mut passed = true;
+    let mut figures = Vec::new();
+    for arguments in commands {
+        let start = Instant::now();
+        finish(stage.program.command(folder.path(), *arguments))?;
+        let took = start.elapsed();
+        passed &= took < under;
+        figures.push(format!(
+            "`{}` {:.0} s",
+            arguments.join(" "),
+            took.as_secs_f64()
+        ));
+    }
+    let figures = figures.join("; ");
+    let under = under.as_secs_f64();
+    Ok(Shown::new(
+        passed,
+        format!("{figures} (each under {under:.0} s)"),
+    ))
+}
+
+/// Runs a bench and reads its targets, each of which must be met; it must end in less than `under`.
+pub(super) fn targets_met(
+    stage: &Stage,
+    arguments: &[&str],
+    under: Duration,
+) -> Result<Shown, Failure> {
+    let folder = stage.scratch_folder()?;
+    let start = Instant::now();
+    let document = stage.program.json(folder.path(), arguments)?;
+    let took = start.elapsed();
+    let targets = document["targets"].as_object();
+    let targets = targets.filter(|targets| !targets.is_empty());
+    let targets = targets.ok_or("the document has no targets")?;
+    let mut met = 0;
+    let mut figures = Vec::new();
+    for (name, target) in targets {
+        let is_met = target["met"] == true;
+        met += usize::from(is_met);
+        let line = target_text(name, target);
+        eprintln!("  {line}");
+        figures.push(line);
+    }
+    let passed = met == targets.len() && took < under;
+    let figures = format!(
+        "{:.0} s (under {:.0} s); {met} of {} targets met: {}",
+        took.as_secs_f64(),
+        under.as_secs_f64(),
+        targets.len(),
+        figures.join(", ")
+    );
+    Ok(Shown::new(passed, figures))
+}
+
+fn target_text(name: &str, target: &Value) -> String {
+    let bound = match target["bound"].as_str() {
+        Some("at_most") => "<= ",
+        Some("at_least") => ">= ",
+        _ => "",
+    };
+    let verdict = if target["met"] == true {
+        ""
+    } else {
+        " NOT MET"
+    };
+    format!(
+        "{name} {} ({bound}{}){verdict}",
+        target["value"], target["target"]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_says_its_value_and_whether_it_is_met() {
+        let target = serde_json::json!({
+            "value": 1.5, "target": 1.3, "bound": "at_most", "met": false,
+        });
+        assert_eq!(target_text("a", &target), "a 1.5 (<= 1.3) NOT MET");
+        let target = serde_json::json!({"value": 2, "target": 1, "bound": "at_least", "met": true});
+        assert_eq!(target_text("a", &target), "a 2 (>= 1)");
+    }
+}
