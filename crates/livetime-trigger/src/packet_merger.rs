@@ -18,6 +18,7 @@ use livetime_wire::{DurationNs, Problem, RunNs};
 
 use crate::level_two_node::MalformedCounts;
 use crate::problem_code::MERGER;
+use crate::supervisor::SupervisorConfig;
 
 /// Most inputs.
 pub const INPUTS_MAX: usize = 16;
@@ -51,6 +52,9 @@ impl Default for MergerConfig {
 }
 
 impl MergerConfig {
+    /// Longest [`MergerConfig::timeout`]: that of the supervisor.
+    pub const TIMEOUT_MAX: DurationNs = SupervisorConfig::TIMEOUT_MAX;
+
     /// A single input, whose packets are whole: no merger is needed.
     pub const NONE: Self = Self {
         inputs: 1,
@@ -80,9 +84,9 @@ impl MergerConfig {
             let allowed = "10 to 65535".to_owned();
             report("words_max", self.words_max.to_string(), allowed, help);
         }
-        if !(1..=60_000_000_000).contains(&self.timeout.0) {
+        if !(1..=Self::TIMEOUT_MAX.0).contains(&self.timeout.0) {
             let help = "wait longer than the inputs are apart, shorter than `decision_timeout`";
-            let allowed = "more than 0, at most 60 s".to_owned();
+            let allowed = format!("more than 0, at most {}", Self::TIMEOUT_MAX);
             report("timeout", self.timeout.to_string(), allowed, help);
         }
         problems

@@ -12,7 +12,7 @@ use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
-use livetime_trigger::{Menu, MenuConfig, SupervisorConfig};
+use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
 use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
 
 use super::builder_section::read_builder;
@@ -24,7 +24,7 @@ use super::render::place;
 use super::source_section::read_source;
 use super::store_section::{StoreTable, read_store};
 use super::timing_section::{place_spill, read_timing};
-use super::trigger_section::read_trigger;
+use super::trigger_section::{TriggerTable, read_trigger};
 use super::worker_section::read_workers;
 
 /// Options of the command line that replace values of the file.
@@ -112,7 +112,7 @@ fn read_root(
     root.finish();
     source.packet_words_max = trigger.packet_words_max;
     source.data_links = links.data.iter().map(|link| link.source).collect();
-    apply(overrides, &mut source, &mut trigger.supervisor);
+    apply(overrides, &mut source, &mut trigger);
 
     let mut of_parts = trigger.menu.validate("trigger");
     of_parts.extend(source.validate(&source_key));
@@ -220,7 +220,7 @@ fn read_run(root: &mut Section<'_, '_>, source: &mut SourceConfig) -> PathBuf {
 }
 
 /// Options of the command line over the values of the file.
-fn apply(overrides: &Overrides, source: &mut SourceConfig, supervisor: &mut SupervisorConfig) {
+fn apply(overrides: &Overrides, source: &mut SourceConfig, trigger: &mut TriggerTable) {
     let triggers = &mut source.triggers;
     source.seed = overrides.seed.unwrap_or(source.seed);
     if let Some(rate) = overrides.rate {
@@ -236,7 +236,8 @@ fn apply(overrides: &Overrides, source: &mut SourceConfig, supervisor: &mut Supe
     if overrides.lossless {
         triggers.mode = OfferMode::Lossless;
         // A trigger given up because the machine stood still would make it another run.
-        supervisor.decision_timeout = SupervisorConfig::TIMEOUT_MAX;
+        trigger.supervisor.decision_timeout = SupervisorConfig::TIMEOUT_MAX;
+        trigger.merger.timeout = MergerConfig::TIMEOUT_MAX;
         if overrides.rate.is_none() {
             triggers.arrival.kind = ArrivalKind::Unpaced;
         }

@@ -593,6 +593,8 @@ fn options_replace_the_values_of_the_file() {
     assert_eq!(triggers.arrival.kind, ArrivalKind::Unpaced);
     let timeout = lossless.chain.supervisor.decision_timeout;
     assert_eq!(timeout, SupervisorConfig::TIMEOUT_MAX);
+    let timeout = lossless.chain.merger.timeout;
+    assert_eq!(timeout, MergerConfig::TIMEOUT_MAX, "a part may be late");
     let paced = with(Overrides {
         lossless: true,
         rate: Some(RateHz(50.0)),
