@@ -193,26 +193,12 @@ fn take_data(config: &ChainConfig, size: &Size, realtime: bool) -> Result<Run, B
         built_per_s.push((b.events_built - a.events_built) as f64 / seconds);
         before = after;
     }
-    chain.stop();
-    let limit = Instant::now() + PATIENCE;
-    while !chain.is_drained() {
-        if Instant::now() > limit {
-            return Err(BenchError::Stuck);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    let mut outcome = chain.finish();
+    let outcome = end_in_order(chain)?;
     if realtime {
         let _ = request_fifo(PRIORITY);
     }
-    outcome.run_file = None;
     let counts = &outcome.counts;
     for (what, found, expected) in [
-        (
-            "equations that do not hold",
-            outcome.conservation_problems().len() as u64,
-            0,
-        ),
         ("events built", counts.events_built, counts.l2_accepted),
         (
             "fragments in them",
@@ -239,6 +225,32 @@ fn take_data(config: &ChainConfig, size: &Size, realtime: bool) -> Result<Run, B
         built_per_s,
         outcome,
     })
+}
+
+/// Stops the triggers, waits until the chain has drained, ends it and lets its file go.
+///
+/// # Errors
+/// [`BenchError::Stuck`] when it does not drain, [`BenchError::Conservation`] when its counts do
+/// not agree.
+pub(crate) fn end_in_order(chain: Chain) -> Result<ChainOutcome, BenchError> {
+    chain.stop();
+    let limit = Instant::now() + PATIENCE;
+    while !chain.is_drained() {
+        if Instant::now() > limit {
+            return Err(BenchError::Stuck);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut outcome = chain.finish();
+    outcome.run_file = None;
+    match outcome.conservation_problems().len() as u64 {
+        0 => Ok(outcome),
+        found => Err(BenchError::Conservation {
+            what: "equations that do not hold",
+            found,
+            expected: 0,
+        }),
+    }
 }
 
 /// The chain that is measured, front-ends on one core and all units on the other.

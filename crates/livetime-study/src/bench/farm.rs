@@ -6,7 +6,7 @@
 //! word, on the floor of a copy through pages. The whole stage is a chain on two cores with 1000
 //! events of 250 kB a second (the paper's enhanced requirement), each through the dimuon
 //! reconstruction; its writer keeps nothing. The hand-over to a sleeping unit is the ring and the doorbell
-//! of the run, on the floor of an eventfd, which the kernel takes to wake a thread. Not measured: the
+//! of the run, on the floor of a bare eventfd that wakes a thread after a sleep of the same length. Not measured: the
 //! Python filter, whose process belongs to its own package, and disks (`store`).
 
 use std::thread;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use livetime_node::{Chain, ChainConfig, FilterConfig, RunFile};
 use livetime_readout::LinkConfig;
-use livetime_shm::floor::{Samples, eventfd_round_trip, memcpy_through_pool};
+use livetime_shm::floor::{Samples, eventfd_one_way, memcpy_through_pool};
 use livetime_shm::{
     Doorbell, HugePages, PagePool, PoolConfig, RingConfig, TscClock, WaitStrategy, Waiter,
-    heap_ring, pin_current_thread,
+    heap_ring,
 };
 use livetime_source::{ArrivalKind, OfferMode};
 use livetime_store::RunBegin;
@@ -28,7 +28,7 @@ use serde_json::json;
 use super::builder::{Look, hand_over};
 use super::document::{BenchDocument, Target, latency, median, rounded, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::{cores, run_alone};
+use super::two_cores::{Patience, run_alone, run_pair};
 use super::{BenchError, BenchOptions, chain};
 
 /// Words of a fragment: eight of them are an event of 150 kB.
@@ -151,24 +151,7 @@ fn whole_stage(document: &mut BenchDocument, size: &Size) -> Result<(), BenchErr
     let before = chain.snapshot();
     thread::sleep(size.stage);
     let after = chain.snapshot();
-    chain.stop();
-    let limit = Instant::now() + PATIENCE;
-    while !chain.is_drained() {
-        if Instant::now() > limit {
-            return Err(BenchError::Stuck);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    let mut outcome = chain.finish();
-    outcome.run_file = None;
-    let problems = outcome.conservation_problems().len() as u64;
-    if problems > 0 {
-        return Err(BenchError::Conservation {
-            what: "equations that do not hold",
-            found: problems,
-            expected: 0,
-        });
-    }
+    let outcome = chain::end_in_order(chain)?;
     let (a, b) = (before.counts(), after.counts());
     let seconds = after.at.since(before.at).as_seconds().max(1e-9);
     let offered = (b.offered - a.offered).max(1) as f64;
@@ -222,53 +205,60 @@ pub(crate) fn stage_config() -> ChainConfig {
     config
 }
 
-/// From a push to a unit that sleeps in the kernel to its first look at the event, beside an eventfd.
+/// From a push to a unit that sleeps in the kernel to its first look at the event, beside a bare
+/// wake-up after a sleep of the same length.
 fn sleeping_unit(document: &mut BenchDocument, size: &Size) -> Result<(), BenchError> {
-    let floor_before = eventfd_round_trip(size.wake_ups)?.round_trip;
+    let floor = || Ok(eventfd_one_way(size.wake_ups, ASLEEP)?.one_way);
+    let floor_before = floor()?;
     let delays = hand_over_asleep(size.wake_ups)?;
-    let floor_after = eventfd_round_trip(size.wake_ups)?.round_trip;
-    let floor = (floor_before.p50() + floor_after.p50()) as f64 / 4.0;
-    let ratio = delays.p50() as f64 / floor.max(1.0);
-    document.add_floor("eventfd_round_trip_ns", latency(&floor_before));
+    let floor_after = floor()?;
+    let floor_p50 = (floor_before.p50() + floor_after.p50()) as f64 / 2.0;
+    let ratio = delays.p50() as f64 / floor_p50.max(1.0);
+    document.add_floor("eventfd_one_way_ns", latency(&floor_before));
     document.add_result("hand_over_to_sleeping_unit_ns", latency(&delays));
     document.add_ratio("hand_over_to_wake_up", ratio);
     document.add_target(Target::at_most("hand_over_to_wake_up", ratio, 1.2));
     Ok(())
 }
 
+/// Delays of so many events, one every [`ASLEEP`], to a unit that sleeps on its doorbell.
 fn hand_over_asleep(wake_ups: u32) -> Result<Samples, BenchError> {
     let (mut events, mut tickets) = heap_ring(&RingConfig {
         slots: 16,
         slot_words: 16,
     })?;
     let bell = Doorbell::in_process();
-    let [converter, unit] = cores();
-    let (clock, unit_clock) = (TscClock::calibrate(), TscClock::calibrate());
     let unit_bell = bell.clone();
-    let receiver = thread::spawn(move || {
-        // Not pinned where there is one core only: the result then says so by itself.
-        let _ = pin_current_thread(unit);
+    let clock = TscClock::calibrate();
+    let converter = |mut patience: Patience<'_>| {
+        let begin = Instant::now();
+        for event in 1..=wake_ups {
+            // Spins, as one that builds the next event: a converter that sleeps wakes late itself.
+            while begin.elapsed() < ASLEEP * event {
+                patience.idle()?;
+                patience.restart();
+            }
+            let ticks = clock.ticks();
+            events.try_push(&[ticks as u32, (ticks >> 32) as u32])?;
+            bell.ring();
+        }
+        Ok(())
+    };
+    let unit = |_: Patience<'_>| {
         let mut waiter = Waiter::with_doorbell(WaitStrategy::Block, unit_bell);
-        let mut delays = Vec::new();
+        let mut delays = Vec::with_capacity(wake_ups as usize);
         let limit = Instant::now() + PATIENCE + ASLEEP * 4 * wake_ups;
         while delays.len() < wake_ups as usize && Instant::now() < limit {
-            let popped = tickets.try_pop(|words| u64::from(words[0]) | u64::from(words[1]) << 32);
-            let Ok(popped) = popped else { break };
+            let popped =
+                tickets.try_pop(|words| u64::from(words[0]) | u64::from(words[1]) << 32)?;
             if let Some(sent) = popped {
-                delays.push(unit_clock.ticks_to_ns(unit_clock.ticks().wrapping_sub(sent)));
+                delays.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(sent)));
             }
             waiter.after(usize::from(popped.is_some()));
         }
-        delays
-    });
-    let _ = pin_current_thread(converter);
-    for _ in 0..wake_ups {
-        thread::sleep(ASLEEP);
-        let ticks = clock.ticks();
-        events.try_push(&[ticks as u32, (ticks >> 32) as u32])?;
-        bell.ring();
-    }
-    let delays = receiver.join().map_err(|_| BenchError::Thread)?;
+        Ok(delays)
+    };
+    let ((), delays) = run_pair(converter, unit)?;
     if delays.len() != wake_ups as usize {
         return Err(BenchError::Conservation {
             what: "hand-overs",

@@ -8,7 +8,7 @@
 //! buffers, whose drops the paper cured.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use livetime_fabric::chain::{SimulatedChain, SimulatedChainConfig};
 use livetime_fabric::time::DurationPs;
@@ -47,7 +47,6 @@ const SLICES_MS: [f64; 3] = [0.0, 1.0, 10.0];
 const UNITS_MEASURED: [u16; 4] = [1, 2, 4, 8];
 /// How far the plateau of a converter may be from its port.
 const TOLERANCE: f64 = 0.05;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the study found.
 pub struct Level3Study {
@@ -170,25 +169,7 @@ fn measure(units: u16, time: Duration) -> Result<f64, BenchError> {
     let before = chain.snapshot();
     thread::sleep(time);
     let after = chain.snapshot();
-    chain.stop();
-    let limit = Instant::now() + PATIENCE;
-    while !chain.is_drained() {
-        if Instant::now() > limit {
-            return Err(BenchError::Stuck);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    let mut outcome = chain.finish();
-    outcome.run_file = None;
-    let problems = outcome.conservation_problems().len() as u64;
-    if problems > 0 {
-        let what = "equations that do not hold";
-        return Err(BenchError::Conservation {
-            what,
-            found: problems,
-            expected: 0,
-        });
-    }
+    chain::end_in_order(chain)?;
     let filtered =
         |counts: livetime_wire::ChainCounts| counts.filter_accepted + counts.filter_rejected;
     let events = filtered(after.counts()) - filtered(before.counts());
