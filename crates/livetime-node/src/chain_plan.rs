@@ -8,13 +8,16 @@
 use std::fmt;
 
 use livetime_builder::BuildMode;
+use livetime_readout::LinkConfig;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
+use livetime_wire::decision::REPLY_WORDS;
 use livetime_wire::fragment::OVERHEAD_WORDS;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
 use livetime_wire::{UnitId, UnitKind};
 
 use crate::chain_config::ChainConfig;
 use crate::completion::COMPLETION_WORDS;
+use crate::packet_link::{config_for, slot_words};
 use crate::transport::STREAM_PAGES_MAX;
 
 /// Slots of the rings between cards and hosts; when full, entries wait in the card's FIFO.
@@ -39,6 +42,8 @@ pub enum Channel {
     Messages,
     /// Event tickets.
     Tickets,
+    /// Trigger packets and replies, whole.
+    Packets,
     /// Acknowledge entries of filled pages.
     Completions,
     /// Page numbers that go back to their link.
@@ -63,6 +68,7 @@ impl fmt::Display for RingKey {
         let channel = match self.channel {
             Channel::Messages => "messages",
             Channel::Tickets => "tickets",
+            Channel::Packets => "packets",
             Channel::Completions => "completions",
             Channel::PagesBack => "pages_back",
             Channel::Written => "written",
@@ -76,10 +82,6 @@ impl fmt::Display for RingKey {
 pub enum PoolKey {
     /// The pages of a readout unit's data links.
     Readout(u16),
-    /// The pages of the trigger links to a node.
-    Packets(u16),
-    /// The pages of the return link of a node.
-    Replies(u16),
     /// The pages that a builder unit receives payload into, where a network brings it.
     Builder(u16),
 }
@@ -88,8 +90,6 @@ impl fmt::Display for PoolKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Readout(index) => write!(f, "{}", UnitId::readout(*index)),
-            Self::Packets(node) => write!(f, "packets{node}"),
-            Self::Replies(node) => write!(f, "replies{node}"),
             Self::Builder(index) => write!(f, "{}", UnitId::builder(*index)),
         }
     }
@@ -139,6 +139,16 @@ pub struct ChainPlan {
 /// Units of one kind, by their number.
 pub fn units(kind: UnitKind, count: usize) -> impl Iterator<Item = UnitId> + Clone {
     (0..count as u16).map(move |index| UnitId { kind, index })
+}
+
+/// A trigger link, with pages for its packets.
+pub fn packet_link(config: &ChainConfig) -> LinkConfig {
+    config_for(&config.trigger_link, config.source.packet_words_max)
+}
+
+/// The return link of a trigger node.
+pub fn reply_link(config: &ChainConfig) -> LinkConfig {
+    config_for(&config.trigger_link, REPLY_WORDS)
 }
 
 /// The decision nodes of a chain.
@@ -230,33 +240,24 @@ impl ChainPlan {
                 });
             }
         }
-        let link = &config.trigger_link;
-        for node in trigger_nodes(config) {
-            let packets = link.pages * config.merger.inputs as u32;
-            for (key, pages) in [
-                (PoolKey::Packets(node.index), packets),
-                (PoolKey::Replies(node.index), link.pages),
-            ] {
-                self.pools.push(PoolPlan {
-                    key,
-                    config: pool(pages, link.page_words),
-                    roles: vec![FRONT_END.to_owned(), node.to_string()],
-                });
-            }
-        }
     }
 
     /// Rings between the cards of the links and their hosts.
     fn add_card_rings(&mut self, config: &ChainConfig) {
         let cards = UnitId::SUPERVISOR;
-        // A slot for every page, so that returning a page never fails.
-        let pages = u64::from(config.trigger_link.pages);
+        let packets = packet_link(config);
+        let pages = u64::from(packets.pages);
         for node in trigger_nodes(config) {
-            let packets = pages * config.merger.inputs as u64;
-            for (card, host, pages) in [(cards, node, packets), (node, cards, pages)] {
-                self.add_ring(card, host, Channel::Completions, pages, COMPLETION_WORDS);
-                self.add_ring(host, card, Channel::PagesBack, pages, 2);
-            }
+            let of_inputs = pages * config.merger.inputs as u64;
+            let reply_words = slot_words(&reply_link(config));
+            self.add_ring(
+                cards,
+                node,
+                Channel::Packets,
+                of_inputs,
+                slot_words(&packets),
+            );
+            self.add_ring(node, cards, Channel::Packets, pages, reply_words);
         }
         let slots = u64::from(CARD_RING_SLOTS);
         for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {

@@ -30,6 +30,7 @@ pub struct CompletionError {
 
 impl Completion {
     /// The words: link and flags, page, length, status, begin word, end word.
+    #[inline]
     pub fn to_words(&self) -> [u32; COMPLETION_WORDS] {
         let Completed {
             page,
@@ -56,10 +57,29 @@ impl Completion {
         ]
     }
 
+    /// Reads an entry and the words of its page behind it.
+    ///
+    /// # Errors
+    /// [`CompletionError`] when there is no entry, or not as many words as it says.
+    #[inline]
+    pub fn parse_with_words(message: &[u32]) -> Result<(Self, &[u32]), CompletionError> {
+        let error = CompletionError {
+            words: message.len(),
+            first: message.first().copied().unwrap_or(0),
+        };
+        let (entry, words) = message.split_at_checked(COMPLETION_WORDS).ok_or(error)?;
+        let entry = Self::parse(entry)?;
+        if words.len() != entry.completed.len_words as usize {
+            return Err(error);
+        }
+        Ok((entry, words))
+    }
+
     /// Reads an entry.
     ///
     /// # Errors
     /// [`CompletionError`] when length or flags are not those of an entry.
+    #[inline]
     pub fn parse(words: &[u32]) -> Result<Self, CompletionError> {
         let error = CompletionError {
             words: words.len(),
@@ -120,6 +140,11 @@ mod tests {
             }
         }
         assert!(Completion::parse(&[0; 5]).is_err());
+        assert!(Completion::parse_with_words(&[0; 5]).is_err());
+        assert!(Completion::parse_with_words(&[0, 0, 1, 0, 0, 0]).is_err());
+        let whole = [0, 0, 2, 0, 0, 0, 8, 9];
+        assert_eq!(Completion::parse_with_words(&whole).unwrap().1, [8, 9]);
+        assert!(Completion::parse_with_words(&whole[..7]).is_err());
         assert!(Completion::parse(&[0x10, 0, 0, 0, 0, 0]).is_err());
     }
 }

@@ -11,13 +11,14 @@ use livetime_readout::{
 use livetime_shm::PagePool;
 use livetime_wire::RunNs;
 
-use crate::pooled_page::LinkPages;
+use crate::pooled_page::{LinkPages, LinkStore};
 
-/// Both ends of a link and the fragment that is on it.
-pub struct EmulatedLink {
+/// Both ends of a link and the fragment that is on it. Its pages are those of a shared pool, or of
+/// its own where what is in them is passed on as messages ([`crate::packet_link`]).
+pub struct EmulatedLink<P = LinkPages> {
     source: SlinkSource,
     receiver: Receiver,
-    pages: LinkPages,
+    pages: P,
     fragment: Vec<u32>,
 }
 
@@ -35,6 +36,13 @@ pub enum LinkProgress {
 impl EmulatedLink {
     /// A link that is up; it fills the pages of `pool` from `first_page` on.
     pub fn new(config: LinkConfig, pool: PagePool, first_page: u32) -> Self {
+        Self::on_pages(config, LinkPages::new(pool), first_page)
+    }
+}
+
+impl<P: LinkStore> EmulatedLink<P> {
+    /// A link that is up; it fills `pages` from `first_page` on.
+    pub(crate) fn on_pages(config: LinkConfig, pages: P, first_page: u32) -> Self {
         let words_max = config.fragment_words_max as usize;
         Self {
             source: SlinkSource::new(SourceLinkConfig {
@@ -43,7 +51,7 @@ impl EmulatedLink {
                 ..SourceLinkConfig::default()
             }),
             receiver: Receiver::new(config, first_page),
-            pages: LinkPages::new(pool),
+            pages,
             fragment: Vec::with_capacity(words_max),
         }
     }
@@ -101,7 +109,7 @@ impl EmulatedLink {
     #[inline]
     pub fn recycle(&mut self, page: u32) -> bool {
         self.receiver.owns(page)
-            && self.pages.release(page).is_ok()
+            && self.pages.take_back(page)
             && self.receiver.recycle(page).is_ok()
     }
 
@@ -110,6 +118,12 @@ impl EmulatedLink {
     pub fn set_state(&mut self, now: RunNs, state: LinkState) {
         self.source.handle_link(now, state);
         self.receiver.handle_link(now, state, &mut self.pages);
+    }
+
+    /// What the link fills.
+    #[inline]
+    pub(crate) fn pages(&self) -> &P {
+        &self.pages
     }
 
     /// The sending end.

@@ -17,6 +17,7 @@ pub mod event_fault;
 pub mod link;
 pub mod message_ring;
 mod output_file;
+pub mod packet_link;
 pub mod packet_log;
 pub mod pooled_event;
 pub mod pooled_page;

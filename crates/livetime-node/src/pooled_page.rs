@@ -35,6 +35,19 @@ impl LinkPages {
     }
 }
 
+/// Pages that a link fills and gets back.
+pub trait LinkStore: PageStore {
+    /// Makes a page that came back writable again; `false` for one that nobody may return now.
+    fn take_back(&self, page: u32) -> bool;
+}
+
+impl LinkStore for LinkPages {
+    #[inline]
+    fn take_back(&self, page: u32) -> bool {
+        self.release(page).is_ok()
+    }
+}
+
 impl PageStore for LinkPages {
     #[inline]
     fn prepare(&mut self, page: u32, len_words: u32) {

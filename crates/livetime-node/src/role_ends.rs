@@ -8,9 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use livetime_builder::{BuildMode, BuilderUnit, EventManager, ReadoutUnit};
-use livetime_readout::{
-    AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig, LinkConfig,
-};
+use livetime_readout::{AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
     EventGenerator, FragmentWriter, PacketEncoder, PhysicsGenerator, TriggerSource,
@@ -19,12 +17,14 @@ use livetime_trigger::{LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
 use crate::chain_config::{ChainConfig, FilterConfig};
-use crate::chain_plan::{Channel, FRONT_END, PoolKey, RingKey, WRITER, trigger_nodes, units};
+use crate::chain_plan::{
+    Channel, FRONT_END, PoolKey, RingKey, WRITER, packet_link, reply_link, trigger_nodes, units,
+};
 use crate::counter_block::CounterBlock;
-use crate::emulated_link::EmulatedLink;
 use crate::event_fault::{EventFault, FaultyFilter};
 use crate::link::{FragmentLink, LinkTransport, run_of_frames};
 use crate::message_ring::{Inbox, Outbox};
+use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
 use crate::python_filter::BatchFilter;
 use crate::python_filter::batch_filter::BatchBounds;
@@ -262,19 +262,13 @@ impl RoleEnds {
         node: UnitId,
     ) -> Result<TriggerPath, MissingEnd> {
         let cards = UnitId::SUPERVISOR;
-        let pool = self.pool(PoolKey::Packets(node.index))?;
-        let link = &config.trigger_link;
-        let inputs = 0..config.merger.inputs as u32;
-        let links =
-            inputs.map(|input| EmulatedLink::new(link.clone(), pool.clone(), input * link.pages));
+        let inputs = 0..config.merger.inputs;
+        let links = inputs.map(|_| PacketLink::for_packets(packet_link(config)));
         Ok(TriggerPath {
             links: links.collect(),
             rings: TriggerRings {
-                completions: self.sender(cards, node, Channel::Completions)?,
-                pages_back: self.receiver(node, cards, Channel::PagesBack)?,
-                replies: self.receiver(node, cards, Channel::Completions)?,
-                reply_pages_back: self.sender(cards, node, Channel::PagesBack)?,
-                reply_pool: self.pool(PoolKey::Replies(node.index))?,
+                packets: self.sender(cards, node, Channel::Packets)?,
+                replies: self.receiver(node, cards, Channel::Packets)?,
             },
         })
     }
@@ -308,10 +302,6 @@ impl RoleEnds {
             .then(|| PacketMerger::new_checked(config.merger, "trigger"))
             .transpose()
             .map_err(|_| self.missing("merger with these inputs"))?;
-        let link = LinkConfig {
-            fragment_words_max: 64,
-            ..config.trigger_link.clone()
-        };
         let packet_log = (config.packets.as_ref())
             .map(|log| {
                 PacketLog::start(log, config.run, node.index, config.source.packet_words_max)
@@ -322,12 +312,9 @@ impl RoleEnds {
             packet_log,
             node: LevelTwoNode::new(LevelTwo::new(&config.menu), config.run),
             merger,
-            packets: self.receiver(cards, node, Channel::Completions)?,
-            packet_pages_back: self.sender(node, cards, Channel::PagesBack)?,
-            packet_pool: self.pool(PoolKey::Packets(node.index))?,
-            return_link: EmulatedLink::new(link, self.pool(PoolKey::Replies(node.index))?, 0),
-            replies: self.sender(node, cards, Channel::Completions)?,
-            reply_pages_back: self.receiver(cards, node, Channel::PagesBack)?,
+            packets: self.receiver(cards, node, Channel::Packets)?,
+            return_link: PacketLink::for_packets(reply_link(config)),
+            replies: self.sender(node, cards, Channel::Packets)?,
             id: self.id,
             block: self.block,
         })))

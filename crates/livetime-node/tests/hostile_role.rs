@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use livetime_builder::BuilderConfig;
 use livetime_node::chain_plan::{ChainPlan, Channel, RingKey, role_of};
-use livetime_node::completion::Completion;
+use livetime_node::completion::{COMPLETION_WORDS, Completion};
 use livetime_node::counter_block::CounterBlock;
 use livetime_node::link::LinkTransport;
 use livetime_node::role::Role;
@@ -225,6 +225,22 @@ fn message(noise: &mut Noise) -> BuilderMessage {
     }
 }
 
+/// An acknowledge entry of a page with so many words.
+fn entry(noise: &mut Noise, len_words: u32) -> [u32; COMPLETION_WORDS] {
+    Completion {
+        link: noise.below(4) as u16,
+        completed: Completed {
+            page: noise.small_or_any() as u32,
+            len_words,
+            status: FragmentStatus([0, noise.next() as u32][noise.below(2) as usize]),
+            begin: None,
+            end: None,
+            block_end: [BlockEnd::EndWord, BlockEnd::MoreToCome][noise.below(2) as usize],
+        },
+    }
+    .to_words()
+}
+
 /// Words for a ring: well-formed, damaged, or nothing at all like it.
 fn words(noise: &mut Noise, key: RingKey, sequence: u32) -> Vec<u32> {
     let mut words = match key.channel {
@@ -236,19 +252,18 @@ fn words(noise: &mut Noise, key: RingKey, sequence: u32) -> Vec<u32> {
         }
         .to_words()
         .to_vec(),
-        Channel::Completions => Completion {
-            link: noise.below(4) as u16,
-            completed: Completed {
-                page: noise.small_or_any() as u32,
-                len_words: noise.small_or_any() as u32,
-                status: FragmentStatus(noise.next() as u32),
-                begin: None,
-                end: None,
-                block_end: [BlockEnd::EndWord, BlockEnd::MoreToCome][noise.below(2) as usize],
-            },
+        Channel::Completions => {
+            let len_words = noise.small_or_any() as u32;
+            entry(noise, len_words).to_vec()
         }
-        .to_words()
-        .to_vec(),
+        Channel::Packets => {
+            let count = noise.below(20);
+            let packet = (0..count).map(|_| noise.small_or_any() as u32);
+            let packet: Vec<u32> = packet.collect();
+            let mut words = entry(noise, count as u32).to_vec();
+            words.extend(packet);
+            words
+        }
         Channel::PagesBack | Channel::Written | Channel::Tickets => {
             let count = noise.below(20);
             (0..count).map(|_| noise.small_or_any() as u32).collect()

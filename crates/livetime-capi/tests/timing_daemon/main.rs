@@ -9,8 +9,6 @@
 mod malformed_calls;
 mod stage;
 
-use std::time::Duration;
-
 use livetime_client::{
     Address, ClientError, EventId, Filter, Listener, OverflowRule, RecordFlags, RecordKind,
     Subscription, SubscriptionOptions, TaiNs, TimingClient, TimingMessage, TimingRecord,
@@ -19,7 +17,7 @@ use livetime_node::timing::{AccessRules, Daemon};
 use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
 
 use crate::stage::{
-    LONG, MASTER, RECEIVER, START, Stage, bus_stage, config, messages, stage, stage_with,
+    LONG, MASTER, RECEIVER, START, Stage, bus_stage, config, messages, stage, stage_with, uid,
 };
 
 /// What a client sees of a message in time, of one too late, and of one that nobody asked for.

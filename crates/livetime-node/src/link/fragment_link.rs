@@ -21,7 +21,7 @@ use super::transport::LinkTransport;
 use super::udp_link::UdpLink;
 use super::udp_source::UdpSource;
 use crate::emulated_link::{EmulatedLink, LinkProgress};
-use crate::pooled_page::LinkPages;
+use crate::pooled_page::{LinkPages, LinkStore};
 
 /// Frames taken from a stream at once, so that the other links get their turn.
 const FRAMES_AT_ONCE: usize = 64;
@@ -380,9 +380,7 @@ fn of_blocks(blocks: &BlockReceiver<LinkPages>) -> (&LossCounts, &LossCounts) {
 }
 
 fn recycle(blocks: &mut BlockReceiver<LinkPages>, page: u32) -> bool {
-    blocks.receiver().owns(page)
-        && blocks.store().release(page).is_ok()
-        && blocks.recycle(page).is_ok()
+    blocks.receiver().owns(page) && blocks.store().take_back(page) && blocks.recycle(page).is_ok()
 }
 
 /// Both ends of a connection over the loopback interface; neither waits.

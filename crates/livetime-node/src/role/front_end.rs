@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use livetime_readout::{Completed, FlowControl, LinkState};
-use livetime_shm::{Consumer, PageIndex, PagePool, Producer};
+use livetime_readout::{FlowControl, LinkState};
+use livetime_shm::{Consumer, Producer};
 use livetime_source::{
     Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketEncoder,
     PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
@@ -25,8 +25,9 @@ use super::spill_gate::SpillGate;
 use super::{Role, RoleResult, latency_histogram, record_latency};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
-use crate::emulated_link::{EmulatedLink, LinkProgress};
+use crate::emulated_link::LinkProgress;
 use crate::link::{FragmentLink, TransportCounters};
+use crate::packet_link::PacketLink;
 use crate::worker::Phase;
 
 /// Trigger type of the source's own triggers.
@@ -71,29 +72,23 @@ pub struct ReadoutRings {
 
 /// The rings between the front-end and the trigger node.
 pub struct TriggerRings {
-    /// Acknowledge entries of trigger packets out.
-    pub completions: Producer,
-    /// Pages of trigger packets back.
-    pub pages_back: Consumer,
-    /// Acknowledge entries of replies in.
+    /// Trigger packets out.
+    pub packets: Producer,
+    /// Replies in.
     pub replies: Consumer,
-    /// Pages of replies back.
-    pub reply_pages_back: Producer,
-    /// The pages of the return link.
-    pub reply_pool: PagePool,
 }
 
 /// The way to one trigger node and back.
 pub struct TriggerPath {
     /// A trigger link for each input of the merger; one that carries whole packets without it.
-    pub links: Vec<EmulatedLink>,
+    pub links: Vec<PacketLink>,
     /// Their rings.
     pub rings: TriggerRings,
 }
 
 impl TriggerPath {
     fn is_idle(&self) -> bool {
-        self.links.iter().all(EmulatedLink::is_idle)
+        self.links.iter().all(PacketLink::is_idle)
     }
 }
 
@@ -191,7 +186,7 @@ impl FrontEnd {
         }
     }
 
-    /// Pages that the trigger node and the readout units have returned.
+    /// Pages that the readout units have returned.
     fn take_pages_back(&mut self) -> usize {
         let Self {
             parts,
@@ -199,22 +194,11 @@ impl FrontEnd {
             ..
         } = self;
         let FrontEndParts {
-            trigger,
             data_links,
             readout_units,
             ..
         } = parts;
         let mut work = 0;
-        for TriggerPath { links, rings } in trigger {
-            // A page belongs to one of the links.
-            let mut recycle = |page| links.iter_mut().any(|link| link.recycle(page));
-            while let Ok(Some(good)) =
-                (rings.pages_back).try_pop(|words| words.iter().all(|page| recycle(*page)))
-            {
-                work += 1;
-                *foreign_words += u64::from(!good);
-            }
-        }
         for (unit, rings) in readout_units.iter_mut().enumerate() {
             while let Ok(Some(bad)) = rings.pages_back.try_pop(|words| {
                 words
@@ -237,34 +221,25 @@ impl FrontEnd {
 
     fn take_replies_of(&mut self, now: RunNs, node: usize) -> usize {
         let mut work = 0;
-        loop {
-            let rings = &mut self.parts.trigger[node].rings;
-            let entry = rings.replies.try_pop(Completion::parse);
-            let Ok(Some(Ok(Completion { completed, .. }))) = entry else {
-                break;
-            };
+        let FrontEndParts {
+            trigger,
+            supervisor,
+            ..
+        } = &mut self.parts;
+        let replies = &mut trigger[node].rings.replies;
+        while let Ok(Some(outcome)) = replies.try_pop(|message| {
+            let (entry, words) = Completion::parse_with_words(message).ok()?;
+            Some(supervisor.handle_reply_words(now, words, entry.completed.status))
+        }) {
             work += 1;
-            let page = PageIndex(completed.page);
-            rings
-                .reply_pool
-                .prepare_to_read(page, completed.len_words as usize);
-            let Ok(reader) = rings.reply_pool.read(page) else {
-                self.foreign_words += 1;
-                continue;
-            };
-            let words = reader.get(..completed.len_words as usize).unwrap_or(&[]);
-            let outcome = self
-                .parts
-                .supervisor
-                .handle_reply_words(now, words, completed.status);
-            drop(reader);
-            if let ReplyOutcome::Decided(sample) = outcome {
-                record_latency(&mut self.latency, sample.latency.0);
-                self.counts.gauges.record_latency(sample.latency.0);
+            match outcome {
+                Some(ReplyOutcome::Decided(sample)) => {
+                    record_latency(&mut self.latency, sample.latency.0);
+                    self.counts.gauges.record_latency(sample.latency.0);
+                }
+                Some(_) => {}
+                None => self.foreign_words += 1,
             }
-            // The ring has a slot for every page of the return link, so this cannot fail.
-            let returned = rings.reply_pages_back.try_push(&[completed.page]);
-            self.foreign_words += u64::from(returned.is_err());
         }
         work
     }
@@ -502,7 +477,9 @@ impl FrontEnd {
         let mut work = 0;
         for TriggerPath { links, rings } in trigger {
             for (input, link) in links.iter_mut().enumerate() {
-                work += pump_link(now, link, input as u16, &mut rings.completions);
+                work += usize::from(link.pump(now) == LinkProgress::Moved);
+                work += link.pass_on(input as u16, &mut rings.packets);
+                link.poll_flow(now);
             }
         }
         for DataLink {
@@ -609,33 +586,8 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
     link.is_some_and(|link| link.link.recycle(pair[1]))
 }
 
-/// What trigger links and data links have in common.
-trait Pumped {
-    fn pump(&mut self, now: RunNs) -> LinkProgress;
-    fn poll_completed(&mut self) -> Option<Completed>;
-    fn poll_flow(&mut self, now: RunNs) -> FlowControl;
-}
-
-macro_rules! pumped {
-    ($link:ty) => {
-        impl Pumped for $link {
-            fn pump(&mut self, now: RunNs) -> LinkProgress {
-                self.pump(now)
-            }
-            fn poll_completed(&mut self) -> Option<Completed> {
-                self.poll_completed()
-            }
-            fn poll_flow(&mut self, now: RunNs) -> FlowControl {
-                self.poll_flow(now)
-            }
-        }
-    };
-}
-pumped!(EmulatedLink);
-pumped!(FragmentLink);
-
 /// Moves words on one link and its acknowledge entries into `ring`, as far as there is room.
-fn pump_link(now: RunNs, link: &mut impl Pumped, index: u16, ring: &mut Producer) -> usize {
+fn pump_link(now: RunNs, link: &mut FragmentLink, index: u16, ring: &mut Producer) -> usize {
     let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
     while ring.has_room() {
         let Some(completed) = link.poll_completed() else {

@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 
-use livetime_readout::PageRead;
-use livetime_shm::{Consumer, PagePool, Producer};
+use livetime_shm::{Consumer, Producer};
 use livetime_trigger::{LevelTwoNode, PacketMerger};
 use livetime_wire::RunNs;
 
 use super::{Role, RoleResult};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
-use crate::emulated_link::EmulatedLink;
+use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
-use crate::pooled_page::HeldPages;
 use crate::worker::Phase;
 
 /// Packets handled in one duty cycle, so that other roles of the worker get their turn.
@@ -32,18 +30,12 @@ pub struct TriggerNodeParts {
     pub node: LevelTwoNode,
     /// Makes packets of the parts of several inputs, if there are several.
     pub merger: Option<PacketMerger>,
-    /// Acknowledge entries of trigger packets in.
+    /// Trigger packets in.
     pub packets: Consumer,
-    /// Pages of trigger packets back.
-    pub packet_pages_back: Producer,
-    /// Pages of the trigger link.
-    pub packet_pool: PagePool,
     /// The return link.
-    pub return_link: EmulatedLink,
-    /// Acknowledge entries of replies out.
+    pub return_link: PacketLink,
+    /// Replies out.
     pub replies: Producer,
-    /// Pages of replies back.
-    pub reply_pages_back: Consumer,
     /// Where packets are recorded, if they are.
     pub packet_log: Option<PacketLog>,
     /// Where the counters are published.
@@ -53,7 +45,6 @@ pub struct TriggerNodeParts {
 /// The trigger node role.
 pub struct TriggerNode {
     parts: TriggerNodeParts,
-    held: HeldPages,
     /// Words of a packet out of the merger.
     merged: Vec<u32>,
     counts: RoleCounts,
@@ -64,10 +55,8 @@ pub struct TriggerNode {
 impl TriggerNode {
     /// A node at the start of its run.
     pub fn new(parts: TriggerNodeParts) -> Self {
-        let held = HeldPages::new(parts.packet_pool.clone(), 1);
         Self {
             parts,
-            held,
             merged: Vec::with_capacity(MERGED_WORDS),
             counts: RoleCounts::default(),
             foreign: 0,
@@ -77,79 +66,77 @@ impl TriggerNode {
 
     /// Decides on the next packet; `false` when there is none or no way for the reply.
     fn decide_next(&mut self, now: RunNs) -> bool {
-        let parts = &mut self.parts;
-        let log_is_ready = parts.packet_log.as_mut().is_none_or(PacketLog::is_ready);
-        if !parts.return_link.is_idle() || !log_is_ready {
+        let Self {
+            parts,
+            merged,
+            counts,
+            foreign,
+            unreadable,
+        } = self;
+        let TriggerNodeParts {
+            node,
+            merger,
+            packets,
+            return_link,
+            replies,
+            packet_log,
+            ..
+        } = parts;
+        let log_is_ready = packet_log.as_mut().is_none_or(PacketLog::is_ready);
+        if !return_link.is_idle() || !log_is_ready {
             return false;
         }
-        let Ok(Some(entry)) = parts.packets.try_pop(Completion::parse) else {
-            return false;
-        };
-        let Ok(Completion { link, completed }) = entry else {
-            self.foreign += 1;
-            return true;
-        };
-        self.held.prepare(completed.page, completed.len_words);
-        if self.held.hold(completed.page).is_err() {
-            self.foreign += 1;
-            return true;
-        }
-        self.counts.gauges.received += 1;
-        self.counts.gauges.bytes += u64::from(completed.len_words) * 4;
-        let words = self.held.words(completed.page);
-        let words = words.get(..completed.len_words as usize).unwrap_or(&[]);
-        // A packet in several pages is longer than a packet may be and is refused by its length.
-        if completed.status.is_good() {
-            let packet = match &mut parts.merger {
-                None => Some(words),
+        let taken = packets.try_pop(|message| {
+            let Ok((entry, words)) = Completion::parse_with_words(message) else {
+                *foreign += 1;
+                return;
+            };
+            counts.gauges.received += 1;
+            counts.gauges.bytes += words.len() as u64 * 4;
+            // A packet in several pages is longer than a packet may be: none of its parts is good.
+            if !entry.completed.status.is_good() {
+                *unreadable += 1;
+                return;
+            }
+            let packet = match merger {
+                None => words,
                 Some(merger) => {
-                    let taken = merger.handle_part(now, usize::from(link), words);
-                    let is_whole = taken.is_ok() && merger.poll_output(&mut self.merged);
-                    is_whole.then_some(&self.merged[..])
+                    let taken = merger.handle_part(now, usize::from(entry.link), words);
+                    if taken.is_err() || !merger.poll_output(merged) {
+                        return;
+                    }
+                    merged
                 }
             };
-            let reply = packet.map(|packet| (packet, parts.node.handle_packet(packet)));
-            if let Some((packet, Ok(reply))) = reply {
-                parts.return_link.send(|out| {
-                    out.clear();
-                    out.extend_from_slice(&reply.reply.to_words());
-                });
-                parts.return_link.pump(now);
-                // The reply goes first: it is waited for, and stores reach the other core in their
-                // order.
-                send_replies(&mut parts.return_link, &mut parts.replies);
-                if let Some(log) = &mut parts.packet_log {
-                    log.record(now, reply.reply.trigger_low, reply.reply.mask, packet);
-                }
+            let Ok(decision) = node.handle_packet(packet) else {
+                return;
+            };
+            let reply = decision.reply;
+            return_link.send(|out| {
+                out.clear();
+                out.extend_from_slice(&reply.to_words());
+            });
+            return_link.pump(now);
+            // The reply goes first: it is waited for, and stores reach the other core in their
+            // order.
+            return_link.pass_on(0, replies);
+            if let Some(log) = packet_log {
+                log.record(now, reply.trigger_low, reply.mask, packet);
             }
-        } else {
-            self.unreadable += 1;
-        }
-        self.held.clear();
-        // The ring has a slot for every page of the trigger link, so this cannot fail.
-        let returned = parts.packet_pages_back.try_push(&[completed.page]);
-        self.foreign += u64::from(returned.is_err());
-        true
+        });
+        matches!(taken, Ok(Some(())))
     }
 
-    /// Moves replies on and takes their pages back.
+    /// Moves replies on.
     fn pump_replies(&mut self, now: RunNs) -> usize {
         let TriggerNodeParts {
             return_link,
             replies,
-            reply_pages_back,
             ..
         } = &mut self.parts;
-        let mut work = 0;
-        while let Ok(Some(good)) =
-            reply_pages_back.try_pop(|words| words.iter().all(|page| return_link.recycle(*page)))
-        {
-            work += 1;
-            self.foreign += u64::from(!good);
-        }
         return_link.pump(now);
         return_link.poll_flow(now);
-        work + send_replies(return_link, replies)
+        return_link.pass_on(0, replies)
     }
 
     fn publish(&mut self) {
@@ -157,20 +144,6 @@ impl TriggerNode {
             u64::from(self.parts.return_link.is_idle() && self.parts.packets.is_empty());
         self.parts.block.publish(&self.counts);
     }
-}
-
-/// Passes on the replies that are through the return link; returns how many.
-fn send_replies(return_link: &mut EmulatedLink, replies: &mut Producer) -> usize {
-    let mut sent = 0;
-    while replies.has_room() {
-        let Some(completed) = return_link.poll_completed() else {
-            break;
-        };
-        let pushed = replies.try_push(&Completion { link: 0, completed }.to_words());
-        debug_assert!(pushed.is_ok(), "a free slot was seen");
-        sent += 1;
-    }
-    sent
 }
 
 impl Role for TriggerNode {

@@ -208,7 +208,7 @@ pub(crate) fn stage_config() -> ChainConfig {
 /// From a push to a unit that sleeps in the kernel to its first look at the event, beside a bare
 /// wake-up after a sleep of the same length.
 fn sleeping_unit(document: &mut BenchDocument, size: &Size) -> Result<(), BenchError> {
-    let floor = || Ok(eventfd_one_way(size.wake_ups, ASLEEP)?.one_way);
+    let floor = || eventfd_one_way(size.wake_ups, ASLEEP).map(|floor| floor.one_way);
     let floor_before = floor()?;
     let delays = hand_over_asleep(size.wake_ups)?;
     let floor_after = floor()?;

@@ -234,7 +234,7 @@ impl<'a> PacedSide<'a> {
                 patience.restart();
                 continue;
             }
-            if is_over && self.supervisor.in_flight() == 0 && self.front_end.pages_out == 0 {
+            if is_over && self.supervisor.in_flight() == 0 {
                 return Ok(self.finish());
             }
             self.supervisor.handle_timeout(now);
@@ -242,7 +242,7 @@ impl<'a> PacedSide<'a> {
             while self.in_flight.len() + self.waiting.len() > self.supervisor.in_flight()
                 && self.in_flight.pop_front().is_some()
             {}
-            self.front_end.take_pages_back();
+            self.front_end.pump();
             if is_over || !self.in_flight.is_empty() {
                 patience.idle()?;
             }
@@ -294,7 +294,7 @@ impl<'a> PacedSide<'a> {
         let now = self.now(next.start);
         self.supervisor.handle_first_word(now, next.trigger);
         self.in_flight.push_back(next);
-        self.front_end.send(&self.words)?;
+        self.front_end.send(&self.words);
         self.meter
             .checkpoint(self.clock.ticks(), self.clock.ticks());
         Ok(true)

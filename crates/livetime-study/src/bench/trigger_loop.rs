@@ -1,11 +1,11 @@
 //! `loop`: a trigger packet of 34 words out over its link, and the decision back over the other.
 //!
 //! One event in flight between two pinned threads that spin, on the path of a run: the front-end's
-//! end of the trigger link (`EmulatedLink`, page pool, acknowledge ring), the trigger node's role
-//! with its `LevelTwoNode`, and the return link. An event comes when the page of the one before is
-//! back. The time runs from the first word of the packet to the reply read, checked against the decision of a node that was asked beforehand. I/O only
-//! means a menu of one path without a cut: the packet is checked, nothing is computed. With
-//! algorithms the menu has 16 paths that all look at the packet.
+//! end of the trigger link (`PacketLink` and its ring), the trigger node's role with its
+//! `LevelTwoNode`, and the return link. The time runs from the first word of the packet to the reply
+//! read, checked against the decision of a node that was asked beforehand. I/O only means a menu of
+//! one path without a cut: the packet is checked, nothing is computed. With algorithms the menu has 16
+//! paths that all look at the packet.
 //!
 //! Not measured here: the front-end's other work (fragments, supervisor), the rate with several
 //! events in flight (`chain`), and links between machines.
@@ -13,9 +13,9 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use livetime_node::completion::{COMPLETION_WORDS, Completion};
+use livetime_node::completion::Completion;
 use livetime_node::counter_block::CounterBlock;
-use livetime_node::emulated_link::EmulatedLink;
+use livetime_node::packet_link::{PacketLink, slot_words};
 use livetime_node::role::Role;
 use livetime_node::role::front_end::TriggerRings;
 use livetime_node::role::trigger::{TriggerNode, TriggerNodeParts};
@@ -23,7 +23,7 @@ use livetime_node::run_clock::RunClock;
 use livetime_node::worker::Phase;
 use livetime_readout::LinkConfig;
 use livetime_shm::floor::Samples;
-use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig, RingConfig, TscClock, ring};
+use livetime_shm::{RingConfig, TscClock, ring};
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
 use livetime_wire::L2Reply;
 use livetime_wire::trigger_packet::TriggerPacketView;
@@ -205,7 +205,7 @@ fn on_a_heap_apart<T: Send>(make: impl FnOnce() -> T + Send) -> Result<T, BenchE
 
 /// Both ends of the loop, which keep their links, pools and rings from block to block.
 pub(crate) struct Loop {
-    link: Apart<EmulatedLink>,
+    link: Apart<PacketLink>,
     rings: Apart<TriggerRings>,
     node: Apart<TriggerNode>,
     /// Decides as the node must, on the same packets in the same order.
@@ -218,7 +218,7 @@ pub(crate) struct Loop {
 
 /// The two ends of a loop before anything runs on them.
 pub(crate) struct LoopParts {
-    link: Apart<EmulatedLink>,
+    link: Apart<PacketLink>,
     rings: Apart<TriggerRings>,
     pub(crate) node: TriggerNodeParts,
 }
@@ -233,46 +233,29 @@ pub(crate) fn loop_parts(menu: &Menu, words_max: u32) -> Result<LoopParts, Bench
         fragment_words_max: words_max,
         ..default
     };
-    let pool_config = PoolConfig {
-        pages: config.pages,
-        page_bytes: config.page_words * 4,
-        huge_pages: HugePages::Prefer,
-    };
-    let message_ring = |slot_words| {
+    let message_ring = || {
         ring(&RingConfig {
             slots: config.pages,
-            slot_words,
+            slot_words: slot_words(&config) as u32,
         })
     };
-    let (packet_pool, reply_pool) = (
-        PagePool::create(&pool_config)?,
-        PagePool::create(&pool_config)?,
-    );
-    let (completions, packets) = message_ring(COMPLETION_WORDS as u32)?;
-    let (packet_pages_back, pages_back) = message_ring(2)?;
-    let (replies_out, replies) = message_ring(COMPLETION_WORDS as u32)?;
-    let (reply_pages_back, reply_pages_in) = message_ring(2)?;
+    let (packets_out, packets) = message_ring()?;
+    let (replies_out, replies) = message_ring()?;
     let node = TriggerNodeParts {
         packet_log: None,
         id: "trg0".to_owned(),
         node: LevelTwoNode::new(LevelTwo::new(menu), RUN),
         merger: None,
         packets,
-        packet_pages_back,
-        packet_pool: packet_pool.clone(),
-        return_link: EmulatedLink::new(config.clone(), reply_pool.clone(), 0),
+        return_link: PacketLink::for_packets(config.clone()),
         replies: replies_out,
-        reply_pages_back: reply_pages_in,
         block: CounterBlock::new(),
     };
     Ok(LoopParts {
-        link: on_a_heap_apart(|| Apart(EmulatedLink::new(config, packet_pool, 0)))?,
+        link: on_a_heap_apart(|| Apart(PacketLink::for_packets(config)))?,
         rings: Apart(TriggerRings {
-            completions,
-            pages_back,
+            packets: packets_out,
             replies,
-            reply_pages_back,
-            reply_pool,
         }),
         node,
     })
@@ -288,7 +271,6 @@ impl LoopParts {
             link: &mut self.link.0,
             rings: &mut self.rings.0,
             run_clock,
-            pages_out: 0,
         };
         (front_end, &mut self.node)
     }
@@ -322,7 +304,6 @@ impl Loop {
             link: &mut link.0,
             rings: &mut rings.0,
             run_clock: clock,
-            pages_out: 0,
         };
         (front_end, &mut node.0, clock)
     }
@@ -369,11 +350,9 @@ impl Loop {
 
 /// What the front-end does with the trigger link and the return link, as in its role.
 pub(crate) struct FrontEndSide<'a> {
-    pub(crate) link: &'a mut EmulatedLink,
+    pub(crate) link: &'a mut PacketLink,
     rings: &'a mut TriggerRings,
     run_clock: &'a RunClock,
-    /// Pages whose packet is with the trigger node.
-    pub(crate) pages_out: usize,
 }
 
 impl FrontEndSide<'_> {
@@ -388,13 +367,10 @@ impl FrontEndSide<'_> {
         let mut samples_ns = Vec::with_capacity(expected.len());
         let mut wrong = 0;
         for (event, expected) in (first..).zip(expected) {
-            while self.pages_out > 0 {
-                self.take_pages_back();
-                patience.idle()?;
-            }
+            self.pump();
             patience.restart();
             let start = clock.ticks();
-            self.send(packets.of(event))?;
+            self.send(packets.of(event));
             let reply = loop {
                 if let Some(reply) = self.take_reply()? {
                     break reply;
@@ -404,27 +380,26 @@ impl FrontEndSide<'_> {
             samples_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
             wrong += u64::from(reply != *expected);
         }
-        while self.pages_out > 0 {
-            self.take_pages_back();
-            patience.idle()?;
-        }
         samples_ns.drain(..WARM_UP as usize);
         Ok((samples_ns, wrong))
     }
 
-    pub(crate) fn send(&mut self, packet: &[u32]) -> Result<(), BenchError> {
+    pub(crate) fn send(&mut self, packet: &[u32]) {
         let now = self.run_clock.now();
         self.link.send(|words| {
             words.clear();
             words.extend_from_slice(packet);
         });
         self.link.pump(now);
-        while let Some(completed) = self.link.poll_completed() {
-            let entry = Completion { link: 0, completed };
-            self.rings.completions.try_push(&entry.to_words())?;
-            self.pages_out += 1;
-        }
-        Ok(())
+        self.link.pass_on(0, &mut self.rings.packets);
+    }
+
+    /// What the role does with its link when nothing came.
+    pub(crate) fn pump(&mut self) {
+        let now = self.run_clock.now();
+        self.link.pump(now);
+        self.link.pass_on(0, &mut self.rings.packets);
+        self.link.poll_flow(now);
     }
 
     /// The next reply; `Some(None)` for words that are none.
@@ -437,36 +412,11 @@ impl FrontEndSide<'_> {
         &mut self,
         read: impl FnOnce(&[u32]) -> Option<T>,
     ) -> Result<Option<Option<T>>, BenchError> {
-        let Some(entry) = self.rings.replies.try_pop(Completion::parse)? else {
-            return Ok(None);
-        };
-        let Ok(Completion { completed, .. }) = entry else {
-            return Ok(Some(None));
-        };
-        let page = PageIndex(completed.page);
-        let words = completed.len_words as usize;
-        self.rings.reply_pool.prepare_to_read(page, words);
-        let reader = self.rings.reply_pool.read(page)?;
-        let words = reader.get(..completed.len_words as usize).unwrap_or(&[]);
-        let reply = read(words).filter(|_| completed.status.is_good());
-        drop(reader);
-        self.rings.reply_pages_back.try_push(&[completed.page])?;
-        Ok(Some(reply))
-    }
-
-    pub(crate) fn take_pages_back(&mut self) {
-        let Self {
-            link,
-            rings,
-            run_clock,
-            pages_out,
-        } = self;
-        while let Ok(Some(())) = rings.pages_back.try_pop(|pages| {
-            for page in pages {
-                *pages_out -= usize::from(link.recycle(*page));
-            }
-        }) {}
-        link.poll_flow(run_clock.now());
+        let taken = self.rings.replies.try_pop(|message| {
+            let (entry, words) = Completion::parse_with_words(message).ok()?;
+            read(words).filter(|_| entry.completed.status.is_good())
+        })?;
+        Ok(taken)
     }
 }
 

@@ -9,13 +9,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use livetime_node::completion::Completion;
-use livetime_node::pooled_page::HeldPages;
 use livetime_node::role::Role;
 use livetime_node::role::trigger::TriggerNodeParts;
 use livetime_node::run_clock::RunClock;
 use livetime_node::worker::Phase;
-use livetime_readout::PageRead;
 use livetime_shm::TscClock;
 use livetime_shm::floor::{Samples, cache_line_ping_pong};
 use livetime_trigger::dead_time::refused_fraction_m_d_1_k;
@@ -160,19 +157,16 @@ fn echo(
     let (times_ns, ()) = run_pair(
         |mut patience| {
             for _ in 0..rounds + WARM_UP {
-                while front_end.pages_out > 0 {
-                    front_end.take_pages_back();
-                    patience.idle()?;
-                }
+                front_end.pump();
                 patience.restart();
                 let start = clock.ticks();
-                front_end.send(&packet)?;
+                front_end.send(&packet);
                 let answer = loop {
                     if let Some(answer) = front_end.take_words(|words| Some(words.len()))? {
                         break answer;
                     }
                     // A packet of several pages' worth of line goes on when it is pumped.
-                    front_end.take_pages_back();
+                    front_end.pump();
                     patience.idle()?;
                 };
                 times_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
@@ -206,16 +200,13 @@ fn echo(
 /// The far end: answers each packet with a fixed number of words and computes nothing.
 struct EchoEnd<'a> {
     parts: &'a mut TriggerNodeParts,
-    held: HeldPages,
     answer: Vec<u32>,
 }
 
 impl<'a> EchoEnd<'a> {
     fn new(parts: &'a mut TriggerNodeParts, answer_words: usize) -> Self {
-        let held = HeldPages::new(parts.packet_pool.clone(), 1);
         Self {
             parts,
-            held,
             answer: filling(answer_words),
         }
     }
@@ -224,46 +215,31 @@ impl<'a> EchoEnd<'a> {
     fn poll(&mut self, now: RunNs) -> Result<bool, BenchError> {
         let TriggerNodeParts {
             packets,
-            packet_pages_back,
             return_link,
             replies,
-            reply_pages_back,
             ..
         } = &mut *self.parts;
         let mut worked = false;
-        while let Ok(Some(())) = reply_pages_back.try_pop(|pages| {
-            for page in pages {
-                return_link.recycle(*page);
+        if return_link.is_idle() {
+            let sum = packets.try_pop(|message| {
+                // Every word is looked at, or long packets would never leave the sender's cache.
+                message
+                    .iter()
+                    .fold(0_u32, |sum, word| sum.wrapping_add(*word))
+            })?;
+            if let Some(sum) = std::hint::black_box(sum) {
+                std::hint::black_box(sum);
+                let answer = &self.answer;
+                return_link.send(|out| {
+                    out.clear();
+                    out.extend_from_slice(answer);
+                });
+                worked = true;
             }
-        }) {
-            worked = true;
-        }
-        if return_link.is_idle()
-            && let Some(Ok(Completion { completed, .. })) = packets.try_pop(Completion::parse)?
-        {
-            self.held.prepare(completed.page, completed.len_words);
-            self.held.hold(completed.page)?;
-            // Every word is looked at, or long packets would never leave the sender's cache.
-            let words = self.held.words(completed.page);
-            let sum = words
-                .iter()
-                .fold(0_u32, |sum, word| sum.wrapping_add(*word));
-            std::hint::black_box(sum);
-            let answer = &self.answer;
-            return_link.send(|out| {
-                out.clear();
-                out.extend_from_slice(answer);
-            });
-            self.held.clear();
-            packet_pages_back.try_push(&[completed.page])?;
-            worked = true;
         }
         return_link.pump(now);
         return_link.poll_flow(now);
-        while let Some(completed) = return_link.poll_completed() {
-            replies.try_push(&Completion { link: 0, completed }.to_words())?;
-            worked = true;
-        }
+        worked |= return_link.pass_on(0, replies) > 0;
         Ok(worked)
     }
 }
@@ -396,15 +372,12 @@ fn trials(
             let mut meter = StallMeter::new(bound);
             let mut wrong = 0;
             for (words, expected) in (0..trials).flat_map(|_| events.iter().zip(&expected)) {
-                while front_end.pages_out > 0 {
-                    front_end.take_pages_back();
-                    meter.idle(clock.ticks());
-                    patience.idle()?;
-                }
+                front_end.pump();
+                meter.idle(clock.ticks());
                 patience.restart();
                 meter.begin_work();
                 let start = clock.ticks();
-                front_end.send(words)?;
+                front_end.send(words);
                 let reply = loop {
                     // Before each look for a reply: a gap may end with one that is there.
                     meter.idle(clock.ticks());
@@ -548,7 +521,7 @@ fn algorithm_sweep(rounds: usize, clock: &TscClock) -> Result<Vec<(f64, f64)>, B
                     while answered < rounds {
                         if sent < rounds && sent - answered < IN_FLIGHT && front_end.link.is_idle()
                         {
-                            front_end.send(&packet)?;
+                            front_end.send(&packet);
                             sent += 1;
                         }
                         if front_end.take_reply()?.is_some() {
@@ -557,7 +530,7 @@ fn algorithm_sweep(rounds: usize, clock: &TscClock) -> Result<Vec<(f64, f64)>, B
                         } else {
                             patience.idle()?;
                         }
-                        front_end.take_pages_back();
+                        front_end.pump();
                     }
                     let ticks = clock.ticks() - start;
                     // Release pairs with the Acquire of the other side.
