@@ -212,6 +212,21 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
     assert document["events"] == len(events) - len(expected)
 
 
+@pytest.mark.parametrize("kind, reason", [("crash", FAULTS["abort"]), ("hang", FAULTS["hang"])])
+def test_a_fault_of_the_command_line_hits_the_filter(bench, kind, reason):
+    stored = bench.whole.run.events()["trigger"]
+    event = int(stored[len(stored) // 2])
+    run = bench.take(kind, "--processes", "--fault", f"{kind}:{event}")
+    assert run.summary["conserved"]
+    (failure,) = run.summary["filter_failures"]
+    assert failure["trigger"] == str(event)
+    assert len(failure["deaths"]) == 2, "once, and once more by the retry"
+    assert all(reason in death["reason"] for death in failure["deaths"]), failure
+    events = run.run.events()
+    assert events["trigger"][events["streams"] == 1 << 15].tolist() == [event]
+    assert events["trigger"].tolist() == stored.tolist(), "all others are as without the fault"
+
+
 def test_the_file_of_the_filter_is_kept_with_the_run(bench, tmp_path):
     kept = bench.folder / "whole" / "filter.py"
     assert kept.read_text() == (bench.folder / "my_filter.py").read_text()

@@ -4,7 +4,7 @@
 //! It decides what each block carries and holds no payload. A fragment may span blocks and a block
 //! may hold pieces of several or none: an empty block keeps the step, for all of them keep theirs by
 //! nothing but the equal size of blocks. Who sends to whom is in [`crate::shift_schedule`]; how
-//! fragments are put together again in [`BlockAssembler`].
+//! fragments are put together again in [`crate::block_assembler`].
 //!
 //! ```text
 //!           step 0   step 1   step 2            block = sequence number, then pieces:
@@ -12,9 +12,10 @@
 //! ru1 to     bu1      bu2      bu0
 //! ru2 to     bu2      bu0      bu1
 //! ```
-//! Work per block: one queue looked at, its pieces copied (32 bytes each); nothing is allocated.
+//! Work per block: one queue looked at, its pieces copied (32 bytes each); nothing is allocated. The
+//! queues share one store, so that a receiver costs 12 bytes and a fragment that waits 24.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
@@ -68,6 +69,14 @@ pub struct Block {
 }
 
 impl Block {
+    /// One without payload, to be filled.
+    pub const EMPTY: Self = Self {
+        to: 0,
+        step: 0,
+        sequence: 0,
+        pieces: ArrayVec::new_const(),
+    };
+
     /// Payload bytes in it.
     pub fn payload_bytes(&self) -> u32 {
         self.pieces.iter().map(|piece| piece.bytes).sum()
@@ -99,6 +108,9 @@ pub struct QueueFull {
     pub held: usize,
 }
 
+/// No fragment.
+const NONE: u32 = u32::MAX;
+
 /// A fragment that waits, or is partly sent.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
@@ -106,18 +118,34 @@ struct Waiting {
     source: SourceId,
     bytes: u32,
     sent: u32,
+    /// The next of its queue, the first after the last; or the next unused one.
+    next: u32,
+}
+
+/// The queue towards a receiver.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    /// Its last fragment, whose `next` is the first; [`NONE`] if it is empty.
+    last: u32,
+    held: u32,
+    /// Number of the next block.
+    sequence: u32,
 }
 
 /// A readout unit's shifter.
 #[derive(Debug)]
 pub struct BarrelShifter {
-    schedule: ShiftSchedule,
+    schedule: Arc<ShiftSchedule>,
     sender: u16,
     pace: Pace,
     block_bytes: u32,
     queue_max: usize,
-    queues: Vec<VecDeque<Waiting>>,
-    sequences: Vec<u32>,
+    lanes: Vec<Lane>,
+    /// The fragments of all queues.
+    waiting: Vec<Waiting>,
+    waiting_max: usize,
+    /// First of the unused ones among them.
+    unused: u32,
     step: u64,
     counts: ShiftCounts,
 }
@@ -130,28 +158,43 @@ impl BarrelShifter {
     /// # Panics
     /// If the schedule has no such sender, or a block no payload.
     pub fn new(
-        schedule: ShiftSchedule,
+        schedule: impl Into<Arc<ShiftSchedule>>,
         sender: u16,
         pace: Pace,
         block_bytes: u32,
         queue_max: usize,
     ) -> Self {
+        let schedule = schedule.into();
         assert!(usize::from(sender) < schedule.senders(), "sender {sender}");
         assert!(block_bytes > 0, "blocks without payload");
         let receivers = usize::from(schedule.receivers());
+        let lane = Lane {
+            last: NONE,
+            held: 0,
+            sequence: 0,
+        };
         Self {
             schedule,
             sender,
             pace,
             block_bytes,
             queue_max,
-            queues: (0..receivers)
-                .map(|_| VecDeque::with_capacity(queue_max))
-                .collect(),
-            sequences: vec![0; receivers],
+            lanes: vec![lane; receivers],
+            waiting: Vec::with_capacity(receivers * queue_max),
+            waiting_max: receivers * queue_max,
+            unused: NONE,
             step: 0,
             counts: ShiftCounts::default(),
         }
+    }
+
+    /// With room for so many fragments towards all receivers together: what a readout unit holds
+    /// never fills more than its trigger window times its sources.
+    #[must_use]
+    pub fn with_waiting_max(mut self, fragments: usize) -> Self {
+        self.waiting_max = self.waiting_max.min(fragments);
+        self.waiting = Vec::with_capacity(self.waiting_max);
+        self
     }
 
     /// A fragment is to be sent.
@@ -161,6 +204,7 @@ impl BarrelShifter {
     ///
     /// # Panics
     /// If there is no such receiver.
+    #[inline]
     pub fn push(
         &mut self,
         to: u16,
@@ -168,27 +212,55 @@ impl BarrelShifter {
         source: SourceId,
         bytes: u32,
     ) -> Result<(), QueueFull> {
-        let queue = &mut self.queues[usize::from(to)];
-        if queue.len() >= self.queue_max {
-            let held = queue.len();
+        let lane = &mut self.lanes[usize::from(to)];
+        let held = lane.held as usize;
+        let is_full = self.unused == NONE && self.waiting.len() >= self.waiting_max;
+        if held >= self.queue_max || is_full {
             return Err(QueueFull { to, held });
         }
-        queue.push_back(Waiting {
+        let mut waiting = Waiting {
             trigger,
             source,
             bytes,
             sent: 0,
-        });
+            next: NONE,
+        };
+        let index = match self.unused {
+            NONE => {
+                self.waiting.push(waiting);
+                self.waiting.len() as u32 - 1
+            }
+            index => {
+                self.unused = self.waiting[index as usize].next;
+                index
+            }
+        };
+        waiting.next = match lane.last {
+            NONE => index,
+            last => core::mem::replace(&mut self.waiting[last as usize].next, index),
+        };
+        self.waiting[index as usize] = waiting;
+        lane.last = index;
+        lane.held += 1;
         Ok(())
     }
 
     /// The next block, if it is time for it. With [`Pace::BackPressure`] ask when the link can take
     /// one: there always is one, if an empty one. With a clock ask at [`BarrelShifter::poll_timeout`].
     pub fn poll_block(&mut self, now: RunNs) -> Option<Block> {
+        let mut block = Block::EMPTY;
+        self.poll_block_into(now, &mut block).then_some(block)
+    }
+
+    /// As [`BarrelShifter::poll_block`], in place of what is in `block`; false if there is none.
+    pub fn poll_block_into(&mut self, now: RunNs, block: &mut Block) -> bool {
         if let Pace::Clock { start, step } = self.pace {
-            let due = now.0.checked_sub(start.0)? / step.0.max(1);
+            let Some(since) = now.0.checked_sub(start.0) else {
+                return false;
+            };
+            let due = since / step.0.max(1);
             if due < self.step {
-                return None;
+                return false;
             }
             self.counts.steps_missed += due - self.step;
             self.step = due;
@@ -198,24 +270,28 @@ impl BarrelShifter {
             let step = self.step;
             self.step += 1;
             match self.schedule.receiver(self.sender, step) {
-                Some(to) => return Some(self.fill(to, step)),
+                Some(to) => {
+                    (block.to, block.step) = (to, step);
+                    self.fill(block);
+                    return true;
+                }
                 None if matches!(self.pace, Pace::BackPressure) => {}
-                None => return None,
+                None => return false,
             }
         }
-        None
+        false
     }
 
-    fn fill(&mut self, to: u16, step: u64) -> Block {
-        let queue = &mut self.queues[usize::from(to)];
-        let mut pieces = ArrayVec::new();
+    fn fill(&mut self, block: &mut Block) {
+        let lane = &mut self.lanes[usize::from(block.to)];
+        block.pieces.clear();
         let mut room = self.block_bytes;
-        while room > 0
-            && !pieces.is_full()
-            && let Some(first) = queue.front_mut()
-        {
+        while room > 0 && lane.last != NONE && !block.pieces.is_full() {
+            let last = lane.last as usize;
+            let index = self.waiting[last].next;
+            let first = &mut self.waiting[index as usize];
             let bytes = room.min(first.bytes - first.sent);
-            pieces.push(Piece {
+            block.pieces.push(Piece {
                 trigger: first.trigger,
                 source: first.source,
                 offset: first.sent,
@@ -225,21 +301,21 @@ impl BarrelShifter {
             room -= bytes;
             first.sent += bytes;
             if first.sent == first.bytes {
-                queue.pop_front();
+                let after = core::mem::replace(&mut first.next, self.unused);
+                self.unused = index;
+                lane.held -= 1;
+                match lane.held {
+                    0 => lane.last = NONE,
+                    _ => self.waiting[last].next = after,
+                }
                 self.counts.fragments += 1;
             }
         }
-        let sequence = self.sequences[usize::from(to)];
-        self.sequences[usize::from(to)] = sequence.wrapping_add(1);
+        block.sequence = lane.sequence;
+        lane.sequence = lane.sequence.wrapping_add(1);
         self.counts.blocks += 1;
-        self.counts.blocks_empty += u64::from(pieces.is_empty());
+        self.counts.blocks_empty += u64::from(block.pieces.is_empty());
         self.counts.payload_bytes += u64::from(self.block_bytes - room);
-        Block {
-            to,
-            step,
-            sequence,
-            pieces,
-        }
     }
 
     /// When the next step begins, by the clock; never with back-pressure alone.
@@ -254,118 +330,47 @@ impl BarrelShifter {
 
     /// Fragments that wait for a receiver, a partly sent one included; 0 if there is none such.
     pub fn waiting(&self, to: u16) -> usize {
-        self.queues.get(usize::from(to)).map_or(0, VecDeque::len)
+        let lane = self.lanes.get(usize::from(to));
+        lane.map_or(0, |lane| lane.held as usize)
+    }
+
+    /// Receiver of the next block; `None` if it rests at the next step.
+    #[inline]
+    pub fn next_receiver(&self) -> Option<u16> {
+        self.schedule.receiver(self.sender, self.step)
+    }
+
+    /// Bytes of the first fragment that waits for a receiver; 0 if none does.
+    #[inline]
+    pub fn first_waiting_bytes(&self, to: u16) -> u32 {
+        let lane = self.lanes.get(usize::from(to));
+        let last = lane.and_then(|lane| self.waiting.get(lane.last as usize));
+        let first = last.and_then(|last| self.waiting.get(last.next as usize));
+        first.map_or(0, |first| first.bytes)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.
     pub fn is_empty(&self) -> bool {
-        self.queues.iter().all(VecDeque::is_empty)
+        self.lanes.iter().all(|lane| lane.last == NONE)
     }
 
     /// Takes away what waits for a receiver that is lost; returns how many fragments.
     pub fn withdraw(&mut self, to: u16) -> usize {
-        let Some(queue) = self.queues.get_mut(usize::from(to)) else {
+        let Some(lane) = self.lanes.get_mut(usize::from(to)) else {
             return 0;
         };
-        let withdrawn = queue.len();
-        queue.clear();
-        withdrawn
+        let withdrawn = core::mem::take(&mut lane.held);
+        let last = core::mem::replace(&mut lane.last, NONE);
+        if last != NONE {
+            // The ring is cut behind its last and put before the unused ones.
+            let first = &mut self.waiting[last as usize].next;
+            self.unused = core::mem::replace(first, self.unused);
+        }
+        withdrawn as usize
     }
 
     /// What it did.
     pub fn counts(&self) -> &ShiftCounts {
-        &self.counts
-    }
-}
-
-/// What became of the blocks of one sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AssemblyCounts {
-    /// Blocks that came in order.
-    pub blocks: u64,
-    /// Blocks that never came, by the gaps in the sequence numbers.
-    pub blocks_missing: u64,
-    /// Blocks that came again or too late; they are passed over.
-    pub blocks_repeated: u64,
-    /// Fragments put together.
-    pub fragments: u64,
-    /// Fragments of which a piece is missing, or does not fit; the builder unit asks again.
-    pub fragments_broken: u64,
-}
-
-/// Puts the fragments of one sender together again.
-#[derive(Debug, Default)]
-pub struct BlockAssembler {
-    next: u32,
-    /// The fragment of which a part is here, and how much.
-    partial: Option<Piece>,
-    counts: AssemblyCounts,
-}
-
-impl BlockAssembler {
-    /// For a sender at its beginning.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes a block; calls `done` with each fragment that is whole: its last piece, whose offset
-    /// and bytes are those of all of it.
-    pub fn handle_block(&mut self, block: &Block, mut done: impl FnMut(Piece)) {
-        let ahead = block.sequence.wrapping_sub(self.next).cast_signed();
-        if ahead < 0 {
-            self.counts.blocks_repeated += 1;
-            return;
-        }
-        if ahead > 0 {
-            self.counts.blocks_missing += u64::from(ahead.cast_unsigned());
-            self.give_up();
-        }
-        self.next = block.sequence.wrapping_add(1);
-        self.counts.blocks += 1;
-        for piece in &block.pieces {
-            self.take(piece, &mut done);
-        }
-    }
-
-    fn take(&mut self, piece: &Piece, done: &mut impl FnMut(Piece)) {
-        let continues = |had: &Piece| {
-            (had.trigger, had.source, had.total, had.bytes)
-                == (piece.trigger, piece.source, piece.total, piece.offset)
-        };
-        let had = match self.partial.take_if(|had| continues(had)) {
-            Some(had) => had.bytes,
-            None => {
-                self.give_up();
-                0
-            }
-        };
-        let end = piece.offset.checked_add(piece.bytes);
-        let is_good = piece.offset == had && end.is_some_and(|end| end <= piece.total);
-        if !is_good {
-            // The end of one whose beginning was in a lost block, or nonsense.
-            self.counts.fragments_broken += u64::from(end == Some(piece.total));
-            return;
-        }
-        let whole = Piece {
-            offset: 0,
-            bytes: had + piece.bytes,
-            ..*piece
-        };
-        if whole.bytes == whole.total {
-            self.counts.fragments += 1;
-            done(whole);
-        } else {
-            self.partial = Some(whole);
-        }
-    }
-
-    /// The fragment that was begun will not become whole.
-    fn give_up(&mut self) {
-        self.counts.fragments_broken += u64::from(self.partial.take().is_some());
-    }
-
-    /// What it did.
-    pub fn counts(&self) -> &AssemblyCounts {
         &self.counts
     }
 }

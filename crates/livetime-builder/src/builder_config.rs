@@ -39,8 +39,12 @@ pub struct BuilderConfig {
     pub readout_units: Vec<Vec<SourceId>>,
     /// Number of builder units. Default 2.
     pub builder_units: u16,
-    /// Number of filter units; every builder unit serves all of them. Default 1.
+    /// Number of filter units. Default 1.
     pub filter_units: u16,
+    /// Groups of builder units, each with filter units of its own that no other serves: unit `n` of
+    /// either kind is in group `n % subfarms`. Default 1: every builder unit serves all filter
+    /// units.
+    pub subfarms: u16,
     /// Events that one builder unit may hold, from assignment to clear: in building, waiting for a
     /// filter unit, in it, and being written. Default 16. More hides longer round trips and slower
     /// filters and takes pages in every readout unit: see [`crate::PageDemand`].
@@ -107,6 +111,7 @@ impl Default for BuilderConfig {
             readout_units: Vec::new(),
             builder_units: 2,
             filter_units: 1,
+            subfarms: 1,
             credits: 16,
             requests_per_message: 8,
             timeout: DurationNs::SECOND,
@@ -138,6 +143,30 @@ impl BuilderConfig {
         let mut sources = self.readout_units[usize::from(readout)].clone();
         sources.sort();
         sources
+    }
+
+    /// Whether a builder unit gives events to a filter unit: whether they are in one subfarm.
+    #[inline]
+    pub fn serves(&self, builder: u16, filter: u16) -> bool {
+        self.subfarm_of(builder) == self.subfarm_of(filter)
+    }
+
+    /// The subfarm of builder or filter unit `index`, from 0.
+    #[inline]
+    pub fn subfarm_of(&self, index: u16) -> u16 {
+        index % self.subfarms.max(1)
+    }
+
+    /// The builder units that serve a filter unit, by their index.
+    pub fn builders_of(&self, filter: u16) -> impl Iterator<Item = u16> + Clone + use<> {
+        let (first, step) = (self.subfarm_of(filter), self.subfarms.max(1));
+        (first..self.builder_units).step_by(step.into())
+    }
+
+    /// The filter units that a builder unit serves, by their index.
+    pub fn filters_of(&self, builder: u16) -> impl Iterator<Item = u16> + Clone + use<> {
+        let (first, step) = (self.subfarm_of(builder), self.subfarms.max(1));
+        (first..self.filter_units).step_by(step.into())
     }
 
     /// Events that all builder units may hold together.
@@ -283,6 +312,18 @@ impl BuilderConfig {
                     "give at least one unit of each kind",
                 ));
             }
+        }
+        let most = self.builder_units.min(self.filter_units).max(1);
+        if !(1..=most).contains(&self.subfarms) {
+            let problem = Problem::new(
+                problem_code::SUBFARMS,
+                format!("{path}.subfarms"),
+                self.subfarms,
+                format!("1 to {most}"),
+                "give each subfarm a builder unit and a filter unit, or make fewer of them",
+            );
+            let builders = format!("{path}.builder_units");
+            problems.push(problem.with_related(builders, "the builder units to divide"));
         }
     }
 
@@ -474,12 +515,16 @@ mod tests {
     #[test]
     fn each_bad_value_is_reported_at_its_key() {
         type Change = fn(&mut BuilderConfig);
-        let cases: [(&str, &str, Change); 21] = [
+        let cases: [(&str, &str, Change); 23] = [
             ("B0101", "builder.readout_units[1]", |c| {
                 c.readout_units[1].clear();
             }),
             ("B0102", "builder.builder_units", |c| c.builder_units = 0),
             ("B0102", "builder.filter_units", |c| c.filter_units = 5000),
+            ("B0116", "builder.subfarms", |c| c.subfarms = 0),
+            ("B0116", "builder.subfarms", |c| {
+                (c.builder_units, c.filter_units, c.subfarms) = (3, 2, 3);
+            }),
             ("B0103", "builder.readout_units[1]", |c| {
                 c.readout_units[1][0] = SourceId(2);
             }),

@@ -10,6 +10,7 @@
 //! request and one release per event and readout unit.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use livetime_wire::message::{
     BuilderMessage, Envelope, EventTicket, FragmentDescriptor, SIZES_MAX, TRIGGERS_MAX, TriggerList,
@@ -17,13 +18,14 @@ use livetime_wire::message::{
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use crate::builder_config::{BuildMode, BuilderConfig};
-use crate::event_assembly::{Event, EventAssembly, Outcome, Stage};
+use crate::closed_events::ClosedEvents;
+use crate::event_assembly::{Event, EventAssembly, Outcome, Payload, Stage};
 use crate::filter_dispatch::FilterDispatch;
 use crate::message_exchange::{Handled, MessageCounts, Outgoing};
 use crate::partial_log::PartialLog;
 use crate::peer_table::PeerTable;
 use crate::source_map::SourceMap;
-use crate::trigger_history::{Closing, Past, TriggerHistory};
+use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
 mod early;
@@ -140,11 +142,11 @@ pub struct BuilderUnit {
     group_max: usize,
     timeout: DurationNs,
     retry: DurationNs,
-    sources: SourceMap,
+    sources: Arc<SourceMap>,
     assembly: EventAssembly,
     /// Slot of each event in hand.
     slots: TriggerTable<u32>,
-    history: TriggerHistory,
+    history: ClosedEvents,
     partials: PartialLog,
 
     /// Slots whose fragments are to be asked for.
@@ -167,6 +169,8 @@ pub struct BuilderUnit {
     manager: PeerTable,
     readouts: PeerTable,
     filters: PeerTable,
+    /// Number of subfarms; it serves the filter units of its own.
+    subfarms: u16,
     writer: PeerTable,
     /// When the request for credits is repeated; `None` once an assignment came.
     credits_requested_at: Option<RunNs>,
@@ -185,6 +189,7 @@ pub struct BuilderUnit {
     alive_at: RunNs,
     /// By readout unit: up to this trigger nothing of it is waited for, since it is or was gone; 0
     /// for one that was always there.
+    /// Empty until one is.
     absent: Vec<TriggerNumber>,
     /// The largest of them.
     absent_most: TriggerNumber,
@@ -192,7 +197,7 @@ pub struct BuilderUnit {
     in_first_step: Vec<bool>,
     /// Whether the group that is asked for is in its first step.
     is_requesting_first: bool,
-    /// Payload bytes that came, by readout unit.
+    /// Payload bytes that came, by readout unit; empty where payload is counted by event alone.
     bytes_by_readout: Vec<u64>,
     /// Answers to a restarted event manager: question, held, closed.
     answers: VecDeque<(u32, u32, u32)>,
@@ -209,9 +214,29 @@ impl BuilderUnit {
     /// Builder unit `index` of a valid configuration; `epoch` is that of all units at the start.
     /// Its first output asks for its credits.
     pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
+        let sources = Arc::new(SourceMap::new(config));
+        Self::with_payload(config, index, epoch, sources, Payload::Described)
+    }
+
+    /// All builder units of a valid configuration, for simulations of many sources: they count
+    /// payload and keep no descriptors, so that tickets name no fragments, and share what they know
+    /// of the sources. [`BuilderUnit::event_bytes`] tells what came.
+    pub fn counting_units(config: &BuilderConfig, epoch: u32) -> impl Iterator<Item = Self> + '_ {
+        let sources = Arc::new(SourceMap::new(config));
+        (0..config.builder_units).map(move |index| {
+            Self::with_payload(config, index, epoch, sources.clone(), Payload::Counted)
+        })
+    }
+
+    fn with_payload(
+        config: &BuilderConfig,
+        index: u16,
+        epoch: u32,
+        sources: Arc<SourceMap>,
+        payload: Payload,
+    ) -> Self {
         let credits = config.credits as usize;
-        let sources = SourceMap::new(config);
-        let assembly = EventAssembly::new(credits, sources.len());
+        let assembly = EventAssembly::new(credits, sources.len(), payload);
         let peers = |kind, count: usize| PeerTable::new(kind, count, epoch);
         Self {
             index,
@@ -221,7 +246,7 @@ impl BuilderUnit {
             timeout: config.timeout,
             retry: config.retry,
             slots: TriggerTable::new(credits),
-            history: TriggerHistory::new(config.history as usize),
+            history: ClosedEvents::new(config),
             partials: PartialLog::new(credits.max(PARTIALS_MIN), assembly.words_per_event()),
             waiting: VecDeque::with_capacity(credits),
             requesting: TriggerList::new(),
@@ -234,11 +259,8 @@ impl BuilderUnit {
             clearing: VecDeque::with_capacity(credits),
             clears_again: VecDeque::with_capacity(credits),
             releases_again: VecDeque::with_capacity(RELEASES_AGAIN_MAX),
-            dispatch: FilterDispatch::new(
-                config.filter_units.into(),
-                config.filter_in_flight,
-                credits,
-            ),
+            dispatch: dispatch_of(config, index),
+            subfarms: config.subfarms.max(1),
             manager: peers(UnitKind::EventManager, 1).with_mutant(config),
             readouts: peers(UnitKind::Readout, config.readout_units.len()).with_mutant(config),
             filters: peers(UnitKind::Filter, config.filter_units.into()),
@@ -256,11 +278,14 @@ impl BuilderUnit {
                 DurationNs(0) => RunNs::MAX,
                 _ => RunNs(0),
             },
-            absent: vec![TriggerNumber(0); config.readout_units.len()],
+            absent: Vec::new(),
             absent_most: TriggerNumber(0),
             in_first_step: two_step::units_of(config),
             is_requesting_first: false,
-            bytes_by_readout: vec![0; config.readout_units.len()],
+            bytes_by_readout: match payload {
+                Payload::Described => vec![0; config.readout_units.len()],
+                Payload::Counted => Vec::new(),
+            },
             answers: VecDeque::with_capacity(lost_peer::ANSWERS_MAX),
             freed_pages: None,
             #[cfg(feature = "mutants")]
@@ -274,6 +299,27 @@ impl BuilderUnit {
     /// A ticket with room for this builder's events, for [`BuilderUnit::poll_ticket`].
     pub fn empty_ticket(&self) -> EventTicket {
         EventTicket::with_capacity(self.sources.len())
+    }
+
+    /// The number that the next message of a readout unit has if none was lost, for links that keep
+    /// order and number nothing themselves; 0 for a unit that there is not.
+    #[inline]
+    pub fn next_sequence_of(&self, readout: u16) -> u32 {
+        self.readouts.next_in(readout.into())
+    }
+
+    /// Reads what a fragment of an event will touch, for drivers that have many units and know what
+    /// comes; says whether that of the first source is here.
+    #[inline]
+    pub fn foresee(&self, trigger: TriggerNumber) -> bool {
+        let slot = self.slots.get(trigger);
+        slot.is_some_and(|slot| self.assembly.event(*slot).is_open() && self.assembly.has(*slot, 0))
+    }
+
+    /// Payload bytes of an event in hand that came; 0 for one that is not.
+    pub fn event_bytes(&self, trigger: TriggerNumber) -> u32 {
+        let slot = self.slots.get(trigger);
+        slot.map_or(0, |slot| self.assembly.event(*slot).bytes)
     }
 
     /// Takes a message of the event manager, a readout unit, a filter unit or the writer.
@@ -471,7 +517,9 @@ impl BuilderUnit {
             self.free_pages(fragment);
         } else {
             let is_last = self.assembly.place(slot, rank, fragment);
-            self.bytes_by_readout[usize::from(readout)] += u64::from(fragment.words) * 4;
+            if let Some(bytes) = self.bytes_by_readout.get_mut(usize::from(readout)) {
+                *bytes += u64::from(fragment.words) * 4;
+            }
             if self.assembly.event(slot).is_early {
                 // Whether it is this unit's event, only the assignment says.
             } else if self.assembly.event(slot).is_first_step {
@@ -878,9 +926,11 @@ impl BuilderUnit {
         self.lose_filtering(|held_by| held_by == filter);
     }
 
-    /// A filter unit that was lost is back, with nothing in it.
+    /// A filter unit that was lost is back, with nothing in it; one of another subfarm stays away.
     pub fn handle_filter_back(&mut self, filter: u16) {
-        self.dispatch.restore_filter(filter);
+        if filter % self.subfarms == self.index % self.subfarms {
+            self.dispatch.restore_filter(filter);
+        }
     }
 
     /// A peer is in another epoch than all were at the start, since it was lost and is back.
@@ -971,6 +1021,17 @@ impl BuilderUnit {
     pub fn losses(&self) -> &LossCounts {
         &self.losses
     }
+}
+
+/// Room in the filter units that a builder unit serves; all others stay away.
+fn dispatch_of(config: &BuilderConfig, builder: u16) -> FilterDispatch {
+    let filters = config.filter_units;
+    let (window, credits) = (config.filter_in_flight, config.credits as usize);
+    let mut dispatch = FilterDispatch::new(filters.into(), window, credits);
+    for filter in (0..filters).filter(|filter| !config.serves(builder, *filter)) {
+        dispatch.remove_filter(filter);
+    }
+    dispatch
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Events in the hands of a builder unit: a fixed number of slots, each with a bit and a descriptor
 //! per source.
 //!
-//! Bits and descriptors are apart, since a simulation of thousands of sources keeps only the bits
-//! of most interest here; which events these are and what happens next is the builder unit's.
+//! Bits and descriptors are apart: a simulation of thousands of sources has no payload to describe
+//! and keeps the bits alone. Which events these are and what happens next is the builder unit's.
 
 use livetime_wire::event::EventHeader;
 use livetime_wire::message::{EventTicket, FragmentDescriptor};
@@ -97,6 +97,15 @@ impl Event {
     }
 }
 
+/// What is kept of the fragments of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// A descriptor of each.
+    Described,
+    /// Their bytes, all together.
+    Counted,
+}
+
 /// The slots.
 #[derive(Debug)]
 pub(crate) struct EventAssembly {
@@ -105,13 +114,13 @@ pub(crate) struct EventAssembly {
     /// By slot: a bit per source rank.
     received: Vec<u64>,
     words_per_event: usize,
-    /// By slot and source rank; meaningful where the bit is set.
+    /// By slot and source rank; meaningful where the bit is set. Empty where payload is counted.
     fragments: Vec<FragmentDescriptor>,
     sources: usize,
 }
 
 impl EventAssembly {
-    pub(crate) fn new(slots: usize, sources: usize) -> Self {
+    pub(crate) fn new(slots: usize, sources: usize, payload: Payload) -> Self {
         let blank = FragmentDescriptor {
             source: SourceId(0),
             pool: 0,
@@ -126,7 +135,10 @@ impl EventAssembly {
             vacant: (0..slots as u32).rev().collect(),
             received: vec![0; slots * words_per_event],
             words_per_event,
-            fragments: vec![blank; slots * sources],
+            fragments: match payload {
+                Payload::Described => vec![blank; slots * sources],
+                Payload::Counted => Vec::new(),
+            },
             sources,
         }
     }
@@ -189,17 +201,27 @@ impl EventAssembly {
     pub(crate) fn place(&mut self, slot: u32, rank: usize, fragment: &FragmentDescriptor) -> bool {
         let at = slot as usize;
         self.received[at * self.words_per_event + rank / 64] |= 1 << (rank % 64);
-        self.fragments[at * self.sources + rank].clone_from(fragment);
+        if !self.fragments.is_empty() {
+            self.fragments[at * self.sources + rank].clone_from(fragment);
+        }
         let event = &mut self.events[at];
         event.received += 1;
         event.bytes = event.bytes.saturating_add(fragment.words.saturating_mul(4));
         event.received as usize == self.sources
     }
 
+    /// The descriptors of an event; none where payload is counted.
+    #[inline]
+    fn fragments(&self, slot: u32) -> &[FragmentDescriptor] {
+        let first = slot as usize * self.sources;
+        let fragments = self.fragments.get(first..first + self.sources);
+        fragments.unwrap_or_default()
+    }
+
     /// The pages of the fragments that came.
     #[inline]
     pub(crate) fn pages(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
-        let fragments = &self.fragments[slot as usize * self.sources..][..self.sources];
+        let fragments = self.fragments(slot);
         let came = fragments.iter().enumerate();
         came.filter(move |(rank, _)| self.has(slot, *rank))
             .flat_map(|(_, fragment)| fragment.pages.iter().copied())
@@ -227,13 +249,16 @@ impl EventAssembly {
         };
         ticket.fragments.clear();
         ticket.missing.clear();
-        let fragments = &self.fragments[slot as usize * self.sources..][..self.sources];
-        for (rank, fragment) in fragments.iter().enumerate() {
-            if self.has(slot, rank) {
-                ticket.fragments.push(fragment.clone());
-            } else {
-                ticket.missing.push(sources.source(rank));
-            }
+        let came = self.fragments(slot).iter().enumerate();
+        let came = came.filter(|(rank, _)| self.has(slot, *rank));
+        ticket
+            .fragments
+            .extend(came.map(|(_, fragment)| fragment.clone()));
+        if (event.received as usize) < self.sources {
+            let missing = (0..self.sources).filter(|rank| !self.has(slot, *rank));
+            ticket
+                .missing
+                .extend(missing.map(|rank| sources.source(rank)));
         }
     }
 }

@@ -47,12 +47,16 @@
 
 pub mod accept_log;
 pub mod barrel_shifter;
+pub mod block_assembler;
 pub mod builder_config;
 pub mod builder_unit;
+mod closed_events;
+mod dense_history;
 mod event_assembly;
 pub mod event_manager;
 pub mod filter_dispatch;
 pub mod frame_link;
+mod held_trigger;
 pub mod linear_shift;
 pub mod liveness;
 pub mod message_exchange;
@@ -69,7 +73,8 @@ mod trigger_history;
 mod trigger_table;
 
 pub use accept_log::AcceptLog;
-pub use barrel_shifter::{BarrelShifter, Block, BlockAssembler, Pace};
+pub use barrel_shifter::{BarrelShifter, Block, Pace};
+pub use block_assembler::{BlockAssembler, BlockAssemblers};
 pub use builder_config::{BuildMode, BuilderConfig};
 pub use builder_unit::{BuilderCounts, BuilderUnit};
 pub use event_manager::{AcceptedTrigger, EventManager, EventManagerCounts};

@@ -5,10 +5,9 @@ use livetime_wire::{UnitId, UnitKind};
 
 use crate::message_exchange::{MessageCounts, Outgoing};
 
-/// One peer: 12 bytes, since a large builder has a quarter of a million pairs.
-#[derive(Debug, Clone, Copy)]
+/// One peer: 8 bytes, since a large builder has a quarter of a million pairs.
+#[derive(Debug, Clone, Copy, Default)]
 struct Peer {
-    epoch: u32,
     next_in: u32,
     next_out: u32,
 }
@@ -18,6 +17,10 @@ struct Peer {
 pub(crate) struct PeerTable {
     kind: UnitKind,
     peers: Vec<Peer>,
+    /// The epoch of all, while none had a second life.
+    epoch: u32,
+    /// By peer: its epoch, from the first renewal on.
+    epochs: Vec<u32>,
     #[cfg(feature = "mutants")]
     any_epoch: bool,
 }
@@ -33,14 +36,11 @@ pub(crate) enum Arrival {
 
 impl PeerTable {
     pub(crate) fn new(kind: UnitKind, count: usize, epoch: u32) -> Self {
-        let peer = Peer {
-            epoch,
-            next_in: 0,
-            next_out: 0,
-        };
         Self {
             kind,
-            peers: vec![peer; count],
+            peers: vec![Peer::default(); count],
+            epoch,
+            epochs: Vec::new(),
             #[cfg(feature = "mutants")]
             any_epoch: false,
         }
@@ -69,19 +69,32 @@ impl PeerTable {
     /// The life in which a peer is; 0 for one that there is not.
     #[inline]
     pub(crate) fn epoch_of(&self, index: usize) -> u32 {
-        self.peers.get(index).map_or(0, |peer| peer.epoch)
+        match self.epochs.get(index) {
+            Some(epoch) => *epoch,
+            None if index < self.peers.len() => self.epoch,
+            None => 0,
+        }
+    }
+
+    /// The number that is expected of a peer's next message; 0 for one that there is not.
+    #[inline]
+    pub(crate) fn next_in(&self, index: usize) -> u32 {
+        self.peers.get(index).map_or(0, |peer| peer.next_in)
     }
 
     /// A peer begins a new life: only messages of its new epoch count, and the sequence numbers of
-    /// both directions start again.
-    #[inline]
+    /// both directions start again. Allocates the first time; this is not the data path.
     pub(crate) fn renew(&mut self, index: u16, epoch: u32) {
-        if let Some(peer) = self.peers.get_mut(usize::from(index)) {
-            *peer = Peer {
-                epoch,
-                next_in: 0,
-                next_out: 0,
-            };
+        let index = usize::from(index);
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        *peer = Peer::default();
+        if epoch != self.epoch && self.epochs.is_empty() {
+            self.epochs = vec![self.epoch; self.peers.len()];
+        }
+        if let Some(own) = self.epochs.get_mut(index) {
+            *own = epoch;
         }
     }
 
@@ -92,11 +105,13 @@ impl PeerTable {
         counts: &mut MessageCounts,
     ) -> Option<Arrival> {
         debug_assert_eq!(envelope.sender.kind, self.kind);
-        let Some(peer) = self.peers.get_mut(usize::from(envelope.sender.index)) else {
+        let index = usize::from(envelope.sender.index);
+        let epoch = self.epoch_of(index);
+        let Some(peer) = self.peers.get_mut(index) else {
             counts.strangers += 1;
             return None;
         };
-        let is_fenced = envelope.epoch != peer.epoch;
+        let is_fenced = envelope.epoch != epoch;
         #[cfg(feature = "mutants")]
         let is_fenced = is_fenced && !self.any_epoch;
         if is_fenced {

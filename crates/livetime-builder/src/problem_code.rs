@@ -35,5 +35,7 @@ pub const LIVENESS: ProblemCode = ProblemCode::new("B0113", "liveness times out 
 pub const SCHEDULE: ProblemCode = ProblemCode::new("B0114", "shift schedule with conflicts");
 /// The first step of two-step building names other units than it can.
 pub const FIRST_STEP: ProblemCode = ProblemCode::new("B0115", "first step out of range");
+/// There are more subfarms than builder units or filter units.
+pub const SUBFARMS: ProblemCode = ProblemCode::new("B0116", "subfarms without units");
 /// A table of triggers is too small, too large, or not a power of two.
 pub const TRIGGER_WINDOW: ProblemCode = ProblemCode::new("B0111", "trigger table out of range");

@@ -13,9 +13,11 @@ use livetime_wire::{
 };
 
 use crate::builder_config::BuilderConfig;
+use crate::dense_history::DenseHistory;
+use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
 use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
-use crate::trigger_history::{Closing, Past, TriggerHistory};
+use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
 /// What a readout unit did.
@@ -116,55 +118,6 @@ pub enum ReadoutOutput {
     },
 }
 
-/// Nobody asked for the fragments yet.
-const NO_BUILDER: u16 = u16::MAX;
-
-/// What holds a trigger, or closed it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Stage {
-    /// Fragments or requests are held.
-    #[default]
-    Open,
-    /// To be freed.
-    Closed(FreeReason),
-}
-
-/// A live trigger.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    /// Sources that came, by bit.
-    present: u32,
-    /// Sources that came and are to be sent.
-    unsent: u32,
-    builder: u16,
-    stage: Stage,
-    /// Whether its number is in the work queue.
-    queued: bool,
-    kept: bool,
-    /// Its builder unit was named by an event manager that is gone: another one may ask.
-    is_uncertain: bool,
-    /// A fragment went to a builder unit that had not asked, and may be in an event by now.
-    is_probed: bool,
-    /// Scans since something happened to it.
-    scans: u8,
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        Self {
-            present: 0,
-            unsent: 0,
-            builder: NO_BUILDER,
-            stage: Stage::Open,
-            queued: false,
-            kept: false,
-            is_uncertain: false,
-            is_probed: false,
-            scans: 0,
-        }
-    }
-}
-
 /// A readout unit.
 #[derive(Debug)]
 pub struct ReadoutUnit {
@@ -173,7 +126,7 @@ pub struct ReadoutUnit {
     /// Ordered; bit `n` of a mask is the `n`-th.
     sources: Vec<SourceId>,
     held: TriggerTable<Held>,
-    history: TriggerHistory,
+    history: DenseHistory,
     /// Triggers with something to send or to free.
     work: VecDeque<TriggerNumber>,
     work_max: usize,
@@ -225,7 +178,7 @@ impl ReadoutUnit {
             epoch,
             sources: config.sources_of(index),
             held: TriggerTable::new(held),
-            history: TriggerHistory::new(config.history as usize),
+            history: DenseHistory::new(config.history as usize),
             work: VecDeque::with_capacity(held + 1),
             work_max: held + 1,
             newest: TriggerNumber(0),
@@ -262,7 +215,7 @@ impl ReadoutUnit {
             return self.lose(LossCause::FragmentStranger);
         };
         if let Some(held) = self.held.get_mut(trigger) {
-            match held.stage {
+            match held.stage() {
                 Stage::Open if held.present & (1 << bit) != 0 => {
                     return self.lose(LossCause::FragmentDuplicate);
                 }
@@ -337,15 +290,17 @@ impl ReadoutUnit {
         let Some(held) = self.held.get_mut(trigger) else {
             return;
         };
-        if held.queued {
+        if held.has(Mark::Queued) {
             return;
         }
-        held.queued = true;
+        held.set(Mark::Queued);
         if self.work.len() == self.work_max {
             // Triggers that were forgotten meanwhile; each live one is in the queue once at most.
             let live = &self.held;
-            self.work
-                .retain(|trigger| live.get(*trigger).is_some_and(|held| held.queued));
+            self.work.retain(|trigger| {
+                live.get(*trigger)
+                    .is_some_and(|held| held.has(Mark::Queued))
+            });
         }
         assert!(self.work.len() < self.work_max, "work queue has a bound");
         self.work.push_back(trigger);
@@ -421,16 +376,18 @@ impl ReadoutUnit {
             self.decide_absent(now, trigger, keep);
             return;
         };
-        let is_wanted = held.kept || held.builder != NO_BUILDER;
-        match (held.stage, keep) {
-            (Stage::Open, Keep::Build) if held.kept => self.counts.decisions_repeated += 1,
+        let is_wanted = held.has(Mark::Kept) || held.builder != NO_BUILDER;
+        match (held.stage(), keep) {
+            (Stage::Open, Keep::Build) if held.has(Mark::Kept) => {
+                self.counts.decisions_repeated += 1
+            }
             (Stage::Open, Keep::Build) => {
-                held.kept = true;
+                held.set(Mark::Kept);
                 self.counts.triggers_kept += 1;
             }
             (Stage::Open, Keep::Drop) if is_wanted => self.counts.decisions_conflicting += 1,
             (Stage::Open, Keep::Drop) => {
-                held.stage = Stage::Closed(FreeReason::Dropped);
+                held.close(FreeReason::Dropped);
                 self.counts.triggers_dropped += 1;
                 self.counts.fragments_dropped_by_decision += u64::from(held.present.count_ones());
                 self.enqueue(trigger);
@@ -452,10 +409,7 @@ impl ReadoutUnit {
         match keep {
             Keep::Build => {
                 self.counts.triggers_kept += 1;
-                let entry = Held {
-                    kept: true,
-                    ..Held::default()
-                };
+                let entry = Held::default().with(Mark::Kept);
                 if !self.ending {
                     self.hold(now, trigger, entry);
                 }
@@ -470,14 +424,14 @@ impl ReadoutUnit {
     fn request(&mut self, now: RunNs, trigger: TriggerNumber, builder: u16, arrival: Arrival) {
         self.newest = self.newest.max(trigger);
         if let Some(held) = self.held.get_mut(trigger) {
-            match held.stage {
+            match held.stage() {
                 Stage::Closed(_) => self.counts.requests_closed += 1,
                 Stage::Open
                     if held.builder == NO_BUILDER
-                        || held.is_uncertain && held.builder != builder =>
+                        || held.has(Mark::Uncertain) && held.builder != builder =>
                 {
                     held.builder = builder;
-                    held.is_uncertain = false;
+                    held.unset(Mark::Uncertain);
                     held.unsent = held.present;
                     held.scans = 0;
                     self.counts.triggers_requested += 1;
@@ -518,8 +472,8 @@ impl ReadoutUnit {
     fn drop_unasked(&mut self, trigger: TriggerNumber) -> bool {
         let past = self.past(trigger);
         match self.held.get_mut(trigger) {
-            Some(held) if held.stage == Stage::Open && held.builder == NO_BUILDER => {
-                held.stage = Stage::Closed(FreeReason::Dropped);
+            Some(held) if held.is_open() && held.builder == NO_BUILDER => {
+                held.close(FreeReason::Dropped);
                 let dropped = u64::from(held.present.count_ones());
                 self.counts.fragments_dropped_by_decision += dropped;
                 self.enqueue(trigger);
@@ -540,17 +494,17 @@ impl ReadoutUnit {
         self.newest = self.newest.max(trigger);
         let cause = self.late_cause();
         if let Some(held) = self.held.get_mut(trigger) {
-            match held.stage {
+            match held.stage() {
                 Stage::Closed(_) => self.counts.releases_repeated += 1,
                 Stage::Open
                     if held.builder != builder
                         && held.builder != NO_BUILDER
-                        && !held.is_uncertain =>
+                        && !held.has(Mark::Uncertain) =>
                 {
                     self.counts.requests_conflicting += 1;
                 }
                 Stage::Open => {
-                    held.stage = Stage::Closed(FreeReason::Released);
+                    held.close(FreeReason::Released);
                     let lost = held.present & missing;
                     self.losses.add(cause, u64::from(lost.count_ones()));
                     self.counts.triggers_released += 1;
@@ -570,12 +524,12 @@ impl ReadoutUnit {
     pub fn poll_output(&mut self) -> Option<ReadoutOutput> {
         while let Some(trigger) = self.work.front().copied() {
             let Some(held) = self.held.get_mut(trigger) else {
-                self.work.pop_front();
+                self.end_work();
                 continue;
             };
-            if let Stage::Closed(reason) = held.stage {
+            if let Stage::Closed(reason) = held.stage() {
                 let has_fragments = held.present != 0;
-                self.work.pop_front();
+                self.end_work();
                 self.held.remove(trigger);
                 let closing = match reason {
                     FreeReason::Dropped => Closing::Dropped,
@@ -589,8 +543,8 @@ impl ReadoutUnit {
                 continue;
             }
             if held.unsent == 0 {
-                held.queued = false;
-                self.work.pop_front();
+                held.unset(Mark::Queued);
+                self.end_work();
                 continue;
             }
             return Some(self.send_fragment(trigger));
@@ -606,14 +560,14 @@ impl ReadoutUnit {
         self.counts.fragments_sent += 1;
         let builder = match held.builder {
             NO_BUILDER => {
-                held.is_probed = true;
+                held.set(Mark::Probed);
                 self.probed_builder
             }
             builder => builder,
         };
         if held.unsent == 0 {
-            held.queued = false;
-            self.work.pop_front();
+            held.unset(Mark::Queued);
+            self.end_work();
         }
         ReadoutOutput::SendFragment {
             to: UnitId::builder(builder),
@@ -622,6 +576,16 @@ impl ReadoutUnit {
                 .next_sequence(builder.into(), &mut self.counts.messages),
             trigger,
             source: self.sources[bit as usize],
+        }
+    }
+
+    /// Takes the first trigger off the work queue. An empty queue begins again at the beginning of
+    /// its memory, so that what is touched is as much as ever waited.
+    #[inline]
+    fn end_work(&mut self) {
+        self.work.pop_front();
+        if self.work.is_empty() {
+            self.work.clear();
         }
     }
 
@@ -665,8 +629,8 @@ impl ReadoutUnit {
                 continue;
             };
             let is_requested = held.builder != NO_BUILDER;
-            let is_wanted = is_requested || held.kept;
-            if held.stage != Stage::Open || !is_wanted || held.unsent != 0 {
+            let is_wanted = is_requested || held.has(Mark::Kept);
+            if !held.is_open() || !is_wanted || held.unsent != 0 {
                 continue;
             }
             held.scans = held.scans.saturating_add(1);
@@ -677,7 +641,7 @@ impl ReadoutUnit {
                 self.counts.fragments_sent_again += 1;
                 self.enqueue(trigger);
             } else if held.present == 0 && held.scans >= self.scans_max {
-                held.stage = Stage::Closed(FreeReason::Released);
+                held.close(FreeReason::Released);
                 self.counts.requests_forgotten += 1;
                 self.enqueue(trigger);
             }
@@ -722,18 +686,18 @@ impl ReadoutUnit {
             let Some((trigger, held)) = self.held.slot_mut(slot) else {
                 continue;
             };
-            if held.builder != builder || held.stage != Stage::Open {
+            if held.builder != builder || !held.is_open() {
                 continue;
             }
             held.unsent = 0;
             held.scans = 0;
             if open.binary_search(&trigger).is_ok() {
                 held.builder = NO_BUILDER;
-                held.kept = true;
-                held.is_uncertain = false;
+                held.set(Mark::Kept);
+                held.unset(Mark::Uncertain);
                 self.counts.triggers_taken_back += 1;
             } else {
-                held.stage = Stage::Closed(FreeReason::Released);
+                held.close(FreeReason::Released);
                 freed += u64::from(held.present.count_ones());
                 self.counts.triggers_released += 1;
                 self.enqueue(trigger);
@@ -751,8 +715,8 @@ impl ReadoutUnit {
         for trigger in finished {
             let past = self.past(*trigger);
             match self.held.get_mut(*trigger) {
-                Some(held) if held.stage == Stage::Open => {
-                    held.stage = Stage::Closed(FreeReason::Released);
+                Some(held) if held.is_open() => {
+                    held.close(FreeReason::Released);
                     freed += u64::from(held.present.count_ones());
                     self.counts.triggers_released += 1;
                     self.enqueue(*trigger);
@@ -776,10 +740,10 @@ impl ReadoutUnit {
         self.manager.renew(0, epoch);
         for slot in 0..self.held.slot_count() {
             if let Some((_, held)) = self.held.slot_mut(slot)
-                && held.stage == Stage::Open
+                && held.is_open()
                 && held.builder != NO_BUILDER
             {
-                held.is_uncertain = true;
+                held.set(Mark::Uncertain);
             }
         }
     }
@@ -818,6 +782,20 @@ impl ReadoutUnit {
         self.held.len() == 0
     }
 
+    /// Reads what a fragment or request of a trigger will touch, for drivers that have many units
+    /// and know what comes; says whether it has fragments or requests.
+    #[inline]
+    pub fn foresee(&self, trigger: TriggerNumber) -> bool {
+        self.held.get(trigger).is_some() || self.past(trigger) == Past::Forgotten
+    }
+
+    /// The number that the next message of a builder unit has if none was lost; 0 for a unit that
+    /// there is not.
+    #[inline]
+    pub fn next_sequence_of(&self, builder: u16) -> u32 {
+        self.builders.next_in(builder.into())
+    }
+
     /// Number of triggers with fragments or requests.
     pub fn triggers_held(&self) -> usize {
         self.held.len()
@@ -828,7 +806,7 @@ impl ReadoutUnit {
     /// them; a request that was lost does not say that the event was not built.
     pub fn abort(&mut self) {
         self.ending = true;
-        self.free_open(|held| held.builder == NO_BUILDER && !held.is_probed);
+        self.free_open(|held| held.builder == NO_BUILDER && !held.has(Mark::Probed));
     }
 
     /// Frees and counts everything that is left. Only for the end, when no builder or filter unit
@@ -841,10 +819,10 @@ impl ReadoutUnit {
     fn free_open(&mut self, is_freed: impl Fn(&Held) -> bool) {
         for slot in 0..self.held.slot_count() {
             if let Some((trigger, held)) = self.held.slot_mut(slot)
-                && held.stage == Stage::Open
+                && held.is_open()
                 && is_freed(held)
             {
-                held.stage = Stage::Closed(FreeReason::Aborted);
+                held.close(FreeReason::Aborted);
                 let lost = u64::from(held.present.count_ones());
                 self.losses.add(LossCause::FragmentAborted, lost);
                 self.enqueue(trigger);

@@ -54,6 +54,13 @@ impl SourceMap {
     /// Rank and place of a source.
     #[inline]
     pub(crate) fn find(&self, source: SourceId) -> Option<(usize, SourcePlace)> {
+        // Where ids are numbered from 0 on without gaps, a source's rank is its id.
+        let dense = source.0 as usize;
+        if let Some(place) = self.places.get(dense)
+            && place.source == source
+        {
+            return Some((dense, *place));
+        }
         let rank = self
             .places
             .binary_search_by_key(&source, |place| place.source)

@@ -6,12 +6,13 @@
 use livetime_wire::TriggerNumber;
 
 /// How a trigger was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum Closing {
     /// Rejected, or lost before it was built.
     Dropped = 1,
     /// In the regular way: a complete event.
+    #[default]
     Complete = 2,
     /// Without some of its fragments.
     Partial = 3,

@@ -1,28 +1,46 @@
-//! A fixed table of live triggers: open addressing with linear probing, no allocation after start.
+//! A fixed table of live triggers: chains from a table of heads, no allocation after start.
 //!
 //! Trigger numbers are dense, but the live ones need not be: one event that sits in a slow filter
 //! stays live while a million rejected triggers pass. So this is a hash table, not a window that
-//! would have to wait for its oldest entry. Only its number of entries is bounded.
+//! would have to wait for its oldest entry. Only its number of entries is bounded. Neighbours have
+//! neighbouring heads, and entries that were removed are used again first, so that what is touched
+//! is as much as is live.
 
 use livetime_wire::TriggerNumber;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// An entry, or an unused one, of key 0.
+#[derive(Debug)]
+struct Entry<V> {
+    key: u64,
+    /// The next of its chain, or of the unused ones.
+    next: u32,
+    value: V,
+}
 
 /// Values under trigger numbers. Trigger number 0 is never given and is never found.
 #[derive(Debug)]
 pub(crate) struct TriggerTable<V> {
-    /// Key 0 marks an empty slot.
-    slots: Vec<(u64, V)>,
+    /// The first entry of each chain, plus 1; 0 for none, so that memory is taken when touched.
+    heads: Vec<u32>,
+    entries: Vec<Entry<V>>,
+    unused: u32,
     shift: u32,
     len: usize,
     capacity: usize,
 }
 
 impl<V: Copy + Default> TriggerTable<V> {
-    /// A table for at most `capacity` triggers, at most three quarters full.
+    /// A table for at most `capacity` triggers.
     pub(crate) fn new(capacity: usize) -> Self {
-        let slots = (capacity + capacity / 3 + 2).next_power_of_two();
+        let heads = capacity.next_power_of_two();
         Self {
-            slots: vec![(0, V::default()); slots],
-            shift: 64 - slots.trailing_zeros(),
+            heads: vec![0; heads],
+            entries: Vec::with_capacity(capacity),
+            unused: NONE,
+            shift: heads.trailing_zeros(),
             len: 0,
             capacity,
         }
@@ -41,39 +59,38 @@ impl<V: Copy + Default> TriggerTable<V> {
     /// Number of slots, for [`TriggerTable::slot_mut`].
     #[inline]
     pub(crate) fn slot_count(&self) -> usize {
-        self.slots.len()
+        self.capacity
     }
 
-    /// Where a trigger would be without others in its way. Accepted triggers may come in strides
-    /// (a prescale), so the number is mixed (multiplicative hashing by the golden ratio).
+    /// The chain of a trigger: its number modulo their count. Accepted triggers may come in strides
+    /// (a prescale by a power of two), so what is above is mixed in.
     #[inline]
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    fn head(&self, key: u64) -> usize {
+        (key ^ key >> self.shift) as usize & (self.heads.len() - 1)
     }
 
-    /// The slot of `key`, or the empty slot where it belongs.
     #[inline]
-    fn find(&self, key: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = self.home(key);
-        // Ends: the table always has an empty slot.
-        while self.slots[at].0 != key && self.slots[at].0 != 0 {
-            at = (at + 1) & mask;
+    fn find(&self, key: u64) -> Option<usize> {
+        let mut at = self.heads[self.head(key)].wrapping_sub(1);
+        while at != NONE {
+            let entry = &self.entries[at as usize];
+            if entry.key == key {
+                return Some(at as usize);
+            }
+            at = entry.next;
         }
-        at
+        None
     }
 
     #[inline]
     pub(crate) fn get(&self, trigger: TriggerNumber) -> Option<&V> {
-        let (key, value) = &self.slots[self.find(trigger.0)];
-        (*key != 0).then_some(value)
+        Some(&self.entries[self.find(trigger.0)?].value)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, trigger: TriggerNumber) -> Option<&mut V> {
-        let at = self.find(trigger.0);
-        let (key, value) = &mut self.slots[at];
-        (*key != 0).then_some(value)
+        let at = self.find(trigger.0)?;
+        Some(&mut self.entries[at].value)
     }
 
     /// Adds an entry; false, and nothing is changed, when the table is full, the trigger is there
@@ -81,38 +98,44 @@ impl<V: Copy + Default> TriggerTable<V> {
     #[must_use]
     #[inline]
     pub(crate) fn insert(&mut self, trigger: TriggerNumber, value: V) -> bool {
-        let at = self.find(trigger.0);
-        if self.is_full() || trigger.0 == 0 || self.slots[at].0 != 0 {
+        let key = trigger.0;
+        if self.is_full() || key == 0 || self.find(key).is_some() {
             return false;
         }
-        self.slots[at] = (trigger.0, value);
+        let head = self.head(key);
+        let next = self.heads[head].wrapping_sub(1);
+        let entry = Entry { key, next, value };
+        let at = self.unused;
+        if at == NONE {
+            self.entries.push(entry);
+            self.heads[head] = self.entries.len() as u32;
+        } else {
+            let unused = core::mem::replace(&mut self.entries[at as usize], entry);
+            self.unused = unused.next;
+            self.heads[head] = at + 1;
+        }
         self.len += 1;
         true
     }
 
-    /// Removes an entry and closes the gap, so that no search ever ends too early.
+    /// Removes an entry.
+    #[inline]
     pub(crate) fn remove(&mut self, trigger: TriggerNumber) -> Option<V> {
-        let mut gap = self.find(trigger.0);
-        if self.slots[gap].0 == 0 {
-            return None;
+        let head = self.head(trigger.0);
+        let mut before = NONE;
+        let mut at = self.heads[head].wrapping_sub(1);
+        while at != NONE && self.entries[at as usize].key != trigger.0 {
+            (before, at) = (at, self.entries[at as usize].next);
         }
-        let value = self.slots[gap].1;
-        let mask = self.slots.len() - 1;
-        let mut at = gap;
-        loop {
-            at = (at + 1) & mask;
-            let key = self.slots[at].0;
-            if key == 0 {
-                break;
-            }
-            let home = self.home(key);
-            // The entry may move into the gap if its home is not between gap and its place.
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
-                self.slots[gap] = self.slots[at];
-                gap = at;
-            }
+        let entry = self.entries.get_mut(at as usize)?;
+        entry.key = 0;
+        let value = entry.value;
+        let after = core::mem::replace(&mut entry.next, self.unused);
+        match before {
+            NONE => self.heads[head] = after.wrapping_add(1),
+            before => self.entries[before as usize].next = after,
         }
-        self.slots[gap].0 = 0;
+        self.unused = at;
         self.len -= 1;
         Some(value)
     }
@@ -120,32 +143,30 @@ impl<V: Copy + Default> TriggerTable<V> {
     /// The entry in slot `index`, if there is one.
     #[inline]
     pub(crate) fn slot_mut(&mut self, index: usize) -> Option<(TriggerNumber, &mut V)> {
-        let (key, value) = self.slots.get_mut(index)?;
-        (*key != 0).then_some((TriggerNumber(*key), value))
+        let entry = self.entries.get_mut(index)?;
+        (entry.key != 0).then_some((TriggerNumber(entry.key), &mut entry.value))
     }
 
     /// Every value, in the order of the slots.
     #[inline]
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.slots
-            .iter()
-            .filter(|(key, _)| *key != 0)
-            .map(|(_, value)| value)
+        let entries = self.entries.iter().filter(|entry| entry.key != 0);
+        entries.map(|entry| &entry.value)
     }
 
     /// Every entry, in the order of the slots.
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TriggerNumber, &mut V)> {
-        self.slots
-            .iter_mut()
-            .filter(|(key, _)| *key != 0)
-            .map(|(key, value)| (TriggerNumber(*key), value))
+        let entries = self.entries.iter_mut().filter(|entry| entry.key != 0);
+        entries.map(|entry| (TriggerNumber(entry.key), &mut entry.value))
     }
 
     /// Empties the table.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.slots.iter_mut().for_each(|(key, _)| *key = 0);
+        self.heads.fill(0);
+        self.entries.clear();
+        self.unused = NONE;
         self.len = 0;
     }
 }

@@ -21,6 +21,7 @@
 mod adapter;
 mod check;
 mod control;
+mod foresight;
 mod hosts;
 mod loss;
 mod outcome;

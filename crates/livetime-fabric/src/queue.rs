@@ -153,6 +153,15 @@ impl<E> EventQueue<E> {
         }
     }
 
+    /// Some of the events that come next, the earliest last; none where the queue does not know.
+    #[inline]
+    pub(crate) fn coming(&self) -> &[Pending<E>] {
+        match self {
+            Self::Wheel(wheel) => wheel.coming(),
+            Self::Heap(_) => &[],
+        }
+    }
+
     /// Number of events that wait.
     pub fn len(&self) -> usize {
         match self {

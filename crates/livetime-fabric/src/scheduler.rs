@@ -4,7 +4,7 @@
 //! It does not call the world; [`Simulation`](crate::kernel::Simulation) does. There is no way to
 //! cancel an event: a timeout that moved is asked about when it fires, see [`crate::wake_up`].
 
-use crate::queue::{EventClass, EventKey, EventQueue, QueueKind};
+use crate::queue::{EventClass, EventKey, EventQueue, Pending, QueueKind};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::{EventLabel, Trace, TraceRecord};
 
@@ -122,6 +122,12 @@ impl<E> Scheduler<E> {
         self.now = key.time;
         self.handling = key;
         Some((key, event))
+    }
+
+    /// Some of the events that come next, the earliest last.
+    #[inline]
+    pub(crate) fn coming(&self) -> &[Pending<E>] {
+        self.queue.coming()
     }
 
     #[inline]

@@ -119,6 +119,12 @@ impl<E> TimingWheel<E> {
         Some((key, event))
     }
 
+    /// The sorted events of the current granule, the earliest last.
+    #[inline]
+    pub(crate) fn coming(&self) -> &[Pending<E>] {
+        &self.current
+    }
+
     /// Number of events that wait.
     pub fn len(&self) -> usize {
         self.len

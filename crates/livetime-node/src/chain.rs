@@ -13,7 +13,7 @@ use livetime_store::Histogram;
 use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 
 use crate::builder_transport::{BuilderTransport, StreamPair};
-use crate::chain_config::ChainConfig;
+use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, WRITER, role_of};
 use crate::counter_block::CounterBlock;
@@ -71,15 +71,9 @@ type Connected = ((UnitId, UnitId), StreamPair);
 /// Makes every ring and pool of a plan and gives each role its ends.
 fn make_ends(
     plan: &ChainPlan,
-    bell: &Doorbell,
     streams: Vec<Connected>,
 ) -> Result<BTreeMap<String, RoleEnds>, ChainError> {
-    let ends = |id: &String| {
-        (
-            id.clone(),
-            RoleEnds::new(id, CounterBlock::new(), bell.clone()),
-        )
-    };
+    let ends = |id: &String| (id.clone(), RoleEnds::new(id, CounterBlock::new()));
     let mut roles: BTreeMap<String, RoleEnds> = plan.roles.iter().map(ends).collect();
     for planned in &plan.pools {
         let pool = PagePool::create(&planned.config)?;
@@ -106,6 +100,29 @@ fn make_ends(
         }
     }
     Ok(roles)
+}
+
+/// Gives the roles the bells of units on other workers; bells are by worker.
+fn hand_out_bells(
+    plan: &ChainPlan,
+    workers: &[WorkerConfig],
+    bells: &[Doorbell],
+    roles: &mut BTreeMap<String, RoleEnds>,
+) {
+    let worker_of = |id: &String| workers.iter().position(|worker| worker.roles.contains(id));
+    for planned in &plan.bells {
+        let sleeper = role_of(planned.unit);
+        let place = worker_of(&sleeper);
+        if let (Some(ends), Some(place)) = (roles.get_mut(&sleeper), place) {
+            ends.own_bell = Some(bells[place].clone());
+        }
+        let others = planned.ringers.iter().filter(|id| worker_of(id) != place);
+        for ringer in others {
+            if let (Some(ends), Some(place)) = (roles.get_mut(ringer), place) {
+                ends.bells.insert(planned.unit, bells[place].clone());
+            }
+        }
+    }
 }
 
 /// Connects the units of a plan that have a stream between them.
@@ -147,10 +164,13 @@ impl Chain {
         config.builder.heartbeat = DurationNs(0);
         let config = &config;
         let plan = ChainPlan::new(config);
-        let writer_bell = Doorbell::in_process();
+        let bells: Vec<Doorbell> = (config.workers.iter())
+            .map(|_| Doorbell::in_process())
+            .collect();
         let streams = connect_streams(config, &plan)?;
         let congestion = streams.first().map(|(_, pair)| pair.congestion.clone());
-        let mut ends = make_ends(&plan, &writer_bell, streams)?;
+        let mut ends = make_ends(&plan, streams)?;
+        hand_out_bells(&plan, &config.workers, &bells, &mut ends);
         let mut file = Some(file);
         let mut blocks = Vec::new();
         let mut roles: BTreeMap<String, Box<dyn Role>> = BTreeMap::new();
@@ -166,22 +186,16 @@ impl Chain {
         let clock = RunClock::start();
         let board = ReportBoard::default();
         let mut threads = Vec::new();
-        for worker in &config.workers {
+        for (worker, bell) in config.workers.iter().zip(bells) {
             let of_worker = worker
                 .roles
                 .iter()
                 .filter_map(|id| roles.remove(id))
                 .collect();
-            let has_writer = worker.roles.iter().any(|id| *id == WRITER.to_string());
-            let waiter = if has_writer {
-                Waiter::with_doorbell(worker.wait, writer_bell.clone())
-            } else {
-                Waiter::new(worker.wait)
-            };
             let worker = Worker {
                 name: worker.name.clone(),
                 core: worker.core,
-                waiter,
+                waiter: Waiter::with_doorbell(worker.wait, bell),
                 roles: of_worker,
                 board: board.clone(),
             };

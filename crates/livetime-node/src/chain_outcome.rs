@@ -44,6 +44,8 @@ pub struct ChainOutcome {
     pub decision_latency: Histogram<u64>,
     /// Build latency \[ns\].
     pub build_latency: Histogram<u64>,
+    /// Time from a whole event to the first look of a filter unit at it \[ns\].
+    pub hand_over_latency: Histogram<u64>,
     /// Each role's counters.
     pub roles: Vec<(String, RoleCounts)>,
     /// Further counters by role and name.
@@ -86,6 +88,7 @@ impl ChainOutcome {
             dead_time: (0.0, 0.0),
             decision_latency: latency_histogram(),
             build_latency: latency_histogram(),
+            hand_over_latency: latency_histogram(),
             roles: Vec::new(),
             details: BTreeMap::new(),
             workers: Vec::new(),
@@ -124,12 +127,16 @@ impl ChainOutcome {
         self.counts.merge(&result.counts.chain);
         self.losses.merge(&result.counts.losses);
         if let Some(latency) = result.decision_latency {
-            // Both histograms have the same bounds.
+            // All of these histograms have the same bounds.
             let added = self.decision_latency.add(latency);
             debug_assert!(added.is_ok());
         }
         if let Some(latency) = result.build_latency {
             let added = self.build_latency.add(latency);
+            debug_assert!(added.is_ok());
+        }
+        if let Some(latency) = result.hand_over_latency {
+            let added = self.hand_over_latency.add(latency);
             debug_assert!(added.is_ok());
         }
         if let Some(digest) = result.digest {

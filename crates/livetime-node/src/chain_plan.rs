@@ -18,6 +18,7 @@ use livetime_wire::{UnitId, UnitKind};
 use crate::chain_config::ChainConfig;
 use crate::completion::COMPLETION_WORDS;
 use crate::packet_link::{config_for, slot_words};
+use crate::role_ends::unit_of;
 use crate::transport::STREAM_PAGES_MAX;
 
 /// Slots of the rings between cards and hosts; when full, entries wait in the card's FIFO.
@@ -123,6 +124,15 @@ pub struct PoolPlan {
     pub roles: Vec<String>,
 }
 
+/// A bell that is to be made: of a unit that may sleep until another has something for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BellPlan {
+    /// Who sleeps at it.
+    pub unit: UnitId,
+    /// The roles that ring it.
+    pub ringers: Vec<String>,
+}
+
 /// Every ring, pool and role of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainPlan {
@@ -130,6 +140,8 @@ pub struct ChainPlan {
     pub rings: Vec<RingPlan>,
     /// The pools.
     pub pools: Vec<PoolPlan>,
+    /// The bells.
+    pub bells: Vec<BellPlan>,
     /// The pairs of units between which a stream runs, where a network carries their messages.
     pub streams: Vec<(UnitId, UnitId)>,
     /// Role ids, in the order of the data.
@@ -162,6 +174,7 @@ impl ChainPlan {
         let mut plan = Self {
             rings: Vec::new(),
             pools: Vec::new(),
+            bells: Vec::new(),
             streams: Vec::new(),
             roles: config.role_ids(),
         };
@@ -169,6 +182,7 @@ impl ChainPlan {
         plan.add_card_rings(config);
         plan.add_message_rings(config);
         plan.add_event_rings(config);
+        plan.add_bells();
         plan
     }
 
@@ -191,6 +205,21 @@ impl ChainPlan {
             unit if unit == *b => Some(*a),
             _ => None,
         })
+    }
+
+    /// Filter units and the writer sleep between events; all others look for work.
+    fn add_bells(&mut self) {
+        let sleeps = |unit: &UnitId| matches!(unit.kind, UnitKind::Filter | UnitKind::Writer);
+        for unit in self
+            .roles
+            .iter()
+            .filter_map(|id| unit_of(id))
+            .filter(sleeps)
+        {
+            let to_it = self.rings.iter().filter(|ring| ring.key.to == unit);
+            let ringers = to_it.map(|ring| role_of(ring.key.from)).collect();
+            self.bells.push(BellPlan { unit, ringers });
+        }
     }
 
     fn add_ring(&mut self, from: UnitId, to: UnitId, channel: Channel, slots: u64, words: usize) {
@@ -299,7 +328,7 @@ impl ChainPlan {
                 connect(bu, ru, slots);
                 connect(ru, bu, slots);
             }
-            for fu in units(UnitKind::Filter, builder.filter_units.into()) {
+            for fu in builder.filters_of(bu.index).map(UnitId::filter) {
                 connect(fu, bu, credits);
             }
             connect(WRITER, bu, credits);
@@ -311,9 +340,10 @@ impl ChainPlan {
         let builder = &config.builder;
         let ticket_words = EventTicket::words_max(config.data_links.len(), FRAGMENT_PAGES_MAX);
         let per_builder = u64::from(builder.filter_in_flight);
-        let in_filter = per_builder * u64::from(builder.builder_units);
         for fu in units(UnitKind::Filter, builder.filter_units.into()) {
-            for bu in units(UnitKind::Builder, builder.builder_units.into()) {
+            let builders = builder.builders_of(fu.index).map(UnitId::builder);
+            let in_filter = per_builder * builders.clone().count() as u64;
+            for bu in builders {
                 self.add_ring(bu, fu, Channel::Tickets, per_builder, ticket_words);
             }
             self.add_ring(fu, WRITER, Channel::Tickets, in_filter, ticket_words);

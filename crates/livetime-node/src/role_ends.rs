@@ -28,6 +28,7 @@ use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
 use crate::python_filter::BatchFilter;
 use crate::python_filter::batch_filter::BatchBounds;
+use crate::python_filter::interpreter::Surroundings;
 use crate::role::Role;
 use crate::role::builder::{Builder, BuilderParts};
 use crate::role::event_manager::EventManagerRole;
@@ -69,8 +70,11 @@ pub struct RoleEnds {
     pub streams: BTreeMap<UnitId, TcpStream>,
     /// Where it publishes its counters.
     pub block: Arc<CounterBlock>,
-    /// Rung when the writer has something to do.
-    pub writer_bell: Doorbell,
+    /// Bells of other units that sleep until it has something for them; one on the same worker
+    /// needs none.
+    pub bells: BTreeMap<UnitId, Doorbell>,
+    /// Where it sleeps itself, if others are to wake it.
+    pub own_bell: Option<Doorbell>,
     /// Its epoch.
     pub epoch: u32,
     /// Epochs of units that are not in their first.
@@ -85,7 +89,7 @@ type Made = Result<Box<dyn Role>, MissingEnd>;
 
 impl RoleEnds {
     /// The ends of a role without rings and pools.
-    pub fn new(id: &str, block: Arc<CounterBlock>, writer_bell: Doorbell) -> Self {
+    pub fn new(id: &str, block: Arc<CounterBlock>) -> Self {
         Self {
             id: id.to_owned(),
             producers: BTreeMap::new(),
@@ -93,7 +97,8 @@ impl RoleEnds {
             pools: BTreeMap::new(),
             streams: BTreeMap::new(),
             block,
-            writer_bell,
+            bells: BTreeMap::new(),
+            own_bell: None,
             epoch: FIRST_EPOCH,
             epochs: BTreeMap::new(),
             absent: BTreeSet::new(),
@@ -155,6 +160,11 @@ impl RoleEnds {
     fn pool(&self, key: PoolKey) -> Result<PagePool, MissingEnd> {
         let found = self.pools.get(&key).cloned();
         found.ok_or_else(|| self.missing(format!("pool {key}")))
+    }
+
+    /// The bells of some units, in their order.
+    fn bells_of(&self, units: impl Iterator<Item = UnitId>) -> Vec<Option<Doorbell>> {
+        units.map(|unit| self.bells.get(&unit).cloned()).collect()
     }
 
     fn readout_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
@@ -385,13 +395,16 @@ impl RoleEnds {
 
     fn builder(mut self, config: &ChainConfig, unit: UnitId) -> Made {
         let evm = std::iter::once(UnitId::EVENT_MANAGER);
+        let served = config.builder.filters_of(unit.index).map(UnitId::filter);
         let senders = (evm.clone())
             .chain(readout_units(config))
-            .chain(filter_units(config))
+            .chain(served)
             .chain(std::iter::once(WRITER));
         let mut tickets = Vec::new();
         for fu in filter_units(config) {
-            tickets.push(self.sender(unit, fu, Channel::Tickets)?);
+            let is_served = config.builder.serves(unit.index, fu.index);
+            let ring = is_served.then(|| self.sender(unit, fu, Channel::Tickets));
+            tickets.push(ring.transpose()?);
         }
         let mut core = BuilderUnit::new(&config.builder, unit.index, self.epoch);
         // It takes all units to be in its own epoch.
@@ -420,6 +433,7 @@ impl RoleEnds {
             inboxes: self.inboxes(unit, senders.filter(is_local))?,
             outbox,
             tickets,
+            filter_bells: self.bells_of(filter_units(config)),
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
@@ -430,8 +444,11 @@ impl RoleEnds {
         let event_faults = std::mem::take(&mut self.event_faults);
         let mut tickets = Vec::new();
         for bu in builder_units(config) {
-            tickets.push(self.receiver(bu, unit, Channel::Tickets)?);
+            let serves = config.builder.serves(bu.index, unit.index);
+            let ring = serves.then(|| self.receiver(bu, unit, Channel::Tickets));
+            tickets.push(ring.transpose()?);
         }
+        let builders = config.builder.builders_of(unit.index).map(UnitId::builder);
         let filter = self.unit_filter(config, event_faults)?;
         let parts = FilterUnitParts {
             unit,
@@ -439,8 +456,8 @@ impl RoleEnds {
             pools: self.event_pools(config)?,
             writer: self.sender(unit, WRITER, Channel::Tickets)?,
             written: self.receiver(WRITER, unit, Channel::Written)?,
-            outbox: self.outbox(unit, builder_units(config))?,
-            writer_bell: self.writer_bell,
+            outbox: self.outbox(unit, builders)?,
+            writer_bell: self.bells.remove(&WRITER),
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
@@ -465,7 +482,10 @@ impl RoleEnds {
             return Ok(UnitFilter::Event(FaultyFilter::over(filter, faults)));
         };
         let builder = &config.builder;
-        let share = builder.credits_total() / u64::from(builder.filter_units.max(1));
+        // Subfarm 0 has as many units as any.
+        let filters = builder.filters_of(0).count().max(1);
+        let share = builder.builders_of(0).count() as u64 * u64::from(builder.credits);
+        let share = share / filters as u64;
         let bounds = BatchBounds {
             sources: config.data_links.len(),
             event_words: (config.data_links.iter())
@@ -473,8 +493,12 @@ impl RoleEnds {
                 .sum(),
             events: in_filter(config).min(usize::try_from(share).unwrap_or(usize::MAX)),
         };
-        let pools = self.readout_pools(config)?;
-        let started = BatchFilter::start(&self.id, python, bounds, pools);
+        let pools = self.event_pools(config)?;
+        let surroundings = Surroundings {
+            bell: self.own_bell.clone(),
+            faults,
+        };
+        let started = BatchFilter::start(&self.id, python, bounds, pools, surroundings);
         let filter =
             started.map_err(|error| self.missing(format!("working Python filter: {error}")))?;
         Ok(UnitFilter::Batch(Box::new(filter)))
@@ -499,6 +523,7 @@ impl RoleEnds {
             file,
             tickets,
             written,
+            filter_bells: self.bells_of(filter_units(config)),
             pools: self.event_pools(config)?,
             id: self.id,
             block: self.block,
@@ -527,9 +552,10 @@ pub fn unit_of(id: &str) -> Option<UnitId> {
     })
 }
 
-/// Events that a filter unit may have at once, its own and those at the writer.
+/// Events that a filter unit may have at once, its own and those at the writer: of every builder
+/// unit that serves it. Subfarm 0 has as many as any.
 fn in_filter(config: &ChainConfig) -> usize {
-    config.builder.filter_in_flight as usize * usize::from(config.builder.builder_units)
+    config.builder.filter_in_flight as usize * config.builder.builders_of(0).count()
 }
 
 fn readout_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {

@@ -20,7 +20,7 @@ use livetime_node::run_file::ClosingFile;
 use livetime_node::worker::Phase;
 use livetime_node::{BuilderTransport, ChainConfig, DataLinkConfig, FilterConfig, RunFile};
 use livetime_readout::{BlockEnd, Completed, LinkConfig};
-use livetime_shm::{Doorbell, PageIndex, PagePool, Producer, ring};
+use livetime_shm::{PageIndex, PagePool, Producer, ring};
 use livetime_source::{ArrivalConfig, ArrivalKind, OfferMode, SourceConfig, TriggerSourceConfig};
 use livetime_store::{Condition, FilePlan, RunBegin, RunEnd, RunReader, WriterLimits};
 use livetime_trigger::{Cut, Menu, MenuConfig, MergerConfig, PathConfig};
@@ -126,14 +126,8 @@ struct Chain {
 
 fn chain_without(evil: &str, config: &ChainConfig, file: RunFile) -> Chain {
     let plan = ChainPlan::new(config);
-    let bell = Doorbell::in_process();
     let mut ends: BTreeMap<String, RoleEnds> = (plan.roles.iter())
-        .map(|id| {
-            (
-                id.clone(),
-                RoleEnds::new(id, CounterBlock::new(), bell.clone()),
-            )
-        })
+        .map(|id| (id.clone(), RoleEnds::new(id, CounterBlock::new())))
         .collect();
     for planned in &plan.pools {
         let pool = PagePool::create(&planned.config).unwrap();

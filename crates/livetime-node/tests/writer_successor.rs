@@ -43,6 +43,7 @@ impl Bench {
             file,
             tickets: vec![from_filter],
             written: vec![written],
+            filter_bells: vec![None],
             builders: vec![to_builder],
             in_filter: 8,
             credits: 8,

@@ -137,6 +137,14 @@ impl Doorbell {
         }
     }
 
+    /// Says that nobody sleeps here: by the only listener, when it takes the place of one that died
+    /// asleep. Otherwise each ring would go on to call the kernel for the dead.
+    pub fn claim(&self) {
+        // SeqCst pairs with the load in `ring`; whoever rings before the claimant sleeps need not
+        // wake it.
+        self.words().sleepers.store(0, Ordering::SeqCst);
+    }
+
     /// A ticket for a later [`Doorbell::wait`]; take it before looking for work.
     #[inline]
     pub fn ticket(&self) -> Ticket {
@@ -219,6 +227,17 @@ mod tests {
             assert_eq!(back.wait(ticket, LONG), Waked::Rung);
         }
         echo.join().unwrap();
+    }
+
+    #[test]
+    fn a_claimed_doorbell_forgets_who_died_asleep() {
+        let bell = Doorbell::shared().unwrap();
+        bell.words().sleepers.store(1, Ordering::SeqCst);
+        bell.claim();
+        assert_eq!(bell.words().sleepers.load(Ordering::SeqCst), 0);
+        let ticket = bell.ticket();
+        bell.ring();
+        assert_eq!(bell.wait(ticket, LONG), Waked::Rung);
     }
 
     #[test]

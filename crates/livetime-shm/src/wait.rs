@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::doorbell::{Doorbell, Ticket};
+use crate::doorbell::{Doorbell, Ticket, Waked};
 
 /// How a worker waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,6 +44,8 @@ pub struct WaitCounts {
     pub yields: u64,
     /// Idle cycles spent asleep.
     pub sleeps: u64,
+    /// Of them those that the doorbell ended.
+    pub rung: u64,
 }
 
 /// Spends the idle time of one worker thread.
@@ -150,7 +152,8 @@ impl Waiter {
             None => self.spin(),
             Some(ticket) => {
                 self.counts.sleeps += 1;
-                self.doorbell.wait(ticket, longest);
+                let waked = self.doorbell.wait(ticket, longest);
+                self.counts.rung += u64::from(waked == Waked::Rung);
             }
         }
         self.ticket = Some(self.doorbell.ticket());
@@ -223,6 +226,19 @@ mod tests {
             waiter.after(work as usize);
         }
         producer.join().unwrap();
-        assert_eq!(waiter.counts().yields, 0);
+        let counts = waiter.counts();
+        assert_eq!(counts.yields, 0);
+        assert!(counts.rung <= counts.sleeps);
+    }
+
+    #[test]
+    fn a_sleep_that_the_doorbell_ended_is_counted() {
+        let mut waiter = Waiter::new(WaitStrategy::Block);
+        waiter.after(0);
+        waiter.doorbell().ring();
+        waiter.after(0);
+        assert_eq!((waiter.counts().sleeps, waiter.counts().rung), (1, 1));
+        waiter.after(0);
+        assert_eq!((waiter.counts().sleeps, waiter.counts().rung), (2, 1));
     }
 }

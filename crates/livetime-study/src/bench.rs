@@ -14,6 +14,8 @@ pub mod chain;
 pub mod document;
 pub mod fabric;
 pub mod farm;
+mod farm_hand_over;
+mod farm_python;
 pub mod floor;
 pub(crate) mod full_menu;
 pub mod interleave;
@@ -142,6 +144,9 @@ pub enum BenchError {
     /// The chain could not be started.
     #[error(transparent)]
     Chain(#[from] livetime_node::ChainError),
+    /// A filter in Python could not be started.
+    #[error(transparent)]
+    PythonFilter(#[from] livetime_node::python_filter::batch_filter::PythonFilterError),
     /// The run file of a chain could not be made.
     #[error(transparent)]
     RunFile(#[from] livetime_node::RunFileError),

@@ -1,8 +1,8 @@
 """Reconstruction in arrays: pairs and quadruples of leptons with mass and vertex.
 
-Works on the jagged objects of `livetime.Run.objects` or of a batch of a filter, without a loop over
-events: the objects of all events lie one after the other in flat arrays, and so do all pairs of
-them. `dimuon` and `four_lepton` give one record per event; where an event has no candidate its
+Works on the jagged objects of `livetime.Run.objects`, or on a batch of a filter itself, without a loop
+over events: the objects of all events lie one after the other in flat arrays, and so do all pairs of
+them. `dimuon` and `four_lepton` give `Candidates`, one record per event; where an event has none its
 fields are NaN. The vertex is where the tracks, taken as straight lines near the beam, come closest
 to each other in the transverse plane (least squares); it is NaN for parallel tracks and means
 nothing for objects that were recorded without impact parameter.
@@ -10,12 +10,13 @@ nothing for objects that were recorded without impact parameter.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional, Union
 
 import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
+from .filters import EventBatch
 from .run import Kind
 
 #: Masses [GeV] (Particle Data Group).
@@ -25,9 +26,23 @@ Z_MASS = 91.188
 
 Values = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+#: The objects of each event, or a batch of a filter: that saves making an awkward array of it.
+Objects = Union[ak.Array, EventBatch]
 
 
-def dimuon(objects: ak.Array) -> ak.Array:
+class Candidates(np.recarray):  # type: ignore[type-arg]
+    """One record per event; each field, such as ``candidates.mass``, is a numpy array.
+
+    Numpy, since a comparison of awkward arrays takes longer than the reconstruction of a batch.
+    """
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields."""
+        return list(self.dtype.names or ())
+
+
+def dimuon(objects: Objects) -> Candidates:
     """The hardest positive muon with the hardest negative one: ``mass`` [GeV], ``pt`` [GeV] of
     the pair, and its vertex ``x``, ``y`` [cm]."""
     leptons = _Leptons(objects)
@@ -40,7 +55,7 @@ def dimuon(objects: ak.Array) -> ak.Array:
     return _records(leptons, found, {"mass": legs}, legs)
 
 
-def four_lepton(objects: ak.Array) -> ak.Array:
+def four_lepton(objects: Objects) -> Candidates:
     """The four leptons of two pairs, each of one flavour and opposite charges: ``mass`` [GeV],
     ``pt`` [GeV], vertex ``x``, ``y`` [cm], and the masses ``z1`` and ``z2`` of the pairs [GeV].
 
@@ -72,22 +87,12 @@ def four_lepton(objects: ak.Array) -> ak.Array:
 class _Leptons:
     """The objects of all events in flat arrays."""
 
-    def __init__(self, objects: ak.Array) -> None:
-        layout = ak.to_packed(objects).layout
-        while layout.is_option or layout.is_indexed:
-            layout = layout.project()
-        layout = layout.to_ListOffsetArray64(True)
-        offsets: Places = np.asarray(layout.offsets.data)
+    def __init__(self, objects: Objects) -> None:
+        offsets, columns = _columns_of(objects)
         self.events = len(offsets) - 1
         self.event: Places = np.repeat(np.arange(self.events), np.diff(offsets))
         self._end: Places = offsets[1:]
-        content = layout.content
-
-        def column(name: str) -> Values:
-            return np.asarray(ak.to_numpy(content[name]), dtype=np.float64)
-
-        self.pt, self.eta, self.phi = column("pt"), column("eta"), column("phi")
-        self.charge, self.dxy, self.kind = column("charge"), column("dxy"), column("kind")
+        self.kind, self.pt, self.eta, self.phi, self.charge, self.dxy = columns
         finite = np.isfinite(self.pt) & np.isfinite(self.eta) & np.isfinite(self.phi)
         self.good = finite & (self.pt > 0)
 
@@ -141,6 +146,41 @@ class _Leptons:
         return (cc * sd + sc * cd) / crossing, (sc * sd + ss * cd) / crossing
 
 
+_COLUMNS = ("kind", "pt", "eta", "phi", "charge", "dxy")
+
+
+def _columns_of(objects: Objects) -> tuple[Places, list[Values]]:
+    if isinstance(objects, EventBatch):
+        columns = objects.object_columns()
+        if columns is not None:
+            offsets, fields = columns
+            return offsets, [np.asarray(fields[name], dtype=np.float64) for name in _COLUMNS]
+        objects = objects.objects
+    return _plain_columns(objects.layout) or _packed_columns(objects)
+
+
+def _plain_columns(layout: Any) -> Optional[tuple[Places, list[Values]]]:
+    """Offsets and columns of what runs and batches give, looked at where they lie: awkward's own
+    operations take longer on a batch than all of the arithmetic. None for any other layout."""
+    if not (isinstance(layout, ak.contents.ListOffsetArray) and layout.content.is_record):
+        return None
+    offsets: Places = np.asarray(layout.offsets.data)
+    columns = [layout.content.content(name) for name in _COLUMNS]
+    if offsets[0] != 0 or not all(column.is_numpy and not column.is_list for column in columns):
+        return None
+    end = offsets[-1]
+    return offsets, [np.asarray(column.data[:end], dtype=np.float64) for column in columns]
+
+
+def _packed_columns(objects: ak.Array) -> tuple[Places, list[Values]]:
+    layout = ak.to_packed(objects).layout
+    while layout.is_option or layout.is_indexed:
+        layout = layout.project()
+    layout = layout.to_ListOffsetArray64(True)
+    columns = [np.asarray(ak.to_numpy(layout.content[name]), np.float64) for name in _COLUMNS]
+    return np.asarray(layout.offsets.data), columns
+
+
 def _first_of_event(event: Places, rank: Values, events: int) -> Places:
     """For each event the index of its entry of lowest rank, the first of equals; -1 for none."""
     order = np.lexsort((rank, event))
@@ -154,14 +194,13 @@ def _first_of_event(event: Places, rank: Values, events: int) -> Places:
 
 def _records(
     leptons: _Leptons, found: npt.NDArray[np.bool_], masses: dict[str, Any], legs: list[Places]
-) -> ak.Array:
+) -> Candidates:
     places = [leg[found] for leg in legs]
     x, y = leptons.vertex(places)
     columns = {"mass": None, "pt": leptons.pt_of(places), "x": x, "y": y}
     columns |= {name: leptons.mass([leg[found] for leg in of]) for name, of in masses.items()}
-    contents = []
-    for values in columns.values():
-        whole = np.full(leptons.events, np.nan)
-        whole[found] = values
-        contents.append(ak.contents.NumpyArray(whole))
-    return ak.Array(ak.contents.RecordArray(contents, list(columns)))
+    whole = np.full((leptons.events, len(columns)), np.nan)
+    for nth, values in enumerate(columns.values()):
+        whole[found, nth] = values
+    records = whole.view([(name, np.float64) for name in columns]).reshape(leptons.events)
+    return records.view(Candidates)

@@ -24,19 +24,20 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .filters import TRACEBACK_MAX, EventBatch, Filter, FilterError, Values, _Axis, _Filling
+from .filters import TRACEBACK_MAX, EventBatch, Filter, FilterError, ObjectColumns, Values
+from .filters import _Axis, _Filling
 from .filters import filter as make_filter
 from .run import EVENT_DTYPE, _jagged, _jagged_records
 
 if TYPE_CHECKING:
     import awkward as ak
 
-PROTOCOL = 1
+PROTOCOL = 2
 #: The other side maps what it gives at multiples of this.
 REGION_STEP = 2 << 20
 #: Most bins of a histogram that a filter fills while data are taken.
@@ -90,6 +91,21 @@ def _map(address: Optional[int], size: int, access: int, flags: int, descriptor:
     return int(found)
 
 
+_Made = TypeVar("_Made")
+
+
+def _timed(
+    make: Callable[[_Columns, int, int], _Made],
+) -> Callable[[_Columns, int, int], _Made]:
+    def timed(self: _Columns, start: int, stop: int) -> _Made:
+        begun = time.perf_counter_ns()
+        made = make(self, start, stop)
+        self.spent_ns += time.perf_counter_ns() - begun
+        return made
+
+    return timed
+
+
 class _Columns:
     """The events of one batch, with the methods of `livetime.Run` that a batch asks for."""
 
@@ -98,6 +114,8 @@ class _Columns:
         table = memory.array(slot, 24, np.int64).tolist()
         self.count, self._fragments, self._objects = table[:3]
         self._at = table
+        #: Time spent on making columns [ns].
+        self.spent_ns = 0
 
     def _column(self, entry: int, count: int, dtype: Any) -> npt.NDArray[Any]:
         column = self._memory.array(self._slot + 8 * self._at[entry], count, dtype)
@@ -107,30 +125,49 @@ class _Columns:
     def verdicts(self) -> npt.NDArray[np.uint32]:
         return self._memory.array(self._slot + 8 * self._at[19], self.count, np.uint32)
 
+    @_timed
     def events(self, start: int, stop: int) -> npt.NDArray[np.void]:
         return self._column(4, self.count, EVENT_DTYPE)[start:stop]
 
+    @_timed
     def decisions(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
+        return self._masks(start, stop)
+
+    def _masks(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
         return self._column(5, 2 * self.count, np.uint64).reshape(-1, 2)[start:stop]
 
+    @_timed
     def fired(self, start: int, stop: int) -> dict[str, npt.NDArray[np.bool_]]:
-        masks, one = self.decisions(start, stop), np.uint64(1)
+        masks, one = self._masks(start, stop), np.uint64(1)
         return {
             name: ((masks[:, bit // 64] >> np.uint64(bit % 64)) & one) == one
             for name, bit in self._paths.items()
         }
 
+    @_timed
     def objects(self, start: int, stop: int) -> ak.Array:
+        return self._part(_jagged_records(*self._object_columns()), start, stop)
+
+    @_timed
+    def object_columns(self, start: int, stop: int) -> ObjectColumns:
+        offsets, fields = self._object_columns()
+        if (start, stop) != (0, self.count):
+            first, last = offsets[start], offsets[stop]
+            offsets = offsets[start : stop + 1] - first
+            fields = {name: column[first:last] for name, column in fields.items()}
+        return offsets, fields
+
+    def _object_columns(self) -> ObjectColumns:
         offsets = self._column(10, self.count + 1, np.int64)
-        names = ("pt", "eta", "phi", "charge", "dxy")
         fields = {"kind": self._column(11, self._objects, np.uint16)}
-        for nth, name in enumerate(names):
+        for nth, name in enumerate(("pt", "eta", "phi", "charge", "dxy")):
             fields[name] = self._column(12 + nth, self._objects, np.float32)
-        return self._part(_jagged_records(offsets, fields), start, stop)
+        return offsets, fields
 
     def _part(self, events: ak.Array, start: int, stop: int) -> ak.Array:
         return events if (start, stop) == (0, self.count) else events[start:stop]
 
+    @_timed
     def fragments(self, start: int, stop: int) -> ak.Array:
         import awkward as ak
 
@@ -161,6 +198,7 @@ class _Life:
         self._slots: list[int] = given["slots"]
         self._streams = {name: 1 << bit for bit, name in enumerate(given["streams"])}
         self._paths = dict(given["paths"])
+        self._faults: dict[int, str] = dict(given["faults"])
         self._in_work = memory.array(given["in_work"], 1, np.uint64)
         self._filled: dict[str, _Filling] = {}
         self._columns: dict[int, tuple[int, _Columns]] = {}
@@ -189,6 +227,8 @@ class _Life:
     def _answer(self, slot: int, first: int, last: int, sequence: int) -> None:
         columns = _Columns(self._memory, self._slots[slot], self._paths)
         events = EventBatch(columns, first, last, self._filled)
+        if self._faults:
+            self._make_faults(columns, first, last)
         begun = time.perf_counter_ns()
         try:
             verdict = self._filter(events)
@@ -198,12 +238,22 @@ class _Life:
             self._leave_if_forked()
             self._fail(sequence, error)
             return
-        spent = time.perf_counter_ns() - begun
+        spent = time.perf_counter_ns() - begun - columns.spent_ns
         self._leave_if_forked()
         columns.verdicts()[first:last] = bits
         for fill in fills:
             self._data.send(ANSWER.pack(FILL, sequence) + fill)
         self._data.send(ANSWER.pack(DONE, sequence) + DONE_REST.pack(spent, self._forks))
+
+    def _make_faults(self, columns: _Columns, first: int, last: int) -> None:
+        # Asked for with `--fault`: what an event does to its filter unit.
+        for trigger in columns.events(first, last)["trigger"].tolist():
+            kind = self._faults.get(trigger)
+            if kind == "crash":
+                os.abort()
+            while kind == "hang":
+                pass
+        columns.spent_ns = 0
 
     def _leave_if_forked(self) -> None:
         # A process that a filter has forked has no business with the filter unit.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import awkward as ak
 
 Mask = npt.NDArray[np.bool_]
+ObjectColumns = tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]
 
 #: Events that a filter gets at once unless it asks for another number.
 BATCH = 256
@@ -87,6 +88,12 @@ class EventBatch:
     def objects(self) -> ak.Array:
         """The physics objects, as `livetime.Run.objects` gives them."""
         return self._run.objects(self._start, self._stop)
+
+    def object_columns(self) -> Optional[ObjectColumns]:
+        """The objects of all events one after the other: where each event's begin (and the last one's
+        end), and their fields by name. None where only `objects` are to be had, of run files."""
+        make = getattr(self._run, "object_columns", None)
+        return None if make is None else make(self._start, self._stop)
 
     @functools.cached_property
     def decisions(self) -> npt.NDArray[np.uint64]:
@@ -265,7 +272,7 @@ def filter(
 
         @livetime.filter(batch=256)
         def dimuon(events):
-            mass = livetime.candidates.dimuon(events.objects).mass
+            mass = livetime.candidates.dimuon(events).mass
             events.fill("mass", mass, bins=60, range=(60, 120), label="mass [GeV]")
             return (mass > 70) & (mass < 110)
     """

@@ -365,6 +365,10 @@ def _jagged(offsets: npt.NDArray[np.int64], content: npt.NDArray[Any]) -> ak.Arr
 def _jagged_records(offsets: npt.NDArray[np.int64], fields: dict[str, Any]) -> ak.Array:
     import awkward as ak
 
-    contents = [ak.to_layout(field) for field in fields.values()]
+    # By hand what is an array already: `to_layout` looks long at each of them.
+    contents = [
+        ak.contents.NumpyArray(field) if isinstance(field, np.ndarray) else ak.to_layout(field)
+        for field in fields.values()
+    ]
     records = ak.contents.RecordArray(contents, list(fields), length=int(offsets[-1]))
     return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), records))

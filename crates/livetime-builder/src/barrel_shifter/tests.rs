@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::block_assembler::BlockAssembler;
 
 fn shifter(senders: u16, sender: u16, receivers: u16, pace: Pace) -> BarrelShifter {
     let schedule = ShiftSchedule::in_order(senders, receivers);

@@ -36,6 +36,9 @@ impl BuilderUnit {
     }
 
     fn set_absent(&mut self, now: RunNs, readout: u16, newest: TriggerNumber) {
+        // Most units never lose one.
+        self.absent
+            .resize(self.readouts.len(), TriggerNumber::default());
         let Some(absent) = self.absent.get_mut(usize::from(readout)) else {
             return;
         };
@@ -67,14 +70,15 @@ impl BuilderUnit {
     /// fragments are wanted now.
     pub(super) fn is_waiting_for_any(&self, slot: u32) -> bool {
         let received = self.assembly.received(slot);
-        (0..self.absent.len())
+        (0..self.readouts.len())
             .any(|unit| self.is_awaited(slot, unit) && self.sources.missing_of(unit, received) != 0)
     }
 
     /// Whether fragments of a readout unit are wanted now, and may come.
     pub(super) fn is_awaited(&self, slot: u32, unit: usize) -> bool {
         let event = self.assembly.event(slot);
-        event.trigger > self.absent[unit] && (!event.is_first_step || self.in_first_step[unit])
+        let is_there = self.absent.get(unit).is_none_or(|n| event.trigger > *n);
+        is_there && (!event.is_first_step || self.in_first_step[unit])
     }
 
     /// Answers a restarted event manager.

@@ -61,7 +61,11 @@ impl Bench {
 
     /// One that was not polled yet.
     fn silent() -> Self {
-        let unit = BuilderUnit::new(&Self::config(), 0, 2);
+        Self::of(&Self::config())
+    }
+
+    fn of(config: &BuilderConfig) -> Self {
+        let unit = BuilderUnit::new(config, 0, 2);
         Self {
             ticket: unit.empty_ticket(),
             unit,
@@ -428,6 +432,36 @@ fn a_lost_filter_unit_loses_its_events_and_their_credits_return() {
     assert_eq!(bench.unit.counts().dones_unknown, 1);
     bench.unit.handle_filter_back(0);
     assert_eq!(bench.ticket(), Some(3));
+}
+
+#[test]
+fn filter_units_of_another_subfarm_get_nothing_even_when_they_come_back() {
+    let config = BuilderConfig {
+        builder_units: 2,
+        filter_units: 4,
+        subfarms: 2,
+        filter_in_flight: 1,
+        ..Bench::config()
+    };
+    let mut bench = Bench::of(&config);
+    for trigger in 1..=4 {
+        bench.assign(trigger);
+        bench.fragments(trigger);
+    }
+    let mut ticket = bench.unit.empty_ticket();
+    let mut next = |unit: &mut BuilderUnit| unit.poll_ticket(&mut ticket).map(|fu| fu.index);
+    let unit = &mut bench.unit;
+    assert_eq!(
+        [next(unit), next(unit), next(unit)],
+        [Some(0), Some(2), None]
+    );
+    unit.handle_filter_back(3);
+    assert_eq!(next(unit), None);
+    // One dies: the other gets its event when it has room.
+    assert_eq!(unit.redispatch_filter(0, &[]), []);
+    assert_eq!(next(unit), None);
+    assert_eq!(config.builders_of(3).collect::<Vec<_>>(), [1]);
+    assert_eq!(config.filters_of(1).collect::<Vec<_>>(), [1, 3]);
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl BuilderUnit {
     }
 
     /// Payload bytes that came, by readout unit: with two steps the first ones send more, and this
-    /// shows by how much.
+    /// shows by how much. Empty for units that count payload by event alone.
     pub fn bytes_by_readout(&self) -> &[u64] {
         &self.bytes_by_readout
     }

@@ -565,6 +565,8 @@ impl Network {
                 panic!("a ticket after the abort");
             }
             assert_eq!(usize::from(ticket.builder), unit);
+            let is_served = self.config.serves(ticket.builder, filter.index);
+            assert!(is_served, "{filter} is of another subfarm than bu{unit}");
             self.check_ticket(&ticket);
             self.filters[usize::from(filter.index)].push_back(ticket);
             return true;

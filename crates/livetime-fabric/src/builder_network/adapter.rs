@@ -1,9 +1,10 @@
 //! A readout unit's adapter to one network: the shaper, and when the link may have a packet.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use livetime_builder::barrel_shifter::Piece;
-use livetime_builder::{BarrelShifter, LinearShift, Pace, ShiftOutput, ShiftSchedule};
+use livetime_builder::{BarrelShifter, Block, LinearShift, Pace, ShiftOutput, ShiftSchedule};
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 
 use super::Shaping;
@@ -18,10 +19,10 @@ pub(super) struct Sending {
 }
 
 /// What a packet carries.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Cargo {
-    /// A block of a barrel shifter.
-    Block(Box<livetime_builder::Block>),
+    /// A block of a barrel shifter, which lies beside it.
+    Block,
     /// A whole fragment.
     Fragment(Sending),
     /// A control message: its text and its sequence number.
@@ -56,12 +57,13 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
-    /// For readout unit number `sender` of a schedule; `queue_max` fragments may wait for each port.
+    /// For readout unit number `sender` of a schedule; `queue_max` fragments may wait for each port,
+    /// and `waiting_max` for all.
     pub(super) fn new(
         shaping: Shaping,
-        schedule: &ShiftSchedule,
+        schedule: &Arc<ShiftSchedule>,
         sender: u16,
-        queue_max: usize,
+        (queue_max, waiting_max): (usize, usize),
         retry: DurationNs,
     ) -> Self {
         let shaper = match shaping {
@@ -70,10 +72,10 @@ impl Adapter {
                 let pace = Pace::BackPressure;
                 let schedule = schedule.clone();
                 let shifter = BarrelShifter::new(schedule, sender, pace, block_bytes, queue_max);
-                Shaper::Barrel(shifter, block_bytes)
+                Shaper::Barrel(shifter.with_waiting_max(waiting_max), block_bytes)
             }
             Shaping::LinearShift { phase_bytes, .. } => Shaper::Linear(LinearShift::new(
-                schedule.clone(),
+                ShiftSchedule::clone(schedule),
                 sender,
                 phase_bytes,
                 queue_max,
@@ -85,6 +87,16 @@ impl Adapter {
             is_idle: true,
             bus_ready: SimPs::ZERO,
         }
+    }
+
+    /// Reads what a block to a port, or the next one, will be made of.
+    #[inline]
+    pub(super) fn foresee(&self, port: Option<u16>) -> u32 {
+        let Shaper::Barrel(shifter, _) = &self.shaper else {
+            return 0;
+        };
+        let port = port.or_else(|| shifter.next_receiver());
+        port.map_or(0, |port| shifter.first_waiting_bytes(port))
     }
 
     /// Whether it sends whether or not there is something to send.
@@ -109,20 +121,20 @@ impl Adapter {
         }
     }
 
-    /// What comes next. Ask when the link is idle.
-    pub(super) fn next(&mut self, now: RunNs) -> Wanted {
+    /// What comes next; a block is put into `block`. Ask when the link is idle.
+    pub(super) fn next(&mut self, now: RunNs, block: &mut Block) -> Wanted {
         match &mut self.shaper {
             Shaper::None(queue) => match queue.pop_front() {
                 Some(sending) => Self::fragment(sending),
                 None => Wanted::Nothing,
             },
-            Shaper::Barrel(shifter, block_bytes) => match shifter.poll_block(now) {
-                Some(block) => Wanted::Packet {
+            Shaper::Barrel(shifter, block_bytes) => match shifter.poll_block_into(now, block) {
+                true => Wanted::Packet {
                     port: block.to,
                     bytes: *block_bytes,
-                    cargo: Cargo::Block(Box::new(block)),
+                    cargo: Cargo::Block,
                 },
-                None => Wanted::Nothing,
+                false => Wanted::Nothing,
             },
             Shaper::Linear(shift) => match shift.poll_output(now) {
                 Some(ShiftOutput::Send {

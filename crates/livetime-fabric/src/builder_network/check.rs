@@ -83,32 +83,38 @@ impl Check {
         word.is_some_and(|word| word & (1 << (trigger % 64)) != 0)
     }
 
-    /// An event as a filter gets it: every source once, with the bytes that it sent. Returns its
-    /// words, and whether it is complete.
+    /// An event as a filter gets it, with the bytes that its builder unit counted: of every source
+    /// that is not missing what it sent. Returns its words, and whether it is complete.
     pub(super) fn ticket(
         &mut self,
         now: SimPs,
         ticket: &EventTicket,
+        bytes: u32,
         readouts: u16,
         sizes: &Sizes,
     ) -> (u64, bool) {
         let trigger = ticket.trigger.0;
-        let found = ticket.fragments.len() + ticket.missing.len();
-        if found != usize::from(readouts) {
+        let mut missing = ticket.missing.iter().peekable();
+        let mut all = 0;
+        for readout in 0..readouts {
+            if missing
+                .next_if(|source| source.0 == u32::from(readout))
+                .is_none()
+            {
+                all += u64::from(words(sizes.of(trigger, readout)));
+            }
+        }
+        if let Some(source) = missing.next() {
             self.report(now, || {
-                format!("event {trigger} has {found} of {readouts} sources")
+                format!("event {trigger} misses {source}, which there is not")
             });
         }
-        let mut all = 0;
-        for fragment in &ticket.fragments {
-            let expected = words(sizes.of(trigger, fragment.source.0 as u16));
-            if fragment.words != expected {
-                self.report(now, || {
-                    let (source, words) = (fragment.source, fragment.words);
-                    format!("event {trigger}: {words} words of {source}, not {expected}")
-                });
-            }
-            all += u64::from(fragment.words);
+        // Builder units count up to 4 GiB.
+        let expected = u32::try_from(4 * all).unwrap_or(u32::MAX);
+        if bytes != expected {
+            self.report(now, || {
+                format!("event {trigger} has {bytes} bytes, not {expected}")
+            });
         }
         (all, ticket.missing.is_empty())
     }

@@ -4,7 +4,8 @@
 //! differ. The text is kept until the last of them has come, so that a message in flight costs an
 //! event of the kernel and no more.
 
-use livetime_wire::message::Envelope;
+use livetime_wire::TriggerNumber;
+use livetime_wire::message::{BuilderMessage, Envelope};
 
 use crate::time::{DurationPs, SimPs};
 
@@ -84,6 +85,20 @@ impl Texts {
         let text = text.expect("kept until its last receiver had it");
         text.envelope.sequence = sequence;
         &text.envelope
+    }
+
+    /// The builder unit that a message to a readout unit comes from, and the triggers that it names.
+    pub(super) fn named(&self, index: u32) -> (u16, &[TriggerNumber]) {
+        let Some(Text { envelope, .. }) = &self.texts[index as usize] else {
+            return (0, &[]);
+        };
+        let triggers: &[_] = match &envelope.message {
+            BuilderMessage::FragmentRequest { triggers } | BuilderMessage::Release { triggers } => {
+                triggers
+            }
+            _ => &[],
+        };
+        (envelope.sender.index, triggers)
     }
 
     /// Its bytes on a link.

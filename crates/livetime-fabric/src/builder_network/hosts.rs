@@ -1,11 +1,11 @@
 //! The hosts: a unit with what is around it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use livetime_builder::{
-    BlockAssembler, BuilderConfig, BuilderUnit, EventManager, ReadoutUnit, ShiftSchedule,
+    BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, ReadoutUnit, ShiftSchedule,
 };
-use livetime_wire::message::EventTicket;
 use livetime_wire::{RunNs, SourceId, TriggerNumber};
 
 use super::adapter::{Adapter, Sending};
@@ -53,7 +53,6 @@ pub(super) struct Finishing {
 #[derive(Debug)]
 pub(super) struct BuilderHost {
     pub(super) unit: BuilderUnit,
-    pub(super) ticket: EventTicket,
     pub(super) processor: Server,
     pub(super) bus: Server,
     /// Its link to the control network.
@@ -63,9 +62,7 @@ pub(super) struct BuilderHost {
     /// That direction waits for one.
     pub(super) is_idle: bool,
     /// By rail and readout unit.
-    pub(super) assemblers: Vec<BlockAssembler>,
-    /// By readout unit: the next fragment's number.
-    pub(super) sequences: Vec<u32>,
+    pub(super) assemblers: BlockAssemblers,
     pub(super) filter: Server,
     /// Time of the filter for an event.
     pub(super) event_time: DurationPs,
@@ -79,23 +76,15 @@ pub(super) struct BuilderHost {
 }
 
 impl BuilderHost {
-    pub(super) fn new(
-        config: &BuilderConfig,
-        index: u16,
-        assemblers: usize,
-        event_time: DurationPs,
-    ) -> Self {
-        let unit = BuilderUnit::new(config, index, FIRST_EPOCH);
+    pub(super) fn new(unit: BuilderUnit, assemblers: usize, event_time: DurationPs) -> Self {
         Self {
-            ticket: unit.empty_ticket(),
             unit,
             processor: Server::default(),
             bus: Server::default(),
             link: Server::default(),
             outbox: VecDeque::new(),
             is_idle: true,
-            assemblers: (0..assemblers).map(|_| BlockAssembler::new()).collect(),
-            sequences: vec![0; config.readout_units.len()],
+            assemblers: BlockAssemblers::new(assemblers),
             filter: Server::default(),
             event_time,
             finishing: VecDeque::new(),
@@ -132,18 +121,20 @@ impl ManagerHost {
 pub(super) fn readout_hosts(
     plan: &BuilderNetwork,
     config: &BuilderConfig,
-    schedule: &ShiftSchedule,
+    schedule: ShiftSchedule,
     rails: usize,
 ) -> Vec<ReadoutHost> {
     // Twice the credits: repetitions may wait behind what they repeat.
     let queue = 2 * plan.credits as usize;
+    let most = (queue, 2 * config.trigger_window as usize);
+    let schedule = Arc::new(schedule);
     let host = |unit| ReadoutHost {
         unit: ReadoutUnit::new(config, unit, FIRST_EPOCH),
         fed: 0,
         processor: Server::default(),
         inbox: VecDeque::new(),
         adapters: (0..rails)
-            .map(|_| Adapter::new(plan.shaping, schedule, unit, queue, plan.retry))
+            .map(|_| Adapter::new(plan.shaping, &schedule, unit, most, plan.retry))
             .collect(),
         kept: None,
     };
@@ -161,11 +152,12 @@ pub(super) fn builder_hosts(
         _ => 0,
     };
     let all = u32::from(config.builder_units);
-    let host = |unit| {
+    let units = BuilderUnit::counting_units(config, FIRST_EPOCH);
+    let host = |(unit, core)| {
         let is_slow = is_sick(unit, plan.sick.slow, all, 0);
         let factor = if is_slow { plan.sick.slow_factor } else { 1.0 };
         let event_time = DurationPs((plan.hosts.event.0 as f64 * factor) as u64);
-        BuilderHost::new(config, unit, assemblers, event_time)
+        BuilderHost::new(core, assemblers, event_time)
     };
-    (0..config.builder_units).map(host).collect()
+    (0..config.builder_units).zip(units).map(host).collect()
 }

@@ -5,9 +5,10 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    FragmentVerdict, Handled, PhaseBarrier, ReadoutOutput, ShiftSchedule, barrel_shifter::Piece,
+    Block, FragmentVerdict, Handled, PhaseBarrier, ReadoutOutput, ShiftSchedule,
+    barrel_shifter::Piece,
 };
-use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor};
+use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
@@ -148,15 +149,19 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) builders: Vec<BuilderHost>,
     pub(super) manager: ManagerHost,
     readout_port: Vec<u16>,
-    readout_at: Vec<u16>,
+    pub(super) readout_at: Vec<u16>,
     pub(super) builder_port: Vec<u16>,
-    builder_at: Vec<u16>,
+    pub(super) builder_at: Vec<u16>,
     cargo: Vec<Option<Cargo>>,
+    /// The blocks of those that are one, one for each cargo.
+    pub(super) blocks: Vec<Block>,
     cargo_free: Vec<u32>,
-    texts: Texts,
-    sizes: Sizes,
+    pub(super) texts: Texts,
+    pub(super) sizes: Sizes,
     arrivals: ArrivalTimes,
     arrived: u64,
+    /// The ticket of an event, filled in anew for each.
+    ticket: EventTicket,
     /// The message that brings a fragment, filled in anew for each.
     fragment: Envelope,
     whole: Vec<Piece>,
@@ -209,7 +214,7 @@ impl<'t> NetworkWorld<'t> {
             control_bits_per_s,
             control_latency,
             is_shared,
-            readouts: readout_hosts(plan, &config, &schedule, rails as usize),
+            readouts: readout_hosts(plan, &config, schedule, rails as usize),
             builders: builder_hosts(plan, &config, rails as usize),
             manager: ManagerHost::new(&config),
             readout_at: units_at(&readout_port, topology.sources()),
@@ -217,11 +222,13 @@ impl<'t> NetworkWorld<'t> {
             readout_port,
             builder_port,
             cargo: Vec::new(),
+            blocks: Vec::new(),
             cargo_free: Vec::new(),
             texts: Texts::default(),
             sizes: Sizes::new(&load.sizes, load.seed, load.sizes_per_event),
             arrivals: ArrivalTimes::new(&load.arrival, 1, RandomStreams::new(load.seed)),
             arrived: 0,
+            ticket: EventTicket::with_capacity(0),
             fragment: blank_fragment(),
             whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
             barrier: PhaseBarrier::new(units as usize),
@@ -324,14 +331,16 @@ impl<'t> NetworkWorld<'t> {
         let now = s.now();
         let readouts = self.readouts.len() as u16;
         let host = &mut self.builders[usize::from(unit)];
-        while let Some(_filter) = host.unit.poll_ticket(&mut host.ticket) {
-            let checked = self.check.ticket(now, &host.ticket, readouts, &self.sizes);
+        let ticket = &mut self.ticket;
+        while let Some(_filter) = host.unit.poll_ticket(ticket) {
+            let bytes = host.unit.event_bytes(ticket.trigger);
+            let checked = self.check.ticket(now, ticket, bytes, readouts, &self.sizes);
             let (words, is_complete) = checked;
             let from = now.max(host.processor.free_at());
             let done = host.filter.spend(from, host.event_time);
             host.finishing.push_back(Finishing {
-                trigger: host.ticket.trigger,
-                triggered_at: host.ticket.triggered_at,
+                trigger: ticket.trigger,
+                triggered_at: ticket.triggered_at,
                 words,
                 is_complete,
             });
@@ -411,17 +420,19 @@ impl<'t> NetworkWorld<'t> {
         self.engines[self.rails].send(ready.max(s.now()), source.into(), parcel, s);
     }
 
+    /// The number of the next cargo.
+    fn next_cargo(&mut self) -> u32 {
+        self.cargo_free.pop().unwrap_or_else(|| {
+            self.cargo.push(None);
+            self.blocks.push(Block::EMPTY);
+            self.cargo.len() as u32 - 1
+        })
+    }
+
     fn stow(&mut self, cargo: Cargo) -> u32 {
-        match self.cargo_free.pop() {
-            Some(tag) => {
-                self.cargo[tag as usize] = Some(cargo);
-                tag
-            }
-            None => {
-                self.cargo.push(Some(cargo));
-                self.cargo.len() as u32 - 1
-            }
-        }
+        let tag = self.next_cargo();
+        self.cargo[tag as usize] = Some(cargo);
+        tag
     }
 
     fn unload(&mut self, tag: u32) -> Cargo {
@@ -491,10 +502,11 @@ impl<'t> NetworkWorld<'t> {
     fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<NetworkEvent>) {
         let now = s.now();
         let hosts = &self.plan.hosts;
+        let tag = self.next_cargo();
         loop {
             let host = &mut self.readouts[usize::from(unit)];
             let adapter = &mut host.adapters[rail];
-            match adapter.next(now.to_run_ns()) {
+            match adapter.next(now.to_run_ns(), &mut self.blocks[tag as usize]) {
                 Wanted::Packet { port, bytes, cargo } => {
                     adapter.is_idle = false;
                     let (start, cost) = match self.plan.shaper {
@@ -505,7 +517,7 @@ impl<'t> NetworkWorld<'t> {
                     };
                     let at = injection(adapter, start, cost, bytes, hosts.bus_bytes_per_s);
                     self.tally.packets += 1;
-                    let tag = self.stow(cargo);
+                    self.cargo[tag as usize] = Some(cargo);
                     let to = port.into();
                     let parcel = Parcel { to, bytes, tag };
                     let source = self.readout_port[usize::from(unit)];
@@ -519,6 +531,7 @@ impl<'t> NetworkWorld<'t> {
                 }
                 Wanted::Nothing => {
                     adapter.is_idle = true;
+                    self.cargo_free.push(tag);
                     return;
                 }
             }
@@ -540,7 +553,9 @@ impl<'t> NetworkWorld<'t> {
         for tag in lost.drain(..) {
             self.tally.packets_lost += 1;
             match self.unload(tag) {
-                Cargo::Block(block) => self.tally.lost += ends_in(&block.pieces),
+                Cargo::Block => {
+                    self.tally.lost += ends_in(&self.blocks[tag as usize].pieces);
+                }
                 Cargo::Fragment(_) => self.tally.lost += 1,
                 Cargo::Letter { text, .. } => self.texts.done(text),
             }
@@ -572,13 +587,14 @@ impl<'t> NetworkWorld<'t> {
         let unit = self.builder_at[parcel.to as usize];
         let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
         let mut whole = std::mem::take(&mut self.whole);
+        let block = &self.blocks[parcel.tag as usize];
         match cargo {
-            Cargo::Block(block) if is_gone => self.tally.withdrawn += ends_in(&block.pieces),
+            Cargo::Block if is_gone => self.tally.withdrawn += ends_in(&block.pieces),
             Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
-            Cargo::Block(block) => {
+            Cargo::Block => {
                 let at = network * self.readouts.len() + usize::from(readout);
-                let assembler = &mut self.builders[usize::from(unit)].assemblers[at];
-                assembler.handle_block(&block, |piece| whole.push(piece));
+                let assemblers = &mut self.builders[usize::from(unit)].assemblers;
+                assemblers.handle_block(at, block, |piece| whole.push(piece));
                 // The rest of a fragment of which a piece was lost.
                 self.tally.lost += ends_in(&block.pieces) - whole.len() as u64;
             }
@@ -620,9 +636,7 @@ impl<'t> NetworkWorld<'t> {
             .spend(ready, hosts.fragment * whole.len() as u64);
         self.fragment.sender = UnitId::readout(readout);
         for piece in whole {
-            let sequence = &mut host.sequences[usize::from(readout)];
-            self.fragment.sequence = *sequence;
-            *sequence = sequence.wrapping_add(1);
+            self.fragment.sequence = host.unit.next_sequence_of(readout);
             let BuilderMessage::FragmentData { trigger, fragment } = &mut self.fragment.message
             else {
                 return;
@@ -787,11 +801,11 @@ impl<'t> NetworkWorld<'t> {
                 held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
             }
         }
-        for cargo in self.cargo.iter().flatten() {
+        for (cargo, block) in self.cargo.iter().zip(&self.blocks) {
             held.in_flight += match cargo {
-                Cargo::Block(block) => ends_in(&block.pieces),
-                Cargo::Fragment(_) => 1,
-                Cargo::Letter { .. } => 0,
+                Some(Cargo::Block) => ends_in(&block.pieces),
+                Some(Cargo::Fragment(_)) => 1,
+                Some(Cargo::Letter { .. }) | None => 0,
             };
         }
         held
@@ -936,6 +950,20 @@ impl World for NetworkWorld<'_> {
             kind,
             key,
         }
+    }
+
+    fn foresee<'e>(&self, coming: impl Iterator<Item = &'e NetworkEvent> + Clone) {
+        self.foresee_deliveries(coming.filter_map(|event| {
+            let NetworkEvent::Wormhole(number, step) = event else {
+                return None;
+            };
+            match &self.engines[usize::from(*number)] {
+                Engine::Wormhole(engine) if usize::from(*number) < self.rails => {
+                    Some((usize::from(*number), engine.delivered_by(step)?))
+                }
+                _ => None,
+            }
+        }));
     }
 
     fn handle(&mut self, now: SimPs, event: NetworkEvent, s: &mut Scheduler<NetworkEvent>) {

@@ -226,6 +226,24 @@ impl<'t> Fabric<'t> {
         scheduler.at(at, CAUSE, E::of(self.network, Step::Head(source)));
     }
 
+    /// The parcel that a step delivers, if it does.
+    #[inline]
+    pub(crate) fn delivered_by(&self, step: &Step) -> Option<Delivery> {
+        let (Step::Done(from), Some(hosts)) = (step, &self.hosts) else {
+            return None;
+        };
+        let s = *from as usize;
+        let parcel = Parcel {
+            to: self.destination[s],
+            bytes: self.bytes[s],
+            tag: hosts.tags[s],
+        };
+        Some(Delivery {
+            from: *from,
+            parcel,
+        })
+    }
+
     /// What the trace says of a step.
     #[inline]
     pub(crate) fn label_of(&self, event: &Step) -> EventLabel {

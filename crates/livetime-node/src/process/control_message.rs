@@ -3,7 +3,7 @@
 //! ```text
 //! child                                   parent
 //!   │──hello: protocol, version, role────►│  refused unless it is this very program
-//!   │◄─begin: run, clock, epochs──────────│  with run page, doorbell and, for the writer, its file
+//!   │◄─begin: run, clock, epochs──────────│  with run page and, for the writer, its file
 //!   │◄─ends: names────────────────────────│  with their descriptors, at most 16 a packet
 //!   │──ready─────────────────────────────►│
 //!   │◄─start──────────────────────────────│
@@ -29,20 +29,20 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 3;
+pub const PROTOCOL: u64 = 4;
 /// Longest document.
 const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
 pub const ENTRIES_MAX: usize = 1000;
 
-/// One end of a ring or stream, or a pool.
+/// One end of a ring or stream, a pool, or a bell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndName {
-    /// `producer`, `consumer`, `pool` or `stream`.
+    /// `producer`, `consumer`, `pool`, `stream` or `bell`.
     pub kind: String,
-    /// Name of the ring or pool; of a stream, the unit at its other end.
+    /// Name of the ring or pool; of a stream, the unit at its other end; of a bell, who sleeps.
     pub name: String,
-    /// Epoch of the ring or stream; 0 for pools.
+    /// Epoch of the ring or stream; 0 for pools and bells.
     pub epoch: u64,
 }
 
@@ -139,8 +139,8 @@ pub struct RoleLeft {
     pub bytes_copied: u64,
     /// Why the role failed, if it did.
     pub failure: Option<String>,
-    /// Duty cycles by what followed them: busy, spins, yields, sleeps.
-    pub waits: [u64; 4],
+    /// Duty cycles by what followed them: busy, spins, yields, sleeps, and sleeps that were rung off.
+    pub waits: [u64; 5],
     /// Why its thread could not be pinned, if it was to be.
     pub pin_error: Option<String>,
 }
@@ -397,7 +397,7 @@ mod tests {
                 digest: Some(u64::MAX),
                 dead_time: Some((0.25, 0.5)),
                 failure: Some("disk".to_owned()),
-                waits: [1, 2, 3, 4],
+                waits: [1, 2, 3, 4, 5],
                 ..RoleLeft::default()
             }),
             Message::Close {

@@ -116,7 +116,7 @@ pub struct ProcessGroup {
     pub(super) policy: LossPolicy,
     page: RunPage,
     clock: RunClock,
-    bell: Doorbell,
+    bells: BTreeMap<UnitId, Doorbell>,
     pub(super) pools: BTreeMap<PoolKey, PagePool>,
     pub(super) processes: Vec<RoleProcess>,
     hear: Sender<(usize, Heard)>,
@@ -246,7 +246,9 @@ impl ProcessGroup {
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
         let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
-        let bell = Doorbell::shared()?;
+        let bells: Result<_, ProcessError> = (plan.bells.iter())
+            .map(|bell| Ok((bell.unit, Doorbell::shared()?)))
+            .collect();
         let mut pools = BTreeMap::new();
         for pool in &plan.pools {
             pools.insert(pool.key, PagePool::create(&pool.config)?);
@@ -260,7 +262,7 @@ impl ProcessGroup {
             policy,
             page,
             clock: RunClock::start(),
-            bell,
+            bells: bells?,
             pools,
             processes: Vec::new(),
             hear,
@@ -478,8 +480,7 @@ impl ProcessGroup {
                 .collect(),
             file: self.file.path.display().to_string(),
         };
-        let shared = [self.page.fd(), self.bell.fd()];
-        let mut fds: Vec<BorrowedFd<'_>> = shared.into_iter().flatten().collect();
+        let mut fds: Vec<BorrowedFd<'_>> = self.page.fd().into_iter().collect();
         if let (UnitKind::Filter, FilterConfig::Python(_)) =
             (process.unit.kind, &self.config.filter)
         {
@@ -504,6 +505,18 @@ impl ProcessGroup {
                 epoch: 0,
             };
             ends.push((name, made.fd()));
+        }
+        for bell in &self.plan.bells {
+            if process.unit != bell.unit && !bell.ringers.contains(&process.id) {
+                continue;
+            }
+            let name = EndName {
+                kind: "bell".to_owned(),
+                name: bell.unit.to_string(),
+                epoch: 0,
+            };
+            let made = self.bells.get(&bell.unit).and_then(Doorbell::fd);
+            ends.extend(made.map(|fd| (name, fd)));
         }
         for (name, end) in passed {
             ends.extend(end.fd().map(|fd| (name.clone(), fd)));
@@ -547,9 +560,9 @@ impl ProcessGroup {
         }
     }
 
-    /// Rings the writer awake, so that it sees a command soon.
-    pub(super) fn wake_writer(&self) {
-        self.bell.ring();
+    /// Rings all sleepers awake, so that they see soon what the run page says.
+    fn wake_all(&self) {
+        self.bells.values().for_each(Doorbell::ring);
     }
 
     /// Tells a process to start, and listens to it from now on.
@@ -616,7 +629,7 @@ impl ProcessGroup {
                 self.page.advance(step);
             }
         }
-        self.wake_writer();
+        self.wake_all();
         let until = Instant::now() + PATIENCE;
         // The writer stays until its file is closed.
         let is_through = |p: &RoleProcess| p.gone || (p.unit == WRITER && p.left.is_some());
@@ -804,6 +817,7 @@ impl RoleProcess {
     fn add_histogram(&mut self, name: &str, entries: &[(u64, u64)]) {
         let histogram = match name {
             "decision" => &mut self.result.decision_latency,
+            "hand_over" => &mut self.result.hand_over_latency,
             _ => &mut self.result.build_latency,
         };
         let histogram = histogram.get_or_insert_with(latency_histogram);
@@ -840,12 +854,13 @@ impl RoleProcess {
         if lost && self.lost.is_none() {
             result.failure = Some(format!("the process of {} left no result: {exit}", self.id));
         }
-        let [busy, spins, yields, sleeps] = left.waits;
+        let [busy, spins, yields, sleeps, rung] = left.waits;
         let waits = WaitCounts {
             busy,
             spins,
             yields,
             sleeps,
+            rung,
         };
         let worker = worker_result(&self.id, waits, left.pin_error);
         (result, worker)

@@ -78,9 +78,9 @@ impl Default for LossPolicy {
 /// What is done to the filter units of a running chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterChange {
-    /// One more.
+    /// One more, in the subfarm that has the fewest.
     Add,
-    /// One less: this one, or the last.
+    /// One less: this one, or the last of the subfarm that has the most.
     Remove(Option<UnitId>),
 }
 
@@ -269,14 +269,24 @@ impl ProcessGroup {
     }
 
     fn replace(&mut self, unit: UnitId, policy: OnLoss) -> Result<(), String> {
-        let others = self.processes.iter().filter(|process| !process.gone);
-        let has_others = others.into_iter().any(|p| p.unit.kind == unit.kind);
+        let mut others = self.processes.iter().filter(|process| !process.gone);
+        let has_others = others.any(|p| self.stands_in(p.unit, unit));
         match policy {
             OnLoss::Restart => self.restart(unit),
             OnLoss::Continue if has_others => Ok(()),
-            OnLoss::Continue => Err("it was the last of its kind".to_owned()),
+            OnLoss::Continue => Err(match (unit.kind, self.config.builder.subfarms) {
+                (UnitKind::Filter, 2..) => "it was the last filter unit of its subfarm".to_owned(),
+                _ => "it was the last of its kind".to_owned(),
+            }),
             OnLoss::Stop => Err("a run does not go on without it".to_owned()),
         }
+    }
+
+    /// Whether a unit can do the work of another: one of its kind, and a filter unit of its subfarm.
+    fn stands_in(&self, other: UnitId, unit: UnitId) -> bool {
+        let builder = &self.config.builder;
+        let is_near = builder.subfarm_of(other.index) == builder.subfarm_of(unit.index);
+        other.kind == unit.kind && (is_near || unit.kind != UnitKind::Filter)
     }
 
     /// Takes back what a dead process held in the pools.
@@ -372,7 +382,9 @@ impl ProcessGroup {
                     let mut processes = self.processes.iter();
                     !processes.any(|process| process.unit == **unit && !process.gone)
                 };
-                let Some(unit) = absent.iter().find(free).copied() else {
+                let weakest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
+                let free = absent.iter().filter(free);
+                let Some(unit) = free.min_by_key(weakest).copied() else {
                     let reason = "all filter units of `[filter] units_max` are there";
                     return Err(reason.to_owned());
                 };
@@ -380,26 +392,37 @@ impl ProcessGroup {
                 Ok(role_of(unit))
             }
             FilterChange::Remove(unit) => {
-                let there = |process: &&super::process_group::RoleProcess| {
-                    process.unit.kind == UnitKind::Filter && !process.gone && !process.leaving
-                };
-                let units: Vec<UnitId> = self
-                    .processes
-                    .iter()
-                    .filter(there)
-                    .map(|p| p.unit)
-                    .collect();
-                let unit = unit.or(units.iter().max_by_key(|unit| unit.index).copied());
+                let units: Vec<UnitId> = self.filters_there().collect();
+                let strongest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
+                let unit = unit.or(units.iter().max_by_key(strongest).copied());
                 let Some(unit) = unit.filter(|unit| units.contains(unit)) else {
                     return Err("there is no such filter unit in the run".to_owned());
                 };
-                if units.len() == 1 {
-                    return Err(format!("{unit} is the last filter unit"));
+                if self.filters_beside(unit).count() == 1 {
+                    let of = match self.config.builder.subfarms {
+                        1 => "",
+                        _ => " of its subfarm",
+                    };
+                    return Err(format!("{unit} is the last filter unit{of}"));
                 }
                 self.retire(unit)?;
                 Ok(role_of(unit))
             }
         }
+    }
+
+    /// Filter units that take events.
+    fn filters_there(&self) -> impl Iterator<Item = UnitId> + '_ {
+        let there = self.processes.iter().filter(|p| !p.gone && !p.leaving);
+        there
+            .map(|process| process.unit)
+            .filter(|unit| unit.kind == UnitKind::Filter)
+    }
+
+    /// Those of them that are in the subfarm of a filter unit, itself included.
+    fn filters_beside(&self, unit: UnitId) -> impl Iterator<Item = UnitId> + '_ {
+        let others = self.filters_there();
+        others.filter(move |other| self.stands_in(*other, unit))
     }
 
     /// Lets a filter unit leave: it gets no more events, and ends when it has finished its last.
@@ -427,7 +450,6 @@ impl ProcessGroup {
         let until = Instant::now() + SETTLE_PATIENCE;
         let mut named = Vec::new();
         while !waiting.is_empty() {
-            self.wake_writer();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(format!("{} roles did not settle its loss", waiting.len()));

@@ -40,7 +40,6 @@ struct Given {
     block: usize,
     clock: RunClock,
     ends: RoleEnds,
-    bell: Doorbell,
     file: Option<RunFile>,
 }
 
@@ -105,10 +104,13 @@ pub fn serve_role(
             block,
             clock,
             mut ends,
-            bell,
             file,
         } = given;
         ends.event_faults = event_faults;
+        // Who serves a role of which others have no bell wakes up by itself.
+        let bell = unit_of(id).and_then(|unit| ends.bells.remove(&unit));
+        let bell = bell.unwrap_or_else(Doorbell::in_process);
+        ends.own_bell = Some(bell.clone());
         Ok((page, block, clock, bell, ends.into_role(&config, file)?))
     });
     let (page, block, clock, bell, mut role) = match prepared {
@@ -125,12 +127,11 @@ pub fn serve_role(
     }
     let (sender, commands) = channel();
     let (close, closing) = channel();
-    listen(&control, ChainPlan::new(&config), sender, close)?;
+    let commands_bell = (sender, bell.clone());
+    listen(&control, ChainPlan::new(&config), commands_bell, close)?;
     let pin_error = pin(worker);
-    let mut waiter = match id == WRITER.to_string() {
-        true => Waiter::with_doorbell(worker.wait, bell),
-        false => Waiter::new(worker.wait),
-    };
+    bell.claim();
+    let mut waiter = Waiter::with_doorbell(worker.wait, bell);
     let settled = |triggers: Vec<TriggerNumber>| {
         let triggers = triggers.into_iter().map(|trigger| trigger.0).collect();
         // A parent that does not hear it is gone, which the other thread finds out.
@@ -158,7 +159,13 @@ pub fn serve_role(
     )?;
     let file = result.run_file.take();
     let waits = waiter.counts();
-    let waits = [waits.busy, waits.spins, waits.yields, waits.sleeps];
+    let waits = [
+        waits.busy,
+        waits.spins,
+        waits.yields,
+        waits.sleeps,
+        waits.rung,
+    ];
     send_result(&control, result, waits, pin_error)?;
     match file {
         Some(ClosingFile::Here(file)) => close_file(&control, *file, &closing),
@@ -213,7 +220,6 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     };
     let mut fds = fds.into_iter();
     let page = RunPage::open(fds.next().ok_or_else(|| missing("run page"))?)?;
-    let bell = Doorbell::open(fds.next().ok_or_else(|| missing("doorbell"))?)?;
     config.run = RunNumber(run);
     if let Some(packets) = &mut config.packets {
         packets.path = packet_file_of(Path::new(&path));
@@ -234,7 +240,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         }
         false => None,
     };
-    let mut ends = RoleEnds::new(control.role, counters, bell.clone());
+    let mut ends = RoleEnds::new(control.role, counters);
     ends.absent = absent
         .into_iter()
         .filter_map(unit_of_code)
@@ -262,7 +268,6 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         block,
         clock: RunClock::from_words(clock),
         ends,
-        bell,
         file,
     })
 }
@@ -291,6 +296,11 @@ fn open_end(
                 ends.consumers.insert(key, open_consumer(fd, name.epoch)?);
             }
         }
+        "bell" => {
+            if let Some(unit) = unit_of(&name.name) {
+                ends.bells.insert(unit, Doorbell::open(fd)?);
+            }
+        }
         "stream" => {
             if let Some(peer) = unit_of(&name.name) {
                 ends.streams.insert(peer, TcpStream::from(fd));
@@ -315,7 +325,7 @@ fn pool_key(plan: &ChainPlan, name: &str) -> Option<PoolKey> {
 fn listen(
     control: &Control<'_>,
     plan: ChainPlan,
-    commands: Sender<RoleCommand>,
+    (commands, bell): (Sender<RoleCommand>, Doorbell),
     close: Sender<(String, bool)>,
 ) -> Result<(), ProcessError> {
     let start = |error| ProcessError::Start {
@@ -331,7 +341,10 @@ fn listen(
                 Ok(Some((message, fds))) => {
                     match to_command(&plan, message, fds) {
                         // The role is through already when nobody takes it.
-                        Ok(Some(command)) => drop(commands.send(command)),
+                        Ok(Some(command)) => {
+                            drop(commands.send(command));
+                            bell.ring();
+                        }
                         Ok(None) => {}
                         Err(error) => eprintln!("{role}: a command was not understood: {error}"),
                     }
@@ -412,12 +425,13 @@ fn send_report(control: &Control<'_>, report: RoleReport) -> Result<(), ProcessE
 fn send_result(
     control: &Control<'_>,
     result: RoleResult,
-    waits: [u64; 4],
+    waits: [u64; 5],
     pin_error: Option<String>,
 ) -> Result<(), ProcessError> {
     for (name, histogram) in [
         ("decision", &result.decision_latency),
         ("build", &result.build_latency),
+        ("hand_over", &result.hand_over_latency),
     ] {
         let Some(histogram) = histogram else { continue };
         send_histogram(control, name, histogram)?;

@@ -1,11 +1,12 @@
 //! A filter that judges batches: two of them in turn, and the event on which it fails.
 //!
-//! One batch is filled while the other is judged. When the interpreter dies of a batch, takes too
+//! One batch is filled while the other is judged; when it is full it is asked about already. When the interpreter dies of a batch, takes too
 //! long, raises an exception or returns what is no verdict, the batch is taken again in halves, until
 //! the events are found that it cannot judge; those are failed, with the reason, and all others are
 //! judged without them. It holds no pages: who fills it does. The process is in
 //! [`super::interpreter`].
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use livetime_shm::{PagePool, WordsError};
@@ -17,7 +18,7 @@ use super::PythonConfig;
 use super::batch_arena::{BatchArena, SLOTS};
 use super::batch_columns::{BatchColumns, BatchRow, TABLE_WORDS};
 use super::filter_fill::{FilterFill, FilterHistograms};
-use super::interpreter::{Heard, Interpreter, Request, SharedRegions, pool_bases};
+use super::interpreter::{Heard, Interpreter, Request, SharedRegions, Surroundings, pool_bases};
 use super::printed_output::PrintedBytes;
 use crate::process::FilterFailure;
 
@@ -109,9 +110,9 @@ pub struct BatchCounts {
     pub over_time: u64,
     /// Processes that it forked.
     pub forks: u64,
-    /// Time in the filter itself \[ns\].
+    /// Time in the filter itself, without that of making its columns \[ns\].
     pub filter_ns: u64,
-    /// Time between question and answer \[ns\].
+    /// Time in which questions were open \[ns\].
     pub asked_ns: u64,
 }
 
@@ -119,6 +120,7 @@ pub struct BatchCounts {
 pub struct BatchFilter {
     role: String,
     config: PythonConfig,
+    surroundings: Surroundings,
     pools: Vec<PagePool>,
     bases: Vec<usize>,
     arena: BatchArena,
@@ -137,7 +139,8 @@ pub struct BatchFilter {
     judging: usize,
     batch_max: usize,
     wait: DurationNs,
-    asked: Option<Asked>,
+    /// In the order of the questions; the interpreter works on the first.
+    asked: VecDeque<Asked>,
     sequence: u64,
     last_poll: RunNs,
     /// Of the single event in question: how the interpreter died of it.
@@ -170,13 +173,13 @@ impl BatchFilter {
         config: &PythonConfig,
         bounds: BatchBounds,
         pools: Vec<PagePool>,
+        surroundings: Surroundings,
     ) -> Result<Self, PythonFilterError> {
         let printed = PrintedBytes::default();
-        let mut interpreter = Interpreter::start(role, config, &printed).map_err(|error| {
-            PythonFilterError::Start {
-                interpreter: config.interpreter.display().to_string(),
-                error,
-            }
+        let started = Interpreter::start(role, config, &surroundings, &printed);
+        let mut interpreter = started.map_err(|error| PythonFilterError::Start {
+            interpreter: config.interpreter.display().to_string(),
+            error,
         })?;
         let Heard::Loaded { batch, wait_ms } = wait_for(&mut interpreter)? else {
             return Err(PythonFilterError::Load("it said something else".to_owned()));
@@ -192,6 +195,7 @@ impl BatchFilter {
         let mut filter = Self {
             role: role.to_owned(),
             config: config.clone(),
+            surroundings,
             bases: pool_bases(&arena, &pools),
             pools,
             arena,
@@ -206,7 +210,7 @@ impl BatchFilter {
             judging: 0,
             batch_max,
             wait,
-            asked: None,
+            asked: VecDeque::with_capacity(SLOTS),
             sequence: 0,
             last_poll: RunNs(0),
             deaths: Vec::new(),
@@ -228,7 +232,7 @@ impl BatchFilter {
     fn begin(&self, interpreter: &mut Interpreter) {
         let regions = SharedRegions::new(&self.arena, &self.pools);
         // One that takes nothing is gone, which is heard.
-        let _gone = interpreter.begin(&self.config, &regions);
+        let _gone = interpreter.begin(&self.config, &self.surroundings.faults, &regions);
     }
 
     /// Most events of a batch.
@@ -353,7 +357,7 @@ impl BatchFilter {
     /// counts them as lost.
     pub fn abandon(&mut self) {
         self.interpreter = None;
-        self.asked = None;
+        self.asked.clear();
         self.alive = false;
         self.broken = Some("the run was ended".to_owned());
         for batch in &mut self.batches {
@@ -373,7 +377,7 @@ impl BatchFilter {
             work += 1;
             self.hear(heard);
         }
-        if let Some(asked) = &mut self.asked {
+        if let Some(asked) = self.asked.front_mut() {
             asked.spent_ns += passed;
             if asked.spent_ns > self.config.time_limit.0 && !asked.over_time {
                 asked.over_time = true;
@@ -419,7 +423,7 @@ impl BatchFilter {
                 (self.alive, self.starts_failed, self.forks_of_life) = (true, 0, 0);
             }
             Heard::Fill(fill) => {
-                if let Some(asked) = &mut self.asked {
+                if let Some(asked) = self.asked.front_mut() {
                     asked.fills.push(fill);
                 }
             }
@@ -451,8 +455,8 @@ impl BatchFilter {
 
     /// What was asked under this number.
     fn take_asked(&mut self, sequence: u64) -> Option<Asked> {
-        self.asked
-            .take_if(|asked| asked.request.sequence == sequence)
+        let first = self.asked.front()?;
+        (first.request.sequence == sequence).then(|| self.asked.pop_front())?
     }
 
     fn take_answer(&mut self, sequence: u64, filter_ns: u64, forks: u64) {
@@ -477,24 +481,24 @@ impl BatchFilter {
     fn lose_life(&mut self, how: String) {
         self.alive = false;
         self.counts.deaths += 1;
-        let Some(asked) = self.asked.take() else {
-            return;
-        };
-        let Request {
-            slot, first, last, ..
-        } = asked.request;
-        if self.arena.in_work() != asked.request.sequence && !asked.over_time {
-            self.batches[slot].ranges.push((first, last));
-            return;
-        }
-        let how = match asked.over_time {
-            true => {
-                self.counts.over_time += 1;
-                format!("killed: it worked for more than {}", self.config.time_limit)
+        let in_work = self.arena.in_work();
+        while let Some(asked) = self.asked.pop_front() {
+            let Request {
+                slot, first, last, ..
+            } = asked.request;
+            if in_work != asked.request.sequence && !asked.over_time {
+                self.batches[slot].ranges.push((first, last));
+                continue;
             }
-            false => how,
-        };
-        self.blame(asked.request, how, String::new(), self.config.retries);
+            let how = match asked.over_time {
+                true => {
+                    self.counts.over_time += 1;
+                    format!("killed: it worked for more than {}", self.config.time_limit)
+                }
+                false => how.clone(),
+            };
+            self.blame(asked.request, how, String::new(), self.config.retries);
+        }
     }
 
     /// The filter has failed on the events of a request: on one of them, or they are taken in halves.
@@ -541,15 +545,33 @@ impl BatchFilter {
         }
     }
 
+    /// Whether a whole batch may be asked about behind another that is being judged: not while
+    /// the event is looked for on which the filter fails.
+    fn may_ask_ahead(&self, slot: usize) -> bool {
+        let is_whole = |slot: usize, range: (usize, usize)| {
+            let batch = &self.batches[slot];
+            range == (0, batch.triggers.len()) && batch.ranges.len() <= 1
+        };
+        let first = self.asked.front().map(|asked| asked.request);
+        self.asked.len() == 1
+            && self.deaths.is_empty()
+            && first.is_some_and(|first| is_whole(first.slot, (first.first, first.last)))
+            && (self.batches[slot].ranges.last()).is_some_and(|range| is_whole(slot, *range))
+    }
+
     /// Asks about the next range, or starts an interpreter to ask.
     fn ask_next(&mut self) -> usize {
-        if self.asked.is_some() {
-            return 0;
-        }
         let mut slots = (0..SLOTS).map(|nth| (self.judging + nth) % SLOTS);
-        let Some(slot) = slots.find(|slot| self.batches[*slot].stage == Stage::Asking) else {
+        let is_open = |slot: &usize| {
+            let batch = &self.batches[*slot];
+            batch.stage == Stage::Asking && !batch.ranges.is_empty()
+        };
+        let Some(slot) = slots.find(is_open) else {
             return 0;
         };
+        if !self.asked.is_empty() && !self.may_ask_ahead(slot) {
+            return 0;
+        }
         if let Some(reason) = self.broken.clone() {
             self.fail_rest(slot, &reason);
             return 1;
@@ -574,7 +596,7 @@ impl BatchFilter {
             .interpreter
             .as_mut()
             .map(|interpreter| interpreter.ask(&request));
-        self.asked = Some(Asked {
+        self.asked.push_back(Asked {
             request,
             spent_ns: 0,
             over_time: false,
@@ -585,7 +607,7 @@ impl BatchFilter {
     }
 
     fn start_again(&mut self) -> usize {
-        match Interpreter::start(&self.role, &self.config, &self.printed) {
+        match Interpreter::start(&self.role, &self.config, &self.surroundings, &self.printed) {
             Ok(interpreter) => self.interpreter = Some(interpreter),
             Err(error) => self.count_failed_start(&error.to_string()),
         }

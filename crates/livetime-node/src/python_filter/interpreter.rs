@@ -25,16 +25,18 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use livetime_shm::{PASSED_FDS_MAX, PagePool, PeerError, control_pair, send_fds};
+use livetime_shm::{Doorbell, PASSED_FDS_MAX, PagePool, PeerError, control_pair, send_fds};
 use serde_json::{Value, json};
 
 use super::PythonConfig;
+use super::answer_bell::ring_for_answers;
 use super::batch_arena::{BatchArena, SLOTS};
 use super::filter_fill::FilterFill;
 use super::printed_output::{PrintedBytes, empty_pipe};
+use crate::event_fault::{EventFault, EventFaultKind};
 
 /// Version of what both sides say.
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
 /// The module of the Python package that serves.
 const MODULE: &str = "livetime.filter_worker";
 /// Longest packet.
@@ -64,6 +66,15 @@ impl<'a> SharedRegions<'a> {
     pub fn new(arena: &'a BatchArena, pools: &'a [PagePool]) -> Self {
         Self { arena, pools }
     }
+}
+
+/// What a filter unit adds to a filter.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Rung when the interpreter has said something: where the unit sleeps.
+    pub bell: Option<Doorbell>,
+    /// Events that the filter is not to survive.
+    pub faults: Vec<EventFault>,
 }
 
 /// What was heard of the interpreter.
@@ -135,11 +146,17 @@ pub struct Request {
 }
 
 impl Interpreter {
-    /// Starts an interpreter for a filter unit; what becomes of it is heard by and by.
+    /// Starts an interpreter for a filter unit; what becomes of it is heard by and by, and rings the
+    /// unit's bell.
     ///
     /// # Errors
     /// When the system does not start it.
-    pub fn start(role: &str, config: &PythonConfig, printed: &PrintedBytes) -> io::Result<Self> {
+    pub fn start(
+        role: &str,
+        config: &PythonConfig,
+        surroundings: &Surroundings,
+        printed: &PrintedBytes,
+    ) -> io::Result<Self> {
         let other = |error: PeerError| io::Error::other(error.to_string());
         let (control, control_end) = control_pair().map_err(other)?;
         let (data, far_end) = control_pair().map_err(other)?;
@@ -163,6 +180,10 @@ impl Interpreter {
         let (control, data) = (UnixStream::from(control), UnixStream::from(data));
         control.set_nonblocking(true)?;
         data.set_nonblocking(true)?;
+        if let Some(bell) = &surroundings.bell {
+            let sockets = [control.try_clone()?.into(), data.try_clone()?.into()];
+            ring_for_answers(role, sockets, bell.clone())?;
+        }
         Ok(Self {
             name: config.interpreter.display().to_string(),
             child,
@@ -183,6 +204,7 @@ impl Interpreter {
     pub fn begin(
         &mut self,
         config: &PythonConfig,
+        faults: &[EventFault],
         regions: &SharedRegions<'_>,
     ) -> Result<(), PeerError> {
         let SharedRegions { arena, pools } = regions;
@@ -190,6 +212,14 @@ impl Interpreter {
         let bases = pool_bases(arena, pools);
         let sizes = pools.iter().map(PagePool::memory_bytes);
         let pairs: Vec<(usize, usize)> = bases.into_iter().zip(sizes).collect();
+        let word = |kind| match kind {
+            EventFaultKind::Crash => "crash",
+            EventFaultKind::Hang => "hang",
+        };
+        let faults = faults
+            .iter()
+            .map(|fault| (fault.trigger.0, word(fault.kind)));
+        let faults: Vec<(u64, &str)> = faults.collect();
         let document = json!(["begin", {
             "protocol": PROTOCOL,
             "arena": arena.memory_bytes(),
@@ -199,6 +229,7 @@ impl Interpreter {
             "streams": config.streams,
             "paths": config.paths,
             "memory_max": config.memory_max.0,
+            "faults": faults,
         }]);
         let far_end = self.far_end.take().ok_or(PeerError::HungUp)?;
         let mut fds: Vec<BorrowedFd<'_>> = vec![far_end.as_fd(), arena.fd()];

@@ -12,8 +12,10 @@
 //! ```
 //! Budget per batch of `n` events: each object is written once into the arena, a fragment not at all
 //! unless its pages do not follow one another; two packets over a socket; no allocation here after
-//! the first batches.
+//! the first batches. The next batch is asked about while one is judged, so that the interpreter does
+//! not wait for the unit between them.
 
+mod answer_bell;
 pub mod batch_arena;
 pub mod batch_columns;
 pub mod batch_filter;
@@ -36,6 +38,14 @@ pub const PYTHON_FILTER: ProblemCode = ProblemCode::new("R0104", "Python filter 
 pub const STREAMS_MAX: usize = 15;
 /// Most events of a batch.
 pub const BATCH_MAX: usize = 65_536;
+
+/// The environment variable that names the interpreter with the package `livetime`.
+pub const INTERPRETER: &str = "LIVETIME_PYTHON";
+
+/// The interpreter where the configuration names none: that of [`INTERPRETER`], or `python3`.
+pub fn default_interpreter() -> PathBuf {
+    std::env::var_os(INTERPRETER).map_or_else(|| PathBuf::from("python3"), PathBuf::from)
+}
 
 /// Where a Python filter is found, and within which bounds it runs.
 #[derive(Debug, Clone, PartialEq)]

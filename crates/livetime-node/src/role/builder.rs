@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use livetime_builder::BuilderUnit;
-use livetime_shm::Producer;
+use livetime_shm::{Doorbell, Producer};
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
 use livetime_wire::{RunNs, TriggerNumber, UnitKind};
 
@@ -31,8 +31,10 @@ pub struct BuilderParts {
     pub inboxes: Vec<Inbox>,
     /// Messages to event manager and readout units.
     pub outbox: Outbox,
-    /// Tickets to the filter units, by their index.
-    pub tickets: Vec<Producer>,
+    /// Tickets to the filter units, by their index; `None` for those of other subfarms.
+    pub tickets: Vec<Option<Producer>>,
+    /// Their bells, rung when a ticket is on its way; `None` for those on the same worker.
+    pub filter_bells: Vec<Option<Doorbell>>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
     /// Sources of an event.
@@ -112,12 +114,17 @@ impl Builder {
                 self.ticket.emit(&mut self.words);
                 self.waiting = Some(filter.index);
             }
-            let ring = self
-                .waiting
-                .and_then(|filter| self.parts.tickets.get_mut(filter as usize));
-            let Some(ring) = ring else { break };
+            let Some(filter) = self.waiting.map(usize::from) else {
+                break;
+            };
+            let Some(Some(ring)) = self.parts.tickets.get_mut(filter) else {
+                break;
+            };
             if ring.try_push(&self.words).is_err() {
                 break;
+            }
+            if let Some(Some(bell)) = self.parts.filter_bells.get(filter) {
+                bell.ring();
             }
             self.waiting = None;
             work += 1;
@@ -203,7 +210,7 @@ impl Role for Builder {
                 if let (UnitKind::Filter, Some(tickets), Some(ring)) =
                     (unit.kind, tickets, producers.into_values().next())
                 {
-                    *tickets = ring;
+                    *tickets = Some(ring);
                     self.parts.core.handle_filter_back(unit.index);
                 }
             }

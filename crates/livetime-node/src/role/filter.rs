@@ -5,9 +5,10 @@
 //! rejected it or the writer is through with it, so that its pages stay until then. Tickets that the
 //! writer has not answered are kept, so that the next writer can have them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use hdrhistogram::Histogram;
 use livetime_builder::Outgoing;
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_trigger::{EventFilter, FilterOutput};
@@ -19,7 +20,7 @@ use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::filter_batch::FilterBatches;
 use super::ticket_shelf::TicketShelf;
-use super::{Role, RoleCommand, RoleReport, RoleResult};
+use super::{Role, RoleCommand, RoleReport, RoleResult, latency_histogram, record_latency};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::Outbox;
 use crate::pooled_event::PooledEvent;
@@ -56,14 +57,14 @@ pub struct FilterUnitParts {
     pub id: String,
     /// Which filter unit.
     pub unit: UnitId,
-    /// Tickets in, one ring per builder unit.
-    pub tickets: Vec<Consumer>,
+    /// Tickets in, one ring per builder unit; `None` for those of other subfarms.
+    pub tickets: Vec<Option<Consumer>>,
     /// Pools of the readout units.
     pub pools: Vec<PagePool>,
     /// Tickets of accepted events out.
     pub writer: Producer,
-    /// Rung when a ticket is on its way to the writer.
-    pub writer_bell: Doorbell,
+    /// Rung when a ticket is on its way to the writer, unless it is on the same worker.
+    pub writer_bell: Option<Doorbell>,
     /// Events that the writer is through with: builder index, trigger number.
     pub written: Consumer,
     /// `EventDone` messages out.
@@ -119,6 +120,7 @@ pub struct FilterUnit {
     failed_events: u64,
     answers_unknown: u64,
     reasons: Vec<(u64, u64)>,
+    hand_over: Histogram<u64>,
     counts: RoleCounts,
     unreadable: u64,
 }
@@ -135,7 +137,7 @@ impl FilterUnit {
         };
         let pages = parts.sources * FRAGMENT_PAGES_MAX;
         let words = EventTicket::words_max(parts.sources, FRAGMENT_PAGES_MAX);
-        let recent = |_: &Consumer| VecDeque::with_capacity(parts.credits);
+        let recent = |_: &Option<Consumer>| VecDeque::with_capacity(parts.credits);
         Self {
             event: PooledEvent::with_capacity(parts.sources, pages),
             words: Vec::with_capacity(words),
@@ -153,6 +155,7 @@ impl FilterUnit {
             reason_names,
             judge,
             failures: VecDeque::new(),
+            hand_over: latency_histogram(),
             counts: RoleCounts::default(),
             unreadable: 0,
             parts,
@@ -167,7 +170,9 @@ impl FilterUnit {
             Judge::Batch(_) => return false,
         };
         let ticket = event.ticket_mut();
-        let read = self.parts.tickets[builder].try_pop(|words| ticket.read(words));
+        let ring = self.parts.tickets.get_mut(builder);
+        let Some(Some(ring)) = ring else { return false };
+        let read = ring.try_pop(|words| ticket.read(words));
         let Ok(Some(read)) = read else { return false };
         self.counts.gauges.received += 1;
         let is_ours = read.is_ok() && usize::from(event.ticket().builder) == builder;
@@ -177,7 +182,9 @@ impl FilterUnit {
             self.unreadable += 1;
             return true;
         }
-        let trigger = event.ticket().trigger;
+        let ticket = event.ticket();
+        record_latency(&mut self.hand_over, now.since(ticket.built_at).0);
+        let trigger = ticket.trigger;
         let recent = &mut self.of_builder[builder];
         if recent.len() == self.parts.credits {
             recent.pop_front();
@@ -248,7 +255,7 @@ impl FilterUnit {
             batches.abandon();
         }
         let mut work = batches.poll(now, phase == Phase::Draining);
-        let failures = batches.filter().take_failures();
+        let failures = batches.filter_mut().take_failures();
         self.failures.extend(failures);
         while !self.waiting
             && self.has_room()
@@ -278,8 +285,15 @@ impl FilterUnit {
         self.waiting = false;
         let ticket = self.event.ticket();
         (self.with_writer).push(ticket.builder, ticket.trigger, &self.words);
-        self.parts.writer_bell.ring();
+        self.ring_writer();
         1
+    }
+
+    #[inline]
+    fn ring_writer(&self) {
+        if let Some(bell) = &self.parts.writer_bell {
+            bell.ring();
+        }
     }
 
     /// Notes that an event's pages are no longer needed; there is room, see [`FilterUnit::poll`].
@@ -387,7 +401,7 @@ impl FilterUnit {
                 debug_assert!(sent.is_ok(), "a new ring has room for all");
             },
         );
-        self.parts.writer_bell.ring();
+        self.ring_writer();
     }
 
     fn is_empty(&mut self) -> bool {
@@ -396,7 +410,7 @@ impl FilterUnit {
             && self.late.is_empty()
             && self.parts.outbox.is_empty()
             && self.done.iter().all(|done| done.triggers.is_empty())
-            && self.parts.tickets.iter_mut().all(Consumer::is_empty)
+            && (self.parts.tickets.iter_mut().flatten()).all(Consumer::is_empty)
             && match &self.judge {
                 Judge::Event(_) => true,
                 Judge::Batch(batches) => batches.is_empty(),
@@ -436,6 +450,14 @@ impl FilterUnit {
             })
         };
         parts.outbox.send_all(&mut poll)
+    }
+
+    /// What its filter of batches has done so far, by name; empty for other filters.
+    pub fn filter_details(&self) -> BTreeMap<String, u64> {
+        match &self.judge {
+            Judge::Event(_) => BTreeMap::new(),
+            Judge::Batch(batches) => batch_details(batches.filter()).into(),
+        }
     }
 
     fn publish(&mut self) {
@@ -508,7 +530,7 @@ impl Role for FilterUnit {
                         self.welcome_writer(tickets, written);
                     }
                     (UnitKind::Builder, (Some(messages), Some(tickets)), Some(done)) => {
-                        self.parts.tickets[index] = tickets;
+                        self.parts.tickets[index] = Some(tickets);
                         *done = Done::default();
                         self.parts.outbox.restore(unit, messages);
                     }
@@ -531,11 +553,7 @@ impl Role for FilterUnit {
         let is_through = !self.waiting
             && !in_batch
             && !self.with_writer.has_any_of(builder as u16)
-            && self
-                .parts
-                .tickets
-                .get_mut(builder)
-                .is_none_or(Consumer::is_empty);
+            && (self.parts.tickets.get_mut(builder).into_iter().flatten()).all(Consumer::is_empty);
         if !is_through {
             self.lost_builder = Some((builder, triggers));
             return None;
@@ -563,13 +581,12 @@ impl Role for FilterUnit {
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
         self.publish();
-        let mut details = std::collections::BTreeMap::new();
+        let mut details = self.filter_details();
         let mut histograms = Vec::new();
         match &mut self.judge {
             Judge::Event(filter) => details.extend(filter.details()),
             Judge::Batch(batches) => {
                 histograms = batches.filter().histograms().to_vec();
-                details.extend(batch_details(batches.filter()));
             }
         }
         for (name, (accepted, rejected)) in self.reason_names.iter().zip(&self.reasons) {
@@ -589,6 +606,7 @@ impl Role for FilterUnit {
             details,
             filter_failures: self.failures.into(),
             histograms,
+            hand_over_latency: Some(self.hand_over),
             ..RoleResult::default()
         }
     }

@@ -155,7 +155,12 @@ impl FilterBatches {
     }
 
     /// The filter.
-    pub fn filter(&mut self) -> &mut BatchFilter {
+    pub fn filter(&self) -> &BatchFilter {
+        &self.filter
+    }
+
+    /// The filter, to be asked for what it has to tell.
+    pub fn filter_mut(&mut self) -> &mut BatchFilter {
         &mut self.filter
     }
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use livetime_shm::{Consumer, PagePool, Producer};
+use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_store::{Admission, OutputBudget, OutputLimit, WriteError};
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
 use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
@@ -48,6 +48,8 @@ pub struct WriterParts {
     pub tickets: Vec<Consumer>,
     /// Events that are written, to each filter unit.
     pub written: Vec<Producer>,
+    /// Their bells, rung with it; `None` for those on the same worker.
+    pub filter_bells: Vec<Option<Doorbell>>,
     /// `EventDone` messages to the builder units, for events of a lost filter unit.
     pub builders: Vec<Producer>,
     /// Events that one filter unit may have here at most.
@@ -209,6 +211,9 @@ impl Writer {
         if !lost {
             let sent = self.parts.written[filter].try_push(&done);
             debug_assert!(sent.is_ok(), "a free slot was seen");
+            if let Some(Some(bell)) = self.parts.filter_bells.get(filter) {
+                bell.ring();
+            }
         }
         true
     }

@@ -5,31 +5,29 @@
 //! the filter by number. A null filter looks at one header per fragment; beside it one that reads every
 //! word, on the floor of a copy through pages. The whole stage is a chain on two cores with 1000
 //! events of 250 kB a second (the paper's enhanced requirement), each through the dimuon
-//! reconstruction; its writer keeps nothing. The hand-over to a sleeping unit is the ring and the doorbell
-//! of the run, on the floor of a bare eventfd that wakes a thread after a sleep of the same length. Not measured: the
-//! Python filter, whose process belongs to its own package, and disks (`store`).
+//! reconstruction; its writer keeps nothing. Level 2 decides beside the front-ends, and the emulated
+//! source makes up for stalls of its core by offering what it is late with at once. The hand-over
+//! to a unit that sleeps is in [`super::farm_hand_over`], filters in Python are in
+//! [`super::farm_python`]. Not measured: disks (`store`).
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use livetime_node::{Chain, ChainConfig, FilterConfig, RunFile};
+use livetime_node::{Chain, ChainConfig, ChainOutcome, FilterConfig, RunFile};
 use livetime_readout::LinkConfig;
-use livetime_shm::floor::{Samples, eventfd_one_way, memcpy_through_pool};
-use livetime_shm::{
-    Doorbell, HugePages, PagePool, PoolConfig, RingConfig, TscClock, WaitStrategy, Waiter,
-    heap_ring,
-};
+use livetime_shm::floor::memcpy_through_pool;
+use livetime_shm::{HugePages, PagePool, PoolConfig};
 use livetime_source::{ArrivalKind, OfferMode};
 use livetime_store::RunBegin;
 use livetime_trigger::{Cut, MassWindowConfig, Menu, MenuConfig, PathConfig};
-use livetime_wire::{ByteSize, RateHz, RunNumber};
-use serde_json::json;
+use livetime_wire::{ByteSize, DurationNs, RateHz, RunNumber};
+use serde_json::{Value, json};
 
 use super::builder::{Look, hand_over};
-use super::document::{BenchDocument, Target, latency, median, rounded, time_per_item};
+use super::document::{BenchDocument, Target, median, rounded, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::{Patience, run_alone, run_pair};
-use super::{BenchError, BenchOptions, chain};
+use super::two_cores::run_alone;
+use super::{BenchError, BenchOptions, chain, farm_hand_over, farm_python};
 
 /// Words of a fragment: eight of them are an event of 150 kB.
 const CONVERTER_WORDS: usize = 4688;
@@ -38,16 +36,17 @@ const STAGE_FRAGMENT_BYTES: u64 = 31_232;
 const STAGE_RATE_HZ: f64 = 1000.0;
 const LINKS: u64 = 8;
 const PAGE_BYTES: u32 = 64 * 1024;
-/// A thread that found nothing for this long sleeps.
-const ASLEEP: Duration = Duration::from_millis(3);
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Events that a builder unit may hold, and accepted triggers that may wait for one to have room.
+const STAGE_CREDITS: u32 = 64;
+const STAGE_QUEUE: u32 = 512;
+/// Offers of the emulated source that are so late count as refused.
+const STAGE_LATENESS: DurationNs = DurationNs(100 * DurationNs::MILLISECOND.0);
 
 struct Size {
     blocks: usize,
     events: u64,
     copy_bytes: u64,
     stage: Duration,
-    wake_ups: u32,
 }
 
 /// Measures.
@@ -61,7 +60,6 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
             events: 200,
             copy_bytes: 16 << 20,
             stage: Duration::from_millis(300),
-            wake_ups: 20,
         }
     } else {
         Size {
@@ -69,7 +67,6 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
             events: 2_500,
             copy_bytes: 256 << 20,
             stage: Duration::from_secs(10),
-            wake_ups: 500,
         }
     };
     let mut document = BenchDocument::new("farm");
@@ -77,7 +74,8 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         run_alone(|| converter(&mut document, &size, name, look))?;
     }
     whole_stage(&mut document, &size)?;
-    sleeping_unit(&mut document, &size)?;
+    farm_hand_over::add_rows(&mut document, options)?;
+    farm_python::add_rows(&mut document, options)?;
     Ok(document)
 }
 
@@ -165,6 +163,7 @@ fn whole_stage(document: &mut BenchDocument, size: &Size) -> Result<(), BenchErr
             "rate_hz": STAGE_RATE_HZ,
             "built_mb_per_s": rounded(mb_per_s),
             "dead_time_fraction": rounded(dead),
+            "whole_run": refusals(&outcome),
             "events_built": outcome.counts.events_built,
             "filter_accepted": outcome.counts.filter_accepted,
             "lost": outcome.losses.total(),
@@ -176,6 +175,25 @@ fn whole_stage(document: &mut BenchDocument, size: &Size) -> Result<(), BenchErr
     Ok(())
 }
 
+/// Refused triggers of the whole run, its start included, by cause. Late are those that the
+/// emulated source offered more than [`STAGE_LATENESS`] after they were due: its worker has far less to
+/// do in a duty cycle, so the machine did not let it run. All others count as ours, also where
+/// the machine stopped the other worker.
+fn refusals(outcome: &ChainOutcome) -> Value {
+    let front_end = outcome.details.get("src0");
+    let count = |name: &str| front_end.and_then(|details| details.get(name).copied());
+    let offered = outcome.counts.offered.max(1) as f64;
+    let late = count("refused_late").unwrap_or(0);
+    let others = outcome.counts.refused.saturating_sub(late);
+    json!({
+        "refused_buffers_full": count("refused_buffers"),
+        "refused_xoff": count("refused_xoff"),
+        "refused_source_late": count("refused_late"),
+        "dead_time_host": rounded(late as f64 / offered),
+        "dead_time_ours": rounded(others as f64 / offered),
+    })
+}
+
 /// The chain of bench `chain` with the events and the filter of the farm.
 pub(crate) fn stage_config() -> ChainConfig {
     let mut config = chain::chain_config();
@@ -183,6 +201,7 @@ pub(crate) fn stage_config() -> ChainConfig {
     triggers.arrival.kind = ArrivalKind::FixedGap;
     triggers.arrival.rate = RateHz(STAGE_RATE_HZ);
     triggers.mode = OfferMode::default();
+    triggers.lateness_max = STAGE_LATENESS;
     config.source.fragment.bytes_mean = ByteSize(STAGE_FRAGMENT_BYTES);
     config.source.fragment.bytes_max = ByteSize(STAGE_FRAGMENT_BYTES);
     for link in &mut config.data_links {
@@ -202,71 +221,18 @@ pub(crate) fn stage_config() -> ChainConfig {
     });
     config.menu = Menu::new_checked(menu, "trigger").expect("the path has a bit of its own");
     config.filter = FilterConfig::MassWindow(MassWindowConfig::default());
-    config
-}
-
-/// From a push to a unit that sleeps in the kernel to its first look at the event, beside a bare
-/// wake-up after a sleep of the same length.
-fn sleeping_unit(document: &mut BenchDocument, size: &Size) -> Result<(), BenchError> {
-    let floor = || eventfd_one_way(size.wake_ups, ASLEEP).map(|floor| floor.one_way);
-    let floor_before = floor()?;
-    let delays = hand_over_asleep(size.wake_ups)?;
-    let floor_after = floor()?;
-    let floor_p50 = (floor_before.p50() + floor_after.p50()) as f64 / 2.0;
-    let ratio = delays.p50() as f64 / floor_p50.max(1.0);
-    document.add_floor("eventfd_one_way_ns", latency(&floor_before));
-    document.add_result("hand_over_to_sleeping_unit_ns", latency(&delays));
-    document.add_ratio("hand_over_to_wake_up", ratio);
-    document.add_target(Target::at_most("hand_over_to_wake_up", ratio, 1.2));
-    Ok(())
-}
-
-/// Delays of so many events, one every [`ASLEEP`], to a unit that sleeps on its doorbell.
-fn hand_over_asleep(wake_ups: u32) -> Result<Samples, BenchError> {
-    let (mut events, mut tickets) = heap_ring(&RingConfig {
-        slots: 16,
-        slot_words: 16,
-    })?;
-    let bell = Doorbell::in_process();
-    let unit_bell = bell.clone();
-    let clock = TscClock::calibrate();
-    let converter = |mut patience: Patience<'_>| {
-        let begin = Instant::now();
-        for event in 1..=wake_ups {
-            // Spins, as one that builds the next event: a converter that sleeps wakes late itself.
-            while begin.elapsed() < ASLEEP * event {
-                patience.idle()?;
-                patience.restart();
-            }
-            let ticks = clock.ticks();
-            events.try_push(&[ticks as u32, (ticks >> 32) as u32])?;
-            bell.ring();
-        }
-        Ok(())
-    };
-    let unit = |_: Patience<'_>| {
-        let mut waiter = Waiter::with_doorbell(WaitStrategy::Block, unit_bell);
-        let mut delays = Vec::with_capacity(wake_ups as usize);
-        let limit = Instant::now() + PATIENCE + ASLEEP * 4 * wake_ups;
-        while delays.len() < wake_ups as usize && Instant::now() < limit {
-            let popped =
-                tickets.try_pop(|words| u64::from(words[0]) | u64::from(words[1]) << 32)?;
-            if let Some(sent) = popped {
-                delays.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(sent)));
-            }
-            waiter.after(usize::from(popped.is_some()));
-        }
-        Ok(delays)
-    };
-    let ((), delays) = run_pair(converter, unit)?;
-    if delays.len() != wake_ups as usize {
-        return Err(BenchError::Conservation {
-            what: "hand-overs",
-            found: delays.len() as u64,
-            expected: wake_ups.into(),
-        });
+    // Events wait in their pages when the machine stops the units' core for half a second.
+    config.builder.credits = STAGE_CREDITS;
+    config.builder.evm_queue = STAGE_QUEUE;
+    // A decision that waited for events to be built and written would hold its Level-2 buffer.
+    let (source, units) = config.workers.split_at_mut(1);
+    if let ([source], [units]) = (source, units) {
+        let is_trigger = |id: &String| id.starts_with("trg");
+        source
+            .roles
+            .extend(units.roles.extract_if(.., |id| is_trigger(id)));
     }
-    Ok(Samples::from_unsorted(delays))
+    config
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use livetime_builder::BuilderConfig;
 use livetime_node::FilterConfig;
 use livetime_node::process::LossPolicy;
-use livetime_node::python_filter::{BATCH_MAX, PythonConfig};
+use livetime_node::python_filter::{BATCH_MAX, PythonConfig, default_interpreter};
 use livetime_trigger::{EnergyMev, MassWindowConfig};
 use livetime_wire::DurationNs;
 
@@ -13,9 +13,6 @@ use super::builder_section::ON_LOSS;
 use super::document::{Findings, Section};
 use super::event_menu_section::read_event_menu;
 use super::trigger_section::ENERGY;
-
-/// The environment variable with the interpreter that has the Python package.
-const INTERPRETER: &str = "LIVETIME_PYTHON";
 
 /// Reads the table; the number of units and their window are part of the builder's configuration.
 pub(crate) fn read_filter(
@@ -36,6 +33,9 @@ pub(crate) fn read_filter(
     {
         policy.filters_at_start = Some(at_start);
         builder.filter_units = u16::try_from(most).unwrap_or(u16::MAX);
+    }
+    if let Some(subfarms) = section.integer("subfarms", 1..=u64::from(at_start)) {
+        builder.subfarms = u16::try_from(subfarms).unwrap_or(u16::MAX);
     }
     if let Some(retries) = section.integer("retries", 0..=100) {
         policy.retries = u32::try_from(retries).unwrap_or(u32::MAX);
@@ -93,9 +93,7 @@ fn read_python(section: &mut Section<'_, '_>, policy: &LossPolicy) -> PythonConf
         .parsed("python", FUNCTION, split)
         .unwrap_or_default();
     let mut python = PythonConfig::new(file, function);
-    if let Some(interpreter) = std::env::var_os(INTERPRETER) {
-        python.interpreter = PathBuf::from(interpreter);
-    }
+    python.interpreter = default_interpreter();
     if let Some(interpreter) = section.text("interpreter") {
         python.interpreter = PathBuf::from(interpreter);
     }

@@ -330,6 +330,7 @@ impl WrittenKeys<'_> {
             .replace(".fragment_words_max", ".fragment_max")
             .replace("builder.filter_units", "filter.units")
             .replace("builder.filter_in_flight", "filter.in_flight")
+            .replace("builder.subfarms", "filter.subfarms")
     }
 }
 

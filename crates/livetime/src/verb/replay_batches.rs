@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use livetime_node::python_filter::batch_filter::BatchBounds;
+use livetime_node::python_filter::interpreter::Surroundings;
 use livetime_node::python_filter::{BatchFilter, BatchRow, BatchVerdict, PythonConfig};
 use livetime_trigger::FilterOutput;
 use livetime_wire::event::{EventHeader, EventView};
@@ -52,7 +53,8 @@ impl BatchReplay {
             event_words: EVENT_WORDS,
             events: 2 * BATCH,
         };
-        let filter = BatchFilter::start("replay", &python, bounds, Vec::new());
+        let alone = Surroundings::default();
+        let filter = BatchFilter::start("replay", &python, bounds, Vec::new(), alone);
         Ok(Self {
             filter: filter.map_err(|error| format!("error: the filter cannot be used: {error}"))?,
             waiting: Vec::new(),

@@ -443,12 +443,16 @@ fn close_file(
             &outcome.decision_latency,
         ),
         stored_latency("build_latency", "build latency", &outcome.build_latency),
+        stored_latency(
+            "hand_over_latency",
+            "hand-over to a filter unit",
+            &outcome.hand_over_latency,
+        ),
     ];
     // A filter's histogram with the name of one of the run's own would hide it.
     let filled = outcome.filter_histograms.to_vec().into_iter();
-    histograms.extend(
-        filled.filter(|filled| !["decision_latency", "build_latency"].contains(&filled.name())),
-    );
+    let own: Vec<String> = histograms.iter().map(|own| own.name().to_owned()).collect();
+    histograms.extend(filled.filter(|filled| !own.iter().any(|own| own == filled.name())));
     file.close(&end, &histograms)
         .map(|_| path)
         .map_err(|error| error.to_string())

@@ -84,10 +84,10 @@ fn an_event_that_hangs_its_filter_is_kept_in_the_error_stream() {
     assert_eq!(run.stored(), whole.stored());
 }
 
-/// A run with four filter units and room for one more, without an end of its own.
-fn endless(folder: &tempfile::TempDir, faults: &[String]) -> Child {
+/// A run with these filter units, without an end of its own.
+pub(crate) fn endless(folder: &tempfile::TempDir, units: &str, faults: &[String]) -> Child {
     let config = std::fs::read_to_string(example()).expect("the example is there");
-    let config = patient(config).replace("units = 1", "units = 4\nunits_max = 5");
+    let config = patient(config).replace("units = 1", units);
     std::fs::write(folder.path().join("run.toml"), config).expect("a writable folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_livetime"));
     command
@@ -109,7 +109,7 @@ fn endless(folder: &tempfile::TempDir, faults: &[String]) -> Child {
 }
 
 /// Gives an order until the run takes it.
-fn steer(folder: &tempfile::TempDir, order: &[&str], refused: &str) -> String {
+pub(crate) fn steer(folder: &tempfile::TempDir, order: &[&str], refused: &str) -> String {
     loop {
         let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
             .current_dir(folder.path())
@@ -139,7 +139,7 @@ fn filter_units_die_join_and_leave_and_no_event_is_lost_or_filtered_twice() {
     let faults: Vec<String> = (0..deaths)
         .map(|nth| format!("kill:fu{}@{}ms", nth % 4, 300 * (nth + 1)))
         .collect();
-    let running = endless(&folder, &faults);
+    let running = endless(&folder, "units = 4\nunits_max = 5", &faults);
     assert_eq!(steer(&folder, &["filter", "add"], "-"), "fu4 has joined");
     assert_eq!(
         steer(&folder, &["filter", "remove", "fu4"], "-"),

@@ -11,6 +11,7 @@ mod filter_units;
 mod process_run;
 mod random_fault;
 mod run_left_behind;
+mod subfarms;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

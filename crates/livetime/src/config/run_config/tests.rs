@@ -171,6 +171,7 @@ fn every_key_is_read_into_its_field() {
         readout_units: vec![expected_sources()],
         builder_units: 3,
         filter_units: 2,
+        subfarms: 2,
         credits: 20,
         requests_per_message: 4,
         timeout: us(300_000),
