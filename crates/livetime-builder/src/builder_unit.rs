@@ -28,6 +28,7 @@ use crate::source_map::SourceMap;
 use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
+mod counted;
 mod early;
 mod freed_pages;
 mod lost_peer;
@@ -218,16 +219,6 @@ impl BuilderUnit {
         Self::with_payload(config, index, epoch, sources, Payload::Described)
     }
 
-    /// All builder units of a valid configuration, for simulations of many sources: they count
-    /// payload and keep no descriptors, so that tickets name no fragments, and share what they know
-    /// of the sources. [`BuilderUnit::event_bytes`] tells what came.
-    pub fn counting_units(config: &BuilderConfig, epoch: u32) -> impl Iterator<Item = Self> + '_ {
-        let sources = Arc::new(SourceMap::new(config));
-        (0..config.builder_units).map(move |index| {
-            Self::with_payload(config, index, epoch, sources.clone(), Payload::Counted)
-        })
-    }
-
     fn with_payload(
         config: &BuilderConfig,
         index: u16,
@@ -299,27 +290,6 @@ impl BuilderUnit {
     /// A ticket with room for this builder's events, for [`BuilderUnit::poll_ticket`].
     pub fn empty_ticket(&self) -> EventTicket {
         EventTicket::with_capacity(self.sources.len())
-    }
-
-    /// The number that the next message of a readout unit has if none was lost, for links that keep
-    /// order and number nothing themselves; 0 for a unit that there is not.
-    #[inline]
-    pub fn next_sequence_of(&self, readout: u16) -> u32 {
-        self.readouts.next_in(readout.into())
-    }
-
-    /// Reads what a fragment of an event will touch, for drivers that have many units and know what
-    /// comes; says whether that of the first source is here.
-    #[inline]
-    pub fn foresee(&self, trigger: TriggerNumber) -> bool {
-        let slot = self.slots.get(trigger);
-        slot.is_some_and(|slot| self.assembly.event(*slot).is_open() && self.assembly.has(*slot, 0))
-    }
-
-    /// Payload bytes of an event in hand that came; 0 for one that is not.
-    pub fn event_bytes(&self, trigger: TriggerNumber) -> u32 {
-        let slot = self.slots.get(trigger);
-        slot.map_or(0, |slot| self.assembly.event(*slot).bytes)
     }
 
     /// Takes a message of the event manager, a readout unit, a filter unit or the writer.

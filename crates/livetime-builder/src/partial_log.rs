@@ -9,6 +9,7 @@ pub(crate) struct PartialLog {
     triggers: Vec<TriggerNumber>,
     received: Vec<u64>,
     words_per_event: usize,
+    most: usize,
     next: usize,
 }
 
@@ -16,19 +17,25 @@ impl PartialLog {
     /// Room for `events` events of `words_per_event` bit words each.
     pub(crate) fn new(events: usize, words_per_event: usize) -> Self {
         Self {
-            triggers: vec![TriggerNumber(0); events],
-            received: vec![0; events * words_per_event],
+            triggers: Vec::with_capacity(events),
+            received: Vec::with_capacity(events * words_per_event),
             words_per_event,
+            most: events,
             next: 0,
         }
     }
 
-    /// Keeps an event's bits in place of the oldest.
+    /// Keeps an event's bits, in place of the oldest where it is full.
     pub(crate) fn record(&mut self, trigger: TriggerNumber, received: &[u64]) {
         let words = self.words_per_event;
+        if self.triggers.len() < self.most {
+            self.triggers.push(trigger);
+            self.received.extend_from_slice(&received[..words]);
+            return;
+        }
         self.triggers[self.next] = trigger;
         self.received[self.next * words..][..words].copy_from_slice(received);
-        self.next = (self.next + 1) % self.triggers.len();
+        self.next = (self.next + 1) % self.most;
     }
 
     /// The bits of an event, if it is still known.

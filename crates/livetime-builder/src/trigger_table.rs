@@ -33,9 +33,9 @@ pub(crate) struct TriggerTable<V> {
 }
 
 impl<V: Copy + Default> TriggerTable<V> {
-    /// A table for at most `capacity` triggers.
+    /// A table for at most `capacity` triggers, two to a chain where it is full.
     pub(crate) fn new(capacity: usize) -> Self {
-        let heads = capacity.next_power_of_two();
+        let heads = capacity.div_ceil(2).next_power_of_two();
         Self {
             heads: vec![0; heads],
             entries: Vec::with_capacity(capacity),

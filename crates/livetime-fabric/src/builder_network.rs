@@ -21,6 +21,7 @@
 mod adapter;
 mod check;
 mod control;
+mod engine;
 mod foresight;
 mod hosts;
 mod loss;

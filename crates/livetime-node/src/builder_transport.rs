@@ -1,7 +1,8 @@
-//! What carries messages and payload between readout units, event manager and builder units.
+//! What carries messages and payload between readout units, event manager and builder units, and
+//! whole events from there to filter units.
 //!
 //! Rings of shared memory, with fragments left in the pages of their readout unit, or TCP streams of
-//! this machine's loopback, one per pair of units, with payload sent into pages of the builder unit.
+//! this machine's loopback, one per pair of units, with payload sent into pages of the receiver.
 //! The link itself is in [`crate::transport`]; which pairs there are says [`crate::chain_plan`].
 
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::transport::set_congestion;
 /// Congestion controls of this machine that any program may use.
 const ALLOWED_FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// What carries the builder's messages and payload.
+/// What carries messages and payload of one stage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BuilderTransport {
     /// Rings; payload stays where the links put it.
@@ -30,6 +31,14 @@ impl BuilderTransport {
     /// Whether payload is sent and does not stay where it is.
     pub fn is_network(&self) -> bool {
         *self != Self::Shm
+    }
+
+    /// The congestion control that is asked for.
+    pub fn congestion(&self) -> Option<&str> {
+        match self {
+            Self::Shm => None,
+            Self::Tcp { congestion } => congestion.as_deref(),
+        }
     }
 }
 

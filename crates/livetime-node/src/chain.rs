@@ -12,10 +12,10 @@ use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
 use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 
-use crate::builder_transport::{BuilderTransport, StreamPair};
+use crate::builder_transport::StreamPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
-use crate::chain_plan::{ChainPlan, WRITER, role_of};
+use crate::chain_plan::{ChainPlan, WRITER, role_of, transport_of};
 use crate::counter_block::CounterBlock;
 use crate::process::lost_unit::{Neighbours, settle_lost};
 use crate::process::{
@@ -71,9 +71,13 @@ type Connected = ((UnitId, UnitId), StreamPair);
 /// Makes every ring and pool of a plan and gives each role its ends.
 fn make_ends(
     plan: &ChainPlan,
+    clock: &RunClock,
     streams: Vec<Connected>,
 ) -> Result<BTreeMap<String, RoleEnds>, ChainError> {
-    let ends = |id: &String| (id.clone(), RoleEnds::new(id, CounterBlock::new()));
+    let ends = |id: &String| {
+        let ends = RoleEnds::new(id, CounterBlock::new(), clock.clone());
+        (id.clone(), ends)
+    };
     let mut roles: BTreeMap<String, RoleEnds> = plan.roles.iter().map(ends).collect();
     for planned in &plan.pools {
         let pool = PagePool::create(&planned.config)?;
@@ -127,11 +131,8 @@ fn hand_out_bells(
 
 /// Connects the units of a plan that have a stream between them.
 fn connect_streams(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected>, ChainError> {
-    let BuilderTransport::Tcp { congestion } = &config.transport else {
-        return Ok(Vec::new());
-    };
     let connect = |units: &(UnitId, UnitId)| {
-        let pair = StreamPair::connect(congestion.as_deref());
+        let pair = StreamPair::connect(transport_of(config, *units).congestion());
         pair.map(|pair| (*units, pair)).map_err(ChainError::Stream)
     };
     plan.streams.iter().map(connect).collect()
@@ -169,7 +170,8 @@ impl Chain {
             .collect();
         let streams = connect_streams(config, &plan)?;
         let congestion = streams.first().map(|(_, pair)| pair.congestion.clone());
-        let mut ends = make_ends(&plan, streams)?;
+        let clock = RunClock::start();
+        let mut ends = make_ends(&plan, &clock, streams)?;
         hand_out_bells(&plan, &config.workers, &bells, &mut ends);
         let mut file = Some(file);
         let mut blocks = Vec::new();
@@ -183,7 +185,8 @@ impl Chain {
             roles.insert(id.clone(), ends.into_role(config, file)?);
         }
         let phase = PhaseCell::default();
-        let clock = RunClock::start();
+        // The run begins when all roles are made, which may take a filter some seconds.
+        let clock = clock.restarted();
         let board = ReportBoard::default();
         let mut threads = Vec::new();
         for (worker, bell) in config.workers.iter().zip(bells) {

@@ -13,7 +13,7 @@ use livetime_store::{FilePlan, WriterLimits};
 use livetime_timing::SpillConfig;
 use livetime_trigger::{
     AcceptAll, EventFilter, EventMenu, EventMenuConfig, MassWindow, MassWindowConfig, Menu,
-    MergerConfig, StageClock, SupervisorConfig,
+    MergerConfig, StageClock, SupervisorConfig, UserFilter,
 };
 use livetime_wire::event::EventHeader;
 use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, UnitId, UnitKind};
@@ -76,6 +76,8 @@ pub enum FilterConfig {
     MassWindow(MassWindowConfig),
     /// The Level-3 menu.
     Menu(Box<EventMenuConfig>),
+    /// A chain of stages that the program was built with.
+    User(Box<UserFilter>),
     /// A function in Python, in an interpreter beside each filter unit.
     Python(Box<PythonConfig>),
 }
@@ -89,6 +91,10 @@ impl FilterConfig {
             Self::Menu(menu) => {
                 let clock = Box::new(StageTicks(TscClock::calibrate()));
                 Some(Box::new(EventMenu::new((**menu).clone(), clock)))
+            }
+            Self::User(filter) => {
+                let clock = Box::new(StageTicks(TscClock::calibrate()));
+                Some(filter.to_filter(clock))
             }
             Self::Python(_) => None,
         }
@@ -142,6 +148,8 @@ pub struct ChainConfig {
     pub builder: BuilderConfig,
     /// What carries messages and payload between readout units, event manager and builder units.
     pub transport: BuilderTransport,
+    /// What carries whole events from builder units to filter units.
+    pub filter_transport: BuilderTransport,
     /// What filter units run.
     pub filter: FilterConfig,
     /// The run file.
@@ -513,6 +521,7 @@ mod tests {
                 ..BuilderConfig::default()
             },
             transport: BuilderTransport::Shm,
+            filter_transport: BuilderTransport::Shm,
             filter: FilterConfig::AcceptAll,
             store: WriterLimits::default(),
             files: FilePlan::default(),

@@ -44,7 +44,7 @@ pub struct ChainOutcome {
     pub decision_latency: Histogram<u64>,
     /// Build latency \[ns\].
     pub build_latency: Histogram<u64>,
-    /// Time from a whole event to the first look of a filter unit at it \[ns\].
+    /// Time from handing an event over to the first look of its filter unit \[ns\].
     pub hand_over_latency: Histogram<u64>,
     /// Each role's counters.
     pub roles: Vec<(String, RoleCounts)>,

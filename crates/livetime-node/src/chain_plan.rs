@@ -15,8 +15,10 @@ use livetime_wire::fragment::OVERHEAD_WORDS;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
 use livetime_wire::{UnitId, UnitKind};
 
+use crate::builder_transport::BuilderTransport;
 use crate::chain_config::ChainConfig;
 use crate::completion::COMPLETION_WORDS;
+use crate::hand_over_stamp::STAMP_WORDS;
 use crate::packet_link::{config_for, slot_words};
 use crate::role_ends::unit_of;
 use crate::transport::STREAM_PAGES_MAX;
@@ -85,6 +87,8 @@ pub enum PoolKey {
     Readout(u16),
     /// The pages that a builder unit receives payload into, where a network brings it.
     Builder(u16),
+    /// The pages that a filter unit receives events into, where a network brings them.
+    Filter(u16),
 }
 
 impl fmt::Display for PoolKey {
@@ -92,6 +96,7 @@ impl fmt::Display for PoolKey {
         match self {
             Self::Readout(index) => write!(f, "{}", UnitId::readout(*index)),
             Self::Builder(index) => write!(f, "{}", UnitId::builder(*index)),
+            Self::Filter(index) => write!(f, "{}", UnitId::filter(*index)),
         }
     }
 }
@@ -240,7 +245,6 @@ impl ChainPlan {
             page_bytes: page_words * 4,
             huge_pages: HugePages::Prefer,
         };
-        let filters = units(UnitKind::Filter, config.builder.filter_units.into());
         let is_network = config.transport.is_network();
         for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
             let links = || config.data_links.iter().filter(|l| l.unit == ru.index);
@@ -248,8 +252,7 @@ impl ChainPlan {
             let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
             let mut roles = vec![FRONT_END.to_owned(), ru.to_string()];
             if !is_network {
-                roles.push(WRITER.to_string());
-                roles.extend(filters.clone().map(|fu| fu.to_string()));
+                roles.extend(readers_of_events(config));
             }
             self.pools.push(PoolPlan {
                 key: PoolKey::Readout(ru.index),
@@ -259,13 +262,28 @@ impl ChainPlan {
         }
         for bu in units(UnitKind::Builder, config.builder.builder_units.into()) {
             if is_network {
-                let mut roles = vec![bu.to_string(), WRITER.to_string()];
-                roles.extend(filters.clone().map(|fu| fu.to_string()));
-                let (pages, page_words) = receive_pages(config);
+                let mut roles = vec![bu.to_string()];
+                let readers = readers_of_events(config).into_iter();
+                roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
+                let streams = config.builder.readout_units.len();
+                let (pages, page_words) =
+                    receive_pages(config, config.builder.credits.into(), streams);
                 self.pools.push(PoolPlan {
                     key: PoolKey::Builder(bu.index),
                     config: pool(pages, page_words),
                     roles,
+                });
+            }
+        }
+        for fu in units(UnitKind::Filter, config.builder.filter_units.into()) {
+            if config.filter_transport.is_network() {
+                let builders = config.builder.builders_of(fu.index).count();
+                let events = builders as u64 * u64::from(config.builder.filter_in_flight);
+                let (pages, page_words) = receive_pages(config, events, builders);
+                self.pools.push(PoolPlan {
+                    key: PoolKey::Filter(fu.index),
+                    config: pool(pages, page_words),
+                    roles: vec![fu.to_string(), WRITER.to_string()],
                 });
             }
         }
@@ -300,14 +318,8 @@ impl ChainPlan {
         let builder = &config.builder;
         let (evm, slots) = (UnitId::EVENT_MANAGER, builder.ring_slots());
         let credits = builder.credits_total();
-        let is_network = config.transport.is_network();
         let mut connect = |from: UnitId, to: UnitId, slots| {
-            let ends = [from.kind, to.kind];
-            let is_remote = |kind| match kind {
-                UnitKind::Readout | UnitKind::EventManager | UnitKind::Builder => is_network,
-                _ => false,
-            };
-            if !ends.into_iter().all(is_remote) {
+            if transport_of(config, (from, to)) == &BuilderTransport::Shm {
                 self.add_ring(from, to, Channel::Messages, slots, MESSAGE_WORDS_MAX);
             } else if !self.streams.contains(&(to, from)) {
                 self.streams.push((from, to));
@@ -343,8 +355,10 @@ impl ChainPlan {
         for fu in units(UnitKind::Filter, builder.filter_units.into()) {
             let builders = builder.builders_of(fu.index).map(UnitId::builder);
             let in_filter = per_builder * builders.clone().count() as u64;
-            for bu in builders {
-                self.add_ring(bu, fu, Channel::Tickets, per_builder, ticket_words);
+            let is_shared = !config.filter_transport.is_network();
+            for bu in builders.filter(|_| is_shared) {
+                let words = ticket_words + STAMP_WORDS;
+                self.add_ring(bu, fu, Channel::Tickets, per_builder, words);
             }
             self.add_ring(fu, WRITER, Channel::Tickets, in_filter, ticket_words);
             self.add_ring(WRITER, fu, Channel::Written, in_filter, WRITTEN_WORDS);
@@ -352,10 +366,32 @@ impl ChainPlan {
     }
 }
 
-/// Number and words of the pages in which a builder unit receives payload: for all events that it
-/// may hold, each fragment of the most pages, and those that its streams set aside for what comes
-/// twice.
-fn receive_pages(config: &ChainConfig) -> (u32, u32) {
+/// What is between two units.
+pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderTransport {
+    use UnitKind::{Builder, EventManager, Filter, Readout};
+    match (a.kind, b.kind) {
+        (Filter, Builder) | (Builder, Filter) => &config.filter_transport,
+        (Readout | EventManager | Builder, Readout | EventManager | Builder) => &config.transport,
+        _ => &BuilderTransport::Shm,
+    }
+}
+
+/// Roles that read built events where the builder units have them: filter units and the writer, or
+/// the builder units themselves, which send them on.
+fn readers_of_events(config: &ChainConfig) -> Vec<String> {
+    let builder = &config.builder;
+    if config.filter_transport.is_network() {
+        let builders = units(UnitKind::Builder, builder.builder_units.into());
+        return builders.map(|bu| bu.to_string()).collect();
+    }
+    let filters = units(UnitKind::Filter, builder.filter_units.into());
+    let readers = std::iter::once(WRITER).chain(filters);
+    readers.map(|unit| unit.to_string()).collect()
+}
+
+/// Number and words of the pages in which a unit receives payload: for all events that it may hold,
+/// each fragment of the most pages, and those that its streams set aside for what comes twice.
+fn receive_pages(config: &ChainConfig, events: u64, streams: usize) -> (u32, u32) {
     let links = || config.data_links.iter().map(|link| &link.link);
     let page_words = links().map(|link| link.page_words).max().unwrap_or(16);
     let of_event: u64 = links()
@@ -364,7 +400,7 @@ fn receive_pages(config: &ChainConfig) -> (u32, u32) {
             fragment_words.div_ceil(page_words.into())
         })
         .sum();
-    let set_aside = STREAM_PAGES_MAX * config.builder.readout_units.len();
-    let pages = u64::from(config.builder.credits) * of_event + set_aside as u64;
+    let set_aside = STREAM_PAGES_MAX * streams;
+    let pages = events * of_event + set_aside as u64;
     (u32::try_from(pages).unwrap_or(u32::MAX), page_words)
 }

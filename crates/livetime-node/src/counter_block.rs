@@ -57,7 +57,8 @@ pub struct RoleCounts {
 }
 
 const GAUGES: usize = 12;
-const COPY: usize = COUNTS + LOSSES + GAUGES;
+/// Words of the counters of a role.
+pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
 /// The shared memory of one role's counters: twice, so that there is always a whole one.
 ///
@@ -154,11 +155,29 @@ impl CounterBlock {
                 break;
             }
         }
+        RoleCounts::from_words(values)
+    }
+}
+
+impl RoleCounts {
+    /// The counters as words, so that another host can have them.
+    pub fn to_words(&self) -> [u64; COPY] {
+        let (chain, gauges) = (self.chain.entries(), self.gauges.to_array());
+        let losses = self.losses.values();
+        std::array::from_fn(|i| match i {
+            i if i < COUNTS => chain[i].1,
+            i if i < COUNTS + LOSSES => losses[i - COUNTS],
+            i => gauges[i - COUNTS - LOSSES],
+        })
+    }
+
+    /// The counters of [`RoleCounts::to_words`].
+    pub fn from_words(values: [u64; COPY]) -> Self {
         let mut losses = LossCounts::new();
         for (index, cause) in LossCause::ALL.iter().enumerate() {
             losses.add(*cause, values[COUNTS + index]);
         }
-        RoleCounts {
+        Self {
             chain: ChainCounts::from_values(std::array::from_fn(|i| values[i])),
             losses,
             gauges: Gauges::from_array(std::array::from_fn(|i| values[COUNTS + LOSSES + i])),

@@ -14,6 +14,7 @@ pub mod completion;
 pub mod counter_block;
 pub mod emulated_link;
 pub mod event_fault;
+pub mod hand_over_stamp;
 pub mod link;
 pub mod message_ring;
 mod output_file;

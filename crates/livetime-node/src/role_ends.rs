@@ -16,9 +16,11 @@ use livetime_source::{
 use livetime_trigger::{LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
+use crate::builder_transport::BuilderTransport;
 use crate::chain_config::{ChainConfig, FilterConfig};
 use crate::chain_plan::{
-    Channel, FRONT_END, PoolKey, RingKey, WRITER, packet_link, reply_link, trigger_nodes, units,
+    Channel, FRONT_END, PoolKey, RingKey, WRITER, packet_link, reply_link, transport_of,
+    trigger_nodes, units,
 };
 use crate::counter_block::CounterBlock;
 use crate::event_fault::{EventFault, FaultyFilter};
@@ -40,8 +42,9 @@ use crate::role::readout::{Readout, ReadoutParts};
 use crate::role::spill_gate::SpillGate;
 use crate::role::trigger::{TriggerNode, TriggerNodeParts};
 use crate::role::writer::{Writer, WriterParts};
+use crate::run_clock::RunClock;
 use crate::run_file::RunFile;
-use crate::transport::{ReceivePages, TcpFrameLink};
+use crate::transport::{EventReceiver, EventSender, ReceivePages, TcpFrameLink};
 
 /// Epoch of a unit that was not lost yet.
 pub const FIRST_EPOCH: u32 = 1;
@@ -70,6 +73,8 @@ pub struct RoleEnds {
     pub streams: BTreeMap<UnitId, TcpStream>,
     /// Where it publishes its counters.
     pub block: Arc<CounterBlock>,
+    /// What hand-overs are timed with, by both of their ends.
+    pub clock: RunClock,
     /// Bells of other units that sleep until it has something for them; one on the same worker
     /// needs none.
     pub bells: BTreeMap<UnitId, Doorbell>,
@@ -89,7 +94,7 @@ type Made = Result<Box<dyn Role>, MissingEnd>;
 
 impl RoleEnds {
     /// The ends of a role without rings and pools.
-    pub fn new(id: &str, block: Arc<CounterBlock>) -> Self {
+    pub fn new(id: &str, block: Arc<CounterBlock>, clock: RunClock) -> Self {
         Self {
             id: id.to_owned(),
             producers: BTreeMap::new(),
@@ -97,6 +102,7 @@ impl RoleEnds {
             pools: BTreeMap::new(),
             streams: BTreeMap::new(),
             block,
+            clock,
             bells: BTreeMap::new(),
             own_bell: None,
             epoch: FIRST_EPOCH,
@@ -173,7 +179,29 @@ impl RoleEnds {
             .collect()
     }
 
-    /// The pools in which built events lie.
+    /// The pools in which the writer finds events.
+    fn writer_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
+        if !config.filter_transport.is_network() {
+            return self.event_pools(config);
+        }
+        filter_units(config)
+            .map(|fu| self.pool(PoolKey::Filter(fu.index)))
+            .collect()
+    }
+
+    /// The pools in which a filter unit finds events.
+    fn filter_pools(
+        &self,
+        config: &ChainConfig,
+        unit: UnitId,
+    ) -> Result<Vec<PagePool>, MissingEnd> {
+        match config.filter_transport.is_network() {
+            false => self.event_pools(config),
+            true => Ok(vec![self.pool(PoolKey::Filter(unit.index))?]),
+        }
+    }
+
+    /// The pools in which builder units have built events.
     fn event_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
         if !config.transport.is_network() {
             return self.readout_pools(config);
@@ -181,6 +209,65 @@ impl RoleEnds {
         builder_units(config)
             .map(|bu| self.pool(PoolKey::Builder(bu.index)))
             .collect()
+    }
+
+    /// A builder unit's streams to its filter units, where a network is between them.
+    fn event_sender(
+        &mut self,
+        config: &ChainConfig,
+        unit: UnitId,
+    ) -> Result<Option<EventSender>, MissingEnd> {
+        if !config.filter_transport.is_network() {
+            return Ok(None);
+        }
+        let pools = match config.transport.is_network() {
+            true => vec![self.pool(PoolKey::Builder(unit.index))?],
+            false => self.readout_pools(config)?,
+        };
+        let builder = &config.builder;
+        let served = builder.filters_of(unit.index);
+        let window = builder.filter_in_flight as usize;
+        let sizes = (builder.filter_units.into(), served.clone().count(), window);
+        let sources = config.data_links.len();
+        let mut sender = EventSender::new(unit, self.epoch, pools, sizes, sources);
+        for filter in served.map(UnitId::filter) {
+            let Some(stream) = self.streams.remove(&filter) else {
+                continue;
+            };
+            // Nobody is at the other end of the stream to one that is not there.
+            if self.absent.contains(&filter) {
+                continue;
+            }
+            if let Err(error) = sender.add(filter, stream) {
+                return Err(self.missing(format!("stream to {filter}: {error}")));
+            }
+        }
+        Ok(Some(sender))
+    }
+
+    /// The streams of a filter unit from its builder units, where a network is between them: what
+    /// makes events of their messages, and the link that the messages come over.
+    fn event_receiver(
+        &mut self,
+        config: &ChainConfig,
+        unit: UnitId,
+    ) -> Result<Option<(EventReceiver, TcpFrameLink)>, MissingEnd> {
+        if !config.filter_transport.is_network() {
+            return Ok(None);
+        }
+        // Its own pool is its first and only one.
+        let pages = ReceivePages::new(self.pool(PoolKey::Filter(unit.index))?, 0);
+        let mut link = TcpFrameLink::new(None, Some(pages)).ending_with_damage();
+        for (peer, stream) in std::mem::take(&mut self.streams) {
+            if let Err(error) = link.add(peer, stream, None) {
+                return Err(self.missing(format!("stream to {peer}: {error}")));
+            }
+        }
+        let builder = &config.builder;
+        let window = builder.filter_in_flight as usize;
+        let sources = config.data_links.iter().map(|link| link.source).collect();
+        let receiver = EventReceiver::new(builder.builder_units.into(), window, sources);
+        Ok(Some((receiver, link)))
     }
 
     /// The streams of a unit to its peers, where a network carries their messages.
@@ -395,14 +482,16 @@ impl RoleEnds {
 
     fn builder(mut self, config: &ChainConfig, unit: UnitId) -> Made {
         let evm = std::iter::once(UnitId::EVENT_MANAGER);
+        let is_shared = !config.filter_transport.is_network();
         let served = config.builder.filters_of(unit.index).map(UnitId::filter);
+        let streams = self.event_sender(config, unit)?;
         let senders = (evm.clone())
             .chain(readout_units(config))
             .chain(served)
             .chain(std::iter::once(WRITER));
         let mut tickets = Vec::new();
         for fu in filter_units(config) {
-            let is_served = config.builder.serves(unit.index, fu.index);
+            let is_served = is_shared && config.builder.serves(unit.index, fu.index);
             let ring = is_served.then(|| self.sender(unit, fu, Channel::Tickets));
             tickets.push(ring.transpose()?);
         }
@@ -417,7 +506,7 @@ impl RoleEnds {
         }
         let is_network = config.transport.is_network();
         let is_local =
-            |peer: &UnitId| !is_network || matches!(peer.kind, UnitKind::Filter | UnitKind::Writer);
+            |peer: &UnitId| transport_of(config, (unit, *peer)) == &BuilderTransport::Shm;
         let receivers = evm.chain(readout_units(config));
         let mut outbox = self.outbox(unit, receivers.clone().filter(is_local))?;
         if is_network {
@@ -434,6 +523,8 @@ impl RoleEnds {
             outbox,
             tickets,
             filter_bells: self.bells_of(filter_units(config)),
+            streams,
+            clock: self.clock,
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
@@ -444,20 +535,30 @@ impl RoleEnds {
         let event_faults = std::mem::take(&mut self.event_faults);
         let mut tickets = Vec::new();
         for bu in builder_units(config) {
-            let serves = config.builder.serves(bu.index, unit.index);
+            let is_shared = !config.filter_transport.is_network();
+            let serves = is_shared && config.builder.serves(bu.index, unit.index);
             let ring = serves.then(|| self.receiver(bu, unit, Channel::Tickets));
             tickets.push(ring.transpose()?);
         }
         let builders = config.builder.builders_of(unit.index).map(UnitId::builder);
-        let filter = self.unit_filter(config, event_faults)?;
+        let filter = self.unit_filter(config, unit, event_faults)?;
+        let (streams, outbox) = match self.event_receiver(config, unit)? {
+            None => (None, self.outbox(unit, builders)?),
+            Some((streams, link)) => {
+                let outbox = Outbox::new(Vec::new()).with_network(link, builders);
+                (Some(streams), outbox)
+            }
+        };
         let parts = FilterUnitParts {
             unit,
             tickets,
-            pools: self.event_pools(config)?,
+            streams,
+            pools: self.filter_pools(config, unit)?,
             writer: self.sender(unit, WRITER, Channel::Tickets)?,
             written: self.receiver(WRITER, unit, Channel::Written)?,
-            outbox: self.outbox(unit, builders)?,
+            outbox,
             writer_bell: self.bells.remove(&WRITER),
+            clock: self.clock,
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
@@ -472,6 +573,7 @@ impl RoleEnds {
     fn unit_filter(
         &self,
         config: &ChainConfig,
+        unit: UnitId,
         faults: Vec<EventFault>,
     ) -> Result<UnitFilter, MissingEnd> {
         let FilterConfig::Python(python) = &config.filter else {
@@ -493,7 +595,7 @@ impl RoleEnds {
                 .sum(),
             events: in_filter(config).min(usize::try_from(share).unwrap_or(usize::MAX)),
         };
-        let pools = self.event_pools(config)?;
+        let pools = self.filter_pools(config, unit)?;
         let surroundings = Surroundings {
             bell: self.own_bell.clone(),
             faults,
@@ -524,7 +626,7 @@ impl RoleEnds {
             tickets,
             written,
             filter_bells: self.bells_of(filter_units(config)),
-            pools: self.event_pools(config)?,
+            pools: self.writer_pools(config)?,
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),

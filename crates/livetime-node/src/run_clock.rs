@@ -1,5 +1,7 @@
 //! The clock of a run: nanoseconds since its start, the same for all workers.
 
+use std::time::SystemTime;
+
 use livetime_shm::TscClock;
 use livetime_wire::RunNs;
 
@@ -15,6 +17,29 @@ impl RunClock {
     #[inline]
     pub fn start() -> Self {
         let clock = TscClock::calibrate();
+        let start_ns = clock.now_ns();
+        Self { clock, start_ns }
+    }
+
+    /// The clock of a run that began at this time of the system \[ns since 1970\]: for another
+    /// machine, as right as both machines' times.
+    pub fn started_at(unix_ns: u64) -> Self {
+        let mut clock = Self::start();
+        let gone_by = unix_now_ns().saturating_sub(unix_ns);
+        clock.start_ns = clock.start_ns.saturating_sub(gone_by);
+        clock
+    }
+
+    /// When the run's time began \[ns since 1970\].
+    pub fn started_unix_ns(&self) -> u64 {
+        unix_now_ns().saturating_sub(self.now().0)
+    }
+
+    /// The same clock with its start now.
+    #[inline]
+    #[must_use]
+    pub fn restarted(&self) -> Self {
+        let clock = self.clock;
         let start_ns = clock.now_ns();
         Self { clock, start_ns }
     }
@@ -44,5 +69,22 @@ impl RunClock {
     /// invariant.
     pub fn source(&self) -> String {
         format!("{:?}", self.clock.source())
+    }
+}
+
+fn unix_now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_of_another_machine_goes_on_from_the_same_beginning() {
+        let clock = RunClock::start();
+        let other = RunClock::started_at(clock.started_unix_ns() - 5_000_000_000);
+        assert!(other.now().0 >= 5_000_000_000);
     }
 }

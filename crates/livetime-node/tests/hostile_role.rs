@@ -16,6 +16,7 @@ use livetime_node::counter_block::CounterBlock;
 use livetime_node::link::LinkTransport;
 use livetime_node::role::Role;
 use livetime_node::role_ends::{FIRST_EPOCH, RoleEnds};
+use livetime_node::run_clock::RunClock;
 use livetime_node::run_file::ClosingFile;
 use livetime_node::worker::Phase;
 use livetime_node::{BuilderTransport, ChainConfig, DataLinkConfig, FilterConfig, RunFile};
@@ -104,6 +105,7 @@ fn config() -> ChainConfig {
             ..BuilderConfig::default()
         },
         transport: BuilderTransport::Shm,
+        filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits::default(),
         files: FilePlan::default(),
@@ -126,8 +128,14 @@ struct Chain {
 
 fn chain_without(evil: &str, config: &ChainConfig, file: RunFile) -> Chain {
     let plan = ChainPlan::new(config);
+    let clock = RunClock::start();
     let mut ends: BTreeMap<String, RoleEnds> = (plan.roles.iter())
-        .map(|id| (id.clone(), RoleEnds::new(id, CounterBlock::new())))
+        .map(|id| {
+            (
+                id.clone(),
+                RoleEnds::new(id, CounterBlock::new(), clock.clone()),
+            )
+        })
         .collect();
     for planned in &plan.pools {
         let pool = PagePool::create(&planned.config).unwrap();

@@ -153,9 +153,15 @@ impl AlgorithmOptions {
         })
     }
 
+    /// Nothing has been asked for.
+    #[inline]
+    pub(crate) fn forget_asked(&self) {
+        self.asked.borrow_mut().clear();
+    }
+
     /// An option that nobody asked for.
     #[inline]
-    fn left_over(&self) -> Option<&str> {
+    pub(crate) fn left_over(&self) -> Option<&str> {
         let asked = self.asked.borrow();
         let is_left = |key: &&String| !asked.contains(key);
         self.entries
@@ -255,7 +261,7 @@ impl AlgorithmRegistry {
         options: &AlgorithmOptions,
     ) -> Option<Result<UserCut, OptionError>> {
         let (_, factory) = self.factories.iter().find(|(known, _)| *known == name)?;
-        options.asked.borrow_mut().clear();
+        options.forget_asked();
         Some(factory(options).and_then(|algorithm| {
             if let Some(key) = options.left_over() {
                 return Err(OptionError::Unknown {

@@ -56,3 +56,5 @@ pub const OUTPUT_QUEUE: ProblemCode = ProblemCode::new("T0204", "output queue ou
 pub const MASS_WINDOW: ProblemCode = ProblemCode::new("T0301", "mass window is not usable");
 /// The Level-3 menu keeps nothing, or mixes names up.
 pub const EVENT_MENU: ProblemCode = ProblemCode::new("T0302", "Level-3 menu is not usable");
+/// A filter of users has no such name, or does not take its options.
+pub const USER_FILTER: ProblemCode = ProblemCode::new("T0303", "filter of users cannot be used");

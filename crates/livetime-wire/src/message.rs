@@ -169,6 +169,25 @@ pub enum BuilderMessage {
         /// count bytes: built, and the sender told its size ahead of this answer.
         closed: u32,
     },
+    /// Builder unit to filter unit, where a network is between them: an event, whose fragments
+    /// follow as [`BuilderMessage::FragmentData`] in the order of their sources; those of all other
+    /// sources are missing.
+    Event {
+        /// Which trigger.
+        trigger: TriggerNumber,
+        /// Decision after prescale.
+        mask: L2Mask,
+        /// When Level 1 accepted it.
+        triggered_at: RunNs,
+        /// When the event manager assigned it.
+        assigned_at: RunNs,
+        /// When its last fragment was placed or its timeout struck.
+        built_at: RunNs,
+        /// Streams that it belongs to already: the error stream, or none.
+        streams: u16,
+        /// Fragments that follow.
+        fragments: u16,
+    },
     /// Filter unit to builder unit: the selection on part of these events accepts them, so the rest
     /// of their fragments is wanted (two-step building).
     FetchRest {
@@ -267,6 +286,7 @@ impl BuilderMessage {
             Self::Recover { .. } => 14,
             Self::Recovered { .. } => 15,
             Self::FetchRest { .. } => 16,
+            Self::Event { .. } => 17,
         }
     }
 }
@@ -359,6 +379,22 @@ impl Envelope {
                 }
             }
             BuilderMessage::Alive => {}
+            BuilderMessage::Event {
+                trigger,
+                mask,
+                triggered_at,
+                assigned_at,
+                built_at,
+                streams,
+                fragments,
+            } => {
+                push_u64(trigger.0, &mut out);
+                out.extend(mask.to_words());
+                for time in [triggered_at, assigned_at, built_at] {
+                    push_u64(time.0, &mut out);
+                }
+                out.push(u32::from(*streams) << 16 | u32::from(*fragments));
+            }
             BuilderMessage::Recover { batch, triggers } => {
                 out.push(*batch);
                 push_list(triggers, &mut out);
@@ -475,6 +511,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         16 => BuilderMessage::FetchRest {
             triggers: body.triggers()?,
         },
+        17 => body.event()?,
         kind => return Err(MessageError::Kind { kind }),
     };
     if body.0.is_empty() {
@@ -560,6 +597,21 @@ impl Body<'_> {
         (0..count)
             .map(|_| Ok((self.trigger()?, self.word()?)))
             .collect()
+    }
+
+    fn event(&mut self) -> Result<BuilderMessage, MessageError> {
+        let (trigger, mask) = (self.trigger()?, self.mask()?);
+        let [triggered_at, assigned_at, built_at] = [self.long()?, self.long()?, self.long()?];
+        let last = self.word()?;
+        Ok(BuilderMessage::Event {
+            trigger,
+            mask,
+            triggered_at: RunNs(triggered_at),
+            assigned_at: RunNs(assigned_at),
+            built_at: RunNs(built_at),
+            streams: (last >> 16) as u16,
+            fragments: (last & 0xFFFF) as u16,
+        })
     }
 
     fn descriptor(&mut self) -> Result<FragmentDescriptor, MessageError> {

@@ -8,15 +8,17 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)] // `console.rs` says why
 
-mod algorithms;
 mod config;
 mod console;
 mod exit;
+mod extensions;
 mod filter_of_run;
 mod machine_check;
 mod run_control;
 mod run_directory;
 mod run_histograms;
+#[cfg(feature = "cluster")]
+mod run_hosts;
 mod run_live;
 mod run_summary;
 mod spill_figure;
@@ -25,8 +27,10 @@ mod verb;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use livetime_trigger::AlgorithmRegistry;
 
+pub use extensions::Extensions;
+#[cfg(feature = "cluster")]
+use verb::host;
 use verb::{
     bench, check, doctor, explain, export, import, inspect, replay, report, role, run, sim, source,
     steer, study, timing,
@@ -49,6 +53,10 @@ enum Verb {
     /// Serve one role of a run in a process of its own (started by `run`)
     #[command(hide = true)]
     Role(role::Options),
+    /// Serve one host of a run over several (started by `run`)
+    #[cfg(feature = "cluster")]
+    #[command(hide = true)]
+    Host(host::Options),
     /// Check a configuration and say all its problems at once
     Check(check::Options),
     /// Say whether this machine is fit for a trigger loop, and what would make it so
@@ -77,17 +85,19 @@ enum Verb {
     Explain(explain::Options),
 }
 
-/// Does what the command line says, with these algorithms for trigger menus besides the built-in
-/// cuts.
+/// Does what the command line says, with these algorithms for trigger menus and filters for filter
+/// units besides the built-in ones.
 ///
-/// A whole program with an algorithm of its own is `examples/algorithm`.
-pub fn run_program(registry: AlgorithmRegistry) -> ExitCode {
+/// A whole program with an algorithm and a filter of its own is `examples/algorithm`.
+pub fn run_program(extensions: impl Into<Extensions>) -> ExitCode {
     exit::report_panics_as_bugs();
-    algorithms::offer(registry);
+    extensions::offer(extensions.into());
     match CommandLine::parse().verb {
         Verb::Run(options) => run::run(&options),
         Verb::Sim(options) => sim::run(&options),
         Verb::Role(options) => role::run(&options),
+        #[cfg(feature = "cluster")]
+        Verb::Host(options) => host::run(&options),
         Verb::Check(options) => check::run(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Inspect(options) => inspect::run(&options),

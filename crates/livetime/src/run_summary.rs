@@ -134,13 +134,14 @@ pub(crate) fn summarise(
     summary.command = facts.command.clone();
     summary.roles = outcome.details.clone();
     summary.filter_failures = filter_failures(outcome);
-    summary.builder_transport = outcome
-        .congestion
-        .clone()
-        .map(|congestion| TransportSummary {
-            kind: chain.transport.to_string(),
-            congestion,
-        });
+    let congestion = outcome.congestion.clone();
+    summary.builder_transport =
+        congestion
+            .filter(|_| chain.transport.is_network())
+            .map(|congestion| TransportSummary {
+                kind: chain.transport.to_string(),
+                congestion,
+            });
     summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
     summary
 }

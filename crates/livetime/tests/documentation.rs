@@ -91,7 +91,7 @@ const CUTS: [&str; 17] = [
 ];
 
 /// Filters whose keys are others than those of the default one.
-const FILTERS: [&str; 2] = ["menu", "python"];
+const FILTERS: [&str; 3] = ["menu", "python", "user"];
 /// Cuts of the Level-3 menu.
 const FILTER_CUTS: [&str; 5] = ["all", "dimuon", "four_lepton", "muons", "electrons"];
 
@@ -125,6 +125,8 @@ fn configuration_of_unknown_keys() -> String {
         "[[store.file]]",
         "[workers]",
         "[[workers.worker]]",
+        "[[host]]",
+        "[control]",
     ] {
         text += &format!("{table}\n{UNKNOWN} = 1\n");
     }

@@ -5,10 +5,13 @@
 
 use std::time::Duration;
 
-use super::evidence::named_tests;
+use super::evidence::{host_tests, named_tests};
 use super::judged_command::targets_met;
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
+
+/// Tests of runs over several hosts, in namespaces and not.
+const HOST_TESTS: usize = 9;
 
 pub(super) const CAPABILITY: Capability = Capability {
     name: "builder",
@@ -40,6 +43,12 @@ pub(super) const CAPABILITY: Capability = Capability {
                       stands still",
             show: transports_and_deaths,
         },
+        Line {
+            promise: "over several hosts the run of one: the same decisions and events; roles \
+                      killed in turn, a link cut and restored, a builder unit slowed, datagrams \
+                      lost, with the counts before and after and the gap",
+            show: many_hosts,
+        },
     ],
 };
 
@@ -49,6 +58,14 @@ fn transports_and_deaths(stage: &Stage) -> Result<Shown, Failure> {
     Ok(Shown::new(
         transports > 0 && silence > 0,
         format!("{transports} tests of transports and {silence} of a silent builder unit passed"),
+    ))
+}
+
+fn many_hosts(stage: &Stage) -> Result<Shown, Failure> {
+    let (passed, lines) = host_tests(stage)?;
+    Ok(Shown::new(
+        passed >= HOST_TESTS && lines.iter().all(|line| !line.starts_with("SKIPPED")),
+        format!("{passed} tests of hosts passed; {}", lines.join("; ")),
     ))
 }
 

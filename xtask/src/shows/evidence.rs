@@ -101,6 +101,38 @@ pub(super) fn named_tests(stage: &Stage, package: &str, filter: &str) -> Result<
         .sum())
 }
 
+/// Runs the tests of runs over several hosts; how many passed, and what they printed of each case.
+pub(super) fn host_tests(stage: &Stage) -> Result<(usize, Vec<String>), Failure> {
+    let mut command = cargo(&stage.root);
+    command.args(["test", "--quiet", "--release", "--package", "livetime"]);
+    command.args([
+        "--features",
+        "cluster",
+        "--test",
+        "hosts",
+        "--",
+        "--nocapture",
+    ]);
+    let output = finish(command)?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut passed = 0;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if let Some(result) = line.strip_prefix("test result: ok. ") {
+            let count = result
+                .split(' ')
+                .next()
+                .and_then(|count| count.parse().ok());
+            passed += count.unwrap_or(0);
+        }
+        let line = line.trim_start_matches('.');
+        if line.starts_with("SKIPPED") || line.contains(" after a gap of ") {
+            lines.push(line.to_owned());
+        }
+    }
+    Ok((passed, lines))
+}
+
 /// The sum of all numbers in a document.
 pub(super) fn sum(value: &Value) -> f64 {
     match value {

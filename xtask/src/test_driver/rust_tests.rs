@@ -23,6 +23,22 @@ const SILENCE_MAX: Duration = Duration::from_secs(600);
 /// What a test prints, at the start of a line, when it cannot run.
 const SKIP_MARK: &str = "SKIPPED:";
 
+/// The tests of runs over several hosts, which need a feature that costs many packages.
+const HOSTS: [&str; 10] = [
+    "--package",
+    "livetime",
+    "--package",
+    "livetime-control",
+    "--features",
+    "livetime/cluster",
+    "--test",
+    "hosts",
+    "--test",
+    "session",
+];
+/// The crates that they are of.
+const OF_HOSTS: [&str; 2] = ["livetime", "livetime-control"];
+
 /// One test program.
 #[derive(Debug)]
 pub(super) struct TestProgram {
@@ -54,10 +70,29 @@ pub(super) fn run(
         [] => vec!["--workspace"],
         names => names.iter().flat_map(|name| ["--package", name]).collect(),
     };
-    println!("building the tests");
+    let library = run_selection(environment, "the tests", &selection, report)?;
+    // A build of its own after the others have run: the program of the same name has hosts in it.
+    if crates.is_empty() || crates.iter().any(|name| OF_HOSTS.contains(name)) {
+        run_selection(environment, "the tests of many hosts", &HOSTS, report)?;
+    }
+    if library {
+        run_examples(environment, &selection, report)
+    } else {
+        Ok(())
+    }
+}
+
+/// Builds the test programs of a selection and runs them; whether a library is among them.
+fn run_selection(
+    environment: &Environment,
+    what: &str,
+    selection: &[&str],
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    println!("building {what}");
     let start = Instant::now();
     let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
-    command.args(&selection);
+    command.args(selection);
     let built = build(command)?;
     println!(
         "  {} test programs in {:.1} s",
@@ -65,7 +100,8 @@ pub(super) fn run(
         start.elapsed().as_secs_f64()
     );
     if !built.all || built.programs.is_empty() {
-        report.add_check("building the tests", Outcome::Failed, start.elapsed());
+        let check = format!("building {what}");
+        report.add_check(check, Outcome::Failed, start.elapsed());
     }
     for program in &built.programs {
         run_program(
@@ -75,11 +111,7 @@ pub(super) fn run(
             report,
         )?;
     }
-    if built.library {
-        run_examples(environment, &selection, report)
-    } else {
-        Ok(())
-    }
+    Ok(built.library)
 }
 
 /// Runs a `cargo test --no-run` and collects what it builds.

@@ -42,6 +42,12 @@ impl BuilderUnit {
         given_up
     }
 
+    /// Whether a filter unit has an event of this builder unit.
+    pub fn is_any_in_filter(&self, filter: u16) -> bool {
+        let mut slots = 0..self.assembly.slots();
+        slots.any(|slot| self.assembly.event(slot).stage == Stage::Filtering { filter })
+    }
+
     /// A filter unit is to leave: it gets no more events, and finishes those that it has.
     pub fn retire_filter(&mut self, filter: u16) {
         self.dispatch.remove_filter(filter);

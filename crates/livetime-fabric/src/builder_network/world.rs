@@ -15,6 +15,7 @@ use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 use super::adapter::{Cargo, Sending, Wanted, ends_in, injection};
 use super::check::{Check, Sizes, words};
 use super::control::Texts;
+use super::engine::Engine;
 use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, builder_hosts,
     readout_hosts,
@@ -27,7 +28,7 @@ use crate::address::NodeId;
 use crate::kernel::{RunReport, World};
 use crate::network::arrival::ArrivalTimes;
 use crate::network::measure::{Estimate, fairness};
-use crate::network::port::{Delivery, HostPort, Parcel, StepEvent};
+use crate::network::port::{Delivery, Parcel, StepEvent};
 use crate::network::topology::Topology;
 use crate::network::{Arrival, Load, buffered, wormhole};
 use crate::queue::EventClass;
@@ -82,45 +83,6 @@ impl StepEvent<buffered::Step> for NetworkEvent {
     #[inline]
     fn of(network: u8, step: buffered::Step) -> Self {
         Self::Buffered(network, step)
-    }
-}
-
-/// A network.
-#[expect(clippy::large_enum_variant, reason = "there is one for each rail")]
-enum Engine<'t> {
-    Wormhole(wormhole::Fabric<'t>),
-    Buffered(buffered::Fabric<'t>),
-}
-
-impl<'t> Engine<'t> {
-    fn new(topology: &'t Topology, load: &Load, switching: &Switching, number: u8) -> Self {
-        let load = Load {
-            seed: load.seed.wrapping_add(u64::from(number)),
-            ..load.clone()
-        };
-        match switching {
-            Switching::Wormhole => {
-                Self::Wormhole(wormhole::Fabric::for_hosts(topology, load, number))
-            }
-            Switching::Buffered(buffering) => {
-                let engine = buffered::Fabric::for_hosts(topology, load, *buffering, number);
-                Self::Buffered(engine)
-            }
-        }
-    }
-
-    fn hosts_mut(&mut self) -> &mut HostPort {
-        match self {
-            Self::Wormhole(engine) => engine.hosts_mut(),
-            Self::Buffered(engine) => engine.hosts_mut(),
-        }
-    }
-
-    fn send(&mut self, at: SimPs, source: u32, parcel: Parcel, s: &mut Scheduler<NetworkEvent>) {
-        match self {
-            Self::Wormhole(engine) => engine.send(at, source, parcel, s),
-            Self::Buffered(engine) => engine.send(at, source, parcel, s),
-        }
     }
 }
 

@@ -31,7 +31,7 @@ use super::event_watch::FilterFailure;
 /// Version of these documents.
 pub const PROTOCOL: u64 = 4;
 /// Longest document.
-const DOCUMENT_MAX: usize = 64 * 1024;
+pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
 pub const ENTRIES_MAX: usize = 1000;
 
@@ -297,6 +297,11 @@ impl Message {
             "closed" => Self::Closed(text(body)),
             _ => return None,
         })
+    }
+
+    /// The message of a document that came without descriptors; `None` for one that cannot be read.
+    pub(super) fn from_text(text: &str) -> Option<Self> {
+        Self::from_json(&serde_json::from_str(text).ok()?)
     }
 
     /// Sends the document with descriptors.

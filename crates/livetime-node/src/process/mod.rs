@@ -4,20 +4,31 @@
 //! starts one process per role and passes the descriptors over an inherited socket pair, the
 //! writer's run file among them. Data never passes through the parent. Start with [`process_group`] (the parent's side) and [`role_process`] (the child's
 //! side); what they say to each other is in [`control_message`].
+//!
+//! Of a run over several hosts the parent has no memory in common with the roles: each host makes
+//! what its own share ([`host_agent`]), and the parent steers them over [`role_hosts`].
 
 pub mod control_message;
 pub mod event_watch;
+pub mod host_agent;
+pub mod host_document;
+mod host_streams;
 pub mod lost_unit;
 pub mod process_group;
 pub mod recovery;
+mod role_child;
+pub mod role_hosts;
 pub mod role_loop;
 pub mod role_process;
 pub mod run_page;
 pub mod writer_process;
 
 pub use event_watch::FilterFailure;
+pub use host_agent::HostAgent;
+pub use host_document::{HOST_PROTOCOL, Preparation};
 pub use process_group::{Launcher, ProcessGroup};
 pub use recovery::{FaultTime, FilterChange, Incident, LossPolicy, OnLoss, ProcessFault};
+pub use role_hosts::RoleHosts;
 pub use role_process::serve_role;
 
 use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,12 +27,16 @@ use livetime_wire::{DecisionDigest, RunNs, UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::{EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
 use super::event_watch::{EventWatch, FilterFailure};
+use super::host_agent::{machine, reclaim_pages};
+use super::host_document::Preparation;
 use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
+use super::role_child::RoleChild;
+use super::role_hosts::RoleHosts;
 use super::run_page::{Activity, RunPage, SettleStep};
 use super::writer_process::WriterProcess;
 use crate::builder_transport::{BuilderTransport, StreamPair};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingPlan, WRITER, role_of};
+use crate::chain_plan::{ChainPlan, PoolKey, RingPlan, WRITER, role_of, transport_of};
 use crate::counter_block::CounterBlock;
 use crate::role::{RoleResult, latency_histogram};
 use crate::role_ends::{FIRST_EPOCH, unit_of};
@@ -59,6 +63,8 @@ pub struct Launcher {
     pub version: String,
     /// Identity of the configuration that it is to have read.
     pub identity: String,
+    /// The hosts that serve the roles; without them all are children of this process.
+    pub hosts: Option<RoleHosts>,
 }
 
 /// What a role was heard to say, or that it is gone.
@@ -72,7 +78,7 @@ pub(super) struct RoleProcess {
     pub(super) id: String,
     pub(super) unit: UnitId,
     pub(super) epoch: u32,
-    pub(super) child: Child,
+    pub(super) child: RoleChild,
     socket: UnixStream,
     pub(super) block: usize,
     pub(super) counters: Arc<CounterBlock>,
@@ -162,6 +168,8 @@ pub fn workers_of_processes(config: &ChainConfig, cores: usize) -> Vec<WorkerCon
 /// The ends of all roles, as they are made.
 #[derive(Default)]
 pub(super) struct Passing {
+    /// Whether ends are only named here, since the roles' hosts make them.
+    is_named: bool,
     /// Names, memory and streams by role id.
     ends: BTreeMap<String, Vec<(EndName, PassedEnd)>>,
 }
@@ -171,6 +179,8 @@ pub(super) struct Passing {
 pub(super) enum PassedEnd {
     Ring(Arc<RingRegion>),
     Stream(Arc<TcpStream>),
+    /// Made by the role's host.
+    Named,
 }
 
 impl PassedEnd {
@@ -178,6 +188,7 @@ impl PassedEnd {
         match self {
             Self::Ring(region) => region.fd(),
             Self::Stream(stream) => Some(stream.as_fd()),
+            Self::Named => None,
         }
     }
 }
@@ -185,7 +196,10 @@ impl PassedEnd {
 impl Passing {
     /// Makes a ring and notes its two ends.
     pub(super) fn make(&mut self, ring: &RingPlan, epoch: u64) -> Result<(), ProcessError> {
-        let region = Arc::new(RingRegion::create(&ring.config, epoch)?);
+        let end = match self.is_named {
+            true => PassedEnd::Named,
+            false => PassedEnd::Ring(Arc::new(RingRegion::create(&ring.config, epoch)?)),
+        };
         for (kind, unit) in [("producer", ring.key.from), ("consumer", ring.key.to)] {
             let name = EndName {
                 kind: kind.to_owned(),
@@ -193,7 +207,7 @@ impl Passing {
                 epoch,
             };
             let ends = self.ends.entry(role_of(unit)).or_default();
-            ends.push((name, PassedEnd::Ring(Arc::clone(&region))));
+            ends.push((name, end.clone()));
         }
         Ok(())
     }
@@ -205,25 +219,29 @@ impl Passing {
         transport: &BuilderTransport,
         epoch: u64,
     ) -> Result<Option<String>, ProcessError> {
-        let BuilderTransport::Tcp { congestion } = transport else {
-            return Ok(None);
-        };
         let (a, b) = units;
         let failed = |error| ProcessError::Stream {
             ends: format!("{a} and {b}"),
             error,
         };
-        let pair = StreamPair::connect(congestion.as_deref()).map_err(failed)?;
-        for ((unit, peer), stream) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
+        let (ends, congestion) = if self.is_named {
+            let asked = transport.congestion().map(str::to_owned);
+            ([PassedEnd::Named, PassedEnd::Named], asked)
+        } else {
+            let pair = StreamPair::connect(transport.congestion()).map_err(failed)?;
+            let ends = pair.ends.map(|end| PassedEnd::Stream(Arc::new(end)));
+            (ends, Some(pair.congestion))
+        };
+        for ((unit, peer), end) in [(a, b), (b, a)].into_iter().zip(ends) {
             let name = EndName {
                 kind: "stream".to_owned(),
                 name: peer.to_string(),
                 epoch,
             };
             let ends = self.ends.entry(role_of(unit)).or_default();
-            ends.push((name, PassedEnd::Stream(Arc::new(stream))));
+            ends.push((name, end));
         }
-        Ok(Some(pair.congestion))
+        Ok(congestion)
     }
 
     /// The ends of a role.
@@ -250,7 +268,8 @@ impl ProcessGroup {
             .map(|bell| Ok((bell.unit, Doorbell::shared()?)))
             .collect();
         let mut pools = BTreeMap::new();
-        for pool in &plan.pools {
+        // Roles of other hosts have the pools of their hosts.
+        for pool in plan.pools.iter().filter(|_| launcher.hosts.is_none()) {
             pools.insert(pool.key, PagePool::create(&pool.config)?);
         }
         let (hear, heard) = channel();
@@ -283,18 +302,49 @@ impl ProcessGroup {
             congestion: None,
         };
         drop(file);
+        group.prepare_hosts()?;
         group.start_all()?;
         Ok(group)
     }
 
+    /// Tells the hosts of the run what they need to know before its roles start.
+    fn prepare_hosts(&self) -> Result<(), ProcessError> {
+        let Some(hosts) = &self.launcher.hosts else {
+            return Ok(());
+        };
+        let path = &self.file.path;
+        let begun = std::fs::read(path).map_err(|error| ProcessError::Start {
+            role: path.display().to_string(),
+            error,
+        })?;
+        hosts.prepare(&self.page, |preparation| Preparation {
+            blocks: self.page.blocks() as u64,
+            machine: machine(),
+            clock: self.clock.to_words(),
+            started_unix_ns: self.clock.started_unix_ns(),
+            file: path.display().to_string(),
+            begun,
+            ..preparation
+        })
+    }
+
+    /// Ends that are made here, or named for the roles' hosts.
+    pub(super) fn passing(&self) -> Passing {
+        Passing {
+            is_named: self.launcher.hosts.is_some(),
+            ..Passing::default()
+        }
+    }
+
     fn start_all(&mut self) -> Result<(), ProcessError> {
-        let mut passing = Passing::default();
+        let mut passing = self.passing();
         for ring in &self.plan.rings {
             passing.make(ring, self.ring_epoch)?;
         }
         for units in &self.plan.streams {
-            let transport = &self.config.transport;
-            self.congestion = passing.connect(*units, transport, self.ring_epoch)?;
+            let transport = transport_of(&self.config, *units);
+            let congestion = passing.connect(*units, transport, self.ring_epoch)?;
+            self.congestion = self.congestion.take().or(congestion);
         }
         let roles = self.plan.roles.clone();
         let filters = self.policy.filters_at_start.unwrap_or(u16::MAX);
@@ -390,18 +440,17 @@ impl ProcessGroup {
 
     /// Starts one process; it is not heard yet.
     pub(super) fn spawn(&mut self, id: &str, block: usize, epoch: u32) -> Result<(), ProcessError> {
-        let (ours, theirs) = control_pair().map_err(|error| failed(id, error))?;
         let start = |error| ProcessError::Start {
             role: id.to_owned(),
             error,
         };
-        let mut command = (self.launcher.command)(id);
-        // A process group of its own: the terminal's Ctrl-C is the parent's to handle.
-        command.process_group(0);
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
-        let child = command.spawn().map_err(start)?;
-        // Closes our copy of the child's end, so that its death hangs up.
-        drop(command);
+        let (child, ours) = match &self.launcher.hosts {
+            None => self.spawn_here(id)?,
+            Some(hosts) => {
+                let (role, ours) = hosts.spawn(id, block as u64)?;
+                (RoleChild::There(role), ours)
+            }
+        };
         let socket = UnixStream::from(ours);
         socket.set_read_timeout(Some(PATIENCE)).map_err(start)?;
         self.processes.push(RoleProcess {
@@ -425,6 +474,23 @@ impl ProcessGroup {
             silent: false,
         });
         Ok(())
+    }
+
+    /// Starts a child of this process, with our end of the socket to it.
+    fn spawn_here(&self, id: &str) -> Result<(RoleChild, OwnedFd), ProcessError> {
+        let (ours, theirs) = control_pair().map_err(|error| failed(id, error))?;
+        let start = |error| ProcessError::Start {
+            role: id.to_owned(),
+            error,
+        };
+        let mut command = (self.launcher.command)(id);
+        // A process group of its own: the terminal's Ctrl-C is the parent's to handle.
+        command.process_group(0);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        let child = command.spawn().map_err(start)?;
+        // Closes our copy of the child's end, so that its death hangs up.
+        drop(command);
+        Ok((RoleChild::Here(child), ours))
     }
 
     /// Hears who the process is.
@@ -493,20 +559,20 @@ impl ProcessGroup {
         let file = self.open_file(process)?;
         fds.extend(file.as_ref().map(|file| file.as_fd()));
         process.send(&begin, &fds)?;
-        let mut ends: Vec<(EndName, BorrowedFd<'_>)> = Vec::new();
+        let mut ends: Vec<(EndName, Option<BorrowedFd<'_>>)> = Vec::new();
         let pools = self.plan.pools.iter();
         for pool in pools.filter(|pool| pool.roles.contains(&process.id)) {
-            let Some(made) = self.pools.get(&pool.key) else {
-                continue;
-            };
+            let made = self.pools.get(&pool.key).map(PagePool::fd);
             let name = EndName {
                 kind: "pool".to_owned(),
                 name: pool.key.to_string(),
                 epoch: 0,
             };
-            ends.push((name, made.fd()));
+            ends.push((name, made));
         }
-        for bell in &self.plan.bells {
+        // Roles of several hosts poll: bells are of one machine.
+        let bells = self.plan.bells.iter();
+        for bell in bells.filter(|_| self.launcher.hosts.is_none()) {
             if process.unit != bell.unit && !bell.ringers.contains(&process.id) {
                 continue;
             }
@@ -516,14 +582,13 @@ impl ProcessGroup {
                 epoch: 0,
             };
             let made = self.bells.get(&bell.unit).and_then(Doorbell::fd);
-            ends.extend(made.map(|fd| (name, fd)));
+            ends.extend(made.map(|fd| (name, Some(fd))));
         }
-        for (name, end) in passed {
-            ends.extend(end.fd().map(|fd| (name.clone(), fd)));
-        }
+        ends.extend(passed.iter().map(|(name, end)| (name.clone(), end.fd())));
         for part in ends.chunks(PASSED_FDS_MAX) {
             let names = part.iter().map(|(name, _)| name.clone()).collect();
-            let fds: Vec<BorrowedFd<'_>> = part.iter().map(|(_, fd)| *fd).collect();
+            // Without descriptors where the role's host makes them.
+            let fds: Vec<BorrowedFd<'_>> = part.iter().filter_map(|(_, fd)| *fd).collect();
             process.send(&Message::Ends(names), &fds)?;
         }
         process.send(&Message::Ends(Vec::new()), &[])
@@ -531,7 +596,8 @@ impl ProcessGroup {
 
     /// The run file for the writer's process, nothing for others.
     fn open_file(&self, process: &RoleProcess) -> Result<Option<File>, ProcessError> {
-        if process.unit != WRITER {
+        // Of a run over several hosts, the writer's host opens it.
+        if process.unit != WRITER || self.launcher.hosts.is_some() {
             return Ok(None);
         }
         let opened = File::options().read(true).write(true).open(&self.file.path);
@@ -598,16 +664,19 @@ impl ProcessGroup {
         None
     }
 
-    /// A unit was silent for too long. Its process is killed, so that what is believed of it is
-    /// true; the rest follows from its hang-up, as for any that died.
+    /// A unit was silent for too long, or a stream to it has ended. Its process is killed, so that
+    /// what is believed of it is true; the rest follows from its hang-up, as for any that died.
     fn take_for_dead(&mut self, code: u16) {
+        if self.page.phase().get() >= Phase::Ending {
+            // Roles that have ended hang up.
+            return;
+        }
         let unit = unit_of_code(code);
         let mut processes = self.processes.iter_mut();
         let found = processes.find(|process| Some(process.unit) == unit && !process.gone);
         if let Some(process) = found {
             process.silent = true;
-            // It cannot have been reaped: only its loss does that.
-            let _already_dead = process.child.kill();
+            process.child.kill();
         }
     }
 
@@ -701,6 +770,10 @@ impl ProcessGroup {
 
     /// Waits until no role does any work, as long as patience lasts.
     fn await_rest(&mut self) {
+        if let Some(hosts) = &self.launcher.hosts {
+            // A host that does not know the step yet would look as if it were through with it.
+            let _in_time = hosts.await_phase(&self.page);
+        }
         let until = Instant::now() + PATIENCE;
         let mut before = self.activities();
         while Instant::now() < until {
@@ -714,6 +787,14 @@ impl ProcessGroup {
                 Rest::Busy => before = now,
                 Rest::TooEarly => {}
             }
+        }
+    }
+
+    /// Page holds that were dropped of a process that is gone.
+    pub(super) fn reclaim_pages(&self, process: &RoleProcess) -> u32 {
+        match &self.launcher.hosts {
+            None => reclaim_pages(self.pools.values(), process.child.id()),
+            Some(hosts) => hosts.holds_dropped(process.block as u64),
         }
     }
 
@@ -869,14 +950,10 @@ impl RoleProcess {
     /// Waits for the process, which is killed if it has not gone by itself; says how it ended.
     pub(super) fn end(&mut self) -> String {
         if !self.gone {
-            // It cannot have exited and been reaped: only this method waits for it.
-            let _already_dead = self.child.kill();
+            self.child.kill();
             self.gone = true;
         }
-        match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
+        self.child.wait()
     }
 }
 

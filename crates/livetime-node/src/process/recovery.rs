@@ -17,13 +17,12 @@
 
 use std::time::{Duration, Instant};
 
-use livetime_shm::{continue_process, stop_process};
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{EndName, Message};
-use super::process_group::{Passing, ProcessGroup};
-use crate::chain_plan::role_of;
+use super::process_group::ProcessGroup;
+use crate::chain_plan::{role_of, transport_of};
 use crate::role_ends::FIRST_EPOCH;
 
 /// How long the others may take to settle a loss.
@@ -158,11 +157,10 @@ impl ProcessGroup {
                 continue;
             }
             let event = process.counters.event_in_work();
-            let stopped = event.is_some() && is_stopped(process.child.id());
+            let stopped = event.is_some() && process.child.is_stopped();
             if self.watch.see(index, event, stopped, now) {
                 process.over_time = true;
-                // It cannot have been reaped: only its loss does that.
-                let _already_dead = process.child.kill();
+                process.child.kill();
             }
         }
     }
@@ -187,9 +185,9 @@ impl ProcessGroup {
             };
             match fault.stopped {
                 // A process that has gone by itself meanwhile needs no fault.
-                None => drop(process.child.kill()),
+                None => process.child.kill(),
                 Some(time) => {
-                    if stop_process(process.child.id()).is_ok() {
+                    if process.child.stop() {
                         self.stopped.push((index, now.after(time)));
                     }
                 }
@@ -213,8 +211,7 @@ impl ProcessGroup {
 
     fn go_on(&self, index: usize) {
         if let Some(process) = self.processes.get(index).filter(|process| !process.gone) {
-            // It can only have died, which its socket tells.
-            let _died = continue_process(process.child.id());
+            process.child.go_on();
         }
     }
 
@@ -222,14 +219,21 @@ impl ProcessGroup {
     fn lose(&mut self, index: usize) -> Incident {
         let time_limit = self.policy.time_limit;
         let process = &mut self.processes[index];
-        let pid = process.child.id();
         let mut exit = process.end();
         if process.over_time {
             exit = format!("killed: it worked on an event for more than {time_limit}");
         }
-        if process.silent {
-            let dead = self.config.builder.dead;
-            exit = format!("killed: it was silent for more than {dead}");
+        match (process.silent, process.unit.kind) {
+            // One that died by itself says why; its hang-up may have been seen on a stream first.
+            (true, UnitKind::Filter) if exit.contains("SIGKILL") => {
+                exit += ", a stream to it had ended";
+            }
+            (true, UnitKind::Filter) => {}
+            (true, _) => {
+                let dead = self.config.builder.dead;
+                exit = format!("killed: it was silent for more than {dead}");
+            }
+            (false, _) => {}
         }
         process.lost = Some(exit.clone());
         let (role, unit) = (process.id.clone(), process.unit);
@@ -244,7 +248,7 @@ impl ProcessGroup {
         let event = process.counters.event_in_work();
         let event = event.filter(|_| unit.kind == UnitKind::Filter);
         let failed = self.watch.note_death(index, &role, event, &exit);
-        let holds_dropped = self.reclaim_pages(pid);
+        let holds_dropped = self.reclaim_pages(&self.processes[index]);
         let policy = match unit.kind {
             UnitKind::Filter => self.policy.filter,
             UnitKind::Builder => self.policy.builder,
@@ -287,22 +291,6 @@ impl ProcessGroup {
         let builder = &self.config.builder;
         let is_near = builder.subfarm_of(other.index) == builder.subfarm_of(unit.index);
         other.kind == unit.kind && (is_near || unit.kind != UnitKind::Filter)
-    }
-
-    /// Takes back what a dead process held in the pools.
-    fn reclaim_pages(&self, pid: u32) -> u32 {
-        let mut dropped = 0;
-        for pool in self.pools.values() {
-            for (owner, process) in pool.owners() {
-                if process.pid() == pid
-                    && let Ok(reclaimed) = pool.reclaim(owner)
-                {
-                    // Filled pages stay with the links that they belong to.
-                    dropped += reclaimed.holds_dropped;
-                }
-            }
-        }
-        dropped
     }
 
     /// Tells everybody, in the order in which they depend on each other; returns the events that go
@@ -488,14 +476,15 @@ impl ProcessGroup {
         let epoch = self.epochs.entry(unit).or_insert(FIRST_EPOCH);
         *epoch += 1;
         let epoch = *epoch;
-        let mut passing = Passing::default();
+        let mut passing = self.passing();
         let rings: Vec<_> = self.plan.rings_of(unit).copied().collect();
         for ring in &rings {
             passing.make(ring, self.ring_epoch)?;
         }
         let peers: Vec<_> = self.plan.stream_peers(unit).collect();
         for peer in peers {
-            passing.connect((unit, peer), &self.config.transport, self.ring_epoch)?;
+            let transport = transport_of(&self.config, (unit, peer));
+            passing.connect((unit, peer), transport, self.ring_epoch)?;
         }
         let block = self.blocks_used;
         self.blocks_used += 1;
@@ -528,13 +517,4 @@ impl ProcessGroup {
             .map_err(|reason| ProcessError::Refused { role: id, reason })?;
         self.let_run(index)
     }
-}
-
-/// Whether a process is stopped, so that its time does not run.
-fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('T' | 't'))
 }

@@ -240,7 +240,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         }
         false => None,
     };
-    let mut ends = RoleEnds::new(control.role, counters);
+    let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
     ends.absent = absent
         .into_iter()
         .filter_map(unit_of_code)

@@ -8,14 +8,17 @@ use hdrhistogram::Histogram;
 use livetime_builder::BuilderUnit;
 use livetime_shm::{Doorbell, Producer};
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
-use livetime_wire::{RunNs, TriggerNumber, UnitKind};
+use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{
     Role, RoleCommand, RoleResult, latency_histogram, network_details, record_latency,
     restore_stream,
 };
 use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::hand_over_stamp::{STAMP_WORDS, add_room, stamp};
 use crate::message_ring::{Inbox, Outbox, receive};
+use crate::run_clock::RunClock;
+use crate::transport::EventSender;
 use crate::worker::Phase;
 
 /// Messages taken from one inbox in one duty cycle.
@@ -35,6 +38,10 @@ pub struct BuilderParts {
     pub tickets: Vec<Option<Producer>>,
     /// Their bells, rung when a ticket is on its way; `None` for those on the same worker.
     pub filter_bells: Vec<Option<Doorbell>>,
+    /// Streams to them, where a network is between; then there are no rings.
+    pub streams: Option<EventSender>,
+    /// What hand-overs are timed with.
+    pub clock: RunClock,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
     /// Sources of an event.
@@ -61,7 +68,7 @@ impl Builder {
         let words = EventTicket::words_max(parts.sources, FRAGMENT_PAGES_MAX);
         Self {
             ticket: parts.core.empty_ticket(),
-            words: Vec::with_capacity(words),
+            words: Vec::with_capacity(words + STAMP_WORDS),
             waiting: None,
             aborted: false,
             latency: latency_histogram(),
@@ -74,9 +81,16 @@ impl Builder {
     fn take_messages(&mut self, now: RunNs) -> usize {
         let parts = &mut self.parts;
         let (core, outbox) = (&mut parts.core, &mut parts.outbox);
-        let work = receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
+        let mut work = receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
             core.handle_message(now, envelope)
         });
+        for _ in 0..MESSAGES_PER_POLL {
+            let answer = parts.streams.as_mut().and_then(EventSender::take);
+            let Some(envelope) = answer else { break };
+            // Only the supervisor can find a unit busy.
+            let _taken_or_refused = parts.core.handle_message(now, &envelope);
+            work += 1;
+        }
         self.free_pages();
         work
     }
@@ -111,7 +125,12 @@ impl Builder {
                     .map(|fragment| fragment.words)
                     .sum();
                 self.counts.gauges.bytes += u64::from(words) * 4;
+                if let Some(streams) = &mut self.parts.streams {
+                    streams.push(filter.index, &mut self.ticket);
+                    continue;
+                }
                 self.ticket.emit(&mut self.words);
+                add_room(&mut self.words);
                 self.waiting = Some(filter.index);
             }
             let Some(filter) = self.waiting.map(usize::from) else {
@@ -120,6 +139,10 @@ impl Builder {
             let Some(Some(ring)) = self.parts.tickets.get_mut(filter) else {
                 break;
             };
+            if !ring.has_room() {
+                break;
+            }
+            stamp(&mut self.words, self.parts.clock.now());
             if ring.try_push(&self.words).is_err() {
                 break;
             }
@@ -129,6 +152,17 @@ impl Builder {
             self.waiting = None;
             work += 1;
         }
+        if let Some(streams) = &mut self.parts.streams {
+            let core = &self.parts.core;
+            streams.end_leaving(|filter| !core.is_any_in_filter(filter));
+            let sent = streams.send();
+            if sent > 0 {
+                // Whose bytes went is the streams' business; a unit that has none sleeps on.
+                let bells = self.parts.filter_bells.iter().flatten();
+                bells.for_each(Doorbell::ring);
+            }
+            work += sent;
+        }
         work
     }
 
@@ -137,6 +171,7 @@ impl Builder {
         let idle = parts.core.is_idle()
             && self.waiting.is_none()
             && parts.outbox.is_empty()
+            && parts.streams.as_ref().is_none_or(EventSender::is_empty)
             && parts.inboxes.iter_mut().all(Inbox::is_empty);
         let core = parts.core.counts();
         let chain = &mut self.counts.chain;
@@ -185,13 +220,21 @@ impl Role for Builder {
             RoleCommand::PeerLost { unit, triggers } => {
                 self.parts.outbox.lose(unit);
                 if unit.kind == UnitKind::Filter {
+                    if let Some(streams) = &mut self.parts.streams {
+                        streams.lose(unit);
+                    }
                     self.waiting = self.waiting.filter(|filter| *filter != unit.index);
                     let core = &mut self.parts.core;
                     self.given_up
                         .extend(core.redispatch_filter(unit.index, &triggers));
                 }
             }
-            RoleCommand::Retire { unit } => self.parts.core.retire_filter(unit.index),
+            RoleCommand::Retire { unit } => {
+                if let Some(streams) = &mut self.parts.streams {
+                    streams.retire(unit);
+                }
+                self.parts.core.retire_filter(unit.index);
+            }
             RoleCommand::Decide { .. } => {}
             RoleCommand::PeerBack {
                 unit,
@@ -201,6 +244,12 @@ impl Role for Builder {
                 stream,
             } => {
                 self.parts.core.renew_peer(unit, epoch);
+                if let (UnitKind::Filter, Some(streams)) = (unit.kind, &mut self.parts.streams) {
+                    // One that cannot be used is as good as ended: it is not open then.
+                    let _is_open = stream.map(|stream| streams.add(unit, stream));
+                    self.parts.core.handle_filter_back(unit.index);
+                    return;
+                }
                 restore_stream(&mut self.parts.outbox, unit, stream);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
@@ -221,7 +270,14 @@ impl Role for Builder {
         Some(std::mem::take(&mut self.given_up))
     }
 
+    fn poll_silent(&mut self) -> Option<UnitId> {
+        self.parts.streams.as_mut().and_then(EventSender::poll_cut)
+    }
+
     fn close(&mut self) {
+        if let Some(streams) = &mut self.parts.streams {
+            streams.close();
+        }
         self.parts.core.close();
     }
 
@@ -242,12 +298,22 @@ impl Role for Builder {
             ("messages_sent", core.messages.sent),
             ("messages_malformed", malformed),
         ];
+        let sent = self.parts.streams.as_ref().map(|streams| *streams.counts());
+        let sent = sent.map(|sent| {
+            [
+                ("filter_payload_bytes_sent", sent.payload_bytes_sent),
+                ("filter_frames_sent", sent.frames_sent),
+                ("filter_writes", sent.writes),
+                ("filter_streams_ended", sent.streams_ended),
+            ]
+        });
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
             build_latency: Some(self.latency),
             details: details
                 .into_iter()
+                .chain(sent.into_iter().flatten())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),

@@ -20,13 +20,20 @@ use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::filter_batch::FilterBatches;
 use super::ticket_shelf::TicketShelf;
-use super::{Role, RoleCommand, RoleReport, RoleResult, latency_histogram, record_latency};
+use super::{
+    Role, RoleCommand, RoleReport, RoleResult, latency_histogram, network_details, record_latency,
+    restore_stream,
+};
 use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::hand_over_stamp::stamp_of;
 use crate::message_ring::Outbox;
 use crate::pooled_event::PooledEvent;
 use crate::process::FilterFailure;
 use crate::python_filter::batch_filter::REASONS;
 use crate::python_filter::{BatchFilter, BatchVerdict};
+use crate::run_clock::RunClock;
+use crate::transport::EventReceiver;
+use crate::transport::event_receiver::free_event;
 use crate::worker::Phase;
 
 /// Events handled in one duty cycle.
@@ -59,12 +66,17 @@ pub struct FilterUnitParts {
     pub unit: UnitId,
     /// Tickets in, one ring per builder unit; `None` for those of other subfarms.
     pub tickets: Vec<Option<Consumer>>,
-    /// Pools of the readout units.
+    /// What makes events of the outbox's streams, where a network brings them; then there are no
+    /// rings.
+    pub streams: Option<EventReceiver>,
+    /// Pools in which events lie: its own where a network brings them.
     pub pools: Vec<PagePool>,
     /// Tickets of accepted events out.
     pub writer: Producer,
     /// Rung when a ticket is on its way to the writer, unless it is on the same worker.
     pub writer_bell: Option<Doorbell>,
+    /// What hand-overs are timed with.
+    pub clock: RunClock,
     /// Events that the writer is through with: builder index, trigger number.
     pub written: Consumer,
     /// `EventDone` messages out.
@@ -103,6 +115,8 @@ pub struct FilterUnit {
     reason_names: Vec<String>,
     event: PooledEvent,
     words: Vec<u32>,
+    /// The event whose pages were freed last.
+    freed: EventTicket,
     /// An accepted event whose ticket found the writer's ring full.
     waiting: bool,
     done: Vec<Done>,
@@ -141,6 +155,7 @@ impl FilterUnit {
         Self {
             event: PooledEvent::with_capacity(parts.sources, pages),
             words: Vec::with_capacity(words),
+            freed: EventTicket::with_capacity(parts.sources),
             waiting: false,
             done: parts.tickets.iter().map(|_| Done::default()).collect(),
             with_writer: TicketShelf::new(parts.in_filter, words),
@@ -170,10 +185,19 @@ impl FilterUnit {
             Judge::Batch(_) => return false,
         };
         let ticket = event.ticket_mut();
+        let clock = &self.parts.clock;
         let ring = self.parts.tickets.get_mut(builder);
-        let Some(Some(ring)) = ring else { return false };
-        let read = ring.try_pop(|words| ticket.read(words));
-        let Ok(Some(read)) = read else { return false };
+        let read = match (&mut self.parts.streams, ring) {
+            (Some(streams), _) => Ok(streams.next(builder, ticket).then_some((Ok(()), None))),
+            (None, Some(Some(ring))) => ring.try_pop(|words| {
+                let waited = stamp_of(words).map(|handed_over| clock.now().since(handed_over));
+                (ticket.read(words), waited)
+            }),
+            _ => return false,
+        };
+        let Ok(Some((read, waited))) = read else {
+            return false;
+        };
         self.counts.gauges.received += 1;
         let is_ours = read.is_ok() && usize::from(event.ticket().builder) == builder;
         if !is_ours || event.hold(&self.parts.pools).is_err() {
@@ -182,9 +206,10 @@ impl FilterUnit {
             self.unreadable += 1;
             return true;
         }
-        let ticket = event.ticket();
-        record_latency(&mut self.hand_over, now.since(ticket.built_at).0);
-        let trigger = ticket.trigger;
+        if let Some(waited) = waited {
+            record_latency(&mut self.hand_over, waited.0);
+        }
+        let trigger = event.ticket().trigger;
         let recent = &mut self.of_builder[builder];
         if recent.len() == self.parts.credits {
             recent.pop_front();
@@ -234,12 +259,21 @@ impl FilterUnit {
         let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
         self.counts.chain.filter_rejected += 1;
         self.event.release();
+        free_pages(&mut self.parts.outbox, self.event.ticket());
         self.report_done(builder, trigger);
     }
 
     /// Hands the event in hand on to the writer.
     fn keep(&mut self) {
         self.counts.chain.filter_accepted += 1;
+        if self.parts.streams.is_some() {
+            // The writer has the pools of all filter units.
+            let own = self.parts.unit.index;
+            let fragments = &mut self.event.ticket_mut().fragments;
+            fragments
+                .iter_mut()
+                .for_each(|fragment| fragment.pool = own);
+        }
         self.event.ticket().emit(&mut self.words);
         self.waiting = true;
         self.event.release();
@@ -321,15 +355,29 @@ impl FilterUnit {
             let Ok(Some(written)) = written else { break };
             work += 1;
             let event = written.map(|(builder, low)| (builder, TriggerNumber(low)));
-            match event {
-                Some((builder, trigger)) if self.with_writer.remove(builder, trigger) => {
-                    self.report_done(builder.into(), trigger);
-                }
+            let kept = event.and_then(|(builder, trigger)| {
+                let words = self.with_writer.remove(builder, trigger)?;
+                free_pages_of(&mut self.parts.outbox, &mut self.freed, words);
+                Some((builder, trigger))
+            });
+            match kept {
+                Some((builder, trigger)) => self.report_done(builder.into(), trigger),
                 // An answer about what the writer was not given changes nothing.
-                _ => self.answers_unknown += 1,
+                None => self.answers_unknown += 1,
             }
         }
         work
+    }
+
+    /// Takes what has come over streams.
+    fn take_events(&mut self) -> usize {
+        let FilterUnitParts {
+            streams, outbox, ..
+        } = &mut self.parts;
+        match (streams, outbox.network()) {
+            (Some(streams), Some(link)) => streams.poll(link),
+            _ => 0,
+        }
     }
 
     /// The writer died: its last answers are read whatever room there is for them.
@@ -389,15 +437,18 @@ impl FilterUnit {
             with_writer,
             counts,
             late,
+            freed,
             ..
         } = self;
+        let FilterUnitParts { writer, outbox, .. } = parts;
         with_writer.hand_over_again(
-            |builder, trigger| {
+            |builder, trigger, words| {
                 counts.losses.add(LossCause::WriterLost, 1);
+                free_pages_of(outbox, freed, words);
                 late.push((builder.into(), trigger));
             },
             |words| {
-                let sent = parts.writer.try_push(words);
+                let sent = writer.try_push(words);
                 debug_assert!(sent.is_ok(), "a new ring has room for all");
             },
         );
@@ -411,6 +462,7 @@ impl FilterUnit {
             && self.parts.outbox.is_empty()
             && self.done.iter().all(|done| done.triggers.is_empty())
             && (self.parts.tickets.iter_mut().flatten()).all(Consumer::is_empty)
+            && (self.parts.streams.as_ref()).is_none_or(EventReceiver::is_all_empty)
             && match &self.judge {
                 Judge::Event(_) => true,
                 Judge::Batch(batches) => batches.is_empty(),
@@ -476,6 +528,7 @@ impl Role for FilterUnit {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = self.report_late() + self.hand_to_writer() + self.take_written();
+        work += self.take_events();
         if self.writer_lost && phase == Phase::Aborting {
             work += self.give_up_stores();
         }
@@ -505,6 +558,14 @@ impl Role for FilterUnit {
     fn handle_command(&mut self, _now: RunNs, command: RoleCommand) {
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
+                if unit.kind == UnitKind::Builder {
+                    let FilterUnitParts {
+                        streams, outbox, ..
+                    } = &mut self.parts;
+                    if let (Some(streams), Some(link)) = (streams, outbox.network()) {
+                        streams.lose(unit, link);
+                    }
+                }
                 self.parts.outbox.lose(unit);
                 match unit.kind {
                     UnitKind::Builder => {
@@ -518,9 +579,16 @@ impl Role for FilterUnit {
                 unit,
                 producers,
                 consumers,
+                stream,
                 ..
             } => {
                 let index = usize::from(unit.index);
+                if let (UnitKind::Builder, Some(stream)) = (unit.kind, stream) {
+                    restore_stream(&mut self.parts.outbox, unit, Some(stream));
+                    if let Some(done) = self.done.get_mut(index) {
+                        *done = Done::default();
+                    }
+                }
                 let ends = (
                     producers.into_values().next(),
                     consumers.into_values().next(),
@@ -553,7 +621,8 @@ impl Role for FilterUnit {
         let is_through = !self.waiting
             && !in_batch
             && !self.with_writer.has_any_of(builder as u16)
-            && (self.parts.tickets.get_mut(builder).into_iter().flatten()).all(Consumer::is_empty);
+            && (self.parts.tickets.get_mut(builder).into_iter().flatten()).all(Consumer::is_empty)
+            && (self.parts.streams.as_ref()).is_none_or(|streams| streams.is_empty(builder));
         if !is_through {
             self.lost_builder = Some((builder, triggers));
             return None;
@@ -564,7 +633,15 @@ impl Role for FilterUnit {
     }
 
     fn has_left(&mut self) -> bool {
-        self.leaving && self.is_empty()
+        let FilterUnitParts {
+            streams, outbox, ..
+        } = &mut self.parts;
+        let is_expecting = match (streams, outbox.network()) {
+            // What is on its way shows only when the stream has ended.
+            (Some(streams), Some(link)) => !streams.is_ended(link),
+            _ => false,
+        };
+        self.leaving && !is_expecting && self.is_empty()
     }
 
     fn poll_report(&mut self, now: RunNs) -> Option<RoleReport> {
@@ -600,6 +677,11 @@ impl Role for FilterUnit {
         ] {
             details.insert(name.to_owned(), count);
         }
+        if let Some(streams) = &self.parts.streams {
+            details.insert("network_streams_refused".to_owned(), streams.refused());
+        }
+        let network = network_details(&mut self.parts.outbox).into_iter();
+        details.extend(network.map(|(name, count)| (name.to_owned(), count)));
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
@@ -609,6 +691,20 @@ impl Role for FilterUnit {
             hand_over_latency: Some(self.hand_over),
             ..RoleResult::default()
         }
+    }
+}
+
+/// The pages of an event that a network has brought are needed no more.
+fn free_pages(outbox: &mut Outbox, ticket: &EventTicket) {
+    if let Some(link) = outbox.network() {
+        free_event(link, ticket);
+    }
+}
+
+/// The same for the event whose ticket has these words; `freed` is any ticket to read them into.
+fn free_pages_of(outbox: &mut Outbox, freed: &mut EventTicket, words: &[u32]) {
+    if outbox.network().is_some() && freed.read(words).is_ok() {
+        free_pages(outbox, freed);
     }
 }
 

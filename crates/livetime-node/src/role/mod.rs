@@ -133,7 +133,7 @@ pub struct RoleResult {
     pub decision_latency: Option<Histogram<u64>>,
     /// Build latency \[ns\], from a builder unit.
     pub build_latency: Option<Histogram<u64>>,
-    /// Time from a whole event to the first look of a filter unit at it \[ns\], from that unit.
+    /// Time from handing an event over to the first look of its filter unit \[ns\], from that unit.
     pub hand_over_latency: Option<Histogram<u64>>,
     /// Digest of all decisions, from the front-end.
     pub digest: Option<DecisionDigest>,

@@ -75,22 +75,21 @@ impl TicketShelf {
         self.len += 1;
     }
 
-    /// Takes a ticket off the shelf; `false` when it is not there. The writer answers in order, so
-    /// that it is the first one.
-    pub fn remove(&mut self, builder: u16, trigger: TriggerNumber) -> bool {
+    /// Takes a ticket off the shelf and shows its words; `None` when it is not there. The writer
+    /// answers in order, so that it is the first one.
+    pub fn remove(&mut self, builder: u16, trigger: TriggerNumber) -> Option<&[u32]> {
         let mut places = 0..self.len;
         let is_it = |kept: &Kept| kept.builder == builder && kept.trigger == trigger;
-        let Some(nth) = places.find(|nth| is_it(self.slot(*nth))) else {
-            return false;
-        };
+        let nth = places.find(|nth| is_it(self.slot(*nth)))?;
         // Those before it move up by one place.
         for to in (0..nth).rev() {
             let count = self.slots.len();
             let (a, b) = ((self.first + to) % count, (self.first + to + 1) % count);
             self.slots.swap(a, b);
         }
+        let at = self.first;
         self.pop();
-        true
+        Some(&self.slots[at].words)
     }
 
     /// The first ticket: its builder unit and trigger.
@@ -110,11 +109,12 @@ impl TicketShelf {
     /// second one has had already come first and go to `given_up` instead.
     pub fn hand_over_again(
         &mut self,
-        mut given_up: impl FnMut(u16, TriggerNumber),
+        mut given_up: impl FnMut(u16, TriggerNumber, &[u32]),
         mut send: impl FnMut(&[u32]),
     ) {
         while self.len > 0 && self.slot(0).again {
-            given_up(self.slot(0).builder, self.slot(0).trigger);
+            let kept = self.slot(0);
+            given_up(kept.builder, kept.trigger, &kept.words);
             self.pop();
         }
         for nth in 0..self.len {
@@ -138,24 +138,26 @@ mod tests {
         for lap in 0..5_u64 {
             (1..=3).for_each(|n| shelf.push(n as u16, T(n + lap), &[n as u32]));
             assert!(shelf.is_full() && shelf.has_any_of(2) && !shelf.has_any_of(0));
-            assert!(!shelf.remove(1, T(2 + lap)), "another's");
-            assert!(shelf.remove(2, T(2 + lap)));
+            assert_eq!(shelf.remove(1, T(2 + lap)), None, "another's");
+            assert_eq!(shelf.remove(2, T(2 + lap)), Some(&[2][..]));
             let mut sent = Vec::new();
-            let none = |_: u16, _: TriggerNumber| panic!("all are here for the first time");
+            let none =
+                |_: u16, _: TriggerNumber, _: &[u32]| panic!("all are here for the first time");
             shelf.hand_over_again(none, |words| sent.push(words[0]));
             assert_eq!(sent, [1, 3]);
             shelf.push(4, T(9), &[4]);
             let (mut sent, mut given_up) = (Vec::new(), Vec::new());
             shelf.hand_over_again(
-                |builder, trigger| given_up.push((builder, trigger.0)),
+                |builder, trigger, words| given_up.push((builder, trigger.0, words[0])),
                 |words| sent.push(words[0]),
             );
             assert_eq!(
                 (sent, given_up),
-                (vec![4], vec![(1, 1 + lap), (3, 3 + lap)])
+                (vec![4], vec![(1, 1 + lap, 1), (3, 3 + lap, 3)])
             );
             assert_eq!((shelf.len(), shelf.first()), (1, Some((4, T(9)))));
-            assert!(shelf.remove(4, T(9)) && shelf.is_empty());
+            assert_eq!(shelf.remove(4, T(9)), Some(&[4][..]));
+            assert!(shelf.is_empty());
         }
     }
 }

@@ -83,9 +83,11 @@ struct Peer {
 /// One unit's streams to its peers.
 pub struct TcpFrameLink {
     peers: Vec<Peer>,
-    /// The pool whose pages fragments are sent from.
-    sent_from: Option<PagePool>,
+    /// The pools whose pages fragments are sent from.
+    sent_from: Vec<PagePool>,
     pages: Option<ReceivePages>,
+    /// Whether a stream ends with the first payload that is damaged.
+    ends_with_damage: bool,
     /// Where the next look for a message begins.
     turn: usize,
     /// Words of the message that [`FrameLink::poll`] shows, and whose it is.
@@ -94,17 +96,24 @@ pub struct TcpFrameLink {
 }
 
 impl TcpFrameLink {
-    /// A link without streams. Fragments are sent from `sent_from` and received into `pages`; a unit
-    /// that does neither needs none.
-    pub fn new(sent_from: Option<PagePool>, pages: Option<ReceivePages>) -> Self {
+    /// A link without streams. Fragments are sent from `sent_from`, each from the pool that it names
+    /// or from the only one, and received into `pages`; a unit that does neither needs none.
+    pub fn new(sent_from: impl IntoIterator<Item = PagePool>, pages: Option<ReceivePages>) -> Self {
         Self {
             peers: Vec::new(),
-            sent_from,
+            sent_from: sent_from.into_iter().collect(),
             pages,
+            ends_with_damage: false,
             turn: 0,
             current: None,
             counts: TcpFrameCounts::default(),
         }
+    }
+
+    /// Ends a stream at the first payload that is damaged, where nobody asks for it again.
+    pub fn ending_with_damage(mut self) -> Self {
+        self.ends_with_damage = true;
+        self
     }
 
     /// Adds the stream to a unit, or replaces the one to its former life, with small messages sent
@@ -216,7 +225,8 @@ impl TcpFrameLink {
         if !peer.sending.has_room() {
             return Err(LinkFull { to });
         }
-        let fragment = self.sent_from.as_ref().zip(fragment_of(envelope));
+        let fragment = fragment_of(envelope)
+            .and_then(|fragment| Some((pool_of(&self.sent_from, fragment.pool)?, fragment)));
         peer.sending.push(words, fragment);
         Ok(())
     }
@@ -257,8 +267,10 @@ impl TcpFrameLink {
                 continue;
             };
             let receiving = &mut peer.receiving;
+            let damaged = self.counts.payloads_damaged;
             let read = receiving.read(stream, &mut self.pages, &mut self.counts);
-            if read.is_err() {
+            let is_damaged = self.ends_with_damage && self.counts.payloads_damaged > damaged;
+            if read.is_err() || is_damaged {
                 self.end(at);
             }
             if self.peers[at].receiving.front().is_some() {
@@ -275,6 +287,14 @@ impl TcpFrameLink {
         }
         peer.sending.clear();
         peer.receiving.end(self.pages.as_mut());
+    }
+}
+
+/// The pool of that index, or the only one.
+fn pool_of(pools: &[PagePool], index: u16) -> Option<&PagePool> {
+    match pools {
+        [only] => Some(only),
+        all => all.get(usize::from(index)),
     }
 }
 

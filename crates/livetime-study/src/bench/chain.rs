@@ -310,6 +310,7 @@ pub(crate) fn chain_config() -> ChainConfig {
             ..BuilderConfig::default()
         },
         transport: BuilderTransport::Shm,
+        filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits {
             // Nothing is kept, so nothing need be found again.

@@ -2,9 +2,9 @@
 //!
 //! A chain takes an event every few milliseconds: everything but the filter unit polls on one core,
 //! the filter unit sleeps at its doorbell on the other. The time is that of the run's own histogram:
-//! from the duty cycle in which the builder unit completes the event, before it hands it on, to
-//! the one in which the filter unit first looks at it. The floor, before and after each block, is an
-//! eventfd that wakes a thread on the same core after a sleep of the same length.
+//! from just before the builder unit puts the ticket into the ring and rings, to the first look of
+//! the filter unit at it. The floor, before and after each block, is an eventfd that wakes a thread on
+//! the same core after a sleep of the same length.
 
 use std::thread;
 use std::time::Duration;

@@ -20,6 +20,7 @@ use livetime_node::python_filter::interpreter::Surroundings;
 use livetime_node::python_filter::{BatchFilter, PythonConfig, default_interpreter};
 use livetime_node::role::Role;
 use livetime_node::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
+use livetime_node::run_clock::RunClock;
 use livetime_node::worker::Phase;
 use livetime_shm::{
     Consumer, Doorbell, HugePages, PageIndex, PagePool, PoolConfig, Producer, RingConfig,
@@ -292,9 +293,11 @@ impl FilterBench {
             id: "fu0".to_owned(),
             unit: UnitId::filter(0),
             tickets: vec![Some(tickets_in)],
+            streams: None,
             pools: vec![pool],
             writer,
             writer_bell: None,
+            clock: RunClock::start(),
             written: written_in,
             outbox: Outbox::new(vec![(UnitId::builder(0), done_out)]),
             block: CounterBlock::new(),

@@ -149,6 +149,18 @@ fn golden_messages() -> Vec<Envelope> {
                 triggers: triggers(&[6]),
             },
         ),
+        (
+            UnitId::builder(1),
+            BuilderMessage::Event {
+                trigger: TRIGGER,
+                mask: MASK,
+                triggered_at,
+                assigned_at: RunNs(0x12_3456_7900),
+                built_at: RunNs(0x12_3456_7A00),
+                streams: 0x8000,
+                fragments: 2,
+            },
+        ),
     ];
     (0..)
         .zip(messages)
@@ -188,7 +200,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 17, 255] {
+    for kind in [0, 18, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -322,6 +334,17 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
             closed,
         }),
         any_list().prop_map(|triggers| BuilderMessage::FetchRest { triggers }),
+        (any_trigger(), any::<(u128, u64, u64, u64, u16, u16)>()).prop_map(
+            |(trigger, (mask, at, assigned, built, streams, fragments))| BuilderMessage::Event {
+                trigger,
+                mask: L2Mask(mask),
+                triggered_at: RunNs(at),
+                assigned_at: RunNs(assigned),
+                built_at: RunNs(built),
+                streams,
+                fragments,
+            }
+        ),
     ]
 }
 

@@ -28,22 +28,10 @@ pub(crate) fn read_builder(
     findings: &Findings,
 ) -> (BuilderConfig, BuilderTransport) {
     let mut config = BuilderConfig::default();
-    let mut transport = BuilderTransport::default();
     let Some(mut section) = root.section("builder") else {
-        return (config, transport);
+        return (config, BuilderTransport::default());
     };
-    let is_tcp = section.choice("transport", &TRANSPORT) == Some(true);
-    match (is_tcp, section.text("congestion")) {
-        (true, congestion) => transport = BuilderTransport::Tcp { congestion },
-        (false, Some(name)) => findings.report(Problem::new(
-            BOTH_KEYS,
-            section.key_path("congestion"),
-            name,
-            "only with `transport = \"tcp\"`",
-            "leave the key out, or set `transport = \"tcp\"`",
-        )),
-        (false, None) => {}
-    }
+    let transport = read_transport(&mut section, findings);
     if let Some(units) = section.integer("builder_units", 1..=4096) {
         config.builder_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -80,4 +68,24 @@ pub(crate) fn read_builder(
     section.quantity("dead", &mut config.dead);
     section.finish();
     (config, transport)
+}
+
+/// What carries messages and payload: `transport` and `congestion` of a table.
+pub(super) fn read_transport(
+    section: &mut Section<'_, '_>,
+    findings: &Findings,
+) -> BuilderTransport {
+    let is_tcp = section.choice("transport", &TRANSPORT) == Some(true);
+    match (is_tcp, section.text("congestion")) {
+        (true, congestion) => return BuilderTransport::Tcp { congestion },
+        (false, Some(name)) => findings.report(Problem::new(
+            BOTH_KEYS,
+            section.key_path("congestion"),
+            name,
+            "only with `transport = \"tcp\"`",
+            "leave the key out, or set `transport = \"tcp\"`",
+        )),
+        (false, None) => {}
+    }
+    BuilderTransport::Shm
 }

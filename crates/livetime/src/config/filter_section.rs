@@ -3,27 +3,32 @@
 use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
-use livetime_node::FilterConfig;
 use livetime_node::process::LossPolicy;
 use livetime_node::python_filter::{BATCH_MAX, PythonConfig, default_interpreter};
-use livetime_trigger::{EnergyMev, MassWindowConfig};
-use livetime_wire::DurationNs;
+use livetime_node::{BuilderTransport, FilterConfig};
+use livetime_trigger::problem_code::USER_FILTER;
+use livetime_trigger::{AlgorithmOptions, EnergyMev, FilterRegistry, MassWindowConfig};
+use livetime_wire::{DurationNs, Problem};
 
-use super::builder_section::ON_LOSS;
+use super::builder_section::{ON_LOSS, read_transport};
 use super::document::{Findings, Section};
 use super::event_menu_section::read_event_menu;
 use super::trigger_section::ENERGY;
+use crate::extensions;
 
-/// Reads the table; the number of units and their window are part of the builder's configuration.
+/// Reads the table: the filter, and what carries events to its units. The number of units and their
+/// window are part of the builder's configuration.
 pub(crate) fn read_filter(
     root: &mut Section<'_, '_>,
     builder: &mut BuilderConfig,
     policy: &mut LossPolicy,
     findings: &Findings,
-) -> FilterConfig {
+) -> (FilterConfig, BuilderTransport) {
     let Some(mut section) = root.section("filter") else {
-        return FilterConfig::MassWindow(MassWindowConfig::default());
+        let filter = FilterConfig::MassWindow(MassWindowConfig::default());
+        return (filter, BuilderTransport::default());
     };
+    let transport = read_transport(&mut section, findings);
     if let Some(units) = section.integer("units", 1..=4096) {
         builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -52,6 +57,7 @@ pub(crate) fn read_filter(
         ("mass_window", Kind::MassWindow),
         ("accept_all", Kind::AcceptAll),
         ("menu", Kind::Menu),
+        ("user", Kind::User),
         ("python", Kind::Python),
     ];
     let unnamed = match section.has("python") {
@@ -66,10 +72,11 @@ pub(crate) fn read_filter(
             FilterConfig::MassWindow(window)
         }
         Kind::Menu => FilterConfig::Menu(Box::new(read_event_menu(&mut section, findings))),
+        Kind::User => read_user(&mut section, &extensions::offered().filters, findings),
         Kind::Python => FilterConfig::Python(Box::new(read_python(&mut section, policy))),
     };
     section.finish();
-    filter
+    (filter, transport)
 }
 
 /// What filter units run, by its name.
@@ -78,7 +85,43 @@ enum Kind {
     AcceptAll,
     MassWindow,
     Menu,
+    User,
     Python,
+}
+
+/// A chain of stages of this program, by its name.
+fn read_user(
+    section: &mut Section<'_, '_>,
+    registry: &FilterRegistry,
+    findings: &Findings,
+) -> FilterConfig {
+    section.require("chain", "the name of a chain of stages of this program");
+    let mut event_limit = DurationNs(0);
+    section.quantity("event_limit", &mut event_limit);
+    let options = AlgorithmOptions::new(section.text_entries("options"));
+    let Some(name) = section.text("chain") else {
+        return FilterConfig::AcceptAll;
+    };
+    let (found, allowed) = match registry.make(&name, &options, event_limit) {
+        Some(Ok(filter)) => return FilterConfig::User(Box::new(filter)),
+        Some(Err(error)) => (error.to_string(), "the options of the chain".to_owned()),
+        None => {
+            let names: Vec<_> = registry.names().collect();
+            let allowed = match names.as_slice() {
+                [] => "none: this program was built without filters of users".to_owned(),
+                names => names.join(", "),
+            };
+            (format!("\"{name}\""), allowed)
+        }
+    };
+    findings.report(Problem::new(
+        USER_FILTER,
+        section.key_path("chain"),
+        found,
+        allowed,
+        "examples/algorithm shows a program with a chain of stages and its options",
+    ));
+    FilterConfig::AcceptAll
 }
 
 const FUNCTION: &str = "a file and a function in it, such as \"my_filter.py:select\"";

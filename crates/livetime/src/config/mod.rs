@@ -11,6 +11,7 @@ mod cut_section;
 mod document;
 mod event_menu_section;
 mod filter_section;
+mod host_section;
 mod link_fault;
 mod link_section;
 mod problem_code;
@@ -27,6 +28,9 @@ mod worker_section;
 use std::path::Path;
 
 use document::Quantity;
+#[cfg(feature = "cluster")]
+pub(crate) use host_section::HostConfig;
+pub(crate) use host_section::{HostLauncher, HostTable};
 use livetime_node::link::{LinkTransport, run_of_frames};
 use livetime_node::{ChainConfig, ChainSpill};
 pub(crate) use run_config::{Overrides, RunConfig};
@@ -97,6 +101,15 @@ pub(crate) fn check_frames(chain: &ChainConfig) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Renders problems that were found after reading, at the keys of the configuration.
+#[cfg(feature = "cluster")]
+pub(crate) fn render_later(path: &Path, text: &str, problems: &[livetime_wire::Problem]) -> String {
+    let cores = livetime_shm::allowed_cpus();
+    let reading = run_config::read(text, &Overrides::default(), &cores);
+    let name = path.display().to_string();
+    render::render_problems(&name, text, &reading.spans, problems)
 }
 
 /// Reads a configuration from its text; files that it names are not opened.

@@ -39,3 +39,20 @@ pub(crate) const SOURCE_ID_TWICE: ProblemCode =
     ProblemCode::new("C0105", "source id is used twice");
 /// Readout units without links in between.
 pub(crate) const UNIT_GAP: ProblemCode = ProblemCode::new("C0106", "readout unit without links");
+/// A host with the name of another, or with none.
+pub(crate) const HOST_TWICE: ProblemCode = ProblemCode::new("C0130", "host has no name of its own");
+/// A role that the chain does not have.
+pub(crate) const UNKNOWN_ROLE: ProblemCode = ProblemCode::new("C0131", "host with an unknown role");
+/// A role on two hosts.
+pub(crate) const ROLE_TWICE: ProblemCode = ProblemCode::new("C0132", "role is on two hosts");
+/// A role on no host.
+pub(crate) const ROLE_ON_NO_HOST: ProblemCode = ProblemCode::new("C0133", "role is on no host");
+/// Roles with common memory on different hosts.
+pub(crate) const ROLES_APART: ProblemCode =
+    ProblemCode::new("C0134", "roles that share memory are on different hosts");
+/// A launcher without a command.
+pub(crate) const LAUNCHER_COMMAND: ProblemCode =
+    ProblemCode::new("C0135", "launcher has no command to start a host with");
+/// A coordinator that hosts cannot reach.
+pub(crate) const CONTROL_ADDRESS: ProblemCode =
+    ProblemCode::new("C0136", "hosts cannot reach the coordinator");

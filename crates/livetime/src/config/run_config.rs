@@ -18,6 +18,7 @@ use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
 use super::builder_section::read_builder;
 use super::document::{Findings, Section, parse};
 use super::filter_section::read_filter;
+use super::host_section::{HostTable, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
 use super::problem_code::{FORMAT, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
 use super::render::place;
@@ -49,6 +50,8 @@ pub(crate) struct RunConfig {
     pub(crate) processes: bool,
     /// What is done about units that are lost.
     pub(crate) on_loss: LossPolicy,
+    /// The hosts of the roles; with none, all are on this one.
+    pub(crate) hosts: HostTable,
     /// The chain, without run number and recorded events.
     pub(crate) chain: ChainConfig,
 }
@@ -101,7 +104,8 @@ fn read_root(
     let mut on_loss = LossPolicy::default();
     let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
     builder.readout_units = units_of(&links.data, findings);
-    let mut filter = read_filter(&mut root, &mut builder, &mut on_loss, findings);
+    let (mut filter, filter_transport) =
+        read_filter(&mut root, &mut builder, &mut on_loss, findings);
     let StoreTable {
         limits: store,
         files,
@@ -109,6 +113,7 @@ fn read_root(
     } = read_store(&mut root, &mut on_loss);
     let spill = read_timing(&mut root, findings);
     let workers = read_workers(&mut root);
+    let hosts = read_hosts(&mut root, findings);
     root.finish();
     source.packet_words_max = trigger.packet_words_max;
     source.data_links = links.data.iter().map(|link| link.source).collect();
@@ -125,7 +130,7 @@ fn read_root(
     of_parts.extend(store.validate());
     of_parts.extend(files.validate());
     match &mut filter {
-        FilterConfig::AcceptAll => {}
+        FilterConfig::AcceptAll | FilterConfig::User(_) => {}
         FilterConfig::MassWindow(window) => of_parts.extend(window.validate("filter")),
         FilterConfig::Menu(menu) => of_parts.extend(menu.validate("filter")),
         FilterConfig::Python(python) => {
@@ -153,6 +158,7 @@ fn read_root(
         supervisor: trigger.supervisor,
         builder,
         transport,
+        filter_transport,
         filter,
         store,
         files,
@@ -175,12 +181,14 @@ fn read_root(
         trigger_paths: &trigger.path_keys,
     };
     keys.report(findings, of_parts, between_parts);
+    hosts.check(&chain, findings);
     let events = overrides.events.clone().or(events);
     Some(RunConfig {
         directory,
         events,
         processes,
         on_loss,
+        hosts,
         chain,
     })
 }

@@ -13,7 +13,7 @@ use livetime_wire::Problem;
 use super::cut_section::{CUTS, CutReader};
 use super::document::{Findings, Section};
 use super::problem_code::{BEAM_SPOT, BOTH_KEYS, OUT_OF_RANGE};
-use crate::algorithms;
+use crate::extensions;
 
 /// Most decision nodes.
 const NODES_MAX: u64 = 16;
@@ -146,7 +146,7 @@ fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathCo
         let reader = CutReader {
             section: &mut section,
             findings,
-            registry: algorithms::registry(),
+            registry: &extensions::offered().algorithms,
         };
         reader.read(cut)
     });

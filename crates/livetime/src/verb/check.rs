@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use livetime_wire::ByteSize;
 
-use crate::config::{self, Overrides};
+use crate::config::{self, HostLauncher, Overrides};
 use crate::console::{print, say};
 use crate::exit;
 use crate::verb::generate;
@@ -71,6 +71,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             .map_or("any core".to_owned(), |core| format!("core {core}"));
         let (name, roles) = (&worker.name, worker.roles.join(" "));
         text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
+    }
+    for host in &loaded.config.hosts.hosts {
+        let launcher = match &host.launcher {
+            HostLauncher::Local => "local",
+            HostLauncher::Exec(command) => command,
+        };
+        let (name, roles) = (&host.name, host.roles.join(" "));
+        text += &format!(
+            "  host     {name} at {}: {roles} ({launcher})\n",
+            host.address
+        );
     }
     if options.generate.is_some() {
         text += &format!("  checked  in {:.0} ms\n", took.as_secs_f64() * 1e3);

@@ -6,6 +6,8 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod generate;
+#[cfg(feature = "cluster")]
+pub(crate) mod host;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod pattern;

@@ -29,38 +29,37 @@ pub(crate) struct Options {
 
 /// Serves the role.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let Loaded { text, config } =
-        match config::load(&options.source.config, &options.source.overrides()) {
-            Ok(loaded) => loaded,
-            Err(problems) => {
-                say(format_args!("{}: {}", options.id, problems.trim_end()));
-                return exit::PROBLEM;
-            }
-        };
-    let mut chain = config.chain;
-    let faults;
-    match config::sort_faults(&options.source.fault, &chain, true) {
-        Ok(sorted) => {
-            chain.faults = sorted.links;
-            faults = sorted.events;
-        }
-        Err(error) => {
-            say(format_args!("error: {}: {error}", options.id));
+    let id = &options.id;
+    let (text, chain, faults) = match chain_of(&options.source) {
+        Ok(read) => read,
+        Err(problems) => {
+            say(format_args!("{id}: {}", problems.trim_end()));
             return exit::PROBLEM;
         }
-    }
-    match serve(
-        &options.id,
-        chain,
-        &identity(&text, &options.source),
-        faults,
-    ) {
+    };
+    match serve(id, chain, &identity(&text, &options.source), faults) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(format_args!("error: {}: {error}", options.id));
+            say(format_args!("error: {id}: {error}"));
             exit::PROBLEM
         }
     }
+}
+
+/// The chain of a run for a process that has roles of it: the text of the configuration, the chain
+/// with the faults of links, and the faults of events.
+///
+/// # Errors
+/// The rendered problems.
+pub(crate) fn chain_of(
+    source: &SourceOptions,
+) -> Result<(String, ChainConfig, Vec<EventFault>), String> {
+    let Loaded { text, config } = config::load(&source.config, &source.overrides())?;
+    let mut chain = config.chain;
+    let faults = config::sort_faults(&source.fault, &chain, true)
+        .map_err(|error| format!("error: {error}"))?;
+    chain.faults = faults.links;
+    Ok((text, chain, faults.events))
 }
 
 fn serve(
@@ -77,11 +76,13 @@ fn serve(
     Ok(())
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version that all processes of a run must have.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What parent and role must have in common: the configuration and the options over it.
+/// What parent and role must have in common: the configuration, wherever its file is, and the
+/// options over it.
 fn identity(text: &str, source: &SourceOptions) -> String {
-    format!("{} {}", config_hash(text), source.arguments().join(" "))
+    format!("{} {}", config_hash(text), source.options().join(" "))
 }
 
 /// How `livetime run` starts the roles of a run with the configuration `text`.
@@ -97,6 +98,7 @@ pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<La
         command: Box::new(command),
         version: VERSION.to_owned(),
         identity: identity(text, source),
+        hosts: None,
     })
 }
 
@@ -130,6 +132,7 @@ mod tests {
             }),
             version: "0.1.0".to_owned(),
             identity: "this one".to_owned(),
+            hosts: None,
         };
         let file = file.expect("a writable folder");
         let started =

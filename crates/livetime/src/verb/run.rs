@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
+#[cfg(not(feature = "cluster"))]
+use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Incident, OnLoss};
 use livetime_node::{
@@ -19,13 +21,15 @@ use livetime_wire::{DurationNs, RateHz};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::{self, Loaded, Overrides, RunConfig, RunFault};
+use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
 use crate::exit;
 use crate::filter_of_run;
 use crate::run_control::RunControl;
 use crate::run_directory::RunDirectory;
 use crate::run_histograms::HistogramFile;
+#[cfg(feature = "cluster")]
+use crate::run_hosts::RunHosts;
 use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
 use crate::verb::report::write_report;
@@ -81,9 +85,15 @@ impl SourceOptions {
         }
     }
 
-    /// The options as arguments that give the same values again.
+    /// Configuration and options as arguments that give the same values again.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut arguments = vec![self.config.display().to_string()];
+        let config = std::iter::once(self.config.display().to_string());
+        config.chain(self.options()).collect()
+    }
+
+    /// The options as arguments that give the same values again.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
         let mut add = |name: &str, value: Option<String>| {
             arguments.extend(value.map(|value| format!("--{name}={value}")));
         };
@@ -162,13 +172,19 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// The whole run; `true` when everything is accounted for and nothing failed.
 fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
-    let processes = options.processes || config.processes;
+    let has_hosts = !config.hosts.hosts.is_empty();
+    let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
     if config.on_loss.filters_at_start.is_some() && !processes {
         let reason = "`[filter] units_max` is above `units`, and filter units that are threads \
                       cannot join a run; start it with `--processes`, or leave `units_max` out";
         return Err(reason.into());
     }
+    // The hosts end when this does.
+    let hosts = match has_hosts {
+        true => Some(hosts_of(&options.source, &text, &config.hosts)?),
+        false => None,
+    };
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
@@ -203,7 +219,8 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     filter_of_run::keep(&chain.filter, directory.path())?;
     let mut running = if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
-        let launcher = role::launcher(&text, &options.source)?;
+        let mut launcher = role::launcher(&text, &options.source)?;
+        launcher.hosts = hosts.as_ref().map(RunHosts::role_hosts);
         Chain::start_processes(&chain, file, launcher, on_loss, faults.roles)?
     } else {
         Chain::start(&chain, file)?
@@ -244,6 +261,46 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         errors.push(format!("nothing moved for {patience:?} of the drain"));
     }
     Ok(conclude(&summary, &errors))
+}
+
+/// Starts the hosts of a run.
+#[cfg(feature = "cluster")]
+fn hosts_of(
+    source: &SourceOptions,
+    text: &str,
+    hosts: &HostTable,
+) -> Result<RunHosts, Box<dyn std::error::Error>> {
+    use crate::run_hosts::HostsError;
+    say(format_args!("waiting for {} hosts", hosts.hosts.len()));
+    RunHosts::start(hosts, text, &source.options()).map_err(|error| match error {
+        HostsError::Problems(problems) => {
+            config::render_later(&source.config, text, &problems).into()
+        }
+        HostsError::Failed(reason) => reason.into(),
+    })
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "cluster"))]
+fn hosts_of(
+    _source: &SourceOptions,
+    _text: &str,
+    _hosts: &HostTable,
+) -> Result<RunHosts, Box<dyn std::error::Error>> {
+    let reason = "this livetime was built for one host; `cargo build --release --package livetime \
+                  --features cluster` gives one for configurations with `[[host]]`";
+    Err(reason.into())
+}
+
+/// Hosts that this program was not built for.
+#[cfg(not(feature = "cluster"))]
+enum RunHosts {}
+
+#[cfg(not(feature = "cluster"))]
+impl RunHosts {
+    fn role_hosts(&self) -> RoleHosts {
+        match *self {}
+    }
 }
 
 /// How long a drain may stand still: whatever the configuration waits for must have passed.

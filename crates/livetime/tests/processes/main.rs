@@ -7,6 +7,7 @@
 //! by its trigger numbers.
 
 mod fault_table;
+mod filter_streams;
 mod filter_units;
 mod process_run;
 mod random_fault;

@@ -1,5 +1,6 @@
 //! One direction of a stream: messages gathered into batches and written from where they lie.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::TcpStream;
 
@@ -20,7 +21,8 @@ const PAGES_MAX: usize = 4 * FRAMES_MAX;
 struct Batch {
     /// Head and messages.
     table: Vec<u32>,
-    pages: Vec<(PageReader, usize)>,
+    /// Held until the kernel has them: whoever answers to a page's payload may free the page.
+    pages: VecDeque<(PageReader, usize)>,
     frames: usize,
     payload_bytes: u64,
 }
@@ -29,7 +31,7 @@ impl Batch {
     fn new() -> Self {
         let mut batch = Self {
             table: Vec::with_capacity(HEAD_WORDS + FRAMES_MAX * (2 + MESSAGE_WORDS_MAX)),
-            pages: Vec::with_capacity(PAGES_MAX),
+            pages: VecDeque::with_capacity(PAGES_MAX),
             frames: 0,
             payload_bytes: 0,
         };
@@ -64,9 +66,8 @@ impl Batch {
 pub(super) struct Sending {
     gathering: Batch,
     written: Batch,
-    /// Bytes of the table, and of the payload's current page, that the kernel has.
+    /// Bytes of the table, and of the payload's first page, that the kernel has.
     table_bytes: usize,
-    page: usize,
     page_bytes: usize,
 }
 
@@ -76,7 +77,6 @@ impl Sending {
             gathering: Batch::new(),
             written: Batch::new(),
             table_bytes: 0,
-            page: 0,
             page_bytes: 0,
         }
     }
@@ -84,7 +84,7 @@ impl Sending {
     pub(super) fn clear(&mut self) {
         self.gathering.clear();
         self.written.clear();
-        (self.table_bytes, self.page, self.page_bytes) = (0, 0, 0);
+        (self.table_bytes, self.page_bytes) = (0, 0);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -119,7 +119,7 @@ impl Sending {
             slices.push(IoSlice::new(&table[self.table_bytes..]));
         }
         let mut skip = self.page_bytes;
-        for (page, words) in &self.written.pages[self.page..] {
+        for (page, words) in &self.written.pages {
             if slices.is_full() {
                 break;
             }
@@ -165,21 +165,21 @@ impl Sending {
         let of_table = taken.min(self.written.table.len() * 4 - self.table_bytes);
         self.table_bytes += of_table;
         taken -= of_table;
-        while let Some((_, words)) = self.written.pages.get(self.page) {
+        while let Some((_, words)) = self.written.pages.front() {
             let left = words * 4 - self.page_bytes;
             if taken < left {
                 self.page_bytes += taken;
                 return;
             }
             taken -= left;
-            self.page += 1;
+            self.written.pages.pop_front();
             self.page_bytes = 0;
         }
         if self.table_bytes == self.written.table.len() * 4 {
             counts.frames_sent += self.written.frames as u64;
             counts.payload_bytes_sent += self.written.payload_bytes;
             self.written.clear();
-            (self.table_bytes, self.page) = (0, 0);
+            self.table_bytes = 0;
         }
     }
 
@@ -209,13 +209,13 @@ pub(super) fn fragment_of(envelope: &Envelope) -> Option<&FragmentDescriptor> {
 fn hold_pages(
     pool: &PagePool,
     fragment: &FragmentDescriptor,
-    pages: &mut Vec<(PageReader, usize)>,
+    pages: &mut VecDeque<(PageReader, usize)>,
 ) -> usize {
     let (first, mut left) = (pages.len(), fragment.words as usize);
     for page in &fragment.pages {
         let words = left.min(pool.page_words());
         match pool.read(PageIndex(*page)) {
-            Ok(reader) if words > 0 => pages.push((reader, words)),
+            Ok(reader) if words > 0 => pages.push_back((reader, words)),
             _ => break,
         }
         left -= words;

@@ -21,6 +21,7 @@ use livetime_wire::{ByteSize, DurationNs, SourceId};
 
 use livetime_trigger::EventCut;
 
+use super::super::host_section::{HostConfig, HostLauncher};
 use super::*;
 
 const EVERY_KEY: &str = include_str!("every_key.toml");
@@ -68,6 +69,20 @@ fn every_key_is_read_into_its_field() {
     assert_eq!(config.directory, PathBuf::from("elsewhere"));
     assert_eq!(config.events, Some(PathBuf::from("events.csv")));
     assert!(config.processes);
+    let roles = "src0 trg0 trg1 ru0 evm bu0 bu1 bu2 fu0 fu1 wr0";
+    let host = HostConfig {
+        name: "all".to_owned(),
+        address: "127.0.0.2".parse().unwrap(),
+        roles: roles.split(' ').map(str::to_owned).collect(),
+        launcher: HostLauncher::Exec("ssh {address} {command}".to_owned()),
+    };
+    let hosts = HostTable {
+        hosts: vec![host],
+        control: Some("127.0.0.1:7450".parse().unwrap()),
+        suspect: DurationNs(700_000_000),
+        dead: DurationNs(6_000_000_000),
+    };
+    assert_eq!(config.hosts, hosts);
     let on_loss = LossPolicy {
         filter: OnLoss::Stop,
         builder: OnLoss::Continue,
@@ -191,7 +206,9 @@ fn every_key_is_read_into_its_field() {
     };
     assert_eq!(chain.builder, builder);
     let congestion = Some("reno".to_owned());
-    assert_eq!(chain.transport, BuilderTransport::Tcp { congestion });
+    let tcp = BuilderTransport::Tcp { congestion };
+    assert_eq!(chain.transport, tcp);
+    assert_eq!(chain.filter_transport, tcp);
     let window = MassWindowConfig {
         mass_min_gev: 70.0,
         mass_max_gev: 110.0,
@@ -459,7 +476,7 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         .filter(|(_, line)| line.starts_with('['))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(headers.len(), 30, "tables of the file");
+    assert_eq!(headers.len(), 32, "tables of the file");
     let ends = headers.iter().skip(1).copied().chain([lines.len()]);
     for (start, end) in headers.iter().copied().zip(ends) {
         let mut text = lines.clone();
@@ -491,9 +508,11 @@ fn what_is_left_out_has_the_defaults_of_the_cores() {
         events,
         processes,
         on_loss,
+        hosts,
         chain,
     } = good(LEAST);
     assert!(!processes);
+    assert_eq!(hosts, HostTable::default());
     assert_eq!(on_loss, LossPolicy::default());
     assert_eq!((directory, events), (PathBuf::from("runs"), None));
     let source = SourceConfig {
@@ -771,6 +790,7 @@ fn a_python_filter_is_read_with_the_paths_of_the_menu() {
         ("python = \"a.py:f\"\nstreams = [\"a\", \"a\"]", "R0104"),
         ("python = \"a.py:f\"\nstreams = [\"error\"]", "R0104"),
         ("python = \"a.py:f\"\nmass_min = \"3 GeV\"", "C0002"),
+        ("name = \"user\"\nchain = \"mine\"", "T0303"),
         ("name = \"accept_all\"\npython = \"a.py:f\"", "C0002"),
     ] {
         let (_, codes) = filter(keys);
@@ -785,7 +805,13 @@ fn a_congestion_control_without_streams_is_a_problem() {
     let found: Vec<(&str, &str)> = (reading.problems.iter())
         .map(|problem| (problem.code.code, problem.path.as_str()))
         .collect();
-    assert_eq!(found, [("C0120", "builder.congestion")]);
+    assert_eq!(
+        found,
+        [
+            ("C0120", "builder.congestion"),
+            ("C0120", "filter.congestion")
+        ]
+    );
 }
 
 #[test]
@@ -857,4 +883,107 @@ fn a_level_three_menu_is_read_with_its_streams() {
             "{paths}: {codes:?}"
         );
     }
+}
+
+/// The least configuration with its roles on two hosts.
+const TWO_HOSTS: &str = r#"
+[builder]
+transport = "tcp"
+[[host]]
+name = "readout"
+address = "127.0.0.1"
+roles = ["src0", "trg0", "ru0", "evm"]
+[[host]]
+name = "building"
+address = "127.0.0.1"
+roles = ["bu0", "bu1", "fu0", "wr0"]
+"#;
+
+#[test]
+fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
+    let text = format!("{LEAST}{TWO_HOSTS}");
+    let config = good(&text);
+    assert_eq!(config.hosts.placement()["evm"], "readout");
+    let cases = [
+        (
+            "name = \"building\"",
+            "name = \"readout\"",
+            "C0130",
+            "host[1].name",
+        ),
+        (
+            "name = \"building\"",
+            "name = \"two words\"",
+            "C0130",
+            "host[1].name",
+        ),
+        ("\"fu0\", ", "\"fu0\", \"fu7\", ", "C0131", "host[1].roles"),
+        ("\"fu0\", ", "\"fu0\", \"evm\", ", "C0132", "host[1].roles"),
+        ("\"fu0\", ", "", "C0133", "host"),
+        (
+            "transport = \"tcp\"",
+            "transport = \"shm\"",
+            "C0134",
+            "host[1].roles",
+        ),
+        (
+            "address = \"127.0.0.1\"",
+            "address = \"10.0.0.7\"",
+            "C0136",
+            "host",
+        ),
+        (
+            "address = \"127.0.0.1\"",
+            "address = \"here\"",
+            "C0004",
+            "host[0].address",
+        ),
+        ("address = \"127.0.0.1\"\n", "", "C0007", "host[0].address"),
+        (
+            "name = \"readout\"",
+            "name = \"readout\"\ncommand = \"x\"",
+            "C0120",
+            "host[0].command",
+        ),
+        (
+            "name = \"readout\"",
+            "name = \"readout\"\nlauncher = \"exec\"",
+            "C0135",
+            "host[0].command",
+        ),
+    ];
+    for (written, instead, code, path) in cases {
+        let edited = text.replacen(written, instead, 1);
+        assert_ne!(edited, text, "{written}");
+        let problems = read_plain(&edited).problems;
+        let found: Vec<_> = problems
+            .iter()
+            .map(|p| (p.code.code, p.path.as_str()))
+            .collect();
+        assert_eq!(found, [(code, path)], "{instead}: {problems:#?}");
+    }
+    // All at once: a role on two hosts, one that is not there, and one on none.
+    let edited = text.replace("\"fu0\", ", "\"fu7\", \"evm\", ");
+    let codes: Vec<_> = read_plain(&edited)
+        .problems
+        .iter()
+        .map(|p| p.code.code)
+        .collect();
+    assert_eq!(codes.len(), 3, "{codes:?}");
+}
+
+#[test]
+fn roles_that_share_memory_are_named_with_their_hosts() {
+    let moved = format!("{LEAST}{TWO_HOSTS}").replace("\"ru0\", ", "");
+    let moved = moved.replace("[\"bu0\"", "[\"ru0\", \"bu0\"");
+    let problems = read_plain(&moved).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(
+        (problem.code.code, problem.path.as_str()),
+        ("C0134", "host[1].roles")
+    );
+    assert_eq!(problem.found, "ru0 on building, src0 trg0 evm on readout");
+    assert_eq!(problem.allowed, "on one host: src0 trg0 ru0 evm");
 }

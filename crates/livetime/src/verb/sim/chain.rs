@@ -90,8 +90,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
     let chain = config.chain;
-    if matches!(chain.filter, FilterConfig::Python(_)) {
-        let reason = "a Python filter does not run in the simulation, which knows no processes; \
+    if matches!(
+        chain.filter,
+        FilterConfig::Python(_) | FilterConfig::User(_)
+    ) {
+        let reason = "a filter of users, in Python or in Rust, does not run in the simulation; \
                       set `[filter] name` to another and leave its keys out";
         return Err(reason.into());
     }
@@ -155,7 +158,9 @@ pub(super) fn simulated(mut chain: ChainConfig, begin: RunBegin) -> SimulatedCha
             FilterConfig::MassWindow(window) => FilterChoice::MassWindow(window),
             FilterConfig::Menu(menu) => FilterChoice::Menu(menu),
             // Refused before this.
-            FilterConfig::AcceptAll | FilterConfig::Python(_) => FilterChoice::AcceptAll,
+            FilterConfig::AcceptAll | FilterConfig::User(_) | FilterConfig::Python(_) => {
+                FilterChoice::AcceptAll
+            }
         },
         store: chain.store,
         spill: chain.spill.map(|spill| SimulatedSpill {

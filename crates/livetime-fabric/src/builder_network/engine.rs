@@ -1,0 +1,59 @@
+//! A network between hosts: an engine of either kind behind one face.
+
+use super::world::NetworkEvent;
+use crate::network::port::{HostPort, Parcel};
+use crate::network::topology::Topology;
+use crate::network::{Load, buffered, wormhole};
+use crate::scenario::Switching;
+use crate::scheduler::Scheduler;
+use crate::time::SimPs;
+
+/// A network.
+#[expect(clippy::large_enum_variant, reason = "there is one for each rail")]
+pub(super) enum Engine<'t> {
+    Wormhole(wormhole::Fabric<'t>),
+    Buffered(buffered::Fabric<'t>),
+}
+
+impl<'t> Engine<'t> {
+    pub(super) fn new(
+        topology: &'t Topology,
+        load: &Load,
+        switching: &Switching,
+        number: u8,
+    ) -> Self {
+        let load = Load {
+            seed: load.seed.wrapping_add(u64::from(number)),
+            ..load.clone()
+        };
+        match switching {
+            Switching::Wormhole => {
+                Self::Wormhole(wormhole::Fabric::for_hosts(topology, load, number))
+            }
+            Switching::Buffered(buffering) => {
+                let engine = buffered::Fabric::for_hosts(topology, load, *buffering, number);
+                Self::Buffered(engine)
+            }
+        }
+    }
+
+    pub(super) fn hosts_mut(&mut self) -> &mut HostPort {
+        match self {
+            Self::Wormhole(engine) => engine.hosts_mut(),
+            Self::Buffered(engine) => engine.hosts_mut(),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        at: SimPs,
+        source: u32,
+        parcel: Parcel,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
+        match self {
+            Self::Wormhole(engine) => engine.send(at, source, parcel, s),
+            Self::Buffered(engine) => engine.send(at, source, parcel, s),
+        }
+    }
+}

@@ -1,0 +1,589 @@
+//! One host of a run: it starts the roles that it is told to, and makes what they share.
+//!
+//! The pools, rings and the page of counters are memory of this host; the names of the documents
+//! that come for a role become descriptors here. Streams to roles of other hosts are in
+//! [`super::host_streams`]. What roles say goes on to the coordinator. A role dies with its host's
+//! agent, as it does with the parent of a run on one host; who carries orders and reports is the
+//! caller's business.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use livetime_shm::{
+    Doorbell, PagePool, RingRegion, continue_process, control_pair, recv_fds, send_fds,
+    stop_process,
+};
+use livetime_wire::UnitId;
+
+use super::control_message::{DOCUMENT_MAX, EndName, Message};
+use super::host_document::{BlockState, HostOrder, HostReport, Preparation, RoleSignal};
+use super::host_streams::HostStreams;
+use super::run_page::{RunPage, SettleStep};
+use crate::builder_transport::BuilderTransport;
+use crate::chain_config::ChainConfig;
+use crate::chain_plan::{ChainPlan, PoolKey, WRITER};
+use crate::role_ends::unit_of;
+use crate::run_clock::RunClock;
+use crate::transport::set_congestion;
+use crate::worker::Phase;
+
+/// Documents on their way to one role.
+const DOCUMENTS_MAX: usize = 1024;
+
+/// Carries a report to the coordinator.
+pub type SendReport = Box<dyn Fn(&[u8]) + Send + Sync>;
+/// Makes the command that serves a role.
+pub type RoleCommandOf = Box<dyn Fn(&str) -> Command + Send + Sync>;
+/// Reads the configuration of a run; gives it and the commands of its roles.
+pub type ReadRun = Box<dyn Fn(&Preparation) -> Result<(ChainConfig, RoleCommandOf), String> + Send>;
+
+/// One host of a run.
+pub struct HostAgent {
+    name: String,
+    read: ReadRun,
+    reporter: Arc<Reporter>,
+    streams: Arc<HostStreams>,
+    run: Option<Arc<HostRun>>,
+    roles: BTreeMap<u64, Arc<HostRole>>,
+}
+
+/// Sends one report after the other.
+struct Reporter {
+    send: SendReport,
+    /// Held from reading counters to sending them, so that they come in their order.
+    turn: Mutex<()>,
+}
+
+/// What the roles of a run share on this host.
+struct HostRun {
+    host: String,
+    preparation: Preparation,
+    clock: RunClock,
+    plan: ChainPlan,
+    transport: BuilderTransport,
+    command: RoleCommandOf,
+    page: RunPage,
+    bell: Doorbell,
+    pools: BTreeMap<PoolKey, PagePool>,
+    rings: Mutex<BTreeMap<(String, u64), Arc<RingRegion>>>,
+    streams: Arc<HostStreams>,
+}
+
+/// A role's process.
+struct HostRole {
+    block: u64,
+    unit: UnitId,
+    id: String,
+    socket: UnixStream,
+    documents: SyncSender<String>,
+    child: Mutex<Child>,
+    process: u32,
+    gone: Mutex<bool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reporter {
+    /// Sends what `report` makes; counters that it reads are the last ones sent.
+    fn send(&self, report: impl FnOnce() -> Option<HostReport>) {
+        let _turn = lock(&self.turn);
+        if let Some(report) = report() {
+            (self.send)(&report.to_bytes());
+        }
+    }
+}
+
+impl HostAgent {
+    /// A host of the run with this key, whose streams come to `address`.
+    ///
+    /// # Errors
+    /// What the system says when nothing can be accepted there.
+    pub fn new(
+        name: &str,
+        key: &str,
+        address: IpAddr,
+        read: ReadRun,
+        send: SendReport,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            read,
+            reporter: Arc::new(Reporter {
+                send,
+                turn: Mutex::default(),
+            }),
+            streams: HostStreams::listen(address, key)?,
+            run: None,
+            roles: BTreeMap::new(),
+        })
+    }
+
+    /// Where it accepts streams.
+    pub fn streams_at(&self) -> SocketAddr {
+        self.streams.address()
+    }
+
+    /// Takes in an order; `false` when it was the last. Words that are none change nothing.
+    pub fn handle_order(&mut self, bytes: &[u8]) -> bool {
+        match HostOrder::from_bytes(bytes) {
+            Some(HostOrder::Prepare(preparation)) => {
+                let prepared = self.prepare(*preparation);
+                self.reporter
+                    .send(|| Some(HostReport::Prepared(prepared.err())));
+            }
+            Some(HostOrder::Spawn { block, role }) => {
+                let process = self.spawn(block, &role);
+                self.reporter
+                    .send(|| Some(HostReport::Started { block, process }));
+                if let Some(role) = self.roles.get(&block) {
+                    self.hear(role);
+                }
+            }
+            Some(HostOrder::Say { block, text }) => {
+                if let Some(role) = self.roles.get(&block) {
+                    // One that takes no more is hung or dead, and is found so.
+                    let _not_taken = role.documents.try_send(text);
+                }
+            }
+            Some(HostOrder::HangUp { block }) => {
+                if let Some(role) = self.roles.get(&block) {
+                    let _already_shut = role.socket.shutdown(Shutdown::Both);
+                }
+            }
+            Some(HostOrder::Signal { block, signal }) => {
+                if let Some(role) = self.roles.get(&block) {
+                    role.signal(signal);
+                }
+            }
+            Some(HostOrder::Phase { phase, step }) => self.set_phase(phase, step),
+            Some(HostOrder::Quit) => return false,
+            None => {}
+        }
+        true
+    }
+
+    fn prepare(&mut self, preparation: Preparation) -> Result<(), String> {
+        let (config, command) = (self.read)(&preparation)?;
+        let plan = ChainPlan::new(&config);
+        let is_here = |role: &String| {
+            let mut placed = preparation.placement.iter();
+            placed.any(|(id, host)| id == role && *host == self.name)
+        };
+        let mut pools = BTreeMap::new();
+        for pool in plan.pools.iter().filter(|p| p.roles.iter().any(is_here)) {
+            let made = PagePool::create(&pool.config);
+            pools.insert(pool.key, made.map_err(|error| error.to_string())?);
+        }
+        if is_here(&WRITER.to_string()) {
+            begin_file(&preparation)?;
+        }
+        let blocks = usize::try_from(preparation.blocks).unwrap_or(usize::MAX);
+        let clock = match machine() == preparation.machine {
+            true => RunClock::from_words(preparation.clock),
+            false => RunClock::started_at(preparation.started_unix_ns),
+        };
+        self.run = Some(Arc::new(HostRun {
+            host: self.name.clone(),
+            clock,
+            plan,
+            transport: config.transport,
+            command,
+            page: RunPage::new(blocks).map_err(|error| error.to_string())?,
+            bell: Doorbell::shared().map_err(|error| error.to_string())?,
+            pools,
+            rings: Mutex::default(),
+            streams: Arc::clone(&self.streams),
+            preparation,
+        }));
+        Ok(())
+    }
+
+    fn spawn(&mut self, block: u64, id: &str) -> Result<u32, String> {
+        let run = self.run.clone().ok_or("no run was prepared")?;
+        let unit = unit_of(id).ok_or("there is no such role")?;
+        let in_page = usize::try_from(block).is_ok_and(|block| block < run.page.blocks());
+        if !in_page || self.roles.contains_key(&block) {
+            return Err(format!("block {block} is not free"));
+        }
+        let (ours, theirs) = control_pair().map_err(|error| error.to_string())?;
+        let mut command = (run.command)(id);
+        command.process_group(0);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        // Closes our copy of the child's end, so that its death hangs up.
+        drop(command);
+        let process = child.id();
+        let (documents, queue) = sync_channel(DOCUMENTS_MAX);
+        let role = Arc::new(HostRole {
+            block,
+            unit,
+            id: id.to_owned(),
+            socket: UnixStream::from(ours),
+            documents,
+            child: Mutex::new(child),
+            process,
+            gone: Mutex::new(false),
+        });
+        self.roles.insert(block, Arc::clone(&role));
+        let thread = std::thread::Builder::new().name(format!("tell-{id}"));
+        let started = thread.spawn(move || run.tell(&role, &queue));
+        started.map_err(|error| error.to_string())?;
+        Ok(process)
+    }
+
+    /// Starts the thread that hears a role.
+    fn hear(&self, role: &Arc<HostRole>) {
+        let Some(run) = self.run.clone() else {
+            return;
+        };
+        let (reporter, role) = (Arc::clone(&self.reporter), Arc::clone(role));
+        let thread = std::thread::Builder::new().name(format!("hear-{}", role.id));
+        let heard = Arc::clone(&role);
+        if thread.spawn(move || run.hear(&heard, &reporter)).is_err() {
+            // Nobody could hear it: to the coordinator it stays silent, and is killed for that.
+            role.signal(RoleSignal::Kill);
+        }
+    }
+
+    fn set_phase(&self, phase: u64, step: u64) {
+        let Some(run) = &self.run else {
+            return;
+        };
+        let phases = [
+            Phase::Running,
+            Phase::Draining,
+            Phase::Ending,
+            Phase::Aborting,
+        ];
+        let steps = [
+            SettleStep::GiveUp,
+            SettleStep::CloseBuilders,
+            SettleStep::CloseOthers,
+            SettleStep::Finish,
+        ];
+        if let Some(step) = steps.into_iter().find(|known| *known as u64 == step) {
+            run.page.advance(step);
+        }
+        if let Some(phase) = phases.into_iter().find(|known| *known as u64 == phase) {
+            run.page.phase().advance(phase);
+        }
+        run.bell.ring();
+    }
+
+    /// Reports the counters of the roles that live. To be called some fifty times a second.
+    pub fn look(&mut self) {
+        let Some(run) = &self.run else {
+            self.reporter.send(|| Some(silence()));
+            return;
+        };
+        // The writer sees a command soon.
+        run.bell.ring();
+        let roles = &self.roles;
+        self.reporter.send(|| {
+            let living = roles.values().filter(|role| !*lock(&role.gone));
+            Some(HostReport::Counters {
+                phase: run.page.phase().get() as u64,
+                step: run.page.step() as u64,
+                blocks: living.map(|role| (role.block, run.state(role))).collect(),
+            })
+        });
+    }
+}
+
+impl Drop for HostAgent {
+    /// Nothing that was started outlives the host's agent.
+    fn drop(&mut self) {
+        for role in self.roles.values() {
+            role.signal(RoleSignal::Kill);
+        }
+    }
+}
+
+/// What a host reports that has no run yet.
+fn silence() -> HostReport {
+    HostReport::Counters {
+        phase: 0,
+        step: 0,
+        blocks: Vec::new(),
+    }
+}
+
+/// What names this machine as long as it is up; its clocks are those of the run's other hosts on
+/// it.
+pub fn machine() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.unwrap_or_default().trim().to_owned()
+}
+
+/// Puts the begun run file where it is to be, unless it is there: hosts may share the folder.
+fn begin_file(preparation: &Preparation) -> Result<(), String> {
+    let path = Path::new(&preparation.file);
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    match File::create_new(path) {
+        Ok(mut file) => file.write_all(&preparation.begun).map_err(failed),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl HostRole {
+    fn signal(&self, signal: RoleSignal) {
+        let mut child = lock(&self.child);
+        if *lock(&self.gone) {
+            return;
+        }
+        // It can only have died, which its socket tells.
+        match signal {
+            RoleSignal::Kill => drop(child.kill()),
+            RoleSignal::Stop => drop(stop_process(self.process)),
+            RoleSignal::Continue => drop(continue_process(self.process)),
+        }
+    }
+}
+
+/// A descriptor that a name stands for.
+enum NamedFd {
+    Ring(Arc<RingRegion>),
+    Owned(OwnedFd),
+}
+
+impl NamedFd {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Ring(region) => region.fd(),
+            Self::Owned(fd) => Some(fd.as_fd()),
+        }
+    }
+}
+
+impl HostRun {
+    /// What stands in the block of a role.
+    fn state(&self, role: &HostRole) -> BlockState {
+        let index = usize::try_from(role.block).unwrap_or(usize::MAX);
+        let activity = self.page.activity(index);
+        let block = self.page.block(index).expect("roles start on blocks alone");
+        BlockState {
+            counts: block.read(),
+            activity,
+            event: block.event_in_work().map_or(0, |trigger| trigger.0),
+        }
+    }
+
+    /// Hands a role its documents, with the descriptors that their names stand for.
+    fn tell(&self, role: &HostRole, documents: &Receiver<String>) {
+        while let Ok(text) = documents.recv() {
+            let told = match Message::from_text(&text) {
+                Some(Message::Begin { .. } | Message::Ends(_) | Message::Command { .. }) => {
+                    self.tell_with_descriptors(role, &text)
+                }
+                _ => send_fds(&role.socket, text.as_bytes(), &[]).map_err(|e| e.to_string()),
+            };
+            if let Err(reason) = told {
+                if !*lock(&role.gone) {
+                    eprintln!("{}: cannot be told: {reason}", role.id);
+                    role.signal(RoleSignal::Kill);
+                }
+                return;
+            }
+        }
+    }
+
+    fn tell_with_descriptors(&self, role: &HostRole, text: &str) -> Result<(), String> {
+        let message = Message::from_text(text).ok_or("nonsense")?;
+        let (message, fds) = match message {
+            Message::Begin {
+                run,
+                block,
+                epoch,
+                epochs,
+                absent,
+                file,
+                clock: _,
+            } => {
+                let fds = self.shared_fds(role)?;
+                let begin = Message::Begin {
+                    run,
+                    block,
+                    clock: self.clock.to_words(),
+                    epoch,
+                    epochs,
+                    absent,
+                    file,
+                };
+                (begin, fds)
+            }
+            Message::Ends(names) => {
+                let fds = self.fds_of(role, &names)?;
+                (Message::Ends(names), fds)
+            }
+            Message::Command {
+                what,
+                unit,
+                epoch,
+                ends,
+                triggers,
+            } => {
+                let fds = self.fds_of(role, &ends)?;
+                let command = Message::Command {
+                    what,
+                    unit,
+                    epoch,
+                    ends,
+                    triggers,
+                };
+                (command, fds)
+            }
+            other => (other, Vec::new()),
+        };
+        let fds: Vec<BorrowedFd<'_>> = fds.iter().filter_map(NamedFd::fd).collect();
+        message
+            .send(&role.socket, &fds)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Run page, doorbell and, for the writer, its file.
+    fn shared_fds(&self, role: &HostRole) -> Result<Vec<NamedFd>, String> {
+        let owned = |fd: Option<BorrowedFd<'_>>| {
+            let fd = fd.ok_or("memory that cannot be passed on")?;
+            let cloned = fd.try_clone_to_owned().map(NamedFd::Owned);
+            cloned.map_err(|error| error.to_string())
+        };
+        let mut fds = vec![owned(self.page.fd())?, owned(self.bell.fd())?];
+        if role.unit == WRITER {
+            let path = &self.preparation.file;
+            let file = File::options().read(true).write(true).open(path);
+            let file = file.map_err(|error| format!("{path}: {error}"))?;
+            fds.push(NamedFd::Owned(OwnedFd::from(file)));
+        }
+        Ok(fds)
+    }
+
+    fn fds_of(&self, role: &HostRole, names: &[EndName]) -> Result<Vec<NamedFd>, String> {
+        let of_name = |name: &EndName| {
+            let found = match name.kind.as_str() {
+                "pool" => self.pool(&name.name),
+                "stream" => self.stream(role, name),
+                _ => self.ring(name),
+            };
+            found.map_err(|reason| format!("{} {}: {reason}", name.kind, name.name))
+        };
+        names.iter().map(of_name).collect()
+    }
+
+    fn pool(&self, name: &str) -> Result<NamedFd, String> {
+        let mut pools = self.pools.iter();
+        let found = pools.find(|(key, _)| key.to_string() == name);
+        let (_, pool) = found.ok_or("not a pool of this host")?;
+        let fd = pool.fd().try_clone_to_owned();
+        fd.map(NamedFd::Owned).map_err(|error| error.to_string())
+    }
+
+    /// The ring of a name; whichever end is asked for first makes it.
+    fn ring(&self, name: &EndName) -> Result<NamedFd, String> {
+        let mut rings = lock(&self.rings);
+        let key = (name.name.clone(), name.epoch);
+        if let Some(ring) = rings.get(&key) {
+            return Ok(NamedFd::Ring(Arc::clone(ring)));
+        }
+        let mut planned = self.plan.rings.iter();
+        let planned = planned.find(|ring| ring.key.to_string() == name.name);
+        let planned = planned.ok_or("not a ring of this run")?;
+        let ring = RingRegion::create(&planned.config, name.epoch);
+        let ring = Arc::new(ring.map_err(|error| error.to_string())?);
+        rings.insert(key, Arc::clone(&ring));
+        Ok(NamedFd::Ring(ring))
+    }
+
+    fn stream(&self, role: &HostRole, name: &EndName) -> Result<NamedFd, String> {
+        let peer = unit_of(&name.name).ok_or("not a unit")?;
+        let of = |list: &[(String, String)], key: &str| {
+            let mut entries = list.iter();
+            entries
+                .find(|(entry, _)| entry == key)
+                .map(|(_, value)| value.clone())
+        };
+        let host = of(&self.preparation.placement, &name.name).ok_or("a unit without host")?;
+        let stream = if host == self.host {
+            self.streams.take_local(role.unit, peer, name.epoch)
+        } else {
+            let at = of(&self.preparation.streams_at, &host).ok_or("a host without address")?;
+            self.streams.take_remote(role.unit, peer, name.epoch, &at)
+        };
+        let stream = stream.map_err(|error| error.to_string())?;
+        if let BuilderTransport::Tcp { congestion } = &self.transport {
+            set_congestion(&stream, congestion.as_deref())
+                .map_err(|error| format!("congestion control: {error}"))?;
+        }
+        Ok(NamedFd::Owned(OwnedFd::from(stream)))
+    }
+
+    /// Hears a role until it is gone, and says how it ended.
+    fn hear(&self, role: &HostRole, reporter: &Reporter) {
+        let block = role.block;
+        let mut buffer = vec![0; DOCUMENT_MAX];
+        while let Ok(received) = recv_fds(&role.socket, &mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..received.bytes]).into_owned();
+            reporter.send(|| {
+                Some(HostReport::Said {
+                    block,
+                    text,
+                    state: Box::new(self.state(role)),
+                })
+            });
+        }
+        let exit = {
+            let mut child = lock(&role.child);
+            // One that only hung up is not of use any more.
+            drop(child.kill());
+            let exit = match child.wait() {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            *lock(&role.gone) = true;
+            exit
+        };
+        let holds_dropped = self.reclaim_pages(role.process);
+        reporter.send(|| {
+            Some(HostReport::Gone {
+                block,
+                exit,
+                holds_dropped,
+                state: Box::new(self.state(role)),
+            })
+        });
+    }
+
+    /// Takes back what a dead process held in the pools.
+    fn reclaim_pages(&self, process: u32) -> u32 {
+        reclaim_pages(self.pools.values(), process)
+    }
+}
+
+/// Takes back what a dead process held in pools; filled pages stay with the links they belong to.
+pub(super) fn reclaim_pages<'a>(pools: impl Iterator<Item = &'a PagePool>, process: u32) -> u32 {
+    let mut dropped = 0;
+    for pool in pools {
+        for (owner, of_process) in pool.owners() {
+            if of_process.pid() == process
+                && let Ok(reclaimed) = pool.reclaim(owner)
+            {
+                dropped += reclaimed.holds_dropped;
+            }
+        }
+    }
+    dropped
+}

@@ -1,0 +1,253 @@
+//! Streams between roles of different hosts: who connects to whom, and whose stream came in.
+//!
+//! Each host accepts at one address. Of two roles the builder unit connects, since it is the one
+//! that may be started again while the other runs; else the second of the plan. What connects says
+//! in one line which run it is of, who it is, whom it is for and the epoch; anything else is sent
+//! away. A stream waits on the shelf until its role is given it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use livetime_wire::{UnitId, UnitKind};
+
+use crate::builder_transport::StreamPair;
+use crate::role_ends::unit_of;
+
+/// How long a connecting peer may take to say who it is, and a connection to be made.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a stream is waited for.
+const STREAM_PATIENCE: Duration = Duration::from_secs(15);
+/// Longest first line.
+const LINE_MAX: usize = 256;
+/// Streams on the shelf; more are sent away.
+const SHELF_MAX: usize = 4096;
+
+/// Who has which stream: the unit here, the unit at the other end, the epoch.
+type StreamKey = (UnitId, UnitId, u64);
+
+/// The streams of a host.
+#[derive(Debug)]
+pub(super) struct HostStreams {
+    key: String,
+    address: SocketAddr,
+    shelf: Mutex<BTreeMap<StreamKey, TcpStream>>,
+    arrived: Condvar,
+}
+
+impl HostStreams {
+    /// Accepts streams of the run with this key at an address, at a port that is free.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn listen(address: std::net::IpAddr, key: &str) -> io::Result<Arc<Self>> {
+        let listener = TcpListener::bind((address, 0))?;
+        let streams = Arc::new(Self {
+            key: key.to_owned(),
+            address: listener.local_addr()?,
+            shelf: Mutex::default(),
+            arrived: Condvar::new(),
+        });
+        let shelf = Arc::downgrade(&streams);
+        let thread = std::thread::Builder::new().name("streams".to_owned());
+        thread.spawn(move || accept(&listener, &shelf))?;
+        Ok(streams)
+    }
+
+    /// Where it accepts.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, BTreeMap<StreamKey, TcpStream>> {
+        let locked = self.shelf.lock();
+        locked.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn put(&self, key: StreamKey, stream: TcpStream) {
+        let mut shelf = self.shelf();
+        if shelf.len() < SHELF_MAX {
+            shelf.insert(key, stream);
+        }
+        self.arrived.notify_all();
+    }
+
+    /// The stream of `unit` to a `peer` on this host.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn take_local(
+        &self,
+        unit: UnitId,
+        peer: UnitId,
+        epoch: u64,
+    ) -> io::Result<TcpStream> {
+        // Whoever asks first makes both ends.
+        let mut shelf = self.shelf();
+        if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
+            return Ok(stream);
+        }
+        let [near, far] = StreamPair::connect(None)?.ends;
+        shelf.insert((peer, unit, epoch), far);
+        Ok(near)
+    }
+
+    /// The stream of `unit` to a `peer` on the host that accepts at `at`.
+    ///
+    /// # Errors
+    /// What the system says, or that the peer did not connect.
+    pub(super) fn take_remote(
+        &self,
+        unit: UnitId,
+        peer: UnitId,
+        epoch: u64,
+        at: &str,
+    ) -> io::Result<TcpStream> {
+        if connects(unit, peer) {
+            return self.connect(unit, peer, epoch, at);
+        }
+        let until = Instant::now() + STREAM_PATIENCE;
+        let mut shelf = self.shelf();
+        loop {
+            if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
+                return Ok(stream);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let reason = format!("{peer} did not connect to {unit}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+            }
+            let waited = self.arrived.wait_timeout(shelf, left);
+            shelf = waited.map_or_else(|poisoned| poisoned.into_inner().0, |waited| waited.0);
+        }
+    }
+
+    fn connect(&self, unit: UnitId, peer: UnitId, epoch: u64, at: &str) -> io::Result<TcpStream> {
+        let no_address = |_| io::Error::other(format!("\"{at}\" is no address with port"));
+        let address: SocketAddr = at.parse().map_err(no_address)?;
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let line = format!("livetime stream {} {peer} {unit} {epoch}\n", self.key);
+        stream.write_all(line.as_bytes())?;
+        Ok(stream)
+    }
+
+    /// Takes in who has connected.
+    fn meet(&self, mut stream: TcpStream) {
+        let Some(line) = read_line(&mut stream) else {
+            return;
+        };
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["livetime", "stream", key, unit, peer, epoch] = words[..] else {
+            return;
+        };
+        if key != self.key {
+            return;
+        }
+        if let (Some(unit), Some(peer), Ok(epoch)) = (unit_of(unit), unit_of(peer), epoch.parse())
+            && stream.set_read_timeout(None).is_ok()
+        {
+            self.put((unit, peer, epoch), stream);
+        }
+    }
+}
+
+/// Whether of two units this one connects.
+fn connects(unit: UnitId, peer: UnitId) -> bool {
+    match (unit.kind, peer.kind) {
+        (UnitKind::Builder, _) => true,
+        (_, UnitKind::Builder) => false,
+        (one, other) => (one, unit.index) > (other, peer.index),
+    }
+}
+
+/// The first line, byte by byte: what follows it is the role's.
+fn read_line(stream: &mut TcpStream) -> Option<String> {
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < LINE_MAX {
+        stream.read_exact(&mut byte).ok()?;
+        if byte[0] == b'\n' {
+            return String::from_utf8(line).ok();
+        }
+        line.push(byte[0]);
+    }
+    None
+}
+
+/// Accepts until nobody has the streams any more.
+fn accept(listener: &TcpListener, streams: &Weak<HostStreams>) {
+    while let Ok((stream, _)) = listener.accept() {
+        let Some(streams) = streams.upgrade() else {
+            return;
+        };
+        streams.meet(stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const EVM: UnitId = UnitId::EVENT_MANAGER;
+
+    fn ends_are_joined(mut a: TcpStream, mut b: TcpStream) {
+        a.write_all(b"x").unwrap();
+        let mut byte = [0];
+        b.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+    }
+
+    #[test]
+    fn roles_of_two_hosts_and_of_one_are_joined() {
+        let host = || HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap();
+        let (a, b) = (host(), host());
+        let unit = UnitId::builder(3);
+        let at = a.address().to_string();
+        let near = b.take_remote(unit, EVM, 7, &at).unwrap();
+        let far = a.take_remote(EVM, unit, 7, "unused").unwrap();
+        ends_are_joined(near, far);
+        let near = a.take_local(unit, EVM, 8).unwrap();
+        let far = a.take_local(EVM, unit, 8).unwrap();
+        ends_are_joined(near, far);
+        assert!(a.shelf().is_empty());
+    }
+
+    #[test]
+    fn who_is_not_of_the_run_is_sent_away() {
+        let host = HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap();
+        for line in [
+            "livetime stream other evm bu0 1\n".to_owned(),
+            "livetime stream k evm nobody 1\n".to_owned(),
+            "GET / HTTP/1.1\r\n\r\n".to_owned(),
+            "x".repeat(LINE_MAX + 1),
+        ] {
+            let mut stream = TcpStream::connect(host.address()).unwrap();
+            stream.write_all(line.as_bytes()).unwrap();
+            // It hangs up, or resets what it has not read.
+            let mut rest = Vec::new();
+            let end = stream.read_to_end(&mut rest);
+            assert!(end.is_err() || rest.is_empty(), "{line}");
+        }
+        assert!(host.shelf().is_empty());
+    }
+
+    #[test]
+    fn of_two_units_exactly_one_connects() {
+        let units = [
+            EVM,
+            UnitId::builder(0),
+            UnitId::readout(1),
+            UnitId::SUPERVISOR,
+        ];
+        for a in units {
+            for b in units.into_iter().filter(|b| *b != a) {
+                assert_ne!(connects(a, b), connects(b, a), "{a} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The `[[host]]` and `[control]` tables: which roles run on which host, and how those are started.
+//!
+//! What may be on different hosts follows from the plan of the chain: roles that share a ring or a
+//! pool stay together, streams go between hosts. Who starts the hosts is in `verb/host.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use livetime_node::chain_plan::{ChainPlan, role_of};
+use livetime_node::{BuilderTransport, ChainConfig};
+use livetime_wire::{DurationNs, Problem};
+
+use super::document::{Findings, Section};
+use super::problem_code::{
+    BOTH_KEYS, CONTROL_ADDRESS, HOST_TWICE, LAUNCHER_COMMAND, ROLE_ON_NO_HOST, ROLE_TWICE,
+    ROLES_APART, UNKNOWN_ROLE,
+};
+
+/// How hosts are started, by name.
+const LAUNCHER: [(&str, bool); 2] = [("local", false), ("exec", true)];
+/// What a template must hold.
+const COMMAND: &str = "{command}";
+
+/// How a host is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HostLauncher {
+    /// As a process of this machine.
+    Local,
+    /// By this command line, with `{host}`, `{address}` and `{command}` replaced.
+    Exec(String),
+}
+
+/// A host of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostConfig {
+    pub(crate) name: String,
+    pub(crate) address: IpAddr,
+    pub(crate) roles: Vec<String>,
+    pub(crate) launcher: HostLauncher,
+}
+
+/// The hosts of a run and how they are steered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostTable {
+    /// In the order of the file.
+    pub(crate) hosts: Vec<HostConfig>,
+    /// Where the coordinator listens; a free port of the loopback without it.
+    pub(crate) control: Option<SocketAddr>,
+    /// Silence after which a host is suspect.
+    pub(crate) suspect: DurationNs,
+    /// Silence after which a host is dead.
+    pub(crate) dead: DurationNs,
+}
+
+impl Default for HostTable {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            control: None,
+            suspect: DurationNs(DurationNs::SECOND.0 / 2),
+            dead: DurationNs(5 * DurationNs::SECOND.0),
+        }
+    }
+}
+
+/// Reads the tables.
+pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> HostTable {
+    let mut table = HostTable::default();
+    if let Some(mut section) = root.section("control") {
+        const ADDRESS: &str = "an address with port, such as \"10.0.0.1:7450\"";
+        table.control = section.parsed("address", ADDRESS, str::parse::<SocketAddr>);
+        section.quantity("suspect", &mut table.suspect);
+        section.quantity("dead", &mut table.dead);
+        section.finish();
+    }
+    for mut section in root.sections("host") {
+        section.require("name", "a name of your choice, such as \"readout\"");
+        section.require("address", "the IP address at which the host is reached");
+        section.require("roles", "a list of role ids, such as [\"bu0\", \"fu0\"]");
+        let name = section.text("name");
+        let address = section.parsed("address", "an IP address", str::parse::<IpAddr>);
+        let roles = section.texts("roles").unwrap_or_default();
+        let launcher = read_launcher(&mut section, findings);
+        section.finish();
+        table.hosts.push(HostConfig {
+            name: name.unwrap_or_default(),
+            address: address.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
+            roles,
+            launcher,
+        });
+    }
+    table
+}
+
+fn read_launcher(section: &mut Section<'_, '_>, findings: &Findings) -> HostLauncher {
+    let is_exec = section.choice("launcher", &LAUNCHER) == Some(true);
+    let command = section.text("command");
+    let key = section.key_path("command");
+    match (is_exec, command) {
+        (false, None) => HostLauncher::Local,
+        (false, Some(command)) => {
+            let help = "leave the key out, or set `launcher = \"exec\"`";
+            let allowed = "only with `launcher = \"exec\"`";
+            findings.report(Problem::new(BOTH_KEYS, key, command, allowed, help));
+            HostLauncher::Local
+        }
+        (true, Some(command)) if command.contains(COMMAND) => HostLauncher::Exec(command),
+        (true, command) => {
+            let found = command.map_or("not there".to_owned(), |command| format!("\"{command}\""));
+            let allowed = "a command line with {command} in it";
+            let help = "write, for instance, `command = \"ssh {address} {command}\"`";
+            findings.report(Problem::new(LAUNCHER_COMMAND, key, found, allowed, help));
+            HostLauncher::Local
+        }
+    }
+}
+
+impl HostTable {
+    /// Role ids with the host of each.
+    pub(crate) fn placement(&self) -> BTreeMap<&str, &str> {
+        let mut placement = BTreeMap::new();
+        for host in &self.hosts {
+            placement.extend(
+                host.roles
+                    .iter()
+                    .map(|role| (role.as_str(), host.name.as_str())),
+            );
+        }
+        placement
+    }
+
+    /// Checks the placement of a chain's roles; without hosts there is nothing to check.
+    pub(crate) fn check(&self, chain: &ChainConfig, findings: &Findings) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        self.check_names(findings);
+        self.check_control(findings);
+        if self.check_roles(chain, findings) {
+            self.check_sharing(chain, findings);
+        }
+    }
+
+    fn check_names(&self, findings: &Findings) {
+        for (index, host) in self.hosts.iter().enumerate() {
+            let key = format!("host[{index}].name");
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            let is_taken = self.hosts[..index].iter().any(|h| h.name == host.name);
+            let is_given = !host.name.is_empty() || findings.has_problem_at(&key);
+            if is_taken || !is_given || !host.name.chars().all(is_plain) {
+                let found = format!("\"{}\"", host.name);
+                let allowed = "a name of letters, digits, `-`, `_` and `.` that no other host has";
+                let help = "hosts are told apart by their names; give each its own";
+                findings.report(Problem::new(HOST_TWICE, key, found, allowed, help));
+            }
+        }
+    }
+
+    /// Hosts that are not started here must reach the coordinator.
+    fn check_control(&self, findings: &Findings) {
+        let remote = self.hosts.iter().find(|host| !host.address.is_loopback());
+        let is_reached = self.control.is_some_and(|at| !at.ip().is_loopback());
+        if let Some(host) = remote.filter(|_| !is_reached) {
+            let found = match self.control {
+                Some(at) => format!("{at}, which {} cannot reach", host.name),
+                None => "not there".to_owned(),
+            };
+            let allowed = "an address of this machine that the hosts reach";
+            let help = "add `[control]` with `address = \"10.0.0.1:7450\"`, for instance";
+            let path = match self.control {
+                Some(_) => "control.address",
+                None => "host",
+            };
+            findings.report(Problem::new(CONTROL_ADDRESS, path, found, allowed, help));
+        }
+    }
+
+    /// Whether every role of the chain is on one host, and no other is.
+    fn check_roles(&self, chain: &ChainConfig, findings: &Findings) -> bool {
+        let all = chain.role_ids();
+        let mut placed: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut good = true;
+        for (index, host) in self.hosts.iter().enumerate() {
+            let key = format!("host[{index}].roles");
+            for role in &host.roles {
+                if !all.contains(role) {
+                    good = false;
+                    let found = format!("\"{role}\"");
+                    let help = "`livetime check` without hosts prints the roles of the chain";
+                    let allowed = all.join(", ");
+                    findings.report(Problem::new(UNKNOWN_ROLE, &key, found, allowed, help));
+                } else if let Some(first) = placed.insert(role, index) {
+                    good = false;
+                    let found = format!("\"{role}\", which is on {}", self.hosts[first].name);
+                    let help = "leave it on one of them";
+                    let allowed = "each role on one host";
+                    let mut problem = Problem::new(ROLE_TWICE, &key, found, allowed, help);
+                    problem.related = Some((format!("host[{first}].roles"), "first here".into()));
+                    findings.report(problem);
+                }
+            }
+        }
+        let missing: Vec<&str> = (all.iter().map(String::as_str))
+            .filter(|role| !placed.contains_key(role))
+            .collect();
+        if !missing.is_empty() {
+            good = false;
+            let found = format!("{} on none", missing.join(", "));
+            let help = "add them to the `roles` of a host";
+            let allowed = "every role of the chain on one host";
+            findings.report(Problem::new(ROLE_ON_NO_HOST, "host", found, allowed, help));
+        }
+        good
+    }
+
+    /// Roles that share memory are on one host.
+    fn check_sharing(&self, chain: &ChainConfig, findings: &Findings) {
+        let placement = self.placement();
+        for group in sharing_roles(&ChainPlan::new(chain)) {
+            let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for role in &group {
+                if let Some(host) = placement.get(role.as_str()) {
+                    by_host.entry(host).or_default().push(role);
+                }
+            }
+            if by_host.len() < 2 {
+                continue;
+            }
+            // The host with the fewest of them is the one to look at.
+            let fewest = by_host.iter().min_by_key(|(_, roles)| roles.len());
+            let index = fewest.and_then(|(name, _)| {
+                let mut hosts = self.hosts.iter();
+                hosts.position(|host| host.name == **name)
+            });
+            let parts = by_host.iter();
+            let parts = parts.map(|(host, roles)| format!("{} on {host}", roles.join(" ")));
+            let found = parts.collect::<Vec<_>>().join(", ");
+            let allowed = format!("on one host: {}", group.join(" "));
+            let help = match chain.transport {
+                BuilderTransport::Shm => {
+                    "they share pages or rings in memory; `transport = \"tcp\"` under `[builder]` \
+                     lets readout and building be on different hosts"
+                }
+                BuilderTransport::Tcp { .. } => {
+                    "they share pages or rings in memory; put them on one host"
+                }
+            };
+            let key = format!("host[{}].roles", index.unwrap_or(0));
+            findings.report(Problem::new(ROLES_APART, key, found, allowed, help));
+        }
+    }
+}
+
+/// The roles that share memory, directly or by others, in the order of the plan.
+fn sharing_roles(plan: &ChainPlan) -> Vec<Vec<String>> {
+    let rings = plan.rings.iter();
+    let ends = rings.map(|ring| vec![role_of(ring.key.from), role_of(ring.key.to)]);
+    let pools = plan.pools.iter().map(|pool| pool.roles.clone());
+    let mut groups: Vec<BTreeSet<String>> = Vec::new();
+    for sharing in ends.chain(pools) {
+        let mut joined: BTreeSet<String> = sharing.into_iter().collect();
+        groups.retain(|group| {
+            let is_apart = group.is_disjoint(&joined);
+            if !is_apart {
+                joined.extend(group.iter().cloned());
+            }
+            is_apart
+        });
+        groups.push(joined);
+    }
+    let in_order = |group: BTreeSet<String>| {
+        let roles = plan.roles.iter();
+        roles
+            .filter(|role| group.contains(*role))
+            .cloned()
+            .collect()
+    };
+    groups.into_iter().map(in_order).collect()
+}

@@ -1,0 +1,368 @@
+//! The hosts of a run as `livetime run` has them: launched, asked who they are, heard, ended.
+//!
+//! Hosts that do not answer or are of another version are problems before anything is started. From
+//! then on a thread takes their reports, and says who is suspect, back or dead.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use livetime_control::session::{CoordinatorSession, HostSaid, SessionError};
+use livetime_control::{MemberEvent, Membership, MembershipTimes, Refusal};
+use livetime_node::process::{HOST_PROTOCOL, Preparation, RoleHosts};
+use livetime_wire::{Problem, ProblemCode, RunNs};
+
+use crate::config::{HostConfig, HostLauncher, HostTable};
+use crate::console::say;
+use crate::run_summary::shell_words;
+use crate::verb::role::VERSION;
+
+/// A host that did not come.
+pub(crate) const HOST_MISSING: ProblemCode = ProblemCode::new("R0201", "host does not answer");
+/// A host with another program.
+pub(crate) const HOST_VERSION: ProblemCode = ProblemCode::new("R0202", "host of another version");
+
+/// How long hosts may take to come.
+const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a host may take to say who it is.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a host may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// Reports on their way.
+const REPORTS_MAX: usize = 4096;
+
+/// Why the hosts of a run are not there.
+#[derive(Debug)]
+pub(crate) enum HostsError {
+    /// Problems of single hosts.
+    Problems(Vec<Problem>),
+    /// There is no control session, or nothing can be started.
+    Failed(String),
+}
+
+impl From<SessionError> for HostsError {
+    fn from(error: SessionError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for HostsError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The hosts of a run.
+pub(crate) struct RunHosts {
+    hosts: RoleHosts,
+    launched: Vec<Child>,
+    is_over: Arc<AtomicBool>,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// The hosts while they come.
+struct Coming<'a> {
+    table: &'a HostTable,
+    session: Arc<CoordinatorSession>,
+    heard: Receiver<HostSaid>,
+    launched: Vec<Child>,
+    members: Membership,
+    start: Instant,
+    streams_at: Vec<(String, String)>,
+    problems: Vec<Problem>,
+}
+
+fn since(start: Instant) -> RunNs {
+    RunNs(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl RunHosts {
+    /// Launches the hosts and waits until all of them are there. `config` is the text of the
+    /// configuration, `arguments` the options over it.
+    ///
+    /// # Errors
+    /// [`HostsError`]; what was launched is ended.
+    pub(crate) fn start(
+        table: &HostTable,
+        config: &str,
+        arguments: &[String],
+    ) -> Result<Self, HostsError> {
+        let control = match table.control {
+            Some(at) => at,
+            None => free_port()?,
+        };
+        let key = random_key()?;
+        let (tell, heard) = sync_channel(REPORTS_MAX);
+        let session = CoordinatorSession::open(&control.to_string(), &key, &tell)?;
+        let times = MembershipTimes {
+            suspect: table.suspect,
+            dead: table.dead,
+        };
+        let start = Instant::now();
+        let names = table.hosts.iter().map(|host| host.name.clone());
+        let mut coming = Coming {
+            table,
+            session: Arc::new(session),
+            heard,
+            launched: Vec::new(),
+            members: Membership::new(names, VERSION, HOST_PROTOCOL, times, since(start)),
+            start,
+            streams_at: Vec::new(),
+            problems: Vec::new(),
+        };
+        for host in &table.hosts {
+            let launched = launch(host, control, &key)?;
+            coming.launched.push(launched);
+        }
+        coming.await_all();
+        if !coming.problems.is_empty() {
+            end_all(&mut coming.launched, Duration::ZERO);
+            return Err(HostsError::Problems(coming.problems));
+        }
+        coming.into_hosts(config, arguments)
+    }
+
+    /// The hosts, for the launcher of the roles.
+    pub(crate) fn role_hosts(&self) -> RoleHosts {
+        self.hosts.clone()
+    }
+}
+
+impl Drop for RunHosts {
+    /// Nothing that was launched outlives the run.
+    fn drop(&mut self) {
+        // First, so that their leaving is not reported.
+        self.is_over.store(true, Ordering::Relaxed);
+        self.hosts.quit();
+        end_all(&mut self.launched, END_PATIENCE);
+        if let Some(listener) = self.listener.take() {
+            // It ends by the flag; that it panicked was said by its panic.
+            let _panicked = listener.join();
+        }
+    }
+}
+
+impl Coming<'_> {
+    /// Waits until every host is there, is refused, has ended, or patience does.
+    fn await_all(&mut self) {
+        let until = self.start + JOIN_PATIENCE;
+        while !self.members.is_complete() && self.problems.is_empty() && Instant::now() < until {
+            match self.heard.recv_timeout(LOOK) {
+                Ok(HostSaid::Token { host, is_there }) if is_there => {
+                    if let Some(hello) = self.session.ask(&host, HELLO_PATIENCE) {
+                        self.members.handle_hello(since(self.start), &hello);
+                    }
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while let Some(event) = self.members.poll_event() {
+                match event {
+                    MemberEvent::Joined(hello) => {
+                        self.streams_at.push((hello.host, hello.streams_at));
+                    }
+                    MemberEvent::Refused(refusal) => self.problems.extend(self.of_version(refusal)),
+                    _ => {}
+                }
+            }
+            self.find_ended();
+        }
+        if self.problems.is_empty() {
+            let missing: Vec<String> = self.members.unanswered().map(str::to_owned).collect();
+            for host in missing {
+                let found = format!("no answer in {} s", JOIN_PATIENCE.as_secs());
+                self.problems.extend(self.of_missing(&host, found));
+            }
+        }
+    }
+
+    /// Whoever was launched and has ended will not come.
+    fn find_ended(&mut self) {
+        let mut ended = Vec::new();
+        for (host, launched) in self.table.hosts.iter().zip(&mut self.launched) {
+            if let Ok(Some(status)) = launched.try_wait() {
+                ended.push((host, status));
+            }
+        }
+        for (host, status) in ended {
+            // A launcher may return when the host has been started elsewhere.
+            if !status.success() {
+                let found = format!("its launcher ended with {status}");
+                self.problems.extend(self.of_missing(&host.name, found));
+            }
+        }
+    }
+
+    fn key_of(&self, name: &str) -> Option<(String, &HostConfig)> {
+        let mut hosts = self.table.hosts.iter().enumerate();
+        let (index, host) = hosts.find(|(_, host)| host.name == name)?;
+        Some((format!("host[{index}]"), host))
+    }
+
+    fn of_missing(&self, name: &str, found: String) -> Option<Problem> {
+        let (path, host) = self.key_of(name)?;
+        let allowed = format!("an answer of {name} at {}", host.address);
+        let help = "see that its launcher starts it and that it reaches `[control] address`";
+        Some(Problem::new(HOST_MISSING, path, found, allowed, help))
+    }
+
+    fn of_version(&self, refusal: Refusal) -> Option<Problem> {
+        let (path, _) = self.key_of(&refusal.host)?;
+        let found = format!("{} {}", refusal.what, refusal.found);
+        let allowed = format!("{} {}", refusal.what, refusal.expected);
+        let help = "install the same livetime on every host";
+        Some(Problem::new(HOST_VERSION, path, found, allowed, help))
+    }
+
+    fn into_hosts(self, config: &str, arguments: &[String]) -> Result<RunHosts, HostsError> {
+        let placement = self.table.placement().into_iter();
+        let preparation = Preparation {
+            config: config.to_owned(),
+            arguments: arguments.to_vec(),
+            placement: placement
+                .map(|(role, host)| (role.to_owned(), host.to_owned()))
+                .collect(),
+            streams_at: self.streams_at,
+            ..Preparation::default()
+        };
+        let session = Arc::clone(&self.session);
+        let send = move |host: &str, order: &[u8]| {
+            if let Err(error) = session.order(host, order) {
+                say(format_args!("warning: {error}"));
+            }
+        };
+        let hosts = RoleHosts::new(preparation, Box::new(send));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let listening = Listening {
+            hosts: hosts.clone(),
+            members: self.members,
+            heard: self.heard,
+            start: self.start,
+            is_over: Arc::clone(&is_over),
+        };
+        let thread = std::thread::Builder::new().name("hosts".to_owned());
+        let listener = thread.spawn(move || listening.run())?;
+        Ok(RunHosts {
+            hosts,
+            launched: self.launched,
+            is_over,
+            listener: Some(listener),
+        })
+    }
+}
+
+/// What the thread has that takes the reports.
+struct Listening {
+    hosts: RoleHosts,
+    members: Membership,
+    heard: Receiver<HostSaid>,
+    start: Instant,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Listening {
+    fn run(mut self) {
+        // Relaxed: the flag orders nothing.
+        while !self.is_over.load(Ordering::Relaxed) {
+            match self.heard.recv_timeout(LOOK) {
+                Ok(HostSaid::Report { host, bytes }) => {
+                    self.members.handle_heard(since(self.start), &host);
+                    self.hosts.handle_report(&host, &bytes);
+                }
+                Ok(HostSaid::Token { host, is_there }) => {
+                    let now = since(self.start);
+                    self.members.handle_token(now, &host, is_there);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = since(self.start);
+            if self.members.poll_timeout().is_some_and(|due| due <= now) {
+                self.members.handle_timeout(now);
+            }
+            while let Some(event) = self.members.poll_event() {
+                self.tell(event);
+            }
+        }
+    }
+
+    fn tell(&self, event: MemberEvent) {
+        match event {
+            MemberEvent::Suspect(host) => say(format_args!("\nhost {host} is not heard")),
+            MemberEvent::Recovered(host) => say(format_args!("\nhost {host} is heard again")),
+            MemberEvent::Dead(host) => {
+                say(format_args!("\nhost {host} is gone"));
+                self.hosts
+                    .handle_host_gone(&host, "it is not heard any more");
+            }
+            MemberEvent::Joined(_) | MemberEvent::Refused(_) => {}
+        }
+    }
+}
+
+/// Starts a host.
+fn launch(host: &HostConfig, control: SocketAddr, key: &str) -> std::io::Result<Child> {
+    let program = std::env::current_exe()?.display().to_string();
+    let words = [
+        program,
+        "host".to_owned(),
+        host.name.clone(),
+        format!("--connect={control}"),
+        format!("--key={key}"),
+        format!("--address={}", host.address),
+    ];
+    let mut command = match &host.launcher {
+        HostLauncher::Local => {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command
+        }
+        HostLauncher::Exec(template) => {
+            let line = template
+                .replace("{host}", &host.name)
+                .replace("{address}", &host.address.to_string())
+                .replace("{command}", &shell_words(&words));
+            let mut command = Command::new("sh");
+            command.args(["-c", &line]);
+            command
+        }
+    };
+    // A process group of its own: the terminal's Ctrl-C is the coordinator's to handle.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+}
+
+/// Waits for what was launched; what has not ended in time is killed.
+fn end_all(launched: &mut [Child], patience: Duration) {
+    let until = Instant::now() + patience;
+    for child in launched {
+        while !matches!(child.try_wait(), Ok(Some(_))) {
+            if Instant::now() >= until {
+                // It can only have ended meanwhile.
+                let _ended = child.kill();
+                let _reaped = child.wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A port of the loopback that is free now.
+fn free_port() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// What names a run among all others; who does not know it cannot join.
+fn random_key() -> std::io::Result<String> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
+}

@@ -1,0 +1,166 @@
+//! `livetime host NAME`: one host of a run, which starts its roles and makes what they share.
+//!
+//! Started by `livetime run` for each `[[host]]` of a configuration, here or by the command of its
+//! launcher. It connects to the coordinator, is told everything else by it, and ends with it. What
+//! it does is in `livetime_node::process::host_agent`, how it is reached in `livetime_control`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use livetime_control::HostHello;
+use livetime_control::session::{CoordinatorSaid, HostSession};
+use livetime_node::ChainConfig;
+use livetime_node::process::host_agent::RoleCommandOf;
+use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation};
+
+use crate::console::say;
+use crate::exit;
+use crate::verb::role::{VERSION, chain_of};
+use crate::verb::run::SourceOptions;
+
+/// Time between two reports of counters.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a host goes on without its coordinator.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
+/// Orders on their way.
+const ORDERS_MAX: usize = 4096;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Name of the host in the configuration
+    name: String,
+    /// Address and port of the coordinator
+    #[arg(long, value_name = "ADDRESS")]
+    connect: String,
+    /// What names the run
+    #[arg(long)]
+    key: String,
+    /// Address at which other hosts reach this one
+    #[arg(long)]
+    address: IpAddr,
+}
+
+/// The options of a run, as the coordinator passes them on.
+#[derive(Debug, Parser)]
+struct PassedOptions {
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// Serves the host.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match serve(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("error: host {}: {error}", options.name));
+            exit::PROBLEM
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = HostFolder::create(options)?;
+    let config = folder.path.join("config.toml");
+    let session: Arc<OnceLock<HostSession>> = Arc::default();
+    let reports = Arc::clone(&session);
+    let send = move |bytes: &[u8]| {
+        if let Some(session) = reports.get() {
+            // A coordinator that cannot be told is gone, which its token says.
+            let _gone = session.report(bytes);
+        }
+    };
+    let mut agent = HostAgent::new(
+        &options.name,
+        &options.key,
+        options.address,
+        Box::new(move |preparation| read(&config, preparation)),
+        Box::new(send),
+    )?;
+    let hello = HostHello {
+        host: options.name.clone(),
+        version: VERSION.to_owned(),
+        protocol: HOST_PROTOCOL,
+        streams_at: agent.streams_at().to_string(),
+        process: std::process::id(),
+    };
+    let (tell, heard) = sync_channel(ORDERS_MAX);
+    let opened = HostSession::open(&options.connect, &options.key, &hello, &tell)?;
+    // The only call.
+    let _first = session.set(opened);
+    follow(&mut agent, &heard);
+    Ok(())
+}
+
+/// Does what is ordered until it is told to quit, or the coordinator is gone for long.
+fn follow(agent: &mut HostAgent, heard: &Receiver<CoordinatorSaid>) {
+    let mut alone_since = None;
+    let mut look_due = Instant::now();
+    loop {
+        let left = look_due.saturating_duration_since(Instant::now());
+        match heard.recv_timeout(left) {
+            Ok(CoordinatorSaid::Order(order)) => {
+                if !agent.handle_order(&order) {
+                    return;
+                }
+            }
+            Ok(CoordinatorSaid::Token(is_there)) => {
+                alone_since = (!is_there).then(Instant::now);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if Instant::now() >= look_due {
+            look_due = Instant::now() + LOOK;
+            agent.look();
+        }
+        if alone_since.is_some_and(|since: Instant| since.elapsed() >= ORPHAN_PATIENCE) {
+            say("the coordinator is gone: the roles of this host end");
+            return;
+        }
+    }
+}
+
+/// Reads the run that the coordinator described.
+fn read(config: &Path, preparation: &Preparation) -> Result<(ChainConfig, RoleCommandOf), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", config.display());
+    std::fs::write(config, &preparation.config).map_err(failed)?;
+    let mut arguments = vec![config.display().to_string()];
+    arguments.extend(preparation.arguments.iter().cloned());
+    let options = std::iter::once("host".to_owned()).chain(arguments.iter().cloned());
+    let options = PassedOptions::try_parse_from(options).map_err(|error| error.to_string())?;
+    let (_, chain, _) = chain_of(&options.source)?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let command = move |id: &str| {
+        let mut command = Command::new(&program);
+        command.args(["role", id]).args(&arguments);
+        command
+    };
+    Ok((chain, Box::new(command)))
+}
+
+/// A folder of this host for the time of the run.
+struct HostFolder {
+    path: PathBuf,
+}
+
+impl HostFolder {
+    fn create(options: &Options) -> std::io::Result<Self> {
+        let name = format!("livetime-{}-{}", options.key, options.name);
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for HostFolder {
+    fn drop(&mut self) {
+        // What stays is a configuration in the folder for temporary files.
+        let _stays = std::fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,164 @@
+//! Runs over several hosts: the same decisions and events as on one, what becomes of a run when
+//! roles and hosts die, and hosts that are refused.
+//!
+//! The hosts are processes of this machine here, with their own memory, files and streams; hosts in
+//! network namespaces are in `namespaces.rs`.
+
+mod namespaces;
+#[path = "../processes/process_run.rs"]
+#[expect(dead_code, reason = "tests of processes need more of it")]
+mod process_run;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use livetime_control::HostHello;
+use livetime_control::session::HostSession;
+
+use crate::process_run::{Run, patient, text, turn};
+
+/// The example on one host, over TCP all the same.
+fn on_one_host(config: String) -> String {
+    patient(config).replace("[builder]\n", "[builder]\ntransport = \"tcp\"\n")
+}
+
+/// The example with readout and building on two hosts, the second with this launcher.
+fn on_two_hosts(launcher: &str) -> impl Fn(String) -> String {
+    let hosts = format!(
+        "\n[[host]]\nname = \"readout\"\naddress = \"127.0.0.1\"\n\
+         roles = [\"src0\", \"trg0\", \"ru0\", \"ru1\", \"evm\"]\n\
+         [[host]]\nname = \"building\"\naddress = \"127.0.0.1\"\n\
+         roles = [\"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n{launcher}\n"
+    );
+    move |config: String| on_one_host(config) + &hosts
+}
+
+const LOCAL: &str = "launcher = \"local\"";
+
+#[test]
+fn two_hosts_take_the_decisions_of_one_and_store_the_same_events() {
+    let _turn = turn();
+    let one = Run::of(on_one_host, &["--triggers", "10000"]);
+    let two = Run::of(on_two_hosts(LOCAL), &["--triggers", "10000"]);
+    for run in [&one, &two] {
+        assert!(run.output.status.success(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new());
+    }
+    assert_eq!(two.digest(), one.digest());
+    assert_eq!(two.summary["counts"], one.summary["counts"]);
+    assert_eq!(two.stored(), one.stored());
+    assert!(!one.stored().is_empty());
+}
+
+#[test]
+fn roles_of_hosts_may_die_and_are_replaced_there() {
+    let _turn = turn();
+    for role in ["bu0", "fu0", "wr0"] {
+        let fault = format!("kill:{role}@3000triggers");
+        let arguments = ["--triggers", "10000", "--fault", &fault];
+        let run = Run::of(on_two_hosts(LOCAL), &arguments);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        run.assert_accounted();
+        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+        let allowed = if role == "wr0" {
+            allowed
+        } else {
+            BTreeSet::new()
+        };
+        assert!(
+            run.causes().is_subset(&allowed),
+            "{role}: {:?}",
+            run.causes()
+        );
+        assert_eq!(
+            run.stored().len() as u64,
+            run.count("events_stored"),
+            "{role}"
+        );
+    }
+}
+
+#[test]
+fn without_a_readout_unit_the_run_ends_and_every_loss_is_named() {
+    let _turn = turn();
+    let arguments = ["--triggers", "100000", "--fault", "kill:ru0@3000triggers"];
+    let run = Run::of(on_two_hosts(LOCAL), &arguments);
+    assert!(!run.output.status.success());
+    assert!(run.errors().contains("ru0"), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.stored().len() as u64, run.count("events_stored"));
+}
+
+/// Starts the example with a second host that is started by `launcher`; the errors of the refusal.
+fn refusal(folder: &Path, launcher: &str) -> String {
+    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
+    let config = on_two_hosts(launcher)(config);
+    std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["run", "run.toml", "--out", "run"])
+        .output()
+        .expect("the built program starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!folder.join("run").exists(), "nothing is begun");
+    text(&output.stderr)
+}
+
+#[test]
+fn a_host_whose_launcher_fails_is_named_before_the_start() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let launcher = "launcher = \"exec\"\ncommand = \"false # {command}\"";
+    let errors = refusal(folder.path(), launcher);
+    assert!(errors.contains("R0201"), "{errors}");
+    assert!(errors.contains("building"), "{errors}");
+}
+
+#[test]
+fn a_host_of_another_version_is_refused_before_the_start() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The launcher writes down how the host would have been started; this test is the host.
+    let launcher = "launcher = \"exec\"\n\
+                    command = \"echo {command} > part && mv part command && exec sleep 600\"";
+    let path = folder.path().to_owned();
+    let host = std::thread::spawn(move || {
+        let command = loop {
+            match std::fs::read_to_string(path.join("command")) {
+                Ok(command) => break command,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        let option = |name: &str| {
+            let mut words = command.split_whitespace();
+            let found = words.find_map(|word| word.strip_prefix(name));
+            found.expect("the option is there").to_owned()
+        };
+        let hello = HostHello {
+            host: "building".to_owned(),
+            version: "0.0.9".to_owned(),
+            protocol: 1,
+            streams_at: "127.0.0.1:9".to_owned(),
+            process: 1,
+        };
+        let (tell, heard) = sync_channel(64);
+        let (at, key) = (option("--connect="), option("--key="));
+        let session = HostSession::open(&at, &key, &hello, &tell).expect("the coordinator listens");
+        // Until the coordinator has gone, which takes its time only when something is wrong.
+        while heard
+            .recv_timeout(Duration::from_secs(60))
+            .is_ok_and(|said| said != livetime_control::session::CoordinatorSaid::Token(false))
+        {
+        }
+        drop(session);
+    });
+    let errors = refusal(folder.path(), launcher);
+    assert!(errors.contains("R0202"), "{errors}");
+    assert!(errors.contains("program version 0.0.9"), "{errors}");
+    host.join().expect("the host ends with its coordinator");
+}

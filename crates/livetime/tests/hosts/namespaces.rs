@@ -1,0 +1,296 @@
+//! A run over hosts that are network namespaces on a bridge: coordinator, readout and building each
+//! with an address of its own, and the bridge in a fourth. Roles are killed, the link of a host is
+//! cut, a builder unit is slowed, datagrams are lost; each time everything is accounted for and the
+//! file is whole. Each case prints what was stored before and after the longest gap between two
+//! stored triggers, and the gap.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use livetime_client::RunFolder;
+
+use crate::on_one_host;
+use crate::process_run::{Run, example, text, turn};
+
+/// Hosts on the bridge, by the last number of their addresses.
+const HOSTS: [(&str, u8); 3] = [("control", 1), ("readout", 2), ("building", 3)];
+/// Trigger rate and time of a run: long enough for a second before a failure, and some after it.
+const PACE: [&str; 4] = ["--rate", "2kHz", "--duration", "5s"];
+/// When a failure comes.
+const FAILURE_AFTER: Duration = Duration::from_secs(2);
+
+/// Runs a command of `ip` or `tc`; what it says when it fails.
+fn system(line: &str) -> Result<(), String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{line}: {}", text(&output.stderr).trim())),
+    }
+}
+
+/// Namespaces on a bridge, which are removed with it.
+struct Network {
+    prefix: String,
+}
+
+impl Network {
+    fn new() -> Result<Self, String> {
+        let network = Self {
+            prefix: format!("lt{}", std::process::id()),
+        };
+        let switch = network.namespace("switch");
+        system(&format!("ip netns add {switch}"))?;
+        system(&format!("ip -n {switch} link add br0 type bridge"))?;
+        system(&format!("ip -n {switch} link set br0 up"))?;
+        for (host, number) in HOSTS {
+            let namespace = network.namespace(host);
+            system(&format!("ip netns add {namespace}"))?;
+            system(&format!(
+                "ip -n {namespace} link add eth0 type veth peer name {host} netns {switch}"
+            ))?;
+            for line in [
+                format!("-n {namespace} addr add 10.77.0.{number}/24 dev eth0"),
+                format!("-n {namespace} link set lo up"),
+                format!("-n {namespace} link set eth0 up"),
+                format!("-n {switch} link set {host} master br0"),
+                format!("-n {switch} link set {host} up"),
+            ] {
+                system(&format!("ip {line}"))?;
+            }
+        }
+        Ok(network)
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    /// Sets the link of a host `up` or `down`, as pulling its cable out of the switch does.
+    fn set_link(&self, host: &str, state: &str) {
+        let switch = self.namespace("switch");
+        system(&format!("ip -n {switch} link set {host} {state}")).expect("the link is there");
+    }
+
+    /// Datagrams that the queue of a host has dropped.
+    fn datagrams_lost(&self, host: &str) -> u64 {
+        let namespace = self.namespace(host);
+        let output = Command::new("tc")
+            .args(["-n", &namespace, "-s", "qdisc", "show", "dev", "eth0"])
+            .output()
+            .expect("tc was there before");
+        let said = text(&output.stdout);
+        let dropped = said.split("dropped ").nth(1);
+        let digits = dropped.and_then(|rest| rest.split(',').next());
+        digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    }
+
+    /// The example with its roles on the hosts.
+    fn configuration(&self, config: String) -> String {
+        let launcher = format!(
+            "launcher = \"exec\"\ncommand = \"exec ip netns exec {}-{{host}} {{command}}\"\n",
+            self.prefix
+        );
+        on_one_host(config)
+            + &format!(
+                "\n[control]\naddress = \"10.77.0.1:7450\"\n\
+                 [[host]]\nname = \"readout\"\naddress = \"10.77.0.2\"\n\
+                 roles = [\"src0\", \"trg0\", \"ru0\", \"ru1\", \"evm\"]\n{launcher}\
+                 [[host]]\nname = \"building\"\naddress = \"10.77.0.3\"\n\
+                 roles = [\"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n{launcher}"
+            )
+    }
+
+    /// Starts a run in the coordinator's namespace.
+    fn start(&self, arguments: &[&str]) -> (Child, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = std::fs::read_to_string(example()).expect("the example is there");
+        let config = self.configuration(config);
+        std::fs::write(folder.path().join("run.toml"), config).expect("a writable folder");
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.namespace("control")])
+            .arg(env!("CARGO_BIN_EXE_livetime"))
+            .current_dir(folder.path())
+            .args(["run", "run.toml", "--seed", "11", "--json", "--out", "run"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ip starts the program");
+        (child, folder)
+    }
+
+    /// A run with faults that the coordinator makes.
+    fn run(&self, arguments: &[&str]) -> Run {
+        self.run_while(arguments, |_| ())
+    }
+
+    /// A run during which something is done from outside, once it has begun.
+    fn run_while(&self, arguments: &[&str], act: impl Fn(&Self)) -> Run {
+        let (child, folder) = self.start(arguments);
+        let file = folder.path().join("run/events.mcap");
+        let begun = |file: &std::path::Path| file.metadata().map_or(0, |about| about.len());
+        // The file grows when the first chunk is written.
+        let mut bytes = 0;
+        while bytes == 0 || begun(&file) == bytes {
+            bytes = begun(&file);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        act(self);
+        let output = child.wait_with_output().expect("the run ends");
+        Run::finished(output, folder)
+    }
+}
+
+impl Drop for Network {
+    /// Whatever happened, nothing stays; what runs in a namespace has ended with its run.
+    fn drop(&mut self) {
+        for host in ["control", "readout", "building", "switch"] {
+            // One that was never made is no loss.
+            let _not_there = system(&format!("ip netns del {}", self.namespace(host)));
+        }
+    }
+}
+
+/// Stored events before and after the longest gap between two stored triggers, and the gap.
+fn gap_of(run: &Run) -> (u64, u64, u64) {
+    let folder = run.folder.path().join("run/events.mcap");
+    let mut folder = RunFolder::open(&folder).expect("the file opens");
+    let mut times = Vec::new();
+    while let Some(event) = folder.next_event().expect("the file is read") {
+        times.push(event.header().triggered_at);
+    }
+    times.sort_unstable();
+    let gaps = times.windows(2).map(|pair| pair[1].since(pair[0]).0);
+    let longest = gaps.enumerate().max_by_key(|(_, gap)| *gap);
+    let (at, gap) = longest.unwrap_or((0, 0));
+    (at as u64 + 1, gap, times.len() as u64 - at as u64 - 1)
+}
+
+/// What holds of every run, and its line of the table.
+fn account(case: &str, run: &Run) {
+    run.assert_accounted();
+    let stored = run.stored().len() as u64;
+    assert_eq!(stored, run.count("events_stored"), "{case}");
+    let (before, gap, after) = gap_of(run);
+    let losses: Vec<String> = (run.losses())
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    println!(
+        "{case}: {} triggers, {} accepted, stored {before} before and {after} after a gap of {} ms; \
+         lost: {}",
+        run.count("triggers"),
+        run.count("l2_accepted"),
+        gap / 1_000_000,
+        if losses.is_empty() {
+            "nothing".to_owned()
+        } else {
+            losses.join(", ")
+        }
+    );
+}
+
+/// The network, or the reason why there is none.
+fn network() -> Option<Network> {
+    match Network::new() {
+        Ok(network) => Some(network),
+        Err(reason) => {
+            println!("SKIPPED: no network namespaces here: {reason}");
+            None
+        }
+    }
+}
+
+#[test]
+fn hosts_in_namespaces_survive_the_death_of_roles() {
+    let _turn = turn();
+    let Some(network) = network() else {
+        return;
+    };
+    let quiet = network.run(&PACE);
+    assert!(quiet.output.status.success(), "{}", quiet.errors());
+    assert_eq!(quiet.causes(), BTreeSet::new());
+    account("nothing fails", &quiet);
+    for role in ["bu0", "bu1", "fu0", "wr0"] {
+        let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
+        let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        account(&format!("{role} killed"), &run);
+        let lost = run.causes();
+        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            lost.is_empty() || (role == "wr0" && lost == allowed),
+            "{role}: {lost:?}"
+        );
+    }
+    // The run ends in order or by force, but ends, with the role named.
+    for role in ["src0", "trg0", "ru0", "ru1", "evm"] {
+        let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
+        let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
+        assert!(!run.output.status.success(), "{role}");
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        account(&format!("{role} killed"), &run);
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_and_comes_back_costs_no_event() {
+    let _turn = turn();
+    let Some(network) = network() else {
+        return;
+    };
+    let cut = |network: &Network| {
+        network.set_link("building", "down");
+        // The length of the cut.
+        std::thread::sleep(Duration::from_millis(800));
+        network.set_link("building", "up");
+    };
+    let run = network.run_while(&PACE, cut);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert_eq!(run.causes(), BTreeSet::new());
+    account("link of building cut for 0.8 s", &run);
+}
+
+#[test]
+fn a_slow_builder_unit_costs_no_event() {
+    let _turn = turn();
+    let Some(network) = network() else {
+        return;
+    };
+    // It stands still half of the time, for two seconds.
+    let stops: Vec<String> = (0..20)
+        .map(|n| format!("stop:bu1@{}ms+50ms", 2000 + 100 * n))
+        .collect();
+    let faults = stops.iter().flat_map(|stop| ["--fault", stop]);
+    let arguments: Vec<&str> = PACE.into_iter().chain(faults).collect();
+    let run = network.run(&arguments);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert_eq!(run.causes(), BTreeSet::new());
+    account("bu1 slowed by half", &run);
+}
+
+#[test]
+fn lost_datagrams_cost_no_event() {
+    let _turn = turn();
+    let Some(network) = network() else {
+        return;
+    };
+    let namespace = network.namespace("readout");
+    let at = format!("tc -n {namespace} qdisc add dev eth0 root");
+    // Where the system loses none at random, a queue does that is too short for two events.
+    let lost = ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"];
+    let tried = lost.map(|how| system(&format!("{at} {how}")));
+    if let [Err(reason), Err(_)] = tried {
+        println!("SKIPPED: this machine loses no datagrams on demand: {reason}");
+        return;
+    }
+    let run = network.run(&PACE);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert_eq!(run.causes(), BTreeSet::new());
+    let datagrams = network.datagrams_lost("readout");
+    assert!(datagrams > 0, "nothing was lost: the test shows nothing");
+    account(&format!("{datagrams} datagrams of readout lost"), &run);
+}

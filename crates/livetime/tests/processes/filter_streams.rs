@@ -1,0 +1,158 @@
+//! Events that go to filter units over TCP: those of shared memory, whoever dies, joins or leaves.
+
+use std::collections::BTreeSet;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::filter_units::{endless, steer};
+use crate::process_run::{Lines, Run, patient, turn};
+
+const TRIGGERS: &str = "6000";
+
+/// Two filter units behind streams.
+fn over_tcp(config: String) -> String {
+    let lines = "units = 2\ntransport = \"tcp\"\ncongestion = \"reno\"";
+    patient(config).replace("units = 1", lines)
+}
+
+/// The builder's messages and payload over streams as well.
+fn all_over_tcp(config: String) -> String {
+    over_tcp(config).replace("[builder]\n", "[builder]\ntransport = \"tcp\"\n")
+}
+
+/// A counter of all roles of a kind, those of former lives included.
+fn sum(run: &Run, kind: &str, name: &str) -> u64 {
+    let roles = run.summary["roles"].as_object().expect("an object");
+    let of_kind = roles.iter().filter(|(role, _)| role.starts_with(kind));
+    of_kind
+        .filter_map(|(_, counts)| counts[name].as_u64())
+        .sum()
+}
+
+#[test]
+fn over_streams_the_same_events_are_filtered_and_stored() {
+    let _turn = turn();
+    let whole = Run::of(patient, &["--triggers", TRIGGERS]);
+    let processes = ["--triggers", TRIGGERS, "--processes"];
+    for (edit, arguments) in [
+        (over_tcp as fn(String) -> String, &processes[..2]),
+        (over_tcp, &processes),
+        (all_over_tcp, &processes),
+    ] {
+        let run = Run::of(edit, arguments);
+        assert!(run.output.status.success(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new(), "{arguments:?}");
+        assert_eq!(
+            (run.digest(), run.stored()),
+            (whole.digest(), whole.stored())
+        );
+        // Each payload byte goes to one filter unit once: into the kernel and out of it.
+        let sent = sum(&run, "bu", "filter_payload_bytes_sent");
+        assert!(sent > 100_000, "{sent}");
+        assert_eq!(sum(&run, "fu", "network_payload_bytes_received"), sent);
+        for counter in [
+            "network_payloads_damaged",
+            "network_strangers",
+            "network_streams_refused",
+        ] {
+            assert_eq!(sum(&run, "fu", counter), 0, "{counter}");
+        }
+    }
+}
+
+#[test]
+fn units_at_either_end_of_a_stream_and_the_writer_may_die() {
+    let _turn = turn();
+    let whole = Run::of(patient, &["--triggers", TRIGGERS]);
+    for (edit, faults) in [
+        (
+            over_tcp as fn(String) -> String,
+            &["kill:fu0@1500triggers", "kill:fu1@3000triggers"][..],
+        ),
+        (over_tcp, &["kill:bu1@2000triggers"]),
+        (
+            all_over_tcp,
+            &["kill:fu1@1500triggers", "kill:bu0@3000triggers"],
+        ),
+    ] {
+        let mut arguments = vec!["--triggers", TRIGGERS, "--processes"];
+        arguments.extend(faults.iter().flat_map(|fault| ["--fault", *fault]));
+        let run = Run::of(edit, &arguments);
+        assert!(run.output.status.success(), "{}", run.errors());
+        let replaced = run.errors().matches("another took its place").count();
+        assert_eq!(replaced, faults.len(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new(), "{faults:?}");
+        assert_eq!(
+            (run.digest(), run.stored()),
+            (whole.digest(), whole.stored())
+        );
+    }
+    // What the dead writer had not on disk may be lost, and is counted.
+    let arguments = [
+        "--triggers",
+        TRIGGERS,
+        "--processes",
+        "--fault",
+        "kill:wr0@2000triggers",
+    ];
+    let run = Run::of(over_tcp, &arguments);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert!(
+        run.causes().iter().all(|cause| cause == "writer_lost"),
+        "{:?}",
+        run.causes()
+    );
+    assert_eq!(run.digest(), whole.digest());
+    assert!(run.stored().is_subset(&whole.stored()));
+}
+
+#[test]
+fn an_event_that_kills_its_filter_unit_is_given_to_another_only_so_often() {
+    let _turn = turn();
+    let whole = Run::of(patient, &["--triggers", TRIGGERS]);
+    let stored = whole.stored();
+    let event = stored
+        .iter()
+        .nth(stored.len() / 2)
+        .expect("events are stored");
+    let fault = format!("crash:{event}");
+    let arguments = ["--triggers", TRIGGERS, "--processes", "--fault", &fault];
+    let run = Run::of(over_tcp, &arguments);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    let failures = run.summary["filter_failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0]["trigger"], event.to_string());
+    assert_eq!(
+        failures[0]["deaths"].as_array().map(Vec::len),
+        Some(2),
+        "one retry"
+    );
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.stored(), stored, "the event is in the error stream");
+}
+
+#[test]
+fn filter_units_join_and_leave_behind_streams() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let units = "units = 2\nunits_max = 3\ntransport = \"tcp\"";
+    let running = endless(&folder, units, &[]);
+    let order = |words: &[&str], refused: &str| steer(&folder, words, refused);
+    for _ in 0..2 {
+        assert_eq!(order(&["filter", "add"], "units_max"), "fu2 has joined");
+        assert_eq!(order(&["filter", "remove"], "-"), "fu2 is leaving");
+    }
+    let pid = Pid::from_raw(running.id() as i32).expect("a process");
+    let lines = Lines::of(running);
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    let answered = run.count("filter_accepted") + run.count("filter_rejected");
+    assert_eq!(answered, run.count("events_built"), "once each");
+}
