@@ -2,7 +2,7 @@
 //!
 //! The pools, rings and the page of counters are memory of this host; the names of the documents
 //! that come for a role become descriptors here. Streams to roles of other hosts are in
-//! [`super::host_streams`]. What roles say goes on to the coordinator. A role dies with its host's
+//! `host_streams`. What roles say goes on to the coordinator. A role dies with its host's
 //! agent, as it does with the parent of a run on one host; who carries orders and reports is the
 //! caller's business.
 

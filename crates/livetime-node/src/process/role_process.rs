@@ -4,7 +4,7 @@
 //! back what the role leaves. A second thread listens at the control socket: it hands on commands,
 //! and ends the process at once when the parent is gone, whatever the role is doing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use livetime_shm::{
     Doorbell, PagePool, PeerError, Waiter, open_consumer, open_producer, pin_current_thread,
 };
-use livetime_wire::{RunNumber, TriggerNumber, UnitId};
+use livetime_wire::{RunNumber, TriggerNumber};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
@@ -241,15 +241,12 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         false => None,
     };
     let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
-    ends.absent = absent
-        .into_iter()
-        .filter_map(unit_of_code)
-        .collect::<BTreeSet<UnitId>>();
+    ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
     ends.epoch = epoch;
     let epochs = epochs
         .into_iter()
         .filter_map(|(code, epoch)| Some((unit_of_code(code)?, epoch)));
-    ends.epochs = epochs.collect::<BTreeMap<UnitId, u32>>();
+    ends.epochs = epochs.collect();
     let plan = ChainPlan::new(config);
     loop {
         match control.recv("ends")? {

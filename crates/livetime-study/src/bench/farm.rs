@@ -7,8 +7,8 @@
 //! events of 250 kB a second (the paper's enhanced requirement), each through the dimuon
 //! reconstruction; its writer keeps nothing. Level 2 decides beside the front-ends, and the emulated
 //! source makes up for stalls of its core by offering what it is late with at once. The hand-over
-//! to a unit that sleeps is in [`super::farm_hand_over`], filters in Python are in
-//! [`super::farm_python`]. Not measured: disks (`store`).
+//! to a unit that sleeps is in `farm_hand_over`, filters in Python are in
+//! `farm_python`. Not measured: disks (`store`).
 
 use std::thread;
 use std::time::Duration;
