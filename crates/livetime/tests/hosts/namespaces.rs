@@ -130,12 +130,14 @@ impl Network {
 
     /// A run during which something is done from outside, once it has begun.
     fn run_while(&self, arguments: &[&str], act: impl Fn(&Self)) -> Run {
-        let (child, folder) = self.start(arguments);
+        let (mut child, folder) = self.start(arguments);
         let file = folder.path().join("run/events.mcap");
         let begun = |file: &std::path::Path| file.metadata().map_or(0, |about| about.len());
-        // The file grows when the first chunk is written.
+        // The file grows when the first chunk is written; a run that failed writes none.
         let mut bytes = 0;
-        while bytes == 0 || begun(&file) == bytes {
+        while (bytes == 0 || begun(&file) == bytes)
+            && child.try_wait().expect("a child of ours").is_none()
+        {
             bytes = begun(&file);
             std::thread::sleep(Duration::from_millis(20));
         }
