@@ -250,6 +250,8 @@ const CHECKS: [(&str, &[&str]); 3] = [
             "--quiet",
             "--release",
             "--workspace",
+            "--features",
+            "livetime/cluster",
             "--all-targets",
             "--",
             "-D",

@@ -23,21 +23,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(600);
 /// What a test prints, at the start of a line, when it cannot run.
 const SKIP_MARK: &str = "SKIPPED:";
 
-/// The tests of runs over several hosts, which need a feature that costs many packages.
-const HOSTS: [&str; 10] = [
-    "--package",
-    "livetime",
-    "--package",
-    "livetime-control",
-    "--features",
-    "livetime/cluster",
-    "--test",
-    "hosts",
-    "--test",
-    "session",
+/// What tests of these crates are built with: a run over several hosts needs many packages, and what
+/// users who do not ask for it build has none of them.
+const FEATURES: [(&str, &str); 2] = [
+    ("livetime", "livetime/cluster"),
+    ("livetime-control", "livetime-control/zenoh"),
 ];
-/// The crates that they are of.
-const OF_HOSTS: [&str; 2] = ["livetime", "livetime-control"];
 
 /// One test program.
 #[derive(Debug)]
@@ -66,33 +57,19 @@ pub(super) fn run(
     crates: &[&str],
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let selection: Vec<&str> = match crates {
+    let mut selection: Vec<&str> = match crates {
         [] => vec!["--workspace"],
         names => names.iter().flat_map(|name| ["--package", name]).collect(),
     };
-    let library = run_selection(environment, "the tests", &selection, report)?;
-    // A build of its own after the others have run: the program of the same name has hosts in it.
-    if crates.is_empty() || crates.iter().any(|name| OF_HOSTS.contains(name)) {
-        run_selection(environment, "the tests of many hosts", &HOSTS, report)?;
+    for (name, feature) in FEATURES {
+        if crates.is_empty() || crates.contains(&name) {
+            selection.extend(["--features", feature]);
+        }
     }
-    if library {
-        run_examples(environment, &selection, report)
-    } else {
-        Ok(())
-    }
-}
-
-/// Builds the test programs of a selection and runs them; whether a library is among them.
-fn run_selection(
-    environment: &Environment,
-    what: &str,
-    selection: &[&str],
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    println!("building {what}");
+    println!("building the tests");
     let start = Instant::now();
     let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
-    command.args(selection);
+    command.args(&selection);
     let built = build(command)?;
     println!(
         "  {} test programs in {:.1} s",
@@ -100,8 +77,7 @@ fn run_selection(
         start.elapsed().as_secs_f64()
     );
     if !built.all || built.programs.is_empty() {
-        let check = format!("building {what}");
-        report.add_check(check, Outcome::Failed, start.elapsed());
+        report.add_check("building the tests", Outcome::Failed, start.elapsed());
     }
     for program in &built.programs {
         run_program(
@@ -111,7 +87,11 @@ fn run_selection(
             report,
         )?;
     }
-    Ok(built.library)
+    if built.library {
+        run_examples(environment, &selection, report)
+    } else {
+        Ok(())
+    }
 }
 
 /// Runs a `cargo test --no-run` and collects what it builds.
