@@ -28,9 +28,8 @@ use super::control_message::{DOCUMENT_MAX, EndName, Message};
 use super::host_document::{BlockState, HostOrder, HostReport, Preparation, RoleSignal};
 use super::host_streams::HostStreams;
 use super::run_page::{RunPage, SettleStep};
-use crate::builder_transport::BuilderTransport;
 use crate::chain_config::ChainConfig;
-use crate::chain_plan::{ChainPlan, PoolKey, WRITER};
+use crate::chain_plan::{ChainPlan, PoolKey, WRITER, role_of, transport_of};
 use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::transport::set_congestion;
@@ -69,10 +68,10 @@ struct HostRun {
     preparation: Preparation,
     clock: RunClock,
     plan: ChainPlan,
-    transport: BuilderTransport,
+    config: ChainConfig,
     command: RoleCommandOf,
     page: RunPage,
-    bell: Doorbell,
+    bells: BTreeMap<UnitId, Doorbell>,
     pools: BTreeMap<PoolKey, PagePool>,
     rings: Mutex<BTreeMap<(String, u64), Arc<RingRegion>>>,
     streams: Arc<HostStreams>,
@@ -185,6 +184,12 @@ impl HostAgent {
             let made = PagePool::create(&pool.config);
             pools.insert(pool.key, made.map_err(|error| error.to_string())?);
         }
+        let mut bells = BTreeMap::new();
+        let is_of_here = |unit: &UnitId| is_here(&role_of(*unit));
+        for bell in plan.bells.iter().filter(|bell| is_of_here(&bell.unit)) {
+            let made = Doorbell::shared().map_err(|error| error.to_string())?;
+            bells.insert(bell.unit, made);
+        }
         if is_here(&WRITER.to_string()) {
             begin_file(&preparation)?;
         }
@@ -197,10 +202,10 @@ impl HostAgent {
             host: self.name.clone(),
             clock,
             plan,
-            transport: config.transport,
+            config,
             command,
             page: RunPage::new(blocks).map_err(|error| error.to_string())?,
-            bell: Doorbell::shared().map_err(|error| error.to_string())?,
+            bells,
             pools,
             rings: Mutex::default(),
             streams: Arc::clone(&self.streams),
@@ -278,7 +283,7 @@ impl HostAgent {
         if let Some(phase) = phases.into_iter().find(|known| *known as u64 == phase) {
             run.page.phase().advance(phase);
         }
-        run.bell.ring();
+        run.bells.values().for_each(Doorbell::ring);
     }
 
     /// Reports the counters of the roles that live. To be called some fifty times a second.
@@ -288,7 +293,7 @@ impl HostAgent {
             return;
         };
         // The writer sees a command soon.
-        run.bell.ring();
+        run.bells.values().for_each(Doorbell::ring);
         let roles = &self.roles;
         self.reporter.send(|| {
             let living = roles.values().filter(|role| !*lock(&role.gone));
@@ -455,14 +460,14 @@ impl HostRun {
             .map_err(|error| error.to_string())
     }
 
-    /// Run page, doorbell and, for the writer, its file.
+    /// Run page and, for the writer, its file.
     fn shared_fds(&self, role: &HostRole) -> Result<Vec<NamedFd>, String> {
         let owned = |fd: Option<BorrowedFd<'_>>| {
             let fd = fd.ok_or("memory that cannot be passed on")?;
             let cloned = fd.try_clone_to_owned().map(NamedFd::Owned);
             cloned.map_err(|error| error.to_string())
         };
-        let mut fds = vec![owned(self.page.fd())?, owned(self.bell.fd())?];
+        let mut fds = vec![owned(self.page.fd())?];
         if role.unit == WRITER {
             let path = &self.preparation.file;
             let file = File::options().read(true).write(true).open(path);
@@ -477,6 +482,7 @@ impl HostRun {
             let found = match name.kind.as_str() {
                 "pool" => self.pool(&name.name),
                 "stream" => self.stream(role, name),
+                "bell" => self.bell(name),
                 _ => self.ring(name),
             };
             found.map_err(|reason| format!("{} {}: {reason}", name.kind, name.name))
@@ -489,6 +495,15 @@ impl HostRun {
         let found = pools.find(|(key, _)| key.to_string() == name);
         let (_, pool) = found.ok_or("not a pool of this host")?;
         let fd = pool.fd().try_clone_to_owned();
+        fd.map(NamedFd::Owned).map_err(|error| error.to_string())
+    }
+
+    fn bell(&self, name: &EndName) -> Result<NamedFd, String> {
+        let mut bells = self.bells.iter();
+        let found = bells.find(|(unit, _)| unit.to_string() == name.name);
+        let (_, bell) = found.ok_or("not a bell of this host")?;
+        let fd = bell.fd().ok_or("a bell that cannot be passed on")?;
+        let fd = fd.try_clone_to_owned();
         fd.map(NamedFd::Owned).map_err(|error| error.to_string())
     }
 
@@ -524,10 +539,9 @@ impl HostRun {
             self.streams.take_remote(role.unit, peer, name.epoch, &at)
         };
         let stream = stream.map_err(|error| error.to_string())?;
-        if let BuilderTransport::Tcp { congestion } = &self.transport {
-            set_congestion(&stream, congestion.as_deref())
-                .map_err(|error| format!("congestion control: {error}"))?;
-        }
+        let transport = transport_of(&self.config, (role.unit, peer));
+        set_congestion(&stream, transport.congestion())
+            .map_err(|error| format!("congestion control: {error}"))?;
         Ok(NamedFd::Owned(OwnedFd::from(stream)))
     }
 

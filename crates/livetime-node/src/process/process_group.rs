@@ -265,10 +265,11 @@ impl ProcessGroup {
         let plan = ChainPlan::new(config);
         let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
         let bells: Result<_, ProcessError> = (plan.bells.iter())
+            .filter(|_| launcher.hosts.is_none())
             .map(|bell| Ok((bell.unit, Doorbell::shared()?)))
             .collect();
         let mut pools = BTreeMap::new();
-        // Roles of other hosts have the pools of their hosts.
+        // Roles of other hosts have the bells and pools of their hosts.
         for pool in plan.pools.iter().filter(|_| launcher.hosts.is_none()) {
             pools.insert(pool.key, PagePool::create(&pool.config)?);
         }
@@ -570,9 +571,7 @@ impl ProcessGroup {
             };
             ends.push((name, made));
         }
-        // Roles of several hosts poll: bells are of one machine.
-        let bells = self.plan.bells.iter();
-        for bell in bells.filter(|_| self.launcher.hosts.is_none()) {
+        for bell in &self.plan.bells {
             if process.unit != bell.unit && !bell.ringers.contains(&process.id) {
                 continue;
             }
@@ -582,7 +581,7 @@ impl ProcessGroup {
                 epoch: 0,
             };
             let made = self.bells.get(&bell.unit).and_then(Doorbell::fd);
-            ends.extend(made.map(|fd| (name, Some(fd))));
+            ends.push((name, made));
         }
         ends.extend(passed.iter().map(|(name, end)| (name.clone(), end.fd())));
         for part in ends.chunks(PASSED_FDS_MAX) {

@@ -155,13 +155,7 @@ impl Builder {
         if let Some(streams) = &mut self.parts.streams {
             let core = &self.parts.core;
             streams.end_leaving(|filter| !core.is_any_in_filter(filter));
-            let sent = streams.send();
-            if sent > 0 {
-                // Whose bytes went is the streams' business; a unit that has none sleeps on.
-                let bells = self.parts.filter_bells.iter().flatten();
-                bells.for_each(Doorbell::ring);
-            }
-            work += sent;
+            work += streams.send();
         }
         work
     }
