@@ -138,7 +138,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
     made = Bench(tmp_path_factory.mktemp("filters"))
-    keys = 'units = 2\ntime_limit = "700 ms"\nretries = 1\nmemory_max = "1 GiB"'
+    keys = 'units = 2\ntime_limit = "5 s"\nretries = 1\nmemory_max = "1 GiB"'
     made.configure(filter_keys=keys)
     made.whole = made.take("whole")
     return made
