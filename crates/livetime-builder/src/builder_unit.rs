@@ -889,44 +889,6 @@ impl BuilderUnit {
         }
     }
 
-    /// A filter unit went away: the events in it are counted as lost, released and cleared. It gets
-    /// no more until [`BuilderUnit::handle_filter_back`].
-    pub fn handle_filter_lost(&mut self, filter: u16) {
-        self.dispatch.remove_filter(filter);
-        self.lose_filtering(|held_by| held_by == filter);
-    }
-
-    /// A filter unit that was lost is back, with nothing in it; one of another subfarm stays away.
-    pub fn handle_filter_back(&mut self, filter: u16) {
-        if filter % self.subfarms == self.index % self.subfarms {
-            self.dispatch.restore_filter(filter);
-        }
-    }
-
-    /// A peer is in another epoch than all were at the start, since it was lost and is back.
-    pub fn renew_peer(&mut self, unit: UnitId, epoch: u32) {
-        let table = match unit.kind {
-            UnitKind::EventManager => &mut self.manager,
-            UnitKind::Readout => &mut self.readouts,
-            UnitKind::Filter => &mut self.filters,
-            UnitKind::Writer => &mut self.writer,
-            _ => return,
-        };
-        table.renew(unit.index, epoch);
-    }
-
-    fn lose_filtering(&mut self, is_lost: impl Fn(u16) -> bool) {
-        for slot in 0..self.assembly.slots() {
-            if let Stage::Filtering { filter } = self.assembly.event(slot).stage
-                && is_lost(filter)
-            {
-                self.losses.add(LossCause::FilterLost, 1);
-                self.end_first_step(slot);
-                self.finish(slot);
-            }
-        }
-    }
-
     /// Whether it holds no event and has nothing to send.
     pub fn is_idle(&self) -> bool {
         self.slots.len() == 0

@@ -6,7 +6,7 @@
 //! built weigh was told to that predecessor, so it is told again, ahead of the answer.
 
 use livetime_wire::message::{BuilderMessage, Envelope, TriggerList};
-use livetime_wire::{RunNs, TriggerNumber, UnitId};
+use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::BuilderUnit;
 use crate::message_exchange::{Handled, Outgoing};
@@ -16,6 +16,18 @@ use crate::trigger_history::Past;
 pub(super) const ANSWERS_MAX: usize = 64;
 
 impl BuilderUnit {
+    /// A peer is in another epoch than all were at the start, since it was lost and is back.
+    pub fn renew_peer(&mut self, unit: UnitId, epoch: u32) {
+        let table = match unit.kind {
+            UnitKind::EventManager => &mut self.manager,
+            UnitKind::Readout => &mut self.readouts,
+            UnitKind::Filter => &mut self.filters,
+            UnitKind::Writer => &mut self.writer,
+            _ => return,
+        };
+        table.renew(unit.index, epoch);
+    }
+
     /// A readout unit went away, and the others go on without it. Its sources are missing in all
     /// events until [`BuilderUnit::handle_readout_back`].
     pub fn handle_readout_lost(&mut self, now: RunNs, readout: u16) {

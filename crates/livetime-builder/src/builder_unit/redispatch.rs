@@ -5,12 +5,39 @@
 //! whoever watches the processes; an event given up by them is passed on unfiltered, marked for the
 //! error stream, so that it is kept and not lost.
 
-use livetime_wire::TriggerNumber;
+use livetime_wire::{LossCause, TriggerNumber};
 
 use super::BuilderUnit;
 use crate::event_assembly::Stage;
 
 impl BuilderUnit {
+    /// A filter unit went away: the events in it are counted as lost, released and cleared. It gets
+    /// no more until [`BuilderUnit::handle_filter_back`].
+    pub fn handle_filter_lost(&mut self, filter: u16) {
+        self.dispatch.remove_filter(filter);
+        self.lose_filtering(|held_by| held_by == filter);
+    }
+
+    /// A filter unit that was lost is back, with nothing in it; one of another subfarm stays away.
+    pub fn handle_filter_back(&mut self, filter: u16) {
+        if filter % self.subfarms == self.index % self.subfarms {
+            self.dispatch.restore_filter(filter);
+        }
+    }
+
+    /// Gives up the events in filter units that are lost.
+    pub(super) fn lose_filtering(&mut self, is_lost: impl Fn(u16) -> bool) {
+        for slot in 0..self.assembly.slots() {
+            if let Stage::Filtering { filter } = self.assembly.event(slot).stage
+                && is_lost(filter)
+            {
+                self.losses.add(LossCause::FilterLost, 1);
+                self.end_first_step(slot);
+                self.finish(slot);
+            }
+        }
+    }
+
     /// A filter unit went away: the events in it wait for another again, ahead of all others in
     /// the order of their numbers. Those in `failed` are not to be filtered any more: their tickets
     /// will carry [`EventHeader::ERROR_STREAM`]. Returns which of `failed` were in it. It gets no
