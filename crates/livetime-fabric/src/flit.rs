@@ -10,11 +10,10 @@
 
 use crate::address::NodeId;
 use crate::kernel::{RunReport, StopReason};
-use crate::network::arrival::ArrivalTimes;
 use crate::network::outcome::Tally;
+use crate::network::packet_source::{OfferedPacket, PacketSources};
 use crate::network::topology::LinkEnd;
-use crate::network::traffic::{Window, mixed};
-use crate::network::{Load, NetworkOutcome, RoutePolicy, Topology};
+use crate::network::{Load, NetworkOutcome, Topology};
 use crate::queue::EventClass;
 use crate::random::{Purpose, RandomStream, RandomStreams};
 use crate::time::{DurationPs, SimPs};
@@ -121,14 +120,10 @@ struct Network<'t> {
     source_left: Vec<u32>,
     number: Vec<u64>,
     idle: Vec<(SimPs, u32)>,
-    draws: Vec<RandomStream>,
-    arrivals: ArrivalTimes,
-    window: Option<Window>,
-    admitted: Vec<u32>,
+    sources: PacketSources,
     ties: RandomStream,
     tally: Tally,
     trace: Trace,
-    offered: u64,
     flit_hops: u64,
 }
 
@@ -193,24 +188,10 @@ impl<'t> Network<'t> {
             source_left: vec![0; sources * channels],
             number: vec![0; sources],
             idle: Vec::with_capacity(sources),
-            draws: (0..sources as u32)
-                .map(|s| streams.stream(NodeId(s), Purpose(1)))
-                .collect(),
-            arrivals: match load.traffic.window {
-                Some(window) if load.traffic.pattern.is_event_building() => {
-                    ArrivalTimes::shared(&load.arrival, window, streams)
-                }
-                _ => ArrivalTimes::new(&load.arrival, topology.sources(), streams),
-            },
-            window: load
-                .traffic
-                .window
-                .map(|size| Window::new(size, topology.sources())),
-            admitted: Vec::with_capacity(sources),
+            sources: PacketSources::new(topology, &load),
             ties: streams.stream(NodeId(0), Purpose(4)),
             tally: Tally::new(topology, &load),
             trace: Trace::new(0),
-            offered: 0,
             flit_hops: 0,
             load,
         }
@@ -231,33 +212,16 @@ impl<'t> Network<'t> {
         let source = slot / self.config.channels;
         let s = source as usize;
         let number = self.number[s];
-        if let Some(window) = &mut self.window
-            && !window.admits(slot, number)
-        {
+        if !self.sources.admits(slot, number) {
             return;
         }
         self.number[s] += 1;
-        let draw = &mut self.draws[s];
-        let to = self.load.traffic.destination(
-            source,
-            number,
-            self.topology.destinations(),
-            self.load.seed,
-            draw,
-        );
-        let size_draw = if self.load.sizes_per_event {
-            mixed(self.load.seed ^ mixed(number))
-        } else {
-            draw.next_u64()
-        };
-        let bytes = self.load.sizes.size(source, number, size_draw);
-        let draws_route = self.load.routes == RoutePolicy::Random && self.topology.has_choice();
-        let choice = if draws_route { draw.next_u64() >> 8 } else { 0 };
+        let OfferedPacket { to, bytes } =
+            self.sources.next(self.topology, &self.load, source, number);
         let route = self
-            .topology
-            .chosen_route(source, to, self.load.routes, number, choice);
-        let oldest = self.window.as_ref().map_or(0, Window::oldest);
-        let arrived = self.arrivals.time(source, number, oldest).unwrap_or(at);
+            .sources
+            .route(self.topology, self.load.routes, [source, to], number);
+        let arrived = self.sources.arrival(source, number).unwrap_or(at);
         let packet = self.packets.take(self.stride);
         let p = packet as usize;
         self.packets.source[p] = source;
@@ -272,7 +236,6 @@ impl<'t> Network<'t> {
         self.packets.route[p * self.stride..][..links.len()].copy_from_slice(links);
         self.source_packet[slot as usize] = packet;
         self.source_left[slot as usize] = self.packets.flits[p];
-        self.offered += 1;
         self.idle.push((at.max(arrived), slot));
     }
 
@@ -288,11 +251,11 @@ impl<'t> Network<'t> {
             self.move_flit(from, to);
         }
         self.moves = moves;
-        let mut admitted = core::mem::take(&mut self.admitted);
+        let mut admitted = self.sources.take_admitted();
         for slot in admitted.drain(..) {
             self.offer(self.now(), slot);
         }
-        self.admitted = admitted;
+        self.sources.keep_admitted(admitted);
     }
 
     /// Packets that are due take the channel of their slot.
@@ -463,9 +426,7 @@ impl<'t> Network<'t> {
                 key: number << 20 | u64::from(to),
             },
         });
-        if let Some(window) = &mut self.window {
-            window.complete(number, &mut self.admitted);
-        }
+        self.sources.complete(number);
         self.packets.free.push(packet);
     }
 
@@ -479,8 +440,9 @@ impl<'t> Network<'t> {
             trace_hash: self.trace.hash(),
         };
         let in_flight = (self.packets.source.len() - self.packets.free.len()) as u64;
+        let offered = self.sources.offered();
         let mut outcome = self.tally.into_outcome(&report);
-        outcome.packets_offered = self.offered;
+        outcome.packets_offered = offered;
         outcome.packets_in_flight = in_flight;
         outcome
     }

@@ -11,6 +11,7 @@ pub mod arrival;
 pub mod buffered;
 pub mod measure;
 pub mod outcome;
+pub(crate) mod packet_source;
 pub(crate) mod port;
 pub mod size_law;
 pub mod topology;

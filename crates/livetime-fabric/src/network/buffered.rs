@@ -18,11 +18,10 @@ use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
 
 use super::arbiter::Arbiter;
-use super::arrival::ArrivalTimes;
 use super::outcome::{NetworkOutcome, Tally};
+use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, HostPort, Parcel, StepEvent};
-use super::topology::{LinkEnd, RoutePolicy, Topology};
-use super::traffic::{Window, mixed};
+use super::topology::{LinkEnd, Topology};
 use super::wormhole::{Load, shuffle};
 
 /// No packet, no link.
@@ -208,14 +207,10 @@ pub(crate) struct Fabric<'t> {
     is_sending: Vec<bool>,
     // Sources.
     number: Vec<u64>,
-    draws: Vec<RandomStream>,
-    arrivals: ArrivalTimes,
-    window: Option<Window>,
-    admitted: Vec<u32>,
+    sources: PacketSources,
     is_settling: bool,
     ties: RandomStream,
     tally: Tally,
-    offered: u64,
 }
 
 /// Runs traffic through a fabric with buffers.
@@ -238,7 +233,7 @@ pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOu
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let fabric = simulation.into_world();
     let in_flight = (fabric.packets.source.len() - fabric.packets.free.len()) as u64;
-    let offered = fabric.offered;
+    let offered = fabric.sources.offered();
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
     outcome.packets_in_flight = in_flight;
@@ -410,24 +405,10 @@ impl<'t> Fabric<'t> {
             last: vec![NONE; count * lanes],
             is_sending: vec![false; count * lanes],
             number: vec![0; sources],
-            draws: (0..sources as u32)
-                .map(|s| streams.stream(NodeId(s), Purpose(1)))
-                .collect(),
-            arrivals: match load.traffic.window {
-                Some(window) if load.traffic.pattern.is_event_building() => {
-                    ArrivalTimes::shared(&load.arrival, window, streams)
-                }
-                _ => ArrivalTimes::new(&load.arrival, topology.sources(), streams),
-            },
-            window: load
-                .traffic
-                .window
-                .map(|size| Window::new(size, topology.sources())),
-            admitted: Vec::with_capacity(sources),
+            sources: PacketSources::new(topology, &load),
             is_settling: false,
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
-            offered: 0,
             load,
             buffering,
         }
@@ -435,37 +416,20 @@ impl<'t> Fabric<'t> {
 
     /// Makes the next packet of a source.
     fn offer<E: StepEvent<Step>>(&mut self, at: SimPs, source: u32, scheduler: &mut Scheduler<E>) {
-        let s = source as usize;
         if let Some(hosts) = &mut self.hosts {
             hosts.idle.push(source);
             return;
         }
-        let number = self.number[s];
-        if let Some(window) = &mut self.window
-            && !window.admits(source, number)
-        {
+        let number = self.number[source as usize];
+        if !self.sources.admits(source, number) {
             return;
         }
-        self.number[s] += 1;
-        let draw = &mut self.draws[s];
-        let to = self.load.traffic.destination(
-            source,
-            number,
-            self.topology.destinations(),
-            self.load.seed,
-            draw,
-        );
-        let size_draw = if self.load.sizes_per_event {
-            mixed(self.load.seed ^ mixed(number))
-        } else {
-            draw.next_u64()
-        };
-        let bytes = self.load.sizes.size(source, number, size_draw);
+        self.number[source as usize] += 1;
+        let OfferedPacket { to, bytes } =
+            self.sources.next(self.topology, &self.load, source, number);
         let packet = self.new_packet(source, to, bytes, number);
-        let oldest = self.window.as_ref().map_or(0, Window::oldest);
-        let arrived = self.arrivals.time(source, number, oldest).unwrap_or(at);
+        let arrived = self.sources.arrival(source, number).unwrap_or(at);
         self.packets.arrived[packet as usize] = arrived;
-        self.offered += 1;
         scheduler.at(
             at.max(arrived),
             CAUSE,
@@ -475,16 +439,13 @@ impl<'t> Fabric<'t> {
 
     /// A packet with its lane and route, at its source.
     fn new_packet(&mut self, source: u32, to: u32, bytes: u32, number: u64) -> u32 {
-        let draw = &mut self.draws[source as usize];
-        let draws_route = self.load.routes == RoutePolicy::Random && self.topology.has_choice();
-        let choice = if draws_route { draw.next_u64() >> 8 } else { 0 };
+        let route = self
+            .sources
+            .route(self.topology, self.load.routes, [source, to], number);
         let lane = match self.buffering.lanes {
             1 => 0,
-            lanes => draw.next_u64() % u64::from(lanes),
+            lanes => self.sources.draw(source) % u64::from(lanes),
         };
-        let route = self
-            .topology
-            .chosen_route(source, to, self.load.routes, number, choice);
         let packet = self.packets.take(self.stride);
         let p = packet as usize;
         self.packets.source[p] = source;
@@ -585,11 +546,11 @@ impl<'t> Fabric<'t> {
     }
 
     fn settle<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
-        let mut admitted = core::mem::take(&mut self.admitted);
+        let mut admitted = self.sources.take_admitted();
         for source in admitted.drain(..) {
             self.offer(now, source, scheduler);
         }
-        self.admitted = admitted;
+        self.sources.keep_admitted(admitted);
         let mut dirty = core::mem::take(&mut self.dirty);
         shuffle(&mut dirty, &mut self.ties);
         for link in &dirty {
@@ -765,9 +726,7 @@ impl<'t> Fabric<'t> {
     /// Ends a packet's life, delivered or lost.
     fn retire(&mut self, packet: u32) {
         let number = self.packets.number[packet as usize];
-        if let Some(window) = &mut self.window {
-            window.complete(number, &mut self.admitted);
-        }
+        self.sources.complete(number);
         self.packets.free.push(packet);
     }
 

@@ -19,12 +19,13 @@ use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
 
 use super::arbiter::Arbiter;
-use super::arrival::{Arrival, ArrivalTimes};
+use super::arrival::Arrival;
 use super::outcome::{NetworkOutcome, Tally};
+use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, HostPort, Parcel, StepEvent};
 use super::size_law::SizeLaw;
 use super::topology::{LinkEnd, ROUTE_LINKS_MAX, RoutePolicy, Topology};
-use super::traffic::{Traffic, Window};
+use super::traffic::Traffic;
 
 /// No source, no link.
 const NONE: u32 = u32::MAX;
@@ -133,14 +134,10 @@ pub(crate) struct Fabric<'t> {
     arrived: Vec<SimPs>,
     destination: Vec<u32>,
     has_packet: Vec<bool>,
-    offered: u64,
-    draws: Vec<RandomStream>,
-    arrivals: ArrivalTimes,
-    window: Option<Window>,
+    sources: PacketSources,
     // This instant.
     freed: Vec<u32>,
     heads: Vec<u32>,
-    admitted: Vec<u32>,
     is_settling: bool,
     ties: RandomStream,
     tally: Tally,
@@ -164,7 +161,7 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let fabric = simulation.into_world();
     let in_flight = fabric.has_packet.iter().filter(|has| **has).count() as u64;
-    let offered = fabric.offered;
+    let offered = fabric.sources.offered();
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
     outcome.packets_in_flight = in_flight;
@@ -325,23 +322,9 @@ impl<'t> Fabric<'t> {
             arrived: vec![SimPs::ZERO; sources],
             destination: vec![0; sources],
             has_packet: vec![false; sources],
-            offered: 0,
-            draws: (0..sources as u32)
-                .map(|s| streams.stream(NodeId(s), Purpose(1)))
-                .collect(),
-            arrivals: match load.traffic.window {
-                Some(window) if load.traffic.pattern.is_event_building() => {
-                    ArrivalTimes::shared(&load.arrival, window, streams)
-                }
-                _ => ArrivalTimes::new(&load.arrival, topology.sources(), streams),
-            },
-            window: load
-                .traffic
-                .window
-                .map(|size| Window::new(size, topology.sources())),
+            sources: PacketSources::new(topology, &load),
             freed: Vec::with_capacity(links.len()),
             heads: Vec::with_capacity(sources),
-            admitted: Vec::with_capacity(sources),
             is_settling: false,
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
@@ -357,30 +340,14 @@ impl<'t> Fabric<'t> {
             return;
         }
         let number = self.packet[s];
-        if let Some(window) = &mut self.window
-            && !window.admits(source, number)
-        {
+        if !self.sources.admits(source, number) {
             return;
         }
-        let draw = &mut self.draws[s];
-        let to = self.load.traffic.destination(
-            source,
-            number,
-            self.topology.destinations(),
-            self.load.seed,
-            draw,
-        );
-        let size_draw = if self.load.sizes_per_event {
-            super::traffic::mixed(self.load.seed ^ super::traffic::mixed(number))
-        } else {
-            draw.next_u64()
-        };
-        self.bytes[s] = self.load.sizes.size(source, number, size_draw);
+        let OfferedPacket { to, bytes } =
+            self.sources.next(self.topology, &self.load, source, number);
+        self.bytes[s] = bytes;
         self.take_route(source, to, number);
-        self.offered += 1;
-        let oldest = self.window.as_ref().map_or(0, Window::oldest);
-        let arrival = self.arrivals.time(source, number, oldest);
-        self.arrived[s] = arrival.unwrap_or(at);
+        self.arrived[s] = self.sources.arrival(source, number).unwrap_or(at);
         let ready = at.max(self.arrived[s]);
         // Heads that become ready while causes are handled need no event of their own.
         if ready == scheduler.now() && self.is_settling {
@@ -393,15 +360,9 @@ impl<'t> Fabric<'t> {
     /// Chooses the route of a source's next packet.
     fn take_route(&mut self, source: u32, to: u32, number: u64) {
         let s = source as usize;
-        let draws_route = self.load.routes == RoutePolicy::Random && self.topology.has_choice();
-        let choice = if draws_route {
-            self.draws[s].next_u64() >> 8
-        } else {
-            0
-        };
         let route = self
-            .topology
-            .chosen_route(source, to, self.load.routes, number, choice);
+            .sources
+            .route(self.topology, self.load.routes, [source, to], number);
         // The injection link belongs to the source alone, so it is never waited for.
         let links = &route.links()[1..];
         self.route[s][..links.len()].copy_from_slice(links);
@@ -453,17 +414,15 @@ impl<'t> Fabric<'t> {
             self.bytes[s],
             now - self.arrived[s],
         );
-        if let Some(window) = &mut self.window {
-            window.complete(number, &mut self.admitted);
-        }
+        self.sources.complete(number);
     }
 
     fn settle<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
-        let mut admitted = core::mem::take(&mut self.admitted);
+        let mut admitted = self.sources.take_admitted();
         for source in admitted.drain(..) {
             self.offer(now, source, scheduler);
         }
-        self.admitted = admitted;
+        self.sources.keep_admitted(admitted);
         let mut freed = core::mem::take(&mut self.freed);
         shuffle(&mut freed, &mut self.ties);
         for link in freed.drain(..) {

@@ -1,0 +1,174 @@
+//! What the sources of a network offer, the same at packet and flit level.
+//!
+//! A source draws destination, size and route of its next packet from a stream of its own, so that
+//! one level's packets are those of the other. The event window, where there is one, holds sources
+//! back until the oldest event is complete everywhere.
+
+use crate::address::NodeId;
+use crate::random::{Purpose, RandomStream, RandomStreams};
+use crate::time::SimPs;
+
+use super::arrival::ArrivalTimes;
+use super::topology::{Route, RoutePolicy, Topology};
+use super::traffic::{Window, mixed};
+use super::wormhole::Load;
+
+/// All sources of a network. Packets of each are numbered by whoever sends them, from 0 on.
+#[derive(Debug)]
+pub(crate) struct PacketSources {
+    draws: Vec<RandomStream>,
+    arrivals: ArrivalTimes,
+    window: Option<Window>,
+    /// Those that the window lets go on.
+    admitted: Vec<u32>,
+    offered: u64,
+}
+
+/// A source's next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfferedPacket {
+    pub(crate) to: u32,
+    pub(crate) bytes: u32,
+}
+
+impl PacketSources {
+    pub(crate) fn new(topology: &Topology, load: &Load) -> Self {
+        let sources = topology.sources();
+        let streams = RandomStreams::new(load.seed);
+        let draws = (0..sources).map(|source| streams.stream(NodeId(source), Purpose(1)));
+        let arrivals = match load.traffic.window {
+            Some(window) if load.traffic.pattern.is_event_building() => {
+                ArrivalTimes::shared(&load.arrival, window, streams)
+            }
+            _ => ArrivalTimes::new(&load.arrival, sources, streams),
+        };
+        Self {
+            draws: draws.collect(),
+            arrivals,
+            window: load.traffic.window.map(|size| Window::new(size, sources)),
+            admitted: Vec::with_capacity(sources as usize),
+            offered: 0,
+        }
+    }
+
+    /// Whether the window lets packet `number` go; if not, `waiter` is among those that
+    /// [`PacketSources::take_admitted`] gives once it does.
+    pub(crate) fn admits(&mut self, waiter: u32, number: u64) -> bool {
+        let window = self.window.as_mut();
+        window.is_none_or(|window| window.admits(waiter, number))
+    }
+
+    /// Draws destination and size of packet `number` of a source.
+    pub(crate) fn next(
+        &mut self,
+        topology: &Topology,
+        load: &Load,
+        source: u32,
+        number: u64,
+    ) -> OfferedPacket {
+        let draw = &mut self.draws[source as usize];
+        let destinations = topology.destinations();
+        let to = load
+            .traffic
+            .destination(source, number, destinations, load.seed, draw);
+        let size_draw = if load.sizes_per_event {
+            mixed(load.seed ^ mixed(number))
+        } else {
+            draw.next_u64()
+        };
+        self.offered += 1;
+        OfferedPacket {
+            to,
+            bytes: load.sizes.size(source, number, size_draw),
+        }
+    }
+
+    /// Chooses the route of a packet, by a draw where the policy wants one.
+    pub(crate) fn route(
+        &mut self,
+        topology: &Topology,
+        policy: RoutePolicy,
+        [source, to]: [u32; 2],
+        number: u64,
+    ) -> Route {
+        let choice = if policy == RoutePolicy::Random && topology.has_choice() {
+            self.draw(source) >> 8
+        } else {
+            0
+        };
+        topology.chosen_route(source, to, policy, number, choice)
+    }
+
+    /// The next number of a source's stream.
+    pub(crate) fn draw(&mut self, source: u32) -> u64 {
+        self.draws[source as usize].next_u64()
+    }
+
+    /// When packet `number` of a source arrives; `None` if whenever the source is free.
+    pub(crate) fn arrival(&mut self, source: u32, number: u64) -> Option<SimPs> {
+        let oldest = self.window.as_ref().map_or(0, Window::oldest);
+        self.arrivals.time(source, number, oldest)
+    }
+
+    /// Counts a packet that is gone, delivered or lost: the window may move.
+    pub(crate) fn complete(&mut self, number: u64) {
+        if let Some(window) = &mut self.window {
+            window.complete(number, &mut self.admitted);
+        }
+    }
+
+    /// Those that may go on, to be given back empty to [`PacketSources::keep_admitted`], which
+    /// keeps their memory.
+    pub(crate) fn take_admitted(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.admitted)
+    }
+
+    pub(crate) fn keep_admitted(&mut self, admitted: Vec<u32>) {
+        self.admitted = admitted;
+    }
+
+    /// Packets that were offered.
+    pub(crate) const fn offered(&self) -> u64 {
+        self.offered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Pattern, SizeLaw, Traffic};
+
+    fn load(traffic: Traffic) -> Load {
+        Load::saturated(traffic, SizeLaw::Fixed(2048), 10)
+    }
+
+    #[test]
+    fn a_source_beyond_the_window_goes_on_when_the_oldest_packet_is_gone_everywhere() {
+        let topology = Topology::crossbar(2).unwrap();
+        let load = load(Traffic::new(Pattern::Uniform).with_window(1));
+        let mut sources = PacketSources::new(&topology, &load);
+        assert!(sources.admits(0, 0) && sources.admits(1, 0));
+        assert!(!sources.admits(0, 1));
+        sources.complete(0);
+        assert!(sources.take_admitted().is_empty(), "one of two");
+        sources.complete(0);
+        assert_eq!(sources.take_admitted(), [0]);
+        assert!(sources.admits(0, 1));
+    }
+
+    #[test]
+    fn packets_of_a_source_do_not_depend_on_what_others_draw() {
+        let topology = Topology::crossbar(4).unwrap();
+        let load = load(Traffic::new(Pattern::Uniform));
+        let (mut alone, mut together) = (
+            PacketSources::new(&topology, &load),
+            PacketSources::new(&topology, &load),
+        );
+        for number in 0..50 {
+            together.next(&topology, &load, 0, number);
+            let packet = together.next(&topology, &load, 2, number);
+            assert_eq!(packet, alone.next(&topology, &load, 2, number));
+        }
+        assert_eq!([alone.offered(), together.offered()], [50, 100]);
+    }
+}
