@@ -27,6 +27,21 @@ const VERSION: u64 = 1;
 const PACKET_TIMES: u64 = 2_000;
 /// The most of any count in a scenario.
 const COUNT_MAX: u64 = 1 << 20;
+/// Kinds of network.
+const KINDS: [&str; 12] = [
+    "crossbar",
+    "delta",
+    "four-layer",
+    "six-layer",
+    "clos",
+    "benes",
+    "fat-tree",
+    "two-level",
+    "gigabit-1",
+    "gigabit-2",
+    "chassis",
+    "graph",
+];
 
 /// A scenario file that was read.
 pub(crate) struct LoadedScenario {
@@ -172,21 +187,7 @@ impl Reader<'_> {
         root.require("topology", "a table [topology]");
         let mut section = root.section("topology")?;
         section.require("kind", "the kind of network, such as \"delta\"");
-        let kinds = [
-            "crossbar",
-            "delta",
-            "four-layer",
-            "six-layer",
-            "clos",
-            "benes",
-            "fat-tree",
-            "two-level",
-            "gigabit-1",
-            "gigabit-2",
-            "chassis",
-            "graph",
-        ];
-        let words = kinds.map(|kind| (kind, kind));
+        let words = KINDS.map(|kind| (kind, kind));
         let kind = section.choice("kind", &words)?;
         let mut count = |key: &'static str| {
             section.require(key, "a count");
@@ -204,18 +205,10 @@ impl Reader<'_> {
             },
             "delta" => {
                 let (radix, stages) = (count("radix"), count("stages"));
-                let wirings = [
-                    ("omega", Wiring::Omega),
-                    ("natural", Wiring::Natural),
-                    ("swapped", Wiring::Swapped),
-                ];
-                let words: Vec<(&'static str, usize)> =
-                    wirings.iter().enumerate().map(|(i, w)| (w.0, i)).collect();
-                let place = section.choice("wiring", &words).unwrap_or(0);
                 TopologyChoice::Delta {
                     radix,
                     stages,
-                    wiring: wirings[place].1.clone(),
+                    wiring: wiring(&mut section),
                 }
             }
             "four-layer" => TopologyChoice::FourLayer {
@@ -440,6 +433,16 @@ impl Reader<'_> {
         };
         section.finish();
         arrival
+    }
+}
+
+/// How the stages of a delta network are wired.
+fn wiring(section: &mut Section<'_, '_>) -> Wiring {
+    let words = ["omega", "natural", "swapped"].map(|word| (word, word));
+    match section.choice("wiring", &words) {
+        Some("natural") => Wiring::Natural,
+        Some("swapped") => Wiring::Swapped,
+        _ => Wiring::Omega,
     }
 }
 

@@ -308,20 +308,19 @@ fn paired_rows(
     sums.into_iter().map(row).collect()
 }
 
-fn tables(summary: &RunSummary) -> Vec<Table> {
-    let table = |caption: &str, headings: &[&str], rows| Table {
+fn table(caption: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
+    Table {
         caption: caption.to_owned(),
         headings: headings
             .iter()
             .map(|heading| (*heading).to_owned())
             .collect(),
         rows,
-    };
-    let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
-    let counts = counts
-        .into_iter()
-        .map(|(name, n)| vec![name.to_owned(), n.to_string()])
-        .collect();
+    }
+}
+
+/// What was lost, why, and what that means.
+fn loss_rows(summary: &RunSummary) -> Vec<Vec<String>> {
     let help = |cause: &str| {
         let found = LossCause::ALL.iter().find(|known| known.key() == cause);
         found.map_or("", |cause| cause.help()).to_owned()
@@ -332,6 +331,28 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
     if losses.is_empty() {
         losses.push(vec!["none".to_owned(), "0".to_owned(), String::new()]);
     }
+    losses
+}
+
+/// Events that a filter unit died of.
+fn failure_rows(summary: &RunSummary) -> Vec<Vec<String>> {
+    (summary.filter_failures.iter())
+        .flat_map(|failure| {
+            failure
+                .deaths
+                .iter()
+                .map(move |death| (failure.trigger, death))
+        })
+        .map(|(event, death)| vec![event.to_string(), death.role.clone(), death.reason.clone()])
+        .collect()
+}
+
+fn tables(summary: &RunSummary) -> Vec<Table> {
+    let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
+    let counts = counts
+        .into_iter()
+        .map(|(name, n)| vec![name.to_owned(), n.to_string()])
+        .collect();
     let workers = (summary.workers.iter())
         .map(|worker| {
             vec![
@@ -340,15 +361,6 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
                 format!("{:.0} %", worker.busy_fraction * 100.0),
             ]
         })
-        .collect();
-    let failures: Vec<Vec<String>> = (summary.filter_failures.iter())
-        .flat_map(|failure| {
-            failure
-                .deaths
-                .iter()
-                .map(move |death| (failure.trigger, death))
-        })
-        .map(|(event, death)| vec![event.to_string(), death.role.clone(), death.reason.clone()])
         .collect();
     let latency = |name: &str, l: &livetime_store::LatencySummary| {
         let mut row = vec![name.to_owned(), l.count.to_string()];
@@ -363,7 +375,11 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
     ];
     let mut tables = vec![
         table("Counts", &["counter", "count"], counts),
-        table("Losses", &["cause", "count", "what it means"], losses),
+        table(
+            "Losses",
+            &["cause", "count", "what it means"],
+            loss_rows(summary),
+        ),
         table(
             "Level-2 menu",
             &["path", "passed", "fired after prescale"],
@@ -381,6 +397,7 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
+    let failures = failure_rows(summary);
     if !failures.is_empty() {
         tables.push(table(
             "Events in the error stream",

@@ -362,9 +362,8 @@ fn large_barrel_shifter(quick: bool) -> Result<Answer, TopologyError> {
     })
 }
 
-/// Builder units that are slow or dead: those of 512 for the rate, and of 64 (a smaller network of
-/// the same kind) for the second after a death, which takes that long to be noticed.
-fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
+/// The networks of [`sick_nodes`], each first with all builder units well.
+fn sick_cases(quick: bool) -> Result<Vec<Case>, TopologyError> {
     let ms = if quick { 60 } else { 300 };
     let case =
         |name: &str, size: u32, sick: SickBuilders, ms: u64| -> Result<Case, TopologyError> {
@@ -407,6 +406,13 @@ fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
         // The queue holds what comes while the dead are not yet missed.
         case.plan.queue = 4_096;
     }
+    Ok(cases)
+}
+
+/// Builder units that are slow or dead: those of 512 for the rate, and of 64 (a smaller network of
+/// the same kind) for the second after a death, which takes that long to be noticed.
+fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
+    let cases = sick_cases(quick)?;
     let found = run_cases(&cases);
     let rows = cases.iter().zip(&found).map(|(case, outcome)| {
         let late = &outcome.series[outcome.series.len() * 3 / 4..];

@@ -64,10 +64,10 @@ pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome,
     }
 }
 
-/// The summary.
-pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
+/// The rate, or that there is none yet.
+fn rate_text(builder: &BuilderNetworkOutcome) -> String {
     let rate = builder.event_rate;
-    let mut text = if rate.converged {
+    if rate.converged {
         format!(
             "  event rate        {:.2} kHz (95 % confidence +- {:.2}), {:.1} MB/s per builder unit, \
              {:.1} % of its links\n",
@@ -84,7 +84,12 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
             rate.mean / 1e3,
             rate.ci95 / 1e3
         )
-    };
+    }
+}
+
+/// The summary.
+pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
+    let mut text = rate_text(builder);
     let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
     text += &format!(
         "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n",
