@@ -50,7 +50,7 @@ pub(crate) fn run(request: &Request) -> Result<bool, Failure> {
     if document["schema"] != "livetime.bench/1" {
         return Err(format!("{} is no document of livetime bench", from.display()).into());
     }
-    let program = Program::build(&root)?;
+    let program = Program::build_distribution(&root)?;
     let folder = tempfile::tempdir()?;
     let mut command = program.command(folder.path(), ["bench", "all", "--from"]);
     finish({

@@ -20,15 +20,25 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Builds the release program of the workspace at `root`.
+    /// Builds the program of the workspace at `root` as tests run it, with its assertions.
     pub(crate) fn build(root: &Path) -> Result<Self, Failure> {
+        Self::build_with(root, "release")
+    }
+
+    /// Builds the program as it is installed and measured: optimised over all crates, without
+    /// assertions. Takes minutes.
+    pub(crate) fn build_distribution(root: &Path) -> Result<Self, Failure> {
+        Self::build_with(root, "dist")
+    }
+
+    fn build_with(root: &Path, profile: &str) -> Result<Self, Failure> {
         let mut cargo = cargo(root);
-        cargo.args(["build", "--release", "--package", "livetime"]);
+        cargo.args(["build", "--profile", profile, "--package", "livetime"]);
         if !cargo.status()?.success() {
             return Err("the program does not build".into());
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
-        let path = root.join(target).join("release/livetime");
+        let path = root.join(target).join(profile).join("livetime");
         if !path.is_file() {
             return Err(format!("{} was not built", path.display()).into());
         }

@@ -101,7 +101,7 @@ struct Stage {
 impl Stage {
     fn set() -> Result<Self, Failure> {
         let root = workspace_root();
-        let program = Program::build(&root)?;
+        let program = Program::build_distribution(&root)?;
         Ok(Self {
             root,
             program,

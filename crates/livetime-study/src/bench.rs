@@ -203,7 +203,7 @@ pub enum BenchError {
 /// [`BenchError`] when the machine refuses something, or when counts are not conserved.
 pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let scheduling = Scheduling::new(options.realtime);
-    let mut document = match name {
+    let document = match name {
         BenchName::Floor => floor::run(options),
         BenchName::Ring => ring::run(options),
         BenchName::Loop => trigger_loop::run(options),
@@ -220,11 +220,7 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
         BenchName::Fabric => fabric::run(options),
         BenchName::Timing => timing::run(options),
     }?;
-    document.machine = options.machine.clone();
-    document.add_machine("scheduling", scheduling.name());
-    document.add_machine("load_average", load_average());
-    document.add_machine("quick", options.quick);
-    Ok(document)
+    Ok(as_measured(document, options, &scheduling))
 }
 
 /// Runs the builder for several numbers of units and fragment sizes, over shared memory and TCP.
@@ -232,13 +228,7 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
 /// # Errors
 /// [`BenchError`] when the machine refuses something, or when counts are not conserved.
 pub fn run_builder_grid(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
-    let scheduling = Scheduling::new(options.realtime);
-    let mut document = builder_grid::run(options)?;
-    document.machine = options.machine.clone();
-    document.add_machine("scheduling", scheduling.name());
-    document.add_machine("load_average", load_average());
-    document.add_machine("quick", options.quick);
-    Ok(document)
+    in_place(options, || builder_grid::run(options))
 }
 
 /// Runs the loop at a rate.
@@ -269,12 +259,22 @@ fn in_place(
     measure: impl FnOnce() -> Result<BenchDocument, BenchError>,
 ) -> Result<BenchDocument, BenchError> {
     let scheduling = Scheduling::new(options.realtime);
-    let mut document = measure()?;
+    let document = measure()?;
+    Ok(as_measured(document, options, &scheduling))
+}
+
+/// The document with the machine, its use, and how the program was built.
+fn as_measured(
+    mut document: BenchDocument,
+    options: &BenchOptions,
+    scheduling: &Scheduling,
+) -> BenchDocument {
     document.machine = options.machine.clone();
     document.add_machine("scheduling", scheduling.name());
     document.add_machine("load_average", load_average());
     document.add_machine("quick", options.quick);
-    Ok(document)
+    document.add_machine("assertions", livetime_wire::ASSERTIONS);
+    document
 }
 
 /// The load of the machine over the last minute: measured beside a compiler, nothing is worth much.

@@ -54,6 +54,7 @@ fn assert_form(document: &BenchDocument) {
     assert_eq!(json["schema"], "livetime.bench/1");
     assert_eq!(json["machine"]["scheduling"], "normal");
     assert_eq!(json["machine"]["quick"], true);
+    assert_eq!(json["machine"]["assertions"], livetime_wire::ASSERTIONS);
     assert!(!json["floor"].as_object().unwrap().is_empty());
     for member in ["floor", "result", "ratio", "targets"] {
         assert_no_null(&format!("{}.{member}", document.bench), &json[member]);

@@ -44,3 +44,7 @@ pub use time::{DurationNs, RunNs, TaiNs};
 pub use timing_coefficient::CoefficientSet;
 pub use timing_message::{EventId, TimingMessage};
 pub use timing_record::{PriorityClass, RecordFlags, RecordKind, TimingRecord, TimingRecordError};
+
+/// Whether this build checks its own invariants and every overflow on the way. The release profile
+/// does, tests run in it; the distribution profile, which is installed and measured, does not.
+pub const ASSERTIONS: bool = cfg!(debug_assertions);

@@ -111,41 +111,10 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     );
     let copies = selection.median(|kept| kept.block.outcome.copies_per_byte());
     document.add_result("copies_per_stored_byte_after_link_page", rounded(copies));
-    let sum = |count: fn(&ChainOutcome) -> u64| -> u64 {
-        selection
-            .kept
-            .iter()
-            .map(|kept| count(&kept.block.outcome))
-            .sum()
-    };
-    document.add_result("triggers", sum(|outcome| outcome.counts.triggers));
-    document.add_result("events_built", sum(|outcome| outcome.counts.events_built));
-    document.add_result(
-        "events_incomplete",
-        sum(|outcome| outcome.counts.events_incomplete),
-    );
-    document.add_result("lost", sum(|outcome| outcome.losses.total()));
-    if let Some(kept) = selection.kept.last() {
-        let latency = |histogram| {
-            let summary = latency_summary(histogram, 0);
-            json!({
-                "count": summary.count, "min": summary.min, "p50": summary.p50,
-                "p99": summary.p99, "p99_9": summary.p99_9, "max": summary.max,
-            })
-        };
-        let outcome = &kept.block.outcome;
-        document.add_result("decision_ns", latency(&outcome.decision_latency));
-        document.add_result("build_ns", latency(&outcome.build_latency));
-        let workers = outcome.workers.iter().map(|worker| {
-            let waits = worker.waits;
-            let turns = waits.busy + waits.spins + waits.yields + waits.sleeps;
-            (
-                worker.name.clone(),
-                rounded(waits.busy as f64 / turns.max(1) as f64),
-            )
-        });
-        document.add_result("busy_fraction", Value::Object(workers.collect()));
-    }
+    let outcomes: Vec<&ChainOutcome> = (selection.kept.iter())
+        .map(|kept| &kept.block.outcome)
+        .collect();
+    add_outcomes(&mut document, &outcomes);
     document.add_target(Target::at_least(
         "decisions_per_s",
         median(&decisions),
@@ -154,6 +123,41 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     document.add_target(Target::at_least("built_events_per_s", median(&built), 50e3));
     document.add_target(Target::at_most("copies_per_byte", copies, 2.0));
     Ok(document)
+}
+
+/// The sums over all runs; latencies and workers of the last.
+fn add_outcomes(document: &mut BenchDocument, outcomes: &[&ChainOutcome]) {
+    let sum = |count: fn(&ChainOutcome) -> u64| -> u64 {
+        outcomes.iter().map(|outcome| count(outcome)).sum()
+    };
+    document.add_result("triggers", sum(|outcome| outcome.counts.triggers));
+    document.add_result("events_built", sum(|outcome| outcome.counts.events_built));
+    document.add_result(
+        "events_incomplete",
+        sum(|outcome| outcome.counts.events_incomplete),
+    );
+    document.add_result("lost", sum(|outcome| outcome.losses.total()));
+    let Some(last) = outcomes.last() else {
+        return;
+    };
+    let latency = |histogram| {
+        let summary = latency_summary(histogram, 0);
+        json!({
+            "count": summary.count, "min": summary.min, "p50": summary.p50,
+            "p99": summary.p99, "p99_9": summary.p99_9, "max": summary.max,
+        })
+    };
+    document.add_result("decision_ns", latency(&last.decision_latency));
+    document.add_result("build_ns", latency(&last.build_latency));
+    let workers = last.workers.iter().map(|worker| {
+        let waits = worker.waits;
+        let turns = waits.busy + waits.spins + waits.yields + waits.sleeps;
+        (
+            worker.name.clone(),
+            rounded(waits.busy as f64 / turns.max(1) as f64),
+        )
+    });
+    document.add_result("busy_fraction", Value::Object(workers.collect()));
 }
 
 /// Rates of all intervals.
@@ -264,25 +268,7 @@ pub(crate) fn chain_config() -> ChainConfig {
             .filter(|(link, _)| unit_of(*link) == unit);
         of_unit.map(|(_, source)| *source).collect()
     });
-    let source = SourceConfig {
-        triggers: TriggerSourceConfig {
-            arrival: ArrivalConfig {
-                kind: ArrivalKind::Unpaced,
-                ..ArrivalConfig::default()
-            },
-            mode: OfferMode::Lossless,
-            duration: None,
-            ..TriggerSourceConfig::default()
-        },
-        fragment: FragmentConfig {
-            bytes_mean: ByteSize(FRAGMENT_BYTES),
-            log_sigma: 0.0,
-            payload: PayloadKind::Prefilled,
-            ..FragmentConfig::default()
-        },
-        data_links: sources.clone(),
-        ..SourceConfig::default()
-    };
+    let source = source_config(&sources);
     let data_links = sources
         .iter()
         .enumerate()
@@ -304,7 +290,11 @@ pub(crate) fn chain_config() -> ChainConfig {
         trigger_nodes: 1,
         merger: MergerConfig::NONE,
         menu: menu(),
-        supervisor: SupervisorConfig::default(),
+        supervisor: SupervisorConfig {
+            // A machine that stands still costs time, not triggers: nothing may be lost.
+            decision_timeout: SupervisorConfig::TIMEOUT_MAX,
+            ..SupervisorConfig::default()
+        },
         builder: BuilderConfig {
             readout_units: readout_units.collect(),
             ..BuilderConfig::default()
@@ -326,6 +316,29 @@ pub(crate) fn chain_config() -> ChainConfig {
     };
     config.workers = workers(&config);
     config
+}
+
+/// Triggers without pace and without loss, with fragments that cost only their header and CRC.
+fn source_config(sources: &[SourceId]) -> SourceConfig {
+    SourceConfig {
+        triggers: TriggerSourceConfig {
+            arrival: ArrivalConfig {
+                kind: ArrivalKind::Unpaced,
+                ..ArrivalConfig::default()
+            },
+            mode: OfferMode::Lossless,
+            duration: None,
+            ..TriggerSourceConfig::default()
+        },
+        fragment: FragmentConfig {
+            bytes_mean: ByteSize(FRAGMENT_BYTES),
+            log_sigma: 0.0,
+            payload: PayloadKind::Prefilled,
+            ..FragmentConfig::default()
+        },
+        data_links: sources.to_vec(),
+        ..SourceConfig::default()
+    }
 }
 
 /// Events of the physics generator, drawn before the run.

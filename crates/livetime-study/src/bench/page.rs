@@ -179,8 +179,13 @@ fn machine_line(bench: &Bench<'_>) -> String {
     let placement = placement
         .map(|placement| format!(", cores {placement}"))
         .unwrap_or_default();
+    let build = match bench.machine["assertions"].as_bool() {
+        Some(true) => ", built with assertions",
+        Some(false) => ", built without assertions",
+        None => "",
+    };
     format!(
-        "{}, {} cores{placement}, {}, scheduling {}, load average {} before",
+        "{}, {} cores{placement}, {}, scheduling {}, load average {} before{build}",
         machine("cpu"),
         machine("cores"),
         machine("os"),
