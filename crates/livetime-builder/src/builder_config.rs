@@ -45,6 +45,9 @@ pub struct BuilderConfig {
     /// either kind is in group `n % subfarms`. Default 1: every builder unit serves all filter
     /// units.
     pub subfarms: u16,
+    /// Number of writers, each with the builder and filter units of some subfarms: unit `n` of either
+    /// kind is written by writer `n % writers`. Default 1. A divisor of `subfarms`.
+    pub writers: u16,
     /// Events that one builder unit may hold, from assignment to clear: in building, waiting for a
     /// filter unit, in it, and being written. Default 16. More hides longer round trips and slower
     /// filters and takes pages in every readout unit: see [`crate::PageDemand`].
@@ -112,6 +115,7 @@ impl Default for BuilderConfig {
             builder_units: 2,
             filter_units: 1,
             subfarms: 1,
+            writers: 1,
             credits: 16,
             requests_per_message: 8,
             timeout: DurationNs::SECOND,
@@ -324,6 +328,16 @@ impl BuilderConfig {
             );
             let builders = format!("{path}.builder_units");
             problems.push(problem.with_related(builders, "the builder units to divide"));
+        } else if self.writers == 0 || !self.subfarms.is_multiple_of(self.writers) {
+            let problem = Problem::new(
+                problem_code::WRITERS,
+                format!("{path}.writers"),
+                self.writers,
+                format!("a divisor of {}, the number of subfarms", self.subfarms),
+                "give each writer whole subfarms: as many writers as subfarms, or 1",
+            );
+            let subfarms = format!("{path}.subfarms");
+            problems.push(problem.with_related(subfarms, "the subfarms to divide"));
         }
     }
 
@@ -515,12 +529,17 @@ mod tests {
     #[test]
     fn each_bad_value_is_reported_at_its_key() {
         type Change = fn(&mut BuilderConfig);
-        let cases: [(&str, &str, Change); 23] = [
+        let cases: [(&str, &str, Change); 25] = [
             ("B0101", "builder.readout_units[1]", |c| {
                 c.readout_units[1].clear();
             }),
             ("B0102", "builder.builder_units", |c| c.builder_units = 0),
             ("B0102", "builder.filter_units", |c| c.filter_units = 5000),
+            ("B0117", "builder.writers", |c| c.writers = 0),
+            ("B0117", "builder.writers", |c| {
+                (c.builder_units, c.filter_units, c.subfarms) = (3, 3, 3);
+                c.writers = 2;
+            }),
             ("B0116", "builder.subfarms", |c| c.subfarms = 0),
             ("B0116", "builder.subfarms", |c| {
                 (c.builder_units, c.filter_units, c.subfarms) = (3, 2, 3);

@@ -255,7 +255,7 @@ impl BuilderUnit {
             manager: peers(UnitKind::EventManager, 1).with_mutant(config),
             readouts: peers(UnitKind::Readout, config.readout_units.len()).with_mutant(config),
             filters: peers(UnitKind::Filter, config.filter_units.into()),
-            writer: peers(UnitKind::Writer, 1),
+            writer: peers(UnitKind::Writer, config.writers.into()),
             sources,
             assembly,
             credits_requested_at: None,

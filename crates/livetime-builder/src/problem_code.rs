@@ -37,5 +37,7 @@ pub const SCHEDULE: ProblemCode = ProblemCode::new("B0114", "shift schedule with
 pub const FIRST_STEP: ProblemCode = ProblemCode::new("B0115", "first step out of range");
 /// There are more subfarms than builder units or filter units.
 pub const SUBFARMS: ProblemCode = ProblemCode::new("B0116", "subfarms without units");
+/// Subfarms cannot be divided among the writers.
+pub const WRITERS: ProblemCode = ProblemCode::new("B0117", "subfarms not divisible by writers");
 /// A table of triggers is too small, too large, or not a power of two.
 pub const TRIGGER_WINDOW: ProblemCode = ProblemCode::new("B0111", "trigger table out of range");

@@ -89,7 +89,8 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The run files of a directory: the main ones first, then the streams', parts in order.
+    /// The run files of a directory: of each writer the main ones first, then the streams', parts in
+    /// order.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -225,14 +226,27 @@ impl RunFolder {
         self.files.iter().map(errors).sum()
     }
 
+    /// Writers of the run, as its files tell: each has files of its own.
+    pub fn writers(&self) -> u16 {
+        let told = self.files.iter().filter_map(|file| file.reader.begin());
+        told.map(|begin| begin.writers).max().unwrap_or(1).max(1)
+    }
+
     /// Files that must have been there, as far as the others tell.
     pub fn files_missing(&self) -> Vec<PathBuf> {
         let Some(directory) = &self.directory else {
             return Vec::new();
         };
         let mut missing = Vec::new();
-        if self.files.iter().all(|file| !file.name.stream.is_empty()) {
-            missing.push(FileName::default());
+        for writer in 0..self.writers() {
+            let of_it = |file: &&FolderFile| file.name.writer == writer;
+            let mut files = self.files.iter().filter(of_it);
+            if files.all(|file| !file.name.stream.is_empty()) {
+                missing.push(FileName {
+                    writer,
+                    ..FileName::default()
+                });
+            }
         }
         for (index, file) in self.files.iter().enumerate() {
             let name = |part| FileName {
@@ -241,11 +255,11 @@ impl RunFolder {
             };
             let before = index.checked_sub(1).map(|before| &self.files[before].name);
             let expected = before
-                .filter(|before| before.stream == file.name.stream)
+                .filter(|before| before.is_part_of(&file.name))
                 .map_or(0, |before| before.part + 1);
             missing.extend((expected..file.name.part).map(name));
             let next = self.files.get(index + 1).map(|file| &file.name);
-            let is_last = next.is_none_or(|next| next.stream != file.name.stream);
+            let is_last = next.is_none_or(|next| !next.is_part_of(&file.name));
             if is_last && file.is_continued() {
                 missing.push(name(file.name.part + 1));
             }
@@ -266,10 +280,10 @@ impl RunFolder {
             return 0;
         }
         let mut missing = 0;
-        let mut counted: (&str, u64) = ("", 0);
+        let mut counted = (&self.files[0].name, 0);
         for file in &self.files {
-            if counted.0 != file.name.stream {
-                counted = (&file.name.stream, 0);
+            if !counted.0.is_part_of(&file.name) {
+                counted = (&file.name, 0);
             }
             let begin = file.reader.begin().and_then(|begin| begin.file.as_ref());
             let before = begin.map_or(0, |part| part.events_before);

@@ -14,6 +14,11 @@ use livetime_wire::{RunNs, TriggerNumber};
 
 use support::{RUN, begin, event, small_chunks};
 
+thread_local! {
+    /// What the files of a test say of the run's writers.
+    static WRITERS: std::cell::Cell<u16> = const { std::cell::Cell::new(1) };
+}
+
 /// Events from `triggers` in a file, which is closed unless `end` is none.
 fn write(
     folder: &Path,
@@ -24,11 +29,17 @@ fn write(
 ) -> PathBuf {
     let parsed = FileName::parse(name).unwrap();
     let file = (parsed != FileName::default()).then_some(FilePart {
+        writer: parsed.writer,
         stream: parsed.stream,
         part: parsed.part,
         events_before,
     });
-    let begin = RunBegin { file, ..begin() };
+    let writers = WRITERS.with(std::cell::Cell::get);
+    let begin = RunBegin {
+        file,
+        writers,
+        ..begin()
+    };
     let path = folder.join(name);
     let output = File::create_new(&path).unwrap();
     let mut writer = RunWriter::new(output, &begin, small_chunks(4096)).unwrap();
@@ -110,6 +121,34 @@ fn all_files_are_one_run_and_what_is_gone_is_counted() {
         1,
         "what the last one says follows"
     );
+}
+
+#[test]
+fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    WRITERS.set(3);
+    let first = write(path, "events.mcap", 0, 1..10, Some(false));
+    write(path, "events-1.mcap", 0, 10..20, Some(true));
+    write(path, "events-1.0001.mcap", 10, 20..30, Some(false));
+    write(path, "events-1.dimuon.mcap", 0, 30..40, Some(false));
+    let last = write(path, "events-2.mcap", 0, 40..50, Some(false));
+
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!((run.writers(), run.file_count()), (3, 5));
+    assert_eq!(triggers(&mut run), (1..50).collect::<Vec<_>>());
+    assert_eq!(run.end().map(|end| end.events_stored), Some(49));
+    assert!(run.files_missing().is_empty());
+    assert!(run.inspect().unwrap().complete);
+
+    for (gone, stays) in [(&last, 39), (&first, 30)] {
+        fs::remove_file(gone).unwrap();
+        let mut run = RunFolder::open(path).unwrap();
+        assert!(run.files_missing().contains(gone), "{gone:?}");
+        assert_eq!(triggers(&mut run).len(), stays);
+        assert!(run.end().is_none());
+        assert!(!run.inspect().unwrap().complete);
+    }
 }
 
 #[test]

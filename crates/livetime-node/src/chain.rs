@@ -15,7 +15,7 @@ use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 use crate::builder_transport::StreamPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
-use crate::chain_plan::{ChainPlan, WRITER, role_of, transport_of};
+use crate::chain_plan::{ChainPlan, role_of, transport_of, writers};
 use crate::counter_block::CounterBlock;
 use crate::process::lost_unit::{Neighbours, settle_lost};
 use crate::process::{
@@ -25,7 +25,7 @@ use crate::python_filter::FilterHistograms;
 use crate::role::Role;
 use crate::role_ends::{MissingEnd, RoleEnds};
 use crate::run_clock::RunClock;
-use crate::run_file::RunFile;
+use crate::run_file::{RunFile, RunFiles};
 use crate::settlement::settle;
 use crate::snapshot::Snapshot;
 use crate::worker::{Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
@@ -159,7 +159,7 @@ impl Chain {
     ///
     /// # Panics
     /// If the configuration was not validated.
-    pub fn start(config: &ChainConfig, file: RunFile) -> Result<Self, ChainError> {
+    pub fn start(config: &ChainConfig, files: impl Into<RunFiles>) -> Result<Self, ChainError> {
         let mut config = config.clone();
         // Threads do not die alone: there is nothing that could be done about a silent one.
         config.builder.heartbeat = DurationNs(0);
@@ -173,7 +173,8 @@ impl Chain {
         let clock = RunClock::start();
         let mut ends = make_ends(&plan, &clock, streams)?;
         hand_out_bells(&plan, &config.workers, &bells, &mut ends);
-        let mut file = Some(file);
+        let writers = writers(config).map(role_of);
+        let mut files: BTreeMap<String, RunFile> = writers.zip(files.into().into_files()).collect();
         let mut blocks = Vec::new();
         let mut roles: BTreeMap<String, Box<dyn Role>> = BTreeMap::new();
         for id in &plan.roles {
@@ -181,8 +182,7 @@ impl Chain {
                 continue;
             };
             blocks.push((id.clone(), ends.block.clone()));
-            let file = file.take_if(|_| *id == WRITER.to_string());
-            roles.insert(id.clone(), ends.into_role(config, file)?);
+            roles.insert(id.clone(), ends.into_role(config, files.remove(id))?);
         }
         let phase = PhaseCell::default();
         // The run begins when all roles are made, which may take a filter some seconds.
@@ -226,12 +226,12 @@ impl Chain {
     /// [`ChainError`] when memory cannot be had, or a role process did not start or is not ours.
     pub fn start_processes(
         config: &ChainConfig,
-        file: RunFile,
+        files: impl Into<RunFiles>,
         launcher: Launcher,
         policy: LossPolicy,
         faults: Vec<ProcessFault>,
     ) -> Result<Self, ChainError> {
-        let group = ProcessGroup::start(config, launcher, policy, faults, file)?;
+        let group = ProcessGroup::start(config, launcher, policy, faults, files.into())?;
         Ok(Self {
             run: config.run,
             clock: group.clock().clone(),
@@ -255,6 +255,12 @@ impl Chain {
             self.blocks = group.blocks();
         }
         incidents
+    }
+
+    /// The pairs of roles whose stream was cut, and that got another since the last call.
+    pub fn take_mended_streams(&mut self) -> Vec<(UnitId, UnitId)> {
+        let group = self.processes.as_mut();
+        group.map(ProcessGroup::take_mended).unwrap_or_default()
     }
 
     /// Adds a filter unit to the running chain, or lets one leave it; says which.
@@ -296,9 +302,13 @@ impl Chain {
         self.snapshot().role("src0").gauges.idle == 1
     }
 
-    /// Whether the run file can no longer be written.
+    /// Whether a run file can no longer be written.
     pub fn has_writer_failed(&self) -> bool {
-        self.snapshot().role(&WRITER.to_string()).gauges.failed == 1
+        let snapshot = self.snapshot();
+        let prefix = UnitKind::Writer.prefix();
+        snapshot
+            .kind(prefix)
+            .any(|writer| writer.gauges.failed == 1)
     }
 
     /// Offers no more triggers and lets everything pass through.

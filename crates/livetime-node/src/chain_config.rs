@@ -9,6 +9,7 @@ use livetime_builder::{BuilderConfig, PageDemand};
 use livetime_readout::LinkConfig;
 use livetime_shm::{TscClock, WaitStrategy};
 use livetime_source::{RecordedEvents, SourceConfig};
+use livetime_store::problem_code::OUTPUT_LIMIT;
 use livetime_store::{FilePlan, WriterLimits};
 use livetime_timing::SpillConfig;
 use livetime_trigger::{
@@ -148,6 +149,9 @@ pub struct ChainConfig {
     pub builder: BuilderConfig,
     /// What carries messages and payload between readout units, event manager and builder units.
     pub transport: BuilderTransport,
+    /// Whether the event manager is on another host than the front-ends, so that the supervisor's
+    /// accepts go to it as the builder's messages do.
+    pub event_manager_apart: bool,
     /// What carries whole events from builder units to filter units.
     pub filter_transport: BuilderTransport,
     /// What filter units run.
@@ -205,7 +209,7 @@ impl ChainConfig {
         ids.push(UnitId::EVENT_MANAGER.to_string());
         ids.extend(units(UnitKind::Builder, self.builder.builder_units));
         ids.extend(units(UnitKind::Filter, self.builder.filter_units));
-        ids.push("wr0".to_owned());
+        ids.extend(units(UnitKind::Writer, self.builder.writers.max(1)));
         ids
     }
 
@@ -265,6 +269,7 @@ impl ChainConfig {
         }
         problems.extend(self.check_trigger_link(trigger_path));
         problems.extend(self.check_store());
+        problems.extend(self.check_output());
         problems.extend(self.check_workers(cores));
         problems
     }
@@ -349,6 +354,23 @@ impl ChainConfig {
                 format!("at least {largest}: a fragment of {fragment_bytes} B on each link"),
                 "raise it, or lower `bytes_max` of the fragments: what is larger is not stored",
             )
+        })
+    }
+
+    /// Whether a writer's share of the output budget takes the largest event.
+    fn check_output(&self) -> Option<Problem> {
+        let (budget, event) = (self.store.output.bytes_per_s, self.store.event_bytes_max);
+        let writers = u64::from(self.builder.writers.max(1));
+        let is_short = budget > 0 && writers > 1 && budget / writers < event as u64;
+        is_short.then(|| {
+            Problem::new(
+                OUTPUT_LIMIT,
+                "store.output_per_second",
+                ByteSize(budget),
+                format!("0, or at least {} for {writers} writers", ByteSize(event as u64 * writers)),
+                "raise it, or lower store.event_max: one event of each writer must fit into a second",
+            )
+            .with_related("store.writers", "the writers that share it")
         })
     }
 
@@ -521,6 +543,7 @@ mod tests {
                 ..BuilderConfig::default()
             },
             transport: BuilderTransport::Shm,
+            event_manager_apart: false,
             filter_transport: BuilderTransport::Shm,
             filter: FilterConfig::AcceptAll,
             store: WriterLimits::default(),

@@ -62,8 +62,8 @@ pub struct ChainOutcome {
     pub bytes_copied: u64,
     /// Failures of roles, such as a full disk.
     pub failures: Vec<String>,
-    /// The run file, to be closed with the end-of-run record.
-    pub run_file: Option<ClosingFile>,
+    /// The run files, by their writers, to be closed with the end-of-run record.
+    pub run_files: BTreeMap<String, ClosingFile>,
     /// Events that filter units crashed or hung on; they are in the error stream.
     pub filter_failures: Vec<FilterFailure>,
     /// Histograms that filters have filled, those of all units in one.
@@ -97,7 +97,7 @@ impl ChainOutcome {
             bytes_stored: 0,
             bytes_copied: 0,
             failures: Vec::new(),
-            run_file: None,
+            run_files: BTreeMap::new(),
             filter_failures: Vec::new(),
             filter_histograms: FilterHistograms::default(),
             congestion: None,
@@ -150,7 +150,7 @@ impl ChainOutcome {
             self.bytes_copied += result.bytes_copied;
         }
         if let Some(file) = result.run_file {
-            self.run_file = Some(file);
+            self.run_files.insert(result.id.clone(), file);
         }
         self.filter_failures.extend(result.filter_failures);
         self.filter_histograms.merge(&result.histograms);

@@ -16,6 +16,7 @@ use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX}
 use livetime_wire::{UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
+use crate::building_group::BuildingGroup;
 use crate::chain_config::ChainConfig;
 use crate::completion::COMPLETION_WORDS;
 use crate::hand_over_stamp::STAMP_WORDS;
@@ -30,11 +31,6 @@ const PAGES_BACK_WORDS: usize = 16;
 /// Words of a message that says what was written.
 const WRITTEN_WORDS: usize = 4;
 
-/// The writer. There is one.
-pub const WRITER: UnitId = UnitId {
-    kind: UnitKind::Writer,
-    index: 0,
-};
 /// Role id of the front-ends, with which the trigger supervisor lives.
 pub const FRONT_END: &str = "src0";
 
@@ -168,6 +164,11 @@ pub fn reply_link(config: &ChainConfig) -> LinkConfig {
     config_for(&config.trigger_link, REPLY_WORDS)
 }
 
+/// The writers of a chain.
+pub fn writers(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
+    units(UnitKind::Writer, config.builder.writers.max(1).into())
+}
+
 /// The decision nodes of a chain.
 pub fn trigger_nodes(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
     units(UnitKind::Trigger, config.trigger_nodes.into())
@@ -252,7 +253,8 @@ impl ChainPlan {
             let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
             let mut roles = vec![FRONT_END.to_owned(), ru.to_string()];
             if !is_network {
-                roles.extend(readers_of_events(config));
+                let groups = writers(config).map(|writer| BuildingGroup::of(config, writer.index));
+                roles.extend(groups.flat_map(|group| readers_of_events(config, group)));
             }
             self.pools.push(PoolPlan {
                 key: PoolKey::Readout(ru.index),
@@ -263,7 +265,8 @@ impl ChainPlan {
         for bu in units(UnitKind::Builder, config.builder.builder_units.into()) {
             if is_network {
                 let mut roles = vec![bu.to_string()];
-                let readers = readers_of_events(config).into_iter();
+                let group = BuildingGroup::of(config, bu.index);
+                let readers = readers_of_events(config, group).into_iter();
                 roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
                 let streams = config.builder.readout_units.len();
                 let (pages, page_words) =
@@ -283,7 +286,7 @@ impl ChainPlan {
                 self.pools.push(PoolPlan {
                     key: PoolKey::Filter(fu.index),
                     config: pool(pages, page_words),
-                    roles: vec![fu.to_string(), WRITER.to_string()],
+                    roles: vec![fu.to_string(), writer_of(config, fu).to_string()],
                 });
             }
         }
@@ -343,7 +346,7 @@ impl ChainPlan {
             for fu in builder.filters_of(bu.index).map(UnitId::filter) {
                 connect(fu, bu, credits);
             }
-            connect(WRITER, bu, credits);
+            connect(writer_of(config, bu), bu, credits);
         }
     }
 
@@ -360,32 +363,38 @@ impl ChainPlan {
                 let words = ticket_words + STAMP_WORDS;
                 self.add_ring(bu, fu, Channel::Tickets, per_builder, words);
             }
-            self.add_ring(fu, WRITER, Channel::Tickets, in_filter, ticket_words);
-            self.add_ring(WRITER, fu, Channel::Written, in_filter, WRITTEN_WORDS);
+            let writer = writer_of(config, fu);
+            self.add_ring(fu, writer, Channel::Tickets, in_filter, ticket_words);
+            self.add_ring(writer, fu, Channel::Written, in_filter, WRITTEN_WORDS);
         }
     }
 }
 
 /// What is between two units.
 pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderTransport {
-    use UnitKind::{Builder, EventManager, Filter, Readout};
+    use UnitKind::{Builder, EventManager, Filter, Readout, Supervisor};
     match (a.kind, b.kind) {
         (Filter, Builder) | (Builder, Filter) => &config.filter_transport,
+        (Supervisor, EventManager) | (EventManager, Supervisor) if config.event_manager_apart => {
+            &config.transport
+        }
         (Readout | EventManager | Builder, Readout | EventManager | Builder) => &config.transport,
         _ => &BuilderTransport::Shm,
     }
 }
 
-/// Roles that read built events where the builder units have them: filter units and the writer, or
-/// the builder units themselves, which send them on.
-fn readers_of_events(config: &ChainConfig) -> Vec<String> {
-    let builder = &config.builder;
+/// The writer of what a builder or filter unit has.
+fn writer_of(config: &ChainConfig, unit: UnitId) -> UnitId {
+    BuildingGroup::of(config, unit.index).writer()
+}
+
+/// Roles of a group that read built events where its builder units have them: filter units and the
+/// writer, or the builder units themselves, which send them on.
+fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> {
     if config.filter_transport.is_network() {
-        let builders = units(UnitKind::Builder, builder.builder_units.into());
-        return builders.map(|bu| bu.to_string()).collect();
+        return group.builders(config).map(|bu| bu.to_string()).collect();
     }
-    let filters = units(UnitKind::Filter, builder.filter_units.into());
-    let readers = std::iter::once(WRITER).chain(filters);
+    let readers = std::iter::once(group.writer()).chain(group.filters(config));
     readers.map(|unit| unit.to_string()).collect()
 }
 

@@ -6,6 +6,7 @@
 //! the data; [`worker`] is the thread that polls them.
 
 pub mod builder_transport;
+pub mod building_group;
 pub mod chain;
 pub mod chain_config;
 pub mod chain_outcome;
@@ -41,5 +42,5 @@ pub use chain::{Chain, ChainError};
 pub use chain_config::{ChainConfig, ChainSpill, DataLinkConfig, FilterConfig, WorkerConfig};
 pub use chain_outcome::{ChainOutcome, latency_summary, stored_latency};
 pub use role::front_end::LinkFault;
-pub use run_file::{RunFile, RunFileError};
+pub use run_file::{RunFile, RunFileError, RunFiles};
 pub use snapshot::{RateSample, Snapshot};

@@ -10,15 +10,22 @@ use std::net::TcpStream;
 
 use livetime_builder::{Handled, Outgoing};
 use livetime_shm::{Consumer, Producer};
-use livetime_wire::UnitId;
 use livetime_wire::message::Envelope;
+use livetime_wire::{RunNs, UnitId};
 
 use crate::transport::TcpFrameLink;
+
+/// Where messages of one sender come in.
+enum Incoming {
+    Ring(Consumer),
+    /// A link with the one stream of a sender on another host.
+    Stream(Box<TcpFrameLink>),
+}
 
 /// Messages from one sender.
 pub struct Inbox {
     from: UnitId,
-    ring: Consumer,
+    incoming: Incoming,
     kept: Option<Envelope>,
     malformed: u64,
 }
@@ -26,9 +33,19 @@ pub struct Inbox {
 impl Inbox {
     /// The receiving end of a ring from a unit.
     pub fn new(from: UnitId, ring: Consumer) -> Self {
+        Self::of(from, Incoming::Ring(ring))
+    }
+
+    /// The receiving end of a stream from a unit, the only one of its link: a message that the core
+    /// cannot take yet stops this stream and no other.
+    pub fn over_stream(from: UnitId, link: TcpFrameLink) -> Self {
+        Self::of(from, Incoming::Stream(Box::new(link)))
+    }
+
+    fn of(from: UnitId, incoming: Incoming) -> Self {
         Self {
             from,
-            ring,
+            incoming,
             kept: None,
             malformed: 0,
         }
@@ -43,7 +60,7 @@ impl Inbox {
     /// Goes on with the ring of the sender's next life; what the old one still holds is dropped.
     #[inline]
     pub fn replace(&mut self, ring: Consumer) {
-        self.ring = ring;
+        self.incoming = Incoming::Ring(ring);
         self.kept = None;
     }
 
@@ -53,15 +70,28 @@ impl Inbox {
         if self.kept.is_some() {
             return self.kept.take();
         }
-        if self.ring.is_empty() {
+        let ring = match &mut self.incoming {
+            Incoming::Ring(ring) => ring,
+            Incoming::Stream(link) => return link.take(),
+        };
+        if ring.is_empty() {
             return None;
         }
         loop {
-            match self.ring.try_pop(Envelope::parse) {
+            match ring.try_pop(Envelope::parse) {
                 Ok(Some(Ok(envelope))) => return Some(envelope),
                 Ok(Some(Err(_))) => self.malformed += 1,
                 Ok(None) | Err(_) => return None,
             }
+        }
+    }
+
+    /// Its sender, if the stream from it has ended by itself; as [`TcpFrameLink::poll_cut`].
+    #[inline]
+    pub fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
+        match &mut self.incoming {
+            Incoming::Ring(_) => None,
+            Incoming::Stream(link) => link.poll_cut(now),
         }
     }
 
@@ -74,7 +104,11 @@ impl Inbox {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
-        self.kept.is_none() && self.ring.is_empty()
+        let is_empty = match &mut self.incoming {
+            Incoming::Ring(ring) => ring.is_empty(),
+            Incoming::Stream(link) => !link.has_message(),
+        };
+        self.kept.is_none() && is_empty
     }
 
     /// Messages that could not be read.
@@ -108,12 +142,62 @@ pub fn receive(
             let Some(envelope) = network.take() else {
                 break;
             };
-            // Only the supervisor can find a unit busy, and it is not behind a network.
+            // Only the supervisor can find a unit busy, and it has an inbox of its own.
             let _taken_or_refused = handle(&envelope);
             work += 1;
         }
     }
     work
+}
+
+/// The way of messages to one receiver that is asked for room before a message is made.
+pub enum MessageSender {
+    /// It shares memory with the sender.
+    Ring(Producer),
+    /// It is on another host, at the end of the only stream of the link.
+    Stream {
+        /// The receiver.
+        to: UnitId,
+        /// The link.
+        link: Box<TcpFrameLink>,
+    },
+}
+
+impl MessageSender {
+    /// Whether a message can be sent now.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        match self {
+            Self::Ring(ring) => ring.has_room(),
+            Self::Stream { to, link } => link.has_room(*to),
+        }
+    }
+
+    /// Sends a message; `false` without room for it.
+    #[inline]
+    pub fn send(&mut self, envelope: Envelope) -> bool {
+        match self {
+            Self::Ring(ring) => ring.try_push(&envelope.to_words()).is_ok(),
+            Self::Stream { to, link } => link.send(&Outgoing { to: *to, envelope }).is_ok(),
+        }
+    }
+
+    /// Hands on what is held back to go out at once. Call it in each duty cycle.
+    #[inline]
+    pub fn flush(&mut self) {
+        if let Self::Stream { link, .. } = self {
+            link.flush();
+        }
+    }
+
+    /// Whether nothing is held back.
+    #[inline]
+    pub fn is_flushed(&self) -> bool {
+        match self {
+            Self::Ring(_) => true,
+            Self::Stream { link, .. } => link.is_flushed(),
+        }
+    }
 }
 
 /// How a receiver is reached.

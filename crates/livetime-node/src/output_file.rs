@@ -113,6 +113,7 @@ pub(crate) struct Found {
 fn begin_of(begin: &RunBegin, name: &FileName, events_before: u64) -> RunBegin {
     let is_first = *name == FileName::default();
     let part = FilePart {
+        writer: name.writer,
         stream: name.stream.clone(),
         part: name.part,
         events_before,
@@ -225,11 +226,12 @@ impl OutputFile {
     /// two parts. Errors with [`ResumeError::Finished`] when the file has its last record.
     pub(crate) fn take_up(
         folder: &Path,
-        stream: &str,
+        (writer, stream): (u16, &str),
         begin: &RunBegin,
         limits: WriterLimits,
     ) -> Result<Found, RunFileError> {
         let name = |part| FileName {
+            writer,
             stream: stream.to_owned(),
             part,
         };

@@ -17,15 +17,16 @@ use livetime_trigger::{LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
+use crate::building_group::BuildingGroup;
 use crate::chain_config::{ChainConfig, FilterConfig};
 use crate::chain_plan::{
-    Channel, FRONT_END, PoolKey, RingKey, WRITER, packet_link, reply_link, transport_of,
-    trigger_nodes, units,
+    Channel, FRONT_END, PoolKey, RingKey, packet_link, reply_link, transport_of, trigger_nodes,
+    units,
 };
 use crate::counter_block::CounterBlock;
 use crate::event_fault::{EventFault, FaultyFilter};
 use crate::link::{FragmentLink, LinkTransport, run_of_frames};
-use crate::message_ring::{Inbox, Outbox};
+use crate::message_ring::{Inbox, MessageSender, Outbox};
 use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
 use crate::python_filter::BatchFilter;
@@ -128,7 +129,7 @@ impl RoleEnds {
             UnitKind::Filter => self.filter(config, unit),
             UnitKind::Writer => {
                 let file = file.ok_or_else(|| self.missing("run file"))?;
-                self.writer(config, file)
+                self.writer(config, BuildingGroup::of(config, unit.index), file)
             }
             UnitKind::Supervisor => Err(self.missing("place of its own")),
         }
@@ -179,12 +180,17 @@ impl RoleEnds {
             .collect()
     }
 
-    /// The pools in which the writer finds events.
-    fn writer_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
+    /// The pools in which the writer of a group finds events, by their units' places in it.
+    fn writer_pools(
+        &self,
+        config: &ChainConfig,
+        group: BuildingGroup,
+    ) -> Result<Vec<PagePool>, MissingEnd> {
         if !config.filter_transport.is_network() {
-            return self.event_pools(config);
+            return self.event_pools(config, group);
         }
-        filter_units(config)
+        group
+            .filters(config)
             .map(|fu| self.pool(PoolKey::Filter(fu.index)))
             .collect()
     }
@@ -196,17 +202,23 @@ impl RoleEnds {
         unit: UnitId,
     ) -> Result<Vec<PagePool>, MissingEnd> {
         match config.filter_transport.is_network() {
-            false => self.event_pools(config),
+            false => self.event_pools(config, BuildingGroup::of(config, unit.index)),
             true => Ok(vec![self.pool(PoolKey::Filter(unit.index))?]),
         }
     }
 
-    /// The pools in which builder units have built events.
-    fn event_pools(&self, config: &ChainConfig) -> Result<Vec<PagePool>, MissingEnd> {
+    /// The pools in which the builder units of a group have built events, by their places in it, or
+    /// those of the readout units.
+    fn event_pools(
+        &self,
+        config: &ChainConfig,
+        group: BuildingGroup,
+    ) -> Result<Vec<PagePool>, MissingEnd> {
         if !config.transport.is_network() {
             return self.readout_pools(config);
         }
-        builder_units(config)
+        group
+            .builders(config)
             .map(|bu| self.pool(PoolKey::Builder(bu.index)))
             .collect()
     }
@@ -322,6 +334,7 @@ impl RoleEnds {
                 pages_back: self.receiver(ru, cards, Channel::PagesBack)?,
                 decisions: self.sender(cards, ru, Channel::Messages)?,
                 sequence: 0,
+                is_lost: false,
             });
         }
         let nodes = trigger_nodes(config).map(|node| self.trigger_path(config, node));
@@ -344,12 +357,38 @@ impl RoleEnds {
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
             readout_units: rings,
-            event_manager: self.sender(cards, UnitId::EVENT_MANAGER, Channel::Messages)?,
+            event_manager: self.to_event_manager(config)?,
             faults: config.faults.clone(),
             id: self.id,
             block: self.block,
             epoch: self.epoch,
         })))
+    }
+
+    /// The supervisor's way to the event manager.
+    fn to_event_manager(&mut self, config: &ChainConfig) -> Result<MessageSender, MissingEnd> {
+        let (from, to) = (UnitId::SUPERVISOR, UnitId::EVENT_MANAGER);
+        if !config.event_manager_apart {
+            return Ok(MessageSender::Ring(self.sender(
+                from,
+                to,
+                Channel::Messages,
+            )?));
+        }
+        let link = Box::new(self.stream_to(to)?);
+        Ok(MessageSender::Stream { to, link })
+    }
+
+    /// The stream to a unit, alone in its link.
+    fn stream_to(&mut self, peer: UnitId) -> Result<TcpFrameLink, MissingEnd> {
+        let stream = self.streams.remove(&peer);
+        let stream = stream.ok_or_else(|| self.missing(format!("stream to {peer}")))?;
+        let mut link = TcpFrameLink::new(None, None);
+        // Its congestion control was set by who made it.
+        match link.add(peer, stream, None) {
+            Ok(_) => Ok(link),
+            Err(error) => Err(self.missing(format!("stream to {peer}: {error}"))),
+        }
     }
 
     /// The links and rings between the front-end and a trigger node.
@@ -388,6 +427,7 @@ impl RoleEnds {
                 unit,
                 index_at_unit,
                 source,
+                has_ended: false,
             })
         });
         links.collect()
@@ -467,8 +507,13 @@ impl RoleEnds {
         let evm = UnitId::EVENT_MANAGER;
         let is_network = config.transport.is_network();
         let local = builder_units(config).filter(|_| !is_network);
-        let senders = std::iter::once(UnitId::SUPERVISOR).chain(local);
-        let inboxes = self.inboxes(evm, senders)?;
+        let is_apart = config.event_manager_apart;
+        let supervisor = Some(UnitId::SUPERVISOR).filter(|_| !is_apart);
+        let mut inboxes = self.inboxes(evm, supervisor.into_iter().chain(local))?;
+        if is_apart {
+            let link = self.stream_to(UnitId::SUPERVISOR)?;
+            inboxes.push(Inbox::over_stream(UnitId::SUPERVISOR, link));
+        }
         let pushed = readout_units(config).filter(|_| is_pushed(config));
         let receivers = builder_units(config).chain(pushed);
         let mut outbox = self.outbox(evm, receivers.clone().filter(|_| !is_network))?;
@@ -484,11 +529,12 @@ impl RoleEnds {
         let evm = std::iter::once(UnitId::EVENT_MANAGER);
         let is_shared = !config.filter_transport.is_network();
         let served = config.builder.filters_of(unit.index).map(UnitId::filter);
+        let group = BuildingGroup::of(config, unit.index);
         let streams = self.event_sender(config, unit)?;
         let senders = (evm.clone())
             .chain(readout_units(config))
             .chain(served)
-            .chain(std::iter::once(WRITER));
+            .chain(std::iter::once(group.writer()));
         let mut tickets = Vec::new();
         for fu in filter_units(config) {
             let is_served = is_shared && config.builder.serves(unit.index, fu.index);
@@ -512,7 +558,7 @@ impl RoleEnds {
         if is_network {
             let pool = self.pool(PoolKey::Builder(unit.index))?;
             core.report_freed_pages(pool.page_count() as usize);
-            let pages = Some(ReceivePages::new(pool, unit.index));
+            let pages = Some(ReceivePages::new(pool, place_of(group, unit)));
             if let Some(network) = self.network(config, None, pages)? {
                 outbox = outbox.with_network(network, receivers);
             }
@@ -541,6 +587,8 @@ impl RoleEnds {
             tickets.push(ring.transpose()?);
         }
         let builders = config.builder.builders_of(unit.index).map(UnitId::builder);
+        let group = BuildingGroup::of(config, unit.index);
+        let writer = group.writer();
         let filter = self.unit_filter(config, unit, event_faults)?;
         let (streams, outbox) = match self.event_receiver(config, unit)? {
             None => (None, self.outbox(unit, builders)?),
@@ -554,10 +602,11 @@ impl RoleEnds {
             tickets,
             streams,
             pools: self.filter_pools(config, unit)?,
-            writer: self.sender(unit, WRITER, Channel::Tickets)?,
-            written: self.receiver(WRITER, unit, Channel::Written)?,
+            own_pool: place_of(group, unit),
+            writer: self.sender(unit, writer, Channel::Tickets)?,
+            written: self.receiver(writer, unit, Channel::Written)?,
             outbox,
-            writer_bell: self.bells.remove(&WRITER),
+            writer_bell: self.bells.remove(&writer),
             clock: self.clock,
             id: self.id,
             block: self.block,
@@ -606,16 +655,20 @@ impl RoleEnds {
         Ok(UnitFilter::Batch(Box::new(filter)))
     }
 
-    fn writer(mut self, config: &ChainConfig, file: RunFile) -> Made {
+    fn writer(mut self, config: &ChainConfig, group: BuildingGroup, file: RunFile) -> Made {
+        let writer = group.writer();
         let (mut tickets, mut written) = (Vec::new(), Vec::new());
-        for fu in filter_units(config) {
-            tickets.push(self.receiver(fu, WRITER, Channel::Tickets)?);
-            written.push(self.sender(WRITER, fu, Channel::Written)?);
+        for fu in group.filters(config) {
+            tickets.push(self.receiver(fu, writer, Channel::Tickets)?);
+            written.push(self.sender(writer, fu, Channel::Written)?);
         }
         let mut builders = Vec::new();
-        for bu in builder_units(config) {
-            builders.push(self.sender(WRITER, bu, Channel::Messages)?);
+        for bu in group.builders(config) {
+            builders.push(self.sender(writer, bu, Channel::Messages)?);
         }
+        // What one second may hold is shared out evenly.
+        let mut output = config.store.output;
+        output.bytes_per_s /= u64::from(group.count);
         Ok(Box::new(Writer::new(WriterParts {
             builders,
             in_filter: in_filter(config),
@@ -625,12 +678,13 @@ impl RoleEnds {
             file,
             tickets,
             written,
-            filter_bells: self.bells_of(filter_units(config)),
-            pools: self.writer_pools(config)?,
+            filter_bells: self.bells_of(group.filters(config)),
+            pools: self.writer_pools(config, group)?,
+            group,
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
-            output: config.store.output,
+            output,
         })))
     }
 }
@@ -658,6 +712,11 @@ pub fn unit_of(id: &str) -> Option<UnitId> {
 /// unit that serves it. Subfarm 0 has as many as any.
 fn in_filter(config: &ChainConfig) -> usize {
     config.builder.filter_in_flight as usize * config.builder.builders_of(0).count()
+}
+
+/// The place of a builder or filter unit in its group.
+fn place_of(group: BuildingGroup, unit: UnitId) -> u16 {
+    unit.index / group.count
 }
 
 fn readout_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
@@ -697,7 +756,7 @@ mod tests {
         assert_eq!(unit_of("src0"), unit(UnitKind::Source, 0));
         assert_eq!(unit_of("ru12"), unit(UnitKind::Readout, 12));
         assert_eq!(unit_of("evm"), Some(UnitId::EVENT_MANAGER));
-        assert_eq!(unit_of("wr0"), Some(WRITER));
+        assert_eq!(unit_of("wr1"), unit(UnitKind::Writer, 1));
         for id in ["", "ru", "ru01", "evm0", "xx3", "bu-1", "fu70000"] {
             assert_eq!(unit_of(id), None, "{id}");
         }

@@ -1,8 +1,9 @@
 //! The run file of a run: created, written into by the writer, taken up by another, closed.
 //!
 //! It is one file, or several by the streams of the events, each followed by its next part when it
-//! is large or old enough. What is in a file is `livetime_store`'s, its handle and its parts are
-//! `output_file`'s. A run file that a process of its own writes is closed through [`ClosingFile`].
+//! is large or old enough; a run with several writers has that much of each ([`RunFiles`]). What is
+//! in a file is `livetime_store`'s, its handle and its parts are `output_file`'s. A run file that a
+//! process of its own writes is closed through [`ClosingFile`].
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -101,25 +102,25 @@ impl RunFile {
         Ok(Self::of(path, output))
     }
 
-    /// Creates the files of a plan in a folder, each with the begin-of-run record.
-    ///
-    /// # Errors
-    /// [`RunFileError`] when the file system refuses.
-    pub fn create_in(
+    /// Creates the files of a writer in a folder, each with the begin-of-run record.
+    fn create_in(
+        writer: u16,
         folder: &Path,
         begin: &RunBegin,
         limits: WriterLimits,
         plan: &FilePlan,
     ) -> Result<Self, RunFileError> {
-        let main = folder.join(FileName::default().to_string());
-        let mut file = Self::create(&main, begin, limits)?;
+        let name = |stream: &str| FileName {
+            writer,
+            stream: stream.to_owned(),
+            part: 0,
+        };
+        let path = folder.join(name("").to_string());
+        let output = OutputFile::create_at(path.clone(), name(""), begin, 0, limits)?;
+        let mut file = Self::of(&path, output);
         file.plan = plan.clone();
         for stream in &plan.streams {
-            let name = FileName {
-                stream: stream.name.clone(),
-                part: 0,
-            };
-            let output = OutputFile::create(folder, name, begin, 0, limits)?;
+            let output = OutputFile::create(folder, name(&stream.name), begin, 0, limits)?;
             file.outputs.push(output);
         }
         Ok(file)
@@ -179,7 +180,7 @@ impl RunFile {
             let output = OutputFile::discarding(path.to_owned(), file, &begin, limits)?;
             return Ok(Self::of(path, output));
         }
-        let name = FileName::default();
+        let name = name_at(path);
         let found = OutputFile::resume(file, path.to_owned(), name, &begin, 0, limits)?;
         Ok(Self {
             found: found.events,
@@ -222,7 +223,8 @@ impl RunFile {
         };
         let mut finished = None;
         for stream in std::iter::once("").chain(streams) {
-            match OutputFile::take_up(folder, stream, &begin, limits) {
+            let whose = (name_at(path).writer, stream);
+            match OutputFile::take_up(folder, whose, &begin, limits) {
                 Ok(found) => {
                     file.found += found.events;
                     file.last_triggers.extend(found.last_triggers);
@@ -374,6 +376,49 @@ impl RunFile {
                 error: ResumeError::Finished,
             }),
         }
+    }
+}
+
+/// Which file of its run the main file at a path is; one with a name of its own is the first.
+fn name_at(path: &Path) -> FileName {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(FileName::parse).unwrap_or_default()
+}
+
+/// The run files of a run, one of each writer.
+pub struct RunFiles(Vec<RunFile>);
+
+impl RunFiles {
+    /// Creates the files of a plan in a folder, those of each of `writers` writers.
+    ///
+    /// # Errors
+    /// [`RunFileError`] when the file system refuses.
+    pub fn create_in(
+        folder: &Path,
+        writers: u16,
+        begin: &RunBegin,
+        limits: WriterLimits,
+        plan: &FilePlan,
+    ) -> Result<Self, RunFileError> {
+        let begin = RunBegin {
+            writers,
+            ..begin.clone()
+        };
+        let of = |writer| RunFile::create_in(writer, folder, &begin, limits, plan);
+        let files = (0..writers).map(of);
+        files.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The files, by their writer.
+    pub fn into_files(self) -> Vec<RunFile> {
+        self.0
+    }
+}
+
+impl From<RunFile> for RunFiles {
+    /// Those of a run with one writer.
+    fn from(file: RunFile) -> Self {
+        Self(vec![file])
     }
 }
 

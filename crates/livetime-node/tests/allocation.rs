@@ -197,6 +197,7 @@ fn generated() -> ChainConfig {
             ..BuilderConfig::default()
         },
         transport: BuilderTransport::Shm,
+        event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits::default(),

@@ -105,6 +105,7 @@ fn config() -> ChainConfig {
             ..BuilderConfig::default()
         },
         transport: BuilderTransport::Shm,
+        event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits::default(),

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use livetime_node::RunFile;
+use livetime_node::building_group::BuildingGroup;
 use livetime_node::counter_block::CounterBlock;
 use livetime_node::role::writer::{Writer, WriterParts};
 use livetime_node::role::{Role, RoleCommand, RoleResult};
@@ -41,6 +42,7 @@ impl Bench {
             id: "wr0".to_owned(),
             run: RUN,
             file,
+            group: BuildingGroup { index: 0, count: 1 },
             tickets: vec![from_filter],
             written: vec![written],
             filter_bells: vec![None],

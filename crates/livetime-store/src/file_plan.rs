@@ -1,4 +1,5 @@
-//! Which files the events of a run go to: streams apart, and parts that follow each other.
+//! Which files the events of a run go to: those of each writer, streams apart, and parts that follow
+//! each other.
 //!
 //! [`FilePlan`] says which file an event of given streams belongs to and when a file is to be
 //! followed by the next; [`FileName`] is the one place that knows how they are called. Every event
@@ -24,7 +25,7 @@ pub struct StreamFile {
     pub streams: u16,
 }
 
-/// The files of a run.
+/// The files of a run, or of each of its writers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlan {
     /// Files for streams. An event goes to the first that takes one of its streams, and to
@@ -59,12 +60,12 @@ impl FilePlan {
     /// Smallest limit of a file's size \[bytes\].
     pub const BYTES_MAX_LEAST: u64 = 64 << 10;
 
-    /// Whether all events go to one file.
+    /// Whether all events of a writer go to one file.
     pub fn is_single(&self) -> bool {
         self.streams.is_empty() && self.bytes_max == 0 && self.time_max.0 == 0
     }
 
-    /// Number of files that are open at a time.
+    /// Number of files that a writer has open at a time.
     pub fn open_files(&self) -> usize {
         1 + self.streams.len()
     }
@@ -141,9 +142,12 @@ fn is_name(name: &str) -> bool {
 /// ```text
 /// events.mcap                 the main file          events.0001.mcap         the part after it
 /// events.dimuon.mcap          a stream's file        events.dimuon.0001.mcap  the part after it
+/// events-1.mcap               main file of writer 1  events-1.0001.mcap       the part after it
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileName {
+    /// Whose it is, from 0.
+    pub writer: u16,
     /// Name of the stream's file, empty for the main one.
     pub stream: String,
     /// Which part, from 0.
@@ -151,16 +155,27 @@ pub struct FileName {
 }
 
 impl FileName {
+    /// Whether both are parts of one file: of one writer and one stream.
+    pub fn is_part_of(&self, other: &Self) -> bool {
+        self.writer == other.writer && self.stream == other.stream
+    }
+
     /// The name's parts; `None` for files that are no run files by their name.
     pub fn parse(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("events")?.strip_suffix("mcap")?;
-        let rest = rest.strip_prefix('.')?;
+        let (writer, rest) = match rest.strip_prefix('-') {
+            Some(rest) => rest.split_once('.')?,
+            None => ("", rest.strip_prefix('.')?),
+        };
         let mut pieces: Vec<&str> = rest.split('.').collect();
         // The text ends in a dot, or is empty for the main file.
         if pieces.pop() != Some("") {
             return None;
         }
         let mut found = Self::default();
+        if !writer.is_empty() || name.starts_with("events-") {
+            found.writer = writer_of(writer)?;
+        }
         if let Some(part) = pieces.last().and_then(|piece| part_of(piece)) {
             found.part = part;
             pieces.pop();
@@ -174,6 +189,12 @@ impl FileName {
     }
 }
 
+/// The number of a writer; the first has none in its name.
+fn writer_of(piece: &str) -> Option<u16> {
+    let writer: u16 = piece.parse().ok()?;
+    (writer > 0 && writer.to_string() == piece).then_some(writer)
+}
+
 /// The number of a part; the first has none in its name.
 fn part_of(piece: &str) -> Option<u32> {
     let digits = piece.len() >= 4 && piece.bytes().all(|byte| byte.is_ascii_digit());
@@ -184,6 +205,9 @@ fn part_of(piece: &str) -> Option<u32> {
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("events")?;
+        if self.writer > 0 {
+            write!(f, "-{}", self.writer)?;
+        }
         if !self.stream.is_empty() {
             write!(f, ".{}", self.stream)?;
         }
@@ -222,13 +246,16 @@ mod tests {
 
     #[test]
     fn names_read_back_and_others_are_none() {
-        for (stream, part, name) in [
-            ("", 0, "events.mcap"),
-            ("", 12, "events.0012.mcap"),
-            ("dimuon", 0, "events.dimuon.mcap"),
-            ("x-1_y", 12345, "events.x-1_y.12345.mcap"),
+        for (writer, stream, part, name) in [
+            (0, "", 0, "events.mcap"),
+            (0, "", 12, "events.0012.mcap"),
+            (0, "dimuon", 0, "events.dimuon.mcap"),
+            (0, "x-1_y", 12345, "events.x-1_y.12345.mcap"),
+            (1, "", 0, "events-1.mcap"),
+            (12, "dimuon", 3, "events-12.dimuon.0003.mcap"),
         ] {
             let file = FileName {
+                writer,
                 stream: stream.to_owned(),
                 part,
             };
@@ -246,6 +273,12 @@ mod tests {
             "events.a.b.mcap",
             "events.A.mcap",
             "events.a.0001.mcap.part",
+            "events-.mcap",
+            "events-0.mcap",
+            "events-01.mcap",
+            "events-x.mcap",
+            "events-70000.mcap",
+            "events-1mcap",
             "events.99999999999.mcap",
             "copy.mcap",
         ] {

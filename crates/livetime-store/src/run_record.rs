@@ -38,11 +38,25 @@ pub struct RunBegin {
     /// Which of the run's files this is; left out for the first part of the main file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FilePart>,
+    /// Writers of the run, each with files of its own; left out for one.
+    #[serde(default = "one_writer", skip_serializing_if = "is_one_writer")]
+    pub writers: u16,
+}
+
+fn one_writer() -> u16 {
+    1
+}
+
+fn is_one_writer(writers: &u16) -> bool {
+    *writers <= 1
 }
 
 /// The place of a file among those of its run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FilePart {
+    /// Whose file it is, from 0; left out for the first writer.
+    #[serde(default, skip_serializing_if = "is_first_writer")]
+    pub writer: u16,
     /// Name of the stream's file, empty for the main one.
     #[serde(default)]
     pub stream: String,
@@ -50,6 +64,10 @@ pub struct FilePart {
     pub part: u32,
     /// Events in the parts before it.
     pub events_before: u64,
+}
+
+fn is_first_writer(writer: &u16) -> bool {
+    *writer == 0
 }
 
 impl RunBegin {
@@ -68,6 +86,7 @@ impl RunBegin {
             command: Vec::new(),
             config: String::new(),
             file: None,
+            writers: 1,
         }
     }
 

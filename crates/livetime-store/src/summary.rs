@@ -345,6 +345,23 @@ pub struct RunSummary {
     /// What the Level-3 menu did, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_menu: Option<FilterMenuSummary>,
+    /// The writers of a run with several of them, by their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<WriterSummary>,
+}
+
+/// A writer of a run with several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriterSummary {
+    /// Its role, such as `wr1`.
+    pub role: String,
+    /// The host that it was on; left out for a run on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its file there, the first of those that it wrote.
+    pub file: String,
+    /// Events in its files.
+    pub events_stored: u64,
 }
 
 /// What carried messages and payload between readout units, event manager and builder units.
@@ -488,6 +505,7 @@ impl RunSummary {
             filter_failures: Vec::new(),
             builder_transport: None,
             filter_menu: None,
+            writers: Vec::new(),
         };
         let problems = summary.conservation_problems();
         summary.conserved = problems.is_empty();

@@ -10,10 +10,10 @@ use std::path::Path;
 use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
     FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
-    RunIdentification, TransportSummary, WorkerSummary,
+    RunIdentification, TransportSummary, WorkerSummary, WriterSummary,
 };
-use livetime_store::{Condition, LatencySummary, RunBegin, RunSummary};
-use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber};
+use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary};
+use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber, UnitKind};
 use sha2::{Digest, Sha256};
 
 use crate::machine_check;
@@ -142,6 +142,7 @@ pub(crate) fn summarise(
                 kind: chain.transport.to_string(),
                 congestion,
             });
+    summary.writers = writers(chain, outcome);
     summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
     summary
 }
@@ -159,6 +160,31 @@ fn filter_failures(outcome: &ChainOutcome) -> Vec<FilterFailureSummary> {
             traceback: failure.traceback.clone(),
         })
         .collect()
+}
+
+/// What each of several writers has stored; where, the caller knows.
+fn writers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WriterSummary> {
+    let stored = |role: &str| {
+        // A writer that was lost has left its events to the next.
+        let lives = outcome.roles.iter();
+        let lives = lives.filter(|(id, _)| id.split('~').next() == Some(role));
+        lives.map(|(_, counts)| counts.chain.events_stored).sum()
+    };
+    let summary = |writer: u16| {
+        let role = format!("{}{writer}", UnitKind::Writer.prefix());
+        let name = FileName {
+            writer,
+            ..FileName::default()
+        };
+        WriterSummary {
+            events_stored: stored(&role),
+            role,
+            host: None,
+            file: name.to_string(),
+        }
+    };
+    let count = Some(chain.builder.writers).filter(|count| *count > 1);
+    (0..count.unwrap_or(0)).map(summary).collect()
 }
 
 fn rate_series(rates: &[RateSample]) -> RateSeries {

@@ -250,6 +250,14 @@ impl FragmentLink {
         }
     }
 
+    /// Takes the link down for good: its receiving end is gone, and with it all that is on its way.
+    pub fn end(&mut self, now: RunNs) {
+        match &mut self.ends {
+            Ends::Emulated(link) => link.set_state(now, LinkState::Down),
+            _ => self.break_down(now),
+        }
+    }
+
     /// Whether there is nothing left to play: a file that is read to its end, or no more readable.
     pub fn is_played_out(&mut self) -> bool {
         match &mut self.ends {

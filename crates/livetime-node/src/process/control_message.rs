@@ -11,6 +11,7 @@
 //!   │──settled───────────────────────────►│  once per command
 //!   │──failure, filled───────────────────►│  what a filter failed on, and what it fills
 //!   │──silent: unit──────────────────────►│  it is taken for dead, and is killed
+//!   │──cut: unit─────────────────────────►│  the stream to it has ended; both get another
 //!   │──histogram, .., result─────────────►│  after the run page said that the run ends
 //!   │◄─close, .. ─────────────────────────│  to the writer alone: the last records of its file
 //!   │──closed────────────────────────────►│
@@ -29,7 +30,7 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 4;
+pub const PROTOCOL: u64 = 5;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
@@ -87,7 +88,7 @@ pub enum Message {
     Start,
     /// Something happened to a peer.
     Command {
-        /// `lost`, `back`, `decide` or `retire`.
+        /// `lost`, `back`, `decide`, `retire` or `reconnect`.
         what: String,
         /// Code of the unit.
         unit: u16,
@@ -106,6 +107,8 @@ pub enum Message {
     Filled(Box<FilledHistogram>),
     /// A unit, by its code, that was silent for too long.
     Silent(u16),
+    /// A unit, by its code, to which the stream has ended by itself.
+    Cut(u16),
     /// A part of a histogram: values with their counts.
     Histogram {
         /// Which.
@@ -186,6 +189,7 @@ impl Message {
             Self::Failure(_) => "failure",
             Self::Filled(_) => "filled",
             Self::Silent(_) => "silent",
+            Self::Cut(_) => "cut",
             Self::Histogram { .. } => "histogram",
             Self::Result(_) => "result",
             Self::Close { .. } => "close",
@@ -226,7 +230,7 @@ impl Message {
                 json!([failure.trigger.0, failure.deaths, failure.traceback])
             }
             Self::Filled(histogram) => json!([histogram.name(), histogram.to_json()]),
-            Self::Silent(unit) => json!(unit),
+            Self::Silent(unit) | Self::Cut(unit) => json!(unit),
             Self::Histogram { name, entries } => json!([name, entries]),
             Self::Result(left) => json!({
                 "details": left.details,
@@ -283,6 +287,7 @@ impl Message {
                 Self::Filled(Box::new(histogram.ok()?))
             }
             "silent" => Self::Silent(small(body)?),
+            "cut" => Self::Cut(small(body)?),
             "histogram" => Self::Histogram {
                 name: text(&body[0])?,
                 entries: list(&body[1], |pair| {
@@ -393,6 +398,7 @@ mod tests {
             },
             Message::Settled(vec![3]),
             Message::Silent(9),
+            Message::Cut(9),
             Message::Histogram {
                 name: "build".to_owned(),
                 entries: vec![(1, 2), (u64::MAX, 4)],

@@ -17,19 +17,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use livetime_shm::{
     Doorbell, PagePool, RingRegion, continue_process, control_pair, recv_fds, send_fds,
     stop_process,
 };
-use livetime_wire::UnitId;
+use livetime_wire::{UnitId, UnitKind};
 
 use super::control_message::{DOCUMENT_MAX, EndName, Message};
-use super::host_document::{BlockState, HostOrder, HostReport, Preparation, RoleSignal};
-use super::host_streams::HostStreams;
+use super::host_document::{BegunFile, BlockState, HostOrder, HostReport, Preparation, RoleSignal};
+use super::host_streams::{HostStreams, MEND_PATIENCE, STREAM_PATIENCE};
 use super::run_page::{RunPage, SettleStep};
 use crate::chain_config::ChainConfig;
-use crate::chain_plan::{ChainPlan, PoolKey, WRITER, role_of, transport_of};
+use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of, writers};
 use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::transport::set_congestion;
@@ -190,8 +191,9 @@ impl HostAgent {
             let made = Doorbell::shared().map_err(|error| error.to_string())?;
             bells.insert(bell.unit, made);
         }
-        if is_here(&WRITER.to_string()) {
-            begin_file(&preparation)?;
+        let files = writers(&config).zip(&preparation.files);
+        for (_, file) in files.filter(|(writer, _)| is_of_here(writer)) {
+            begin_file(file)?;
         }
         let blocks = usize::try_from(preparation.blocks).unwrap_or(usize::MAX);
         let clock = match machine() == preparation.machine {
@@ -332,14 +334,14 @@ pub fn machine() -> String {
 }
 
 /// Puts the begun run file where it is to be, unless it is there: hosts may share the folder.
-fn begin_file(preparation: &Preparation) -> Result<(), String> {
-    let path = Path::new(&preparation.file);
+fn begin_file(file: &BegunFile) -> Result<(), String> {
+    let path = Path::new(&file.path);
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     match File::create_new(path) {
-        Ok(mut file) => file.write_all(&preparation.begun).map_err(failed),
+        Ok(mut begun) => begun.write_all(&file.begun).map_err(failed),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(failed(error)),
     }
@@ -432,7 +434,7 @@ impl HostRun {
                 (begin, fds)
             }
             Message::Ends(names) => {
-                let fds = self.fds_of(role, &names)?;
+                let fds = self.fds_of(role, &names, STREAM_PATIENCE)?;
                 (Message::Ends(names), fds)
             }
             Message::Command {
@@ -442,7 +444,11 @@ impl HostRun {
                 ends,
                 triggers,
             } => {
-                let fds = self.fds_of(role, &ends)?;
+                let fds = match what.as_str() {
+                    // Without one it says again that it is cut off, and is told again.
+                    "reconnect" => self.fds_of(role, &ends, MEND_PATIENCE).unwrap_or_default(),
+                    _ => self.fds_of(role, &ends, STREAM_PATIENCE)?,
+                };
                 let command = Message::Command {
                     what,
                     unit,
@@ -468,8 +474,10 @@ impl HostRun {
             cloned.map_err(|error| error.to_string())
         };
         let mut fds = vec![owned(self.page.fd())?];
-        if role.unit == WRITER {
-            let path = &self.preparation.file;
+        if role.unit.kind == UnitKind::Writer {
+            let files = &self.preparation.files;
+            let file = files.get(usize::from(role.unit.index));
+            let path = &file.ok_or("a writer without a file")?.path;
             let file = File::options().read(true).write(true).open(path);
             let file = file.map_err(|error| format!("{path}: {error}"))?;
             fds.push(NamedFd::Owned(OwnedFd::from(file)));
@@ -477,11 +485,17 @@ impl HostRun {
         Ok(fds)
     }
 
-    fn fds_of(&self, role: &HostRole, names: &[EndName]) -> Result<Vec<NamedFd>, String> {
+    /// What names stand for; a stream from another host is waited for as long as patience lasts.
+    fn fds_of(
+        &self,
+        role: &HostRole,
+        names: &[EndName],
+        patience: Duration,
+    ) -> Result<Vec<NamedFd>, String> {
         let of_name = |name: &EndName| {
             let found = match name.kind.as_str() {
                 "pool" => self.pool(&name.name),
-                "stream" => self.stream(role, name),
+                "stream" => self.stream(role, name, patience),
                 "bell" => self.bell(name),
                 _ => self.ring(name),
             };
@@ -523,7 +537,12 @@ impl HostRun {
         Ok(NamedFd::Ring(ring))
     }
 
-    fn stream(&self, role: &HostRole, name: &EndName) -> Result<NamedFd, String> {
+    fn stream(
+        &self,
+        role: &HostRole,
+        name: &EndName,
+        patience: Duration,
+    ) -> Result<NamedFd, String> {
         let peer = unit_of(&name.name).ok_or("not a unit")?;
         let of = |list: &[(String, String)], key: &str| {
             let mut entries = list.iter();
@@ -531,15 +550,21 @@ impl HostRun {
                 .find(|(entry, _)| entry == key)
                 .map(|(_, value)| value.clone())
         };
-        let host = of(&self.preparation.placement, &name.name).ok_or("a unit without host")?;
+        let host = of(&self.preparation.placement, &role_of(peer)).ok_or("a unit without host")?;
+        // Of the front-ends' role, the supervisor has streams.
+        let unit = match role.unit.kind {
+            UnitKind::Source => UnitId::SUPERVISOR,
+            _ => role.unit,
+        };
         let stream = if host == self.host {
-            self.streams.take_local(role.unit, peer, name.epoch)
+            self.streams.take_local(unit, peer, name.epoch)
         } else {
             let at = of(&self.preparation.streams_at, &host).ok_or("a host without address")?;
-            self.streams.take_remote(role.unit, peer, name.epoch, &at)
+            self.streams
+                .take_remote(unit, peer, name.epoch, &at, patience)
         };
         let stream = stream.map_err(|error| error.to_string())?;
-        let transport = transport_of(&self.config, (role.unit, peer));
+        let transport = transport_of(&self.config, (unit, peer));
         set_congestion(&stream, transport.congestion())
             .map_err(|error| format!("congestion control: {error}"))?;
         Ok(NamedFd::Owned(OwnedFd::from(stream)))

@@ -10,7 +10,16 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 1;
+pub const HOST_PROTOCOL: u64 = 2;
+
+/// A run file that the host of its writer goes on with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BegunFile {
+    /// Its path.
+    pub path: String,
+    /// What it holds before the first event.
+    pub begun: Vec<u8>,
+}
 
 /// Everything that a host is told of a run before its roles are started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,10 +40,8 @@ pub struct Preparation {
     pub clock: [u64; 5],
     /// When the run's time began \[ns since 1970\], for others.
     pub started_unix_ns: u64,
-    /// Path of the run file.
-    pub file: String,
-    /// What the run file holds before the first event.
-    pub begun: Vec<u8>,
+    /// The run files, by the index of their writers.
+    pub files: Vec<BegunFile>,
 }
 
 /// What is done to a role's process.
@@ -162,6 +169,8 @@ fn numbers(value: &Value) -> Option<Vec<u64>> {
 
 impl Preparation {
     fn to_json(&self) -> Value {
+        let files = self.files.iter();
+        let files = files.map(|BegunFile { path, begun }| json!([path, begun]));
         json!({
             "config": self.config,
             "arguments": self.arguments,
@@ -171,13 +180,19 @@ impl Preparation {
             "machine": self.machine,
             "clock": self.clock,
             "started_unix_ns": self.started_unix_ns,
-            "file": self.file,
-            "begun": self.begun,
+            "files": files.collect::<Value>(),
         })
     }
 
     fn from_json(body: &Value) -> Option<Self> {
-        let bytes = numbers(&body["begun"])?.into_iter();
+        let file = |entry: &Value| {
+            let begun = numbers(&entry[1])?.into_iter();
+            let begun = begun.map(|byte| u8::try_from(byte).ok());
+            let begun = begun.collect::<Option<_>>()?;
+            let path = text(&entry[0])?;
+            Some(BegunFile { path, begun })
+        };
+        let files = body["files"].as_array()?.iter();
         let arguments = body["arguments"].as_array()?.iter();
         Some(Self {
             config: text(&body["config"])?,
@@ -188,10 +203,7 @@ impl Preparation {
             machine: text(&body["machine"])?,
             clock: numbers(&body["clock"])?.try_into().ok()?,
             started_unix_ns: body["started_unix_ns"].as_u64()?,
-            file: text(&body["file"])?,
-            begun: bytes
-                .map(|byte| u8::try_from(byte).ok())
-                .collect::<Option<_>>()?,
+            files: files.map(file).collect::<Option<_>>()?,
         })
     }
 }
@@ -350,6 +362,10 @@ mod tests {
     #[test]
     fn orders_travel_whole() {
         let pair = |a: &str, b: &str| vec![(a.to_owned(), b.to_owned())];
+        let begun = |name| BegunFile {
+            path: format!("/runs/000001/{name}"),
+            begun: vec![0, 255],
+        };
         let preparation = Preparation {
             config: "format = 1\n".to_owned(),
             arguments: vec!["--lossless".to_owned()],
@@ -359,8 +375,7 @@ mod tests {
             machine: "m".to_owned(),
             clock: [1, 2, 3, u64::MAX, 5],
             started_unix_ns: u64::MAX,
-            file: "/runs/000001/events.mcap".to_owned(),
-            begun: vec![0, 255],
+            files: ["events.mcap", "events-1.mcap"].map(begun).to_vec(),
         };
         let block = 3;
         let mut orders = vec![

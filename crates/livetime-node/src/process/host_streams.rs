@@ -19,7 +19,9 @@ use crate::role_ends::unit_of;
 /// How long a connecting peer may take to say who it is, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a stream is waited for.
-const STREAM_PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const STREAM_PATIENCE: Duration = Duration::from_secs(15);
+/// How long another is waited for where one was cut: its other end may be dead.
+pub(super) const MEND_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest first line.
 const LINE_MAX: usize = 256;
 /// Streams on the shelf; more are sent away.
@@ -104,11 +106,12 @@ impl HostStreams {
         peer: UnitId,
         epoch: u64,
         at: &str,
+        patience: Duration,
     ) -> io::Result<TcpStream> {
         if connects(unit, peer) {
             return self.connect(unit, peer, epoch, at);
         }
-        let until = Instant::now() + STREAM_PATIENCE;
+        let until = Instant::now() + patience;
         let mut shelf = self.shelf();
         loop {
             if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
@@ -208,13 +211,15 @@ mod tests {
         let (a, b) = (host(), host());
         let unit = UnitId::builder(3);
         let at = a.address().to_string();
-        let near = b.take_remote(unit, EVM, 7, &at).unwrap();
-        let far = a.take_remote(EVM, unit, 7, "unused").unwrap();
+        let near = b.take_remote(unit, EVM, 7, &at, PATIENCE).unwrap();
+        let far = a.take_remote(EVM, unit, 7, "unused", PATIENCE).unwrap();
         ends_are_joined(near, far);
         let near = a.take_local(unit, EVM, 8).unwrap();
         let far = a.take_local(EVM, unit, 8).unwrap();
         ends_are_joined(near, far);
         assert!(a.shelf().is_empty());
+        let none = a.take_remote(EVM, unit, 9, "unused", Duration::ZERO);
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

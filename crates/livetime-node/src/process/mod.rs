@@ -9,11 +9,13 @@
 //! what its own share ([`host_agent`]), and the parent steers them over [`role_hosts`].
 
 pub mod control_message;
+mod cut_streams;
 pub mod event_watch;
 pub mod host_agent;
 pub mod host_document;
 mod host_streams;
 pub mod lost_unit;
+mod passed_ends;
 pub mod process_group;
 pub mod recovery;
 mod role_child;

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -18,30 +17,30 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use livetime_shm::{
-    Doorbell, PASSED_FDS_MAX, PagePool, PeerError, RingRegion, WaitCounts, WaitStrategy,
-    control_pair,
+    Doorbell, PASSED_FDS_MAX, PagePool, PeerError, WaitCounts, WaitStrategy, control_pair,
 };
 use livetime_store::{FilePlan, Histogram as FilledHistogram, WriterLimits};
 use livetime_wire::{DecisionDigest, RunNs, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
+use super::cut_streams::CutStreams;
 use super::event_watch::{EventWatch, FilterFailure};
 use super::host_agent::{machine, reclaim_pages};
-use super::host_document::Preparation;
+use super::host_document::{BegunFile, Preparation};
+use super::passed_ends::{PassedEnd, Passing};
 use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
 use super::run_page::{Activity, RunPage, SettleStep};
-use super::writer_process::WriterProcess;
-use crate::builder_transport::{BuilderTransport, StreamPair};
+use super::writer_process::{WriterProcess, WritersHeard};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingPlan, WRITER, role_of, transport_of};
+use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of};
 use crate::counter_block::CounterBlock;
 use crate::role::{RoleResult, latency_histogram};
 use crate::role_ends::{FIRST_EPOCH, unit_of};
 use crate::run_clock::RunClock;
-use crate::run_file::{ClosingFile, RunFile};
+use crate::run_file::{ClosingFile, RunFile, RunFiles};
 use crate::worker::{Phase, WorkerResult};
 
 /// How long a process may take to say hello, to get ready, or to come to rest at the end.
@@ -97,7 +96,8 @@ pub(super) struct RoleProcess {
     pub(super) silent: bool,
 }
 
-/// The run file, which the writer's process holds.
+/// The run file of a writer, which its process holds.
+#[derive(Clone)]
 pub(super) struct FilePlace {
     pub(super) path: PathBuf,
     pub(super) limits: WriterLimits,
@@ -127,7 +127,8 @@ pub struct ProcessGroup {
     pub(super) processes: Vec<RoleProcess>,
     hear: Sender<(usize, Heard)>,
     pub(super) heard: Receiver<(usize, Heard)>,
-    pub(super) file: FilePlace,
+    /// By the index of their writers.
+    pub(super) files: Vec<FilePlace>,
     pub(super) watch: EventWatch,
     /// Epoch of each unit that is not in its first.
     pub(super) epochs: BTreeMap<UnitId, u32>,
@@ -140,6 +141,8 @@ pub struct ProcessGroup {
     pub(super) stopped: Vec<(usize, RunNs)>,
     /// Processes heard to be gone without having ended, and not yet dealt with.
     pub(super) missed: Vec<usize>,
+    /// Streams that were cut.
+    pub(super) cuts: CutStreams,
     rest: Mutex<Vec<Activity>>,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
@@ -165,91 +168,6 @@ pub fn workers_of_processes(config: &ChainConfig, cores: usize) -> Vec<WorkerCon
     roles.iter().map(worker).collect()
 }
 
-/// The ends of all roles, as they are made.
-#[derive(Default)]
-pub(super) struct Passing {
-    /// Whether ends are only named here, since the roles' hosts make them.
-    is_named: bool,
-    /// Names, memory and streams by role id.
-    ends: BTreeMap<String, Vec<(EndName, PassedEnd)>>,
-}
-
-/// What a descriptor is passed of.
-#[derive(Clone)]
-pub(super) enum PassedEnd {
-    Ring(Arc<RingRegion>),
-    Stream(Arc<TcpStream>),
-    /// Made by the role's host.
-    Named,
-}
-
-impl PassedEnd {
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Ring(region) => region.fd(),
-            Self::Stream(stream) => Some(stream.as_fd()),
-            Self::Named => None,
-        }
-    }
-}
-
-impl Passing {
-    /// Makes a ring and notes its two ends.
-    pub(super) fn make(&mut self, ring: &RingPlan, epoch: u64) -> Result<(), ProcessError> {
-        let end = match self.is_named {
-            true => PassedEnd::Named,
-            false => PassedEnd::Ring(Arc::new(RingRegion::create(&ring.config, epoch)?)),
-        };
-        for (kind, unit) in [("producer", ring.key.from), ("consumer", ring.key.to)] {
-            let name = EndName {
-                kind: kind.to_owned(),
-                name: ring.key.to_string(),
-                epoch,
-            };
-            let ends = self.ends.entry(role_of(unit)).or_default();
-            ends.push((name, end.clone()));
-        }
-        Ok(())
-    }
-
-    /// Connects two units by a stream and notes its two ends; returns the congestion control.
-    pub(super) fn connect(
-        &mut self,
-        units: (UnitId, UnitId),
-        transport: &BuilderTransport,
-        epoch: u64,
-    ) -> Result<Option<String>, ProcessError> {
-        let (a, b) = units;
-        let failed = |error| ProcessError::Stream {
-            ends: format!("{a} and {b}"),
-            error,
-        };
-        let (ends, congestion) = if self.is_named {
-            let asked = transport.congestion().map(str::to_owned);
-            ([PassedEnd::Named, PassedEnd::Named], asked)
-        } else {
-            let pair = StreamPair::connect(transport.congestion()).map_err(failed)?;
-            let ends = pair.ends.map(|end| PassedEnd::Stream(Arc::new(end)));
-            (ends, Some(pair.congestion))
-        };
-        for ((unit, peer), end) in [(a, b), (b, a)].into_iter().zip(ends) {
-            let name = EndName {
-                kind: "stream".to_owned(),
-                name: peer.to_string(),
-                epoch,
-            };
-            let ends = self.ends.entry(role_of(unit)).or_default();
-            ends.push((name, end));
-        }
-        Ok(congestion)
-    }
-
-    /// The ends of a role.
-    pub(super) fn of(&self, id: &str) -> Vec<(EndName, PassedEnd)> {
-        self.ends.get(id).cloned().unwrap_or_default()
-    }
-}
-
 impl ProcessGroup {
     /// Makes what the roles share, starts all of them and lets them run.
     ///
@@ -260,7 +178,7 @@ impl ProcessGroup {
         launcher: Launcher,
         policy: LossPolicy,
         faults: Vec<ProcessFault>,
-        file: RunFile,
+        files: RunFiles,
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
         let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
@@ -287,22 +205,18 @@ impl ProcessGroup {
             processes: Vec::new(),
             hear,
             heard,
-            // The file itself is closed here: the writer's process opens and goes on with it.
-            file: FilePlace {
-                path: std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned()),
-                limits: config.store,
-                plan: config.files.clone(),
-            },
+            // The files themselves are closed here: the writers' processes open and go on with them.
+            files: places_of(config, files),
             watch: EventWatch::new(policy.retries, policy.time_limit),
             epochs: BTreeMap::new(),
             ring_epoch: 1,
             faults,
             stopped: Vec::new(),
             missed: Vec::new(),
+            cuts: CutStreams::default(),
             rest: Mutex::default(),
             congestion: None,
         };
-        drop(file);
         group.prepare_hosts()?;
         group.start_all()?;
         Ok(group)
@@ -313,28 +227,28 @@ impl ProcessGroup {
         let Some(hosts) = &self.launcher.hosts else {
             return Ok(());
         };
-        let path = &self.file.path;
-        let begun = std::fs::read(path).map_err(|error| ProcessError::Start {
-            role: path.display().to_string(),
-            error,
-        })?;
+        let mut files = Vec::new();
+        for FilePlace { path, .. } in &self.files {
+            let begun = std::fs::read(path).map_err(|error| ProcessError::Start {
+                role: path.display().to_string(),
+                error,
+            })?;
+            let path = path.display().to_string();
+            files.push(BegunFile { path, begun });
+        }
         hosts.prepare(&self.page, |preparation| Preparation {
             blocks: self.page.blocks() as u64,
             machine: machine(),
             clock: self.clock.to_words(),
             started_unix_ns: self.clock.started_unix_ns(),
-            file: path.display().to_string(),
-            begun,
+            files,
             ..preparation
         })
     }
 
     /// Ends that are made here, or named for the roles' hosts.
     pub(super) fn passing(&self) -> Passing {
-        Passing {
-            is_named: self.launcher.hosts.is_some(),
-            ..Passing::default()
-        }
+        Passing::new(self.launcher.hosts.is_some())
     }
 
     fn start_all(&mut self) -> Result<(), ProcessError> {
@@ -545,7 +459,8 @@ impl ProcessGroup {
             absent: (self.absent_filters().iter())
                 .map(|unit| unit.to_code())
                 .collect(),
-            file: self.file.path.display().to_string(),
+            // Others than writers put what they write beside the first of them.
+            file: self.place_of(process.unit).path.display().to_string(),
         };
         let mut fds: Vec<BorrowedFd<'_>> = self.page.fd().into_iter().collect();
         if let (UnitKind::Filter, FilterConfig::Python(_)) =
@@ -593,13 +508,23 @@ impl ProcessGroup {
         process.send(&Message::Ends(Vec::new()), &[])
     }
 
-    /// The run file for the writer's process, nothing for others.
+    /// Where the run file of a writer is; for other units, that of the first.
+    fn place_of(&self, unit: UnitId) -> &FilePlace {
+        let writer = match unit.kind {
+            UnitKind::Writer => usize::from(unit.index),
+            _ => 0,
+        };
+        &self.files[writer]
+    }
+
+    /// The run file for a writer's process, nothing for others.
     fn open_file(&self, process: &RoleProcess) -> Result<Option<File>, ProcessError> {
         // Of a run over several hosts, the writer's host opens it.
-        if process.unit != WRITER || self.launcher.hosts.is_some() {
+        if process.unit.kind != UnitKind::Writer || self.launcher.hosts.is_some() {
             return Ok(None);
         }
-        let opened = File::options().read(true).write(true).open(&self.file.path);
+        let path = &self.place_of(process.unit).path;
+        let opened = File::options().read(true).write(true).open(path);
         let start = |error| ProcessError::Start {
             role: process.id.clone(),
             error,
@@ -649,7 +574,15 @@ impl ProcessGroup {
                     (process.filled).insert(histogram.name().to_owned(), *histogram);
                 }
                 Message::Settled(triggers) => return Some(triggers),
-                Message::Silent(code) => self.take_for_dead(code),
+                Message::Silent(code) => {
+                    if let Some(unit) = unit_of_code(code) {
+                        self.take_for_dead(unit);
+                    }
+                }
+                Message::Cut(code) if self.page.phase().get() < Phase::Ending => {
+                    let unit = self.processes[index].unit;
+                    self.cuts.note(unit, unit_of_code(code), Instant::now());
+                }
                 // Refusals and the like come before the start, and are heard there.
                 _ => {}
             },
@@ -665,14 +598,13 @@ impl ProcessGroup {
 
     /// A unit was silent for too long, or a stream to it has ended. Its process is killed, so that
     /// what is believed of it is true; the rest follows from its hang-up, as for any that died.
-    fn take_for_dead(&mut self, code: u16) {
+    pub(super) fn take_for_dead(&mut self, unit: UnitId) {
         if self.page.phase().get() >= Phase::Ending {
             // Roles that have ended hang up.
             return;
         }
-        let unit = unit_of_code(code);
         let mut processes = self.processes.iter_mut();
-        let found = processes.find(|process| Some(process.unit) == unit && !process.gone);
+        let found = processes.find(|process| process.unit == unit && !process.gone);
         if let Some(process) = found {
             process.silent = true;
             process.child.kill();
@@ -699,8 +631,8 @@ impl ProcessGroup {
         }
         self.wake_all();
         let until = Instant::now() + PATIENCE;
-        // The writer stays until its file is closed.
-        let is_through = |p: &RoleProcess| p.gone || (p.unit == WRITER && p.left.is_some());
+        // Writers stay until their files are closed.
+        let is_through = |p: &RoleProcess| p.gone || (p.is_writer() && p.left.is_some());
         while !self.processes.iter().all(is_through) {
             let left = until.saturating_duration_since(Instant::now());
             let Ok((index, heard)) = self.heard.recv_timeout(left) else {
@@ -711,7 +643,7 @@ impl ProcessGroup {
         for index in std::mem::take(&mut self.missed) {
             self.processes[index].miss();
         }
-        let writer = self.take_writer();
+        let writers = self.take_writers();
         let mut left = GroupLeft {
             results: Vec::new(),
             workers: Vec::new(),
@@ -724,47 +656,44 @@ impl ProcessGroup {
             left.workers.push(worker);
         }
         let lost = self.lost_kinds();
-        match writer {
-            Some((result, worker)) => {
-                left.results.push(result);
-                left.workers.push(worker);
+        for (place, writer) in self.files.iter().zip(writers) {
+            match writer {
+                Ok((result, worker)) => {
+                    left.results.push(result);
+                    left.workers.push(worker);
+                }
+                Err(id) => take_up_file(place, &id, &mut left),
             }
-            None => self.take_up_file(&mut left),
         }
         (left, lost)
     }
 
-    /// The result of the writer, if it lives and has left one; its process has the run file still.
-    fn take_writer(&mut self) -> Option<(RoleResult, WorkerResult)> {
-        let is_it = |p: &RoleProcess| p.unit == WRITER && !p.gone && p.left.is_some();
-        let index = self.processes.iter().position(is_it)?;
-        let mut process = self.processes.remove(index);
-        let (mut result, worker) = process.conclude("");
+    /// The results of the writers that live and have left one, whose processes have their run files
+    /// still; the role ids of the others.
+    fn take_writers(&mut self) -> Vec<Result<(RoleResult, WorkerResult), String>> {
         let (_, none) = channel();
-        let heard = std::mem::replace(&mut self.heard, none);
-        let place = FilePlace {
-            path: self.file.path.clone(),
-            limits: self.file.limits,
-            plan: self.file.plan.clone(),
-        };
-        let writer = WriterProcess::new(place, process, index, heard);
-        result.run_file = Some(ClosingFile::There(Box::new(writer)));
-        Some((result, worker))
-    }
-
-    /// Takes up the run file here where a dead writer has left it.
-    fn take_up_file(&self, left: &mut GroupLeft) {
-        let is_writer = |r: &&mut RoleResult| r.id.starts_with(UnitKind::Writer.prefix());
-        let Some(result) = left.results.iter_mut().rev().find(is_writer) else {
-            return;
-        };
-        match RunFile::reopen_all(&self.file.path, self.file.limits, &self.file.plan) {
-            Ok(file) => {
-                result.counts.chain.events_stored = file.events_found();
-                result.run_file = Some(ClosingFile::Here(Box::new(file)));
+        let heard = Arc::new(WritersHeard::new(std::mem::replace(&mut self.heard, none)));
+        let mut taken = BTreeMap::new();
+        // From the last one on, so that those before stay at their places.
+        for index in (0..self.processes.len()).rev() {
+            let process = &self.processes[index];
+            if !process.is_writer() || process.gone || process.left.is_none() {
+                continue;
             }
-            Err(error) => result.failure = Some(error.to_string()),
+            let place = self.place_of(process.unit).clone();
+            let mut process = self.processes.remove(index);
+            let (mut result, worker) = process.conclude("");
+            let id = process.id.clone();
+            let writer = WriterProcess::new(place, process, index, Arc::clone(&heard));
+            result.run_file = Some(ClosingFile::There(Box::new(writer)));
+            taken.insert(id, (result, worker));
         }
+        let ids = (0..).map(|index| UnitId {
+            kind: UnitKind::Writer,
+            index,
+        });
+        let ids = ids.take(self.files.len()).map(role_of);
+        ids.map(|id| taken.remove(&id).ok_or(id)).collect()
     }
 
     /// Waits until no role does any work, as long as patience lasts.
@@ -826,6 +755,35 @@ fn is_quiet(before: &[Activity], now: &[Activity]) -> Rest {
     if cycled { Rest::Quiet } else { Rest::TooEarly }
 }
 
+/// Where the run files are, by the index of their writers; the files are closed here.
+fn places_of(config: &ChainConfig, files: RunFiles) -> Vec<FilePlace> {
+    let place = |file: RunFile| FilePlace {
+        path: std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned()),
+        limits: config.store,
+        plan: config.files.clone(),
+    };
+    files.into_files().into_iter().map(place).collect()
+}
+
+/// Takes up a run file here where a dead writer has left it.
+fn take_up_file(place: &FilePlace, id: &str, left: &mut GroupLeft) {
+    // Its lives are in their order.
+    let is_it = |result: &&mut RoleResult| {
+        let role = result.id.split('~').next();
+        role == Some(id)
+    };
+    let Some(result) = left.results.iter_mut().rev().find(is_it) else {
+        return;
+    };
+    match RunFile::reopen_all(&place.path, place.limits, &place.plan) {
+        Ok(file) => {
+            result.counts.chain.events_stored = file.events_found();
+            result.run_file = Some(ClosingFile::Here(Box::new(file)));
+        }
+        Err(error) => result.failure = Some(error.to_string()),
+    }
+}
+
 impl Drop for ProcessGroup {
     /// Nothing that was started outlives the run: sockets hang up, and who does not heed that is
     /// killed.
@@ -839,6 +797,10 @@ impl Drop for ProcessGroup {
 }
 
 impl RoleProcess {
+    fn is_writer(&self) -> bool {
+        self.unit.kind == UnitKind::Writer
+    }
+
     /// Whether it has gone while the run went on.
     fn has_gone(&self) -> bool {
         self.lost.is_some() || (self.leaving && self.gone)

@@ -9,6 +9,8 @@
 //!                 built again ── readout units keep the fragments of those and free the others
 //! writer          filter units read its last answers ── builder units likewise ── the next writer
 //!                 takes the file up and gets what was not answered
+//! readout unit    its links end ── builder units close events without it and name its sources;
+//!                 only where the run may go on without one
 //! any other       the run ends by force
 //! ```
 //! Each step waits until those concerned say that they have settled it. A unit that comes back
@@ -22,6 +24,7 @@ use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::{EndName, Message};
 use super::process_group::ProcessGroup;
+use crate::building_group::knows;
 use crate::chain_plan::{role_of, transport_of};
 use crate::role_ends::FIRST_EPOCH;
 
@@ -51,6 +54,9 @@ pub struct LossPolicy {
     pub builder: OnLoss,
     /// About the writer; there is no other that could go on.
     pub writer: OnLoss,
+    /// About readout units: `Continue` or `Stop`, which is the default. None comes back: what was in
+    /// its pages is gone.
+    pub readout: OnLoss,
     /// How often an event that a filter unit died of is given to another, 1 by default; then it
     /// goes to the error stream.
     pub retries: u32,
@@ -67,6 +73,7 @@ impl Default for LossPolicy {
             filter: OnLoss::default(),
             builder: OnLoss::default(),
             writer: OnLoss::default(),
+            readout: OnLoss::Stop,
             retries: 1,
             time_limit: DurationNs(10 * DurationNs::SECOND.0),
             filters_at_start: None,
@@ -135,6 +142,7 @@ impl ProcessGroup {
         while let Some(index) = self.next_missed() {
             incidents.push(self.lose(index));
         }
+        self.mend_streams();
         incidents
     }
 
@@ -229,6 +237,9 @@ impl ProcessGroup {
                 exit += ", a stream to it had ended";
             }
             (true, UnitKind::Filter) => {}
+            (true, UnitKind::Source) => {
+                exit = "killed: its stream to the event manager was cut".to_owned();
+            }
             (true, _) => {
                 let dead = self.config.builder.dead;
                 exit = format!("killed: it was silent for more than {dead}");
@@ -253,6 +264,7 @@ impl ProcessGroup {
             UnitKind::Filter => self.policy.filter,
             UnitKind::Builder => self.policy.builder,
             UnitKind::Writer => self.policy.writer,
+            UnitKind::Readout if self.policy.readout == OnLoss::Continue => OnLoss::Continue,
             _ => OnLoss::Stop,
         };
         let (handled, given_up) = match self.settle_loss(unit, failed) {
@@ -262,6 +274,8 @@ impl ProcessGroup {
         for trigger in &given_up {
             self.watch.note_given_up(TriggerNumber(*trigger));
         }
+        // Those who have settled it wait for its streams no more.
+        self.cuts.forget(unit);
         Incident {
             role,
             exit,
@@ -300,8 +314,15 @@ impl ProcessGroup {
         unit: UnitId,
         failed: Option<TriggerNumber>,
     ) -> Result<Vec<u64>, String> {
-        use UnitKind::{Builder, EventManager, Filter, Readout, Writer};
+        use UnitKind::{Builder, EventManager, Filter, Readout, Source, Writer};
         match unit.kind {
+            Readout if self.policy.readout == OnLoss::Continue => {
+                // The source first: nothing more is sent to where nobody is.
+                for kind in [Source, EventManager, Builder] {
+                    self.tell("lost", unit, &[kind], &[])?;
+                }
+                Ok(Vec::new())
+            }
             Filter => {
                 self.tell("lost", unit, &[Writer], &[])?;
                 let failed: Vec<u64> = failed.iter().map(|trigger| trigger.0).collect();
@@ -329,8 +350,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Tells the units of some kinds what happened to a unit, and waits until they have settled it;
-    /// returns the events that they name.
+    /// Tells the units of some kinds that know a unit what happened to it, and waits until they have
+    /// settled it; returns the events that they name.
     fn tell(
         &mut self,
         what: &str,
@@ -340,7 +361,9 @@ impl ProcessGroup {
     ) -> Result<Vec<u64>, String> {
         let mut waiting = Vec::new();
         for (index, process) in self.processes.iter().enumerate() {
-            if process.gone || !kinds.contains(&process.unit.kind) {
+            let concerned = kinds.contains(&process.unit.kind)
+                && knows(self.config.builder.writers, unit, process.unit);
+            if process.gone || !concerned {
                 continue;
             }
             let message = Message::Command {
@@ -434,7 +457,7 @@ impl ProcessGroup {
             .map(|_| ())
     }
 
-    fn await_settled(&mut self, mut waiting: Vec<usize>) -> Result<Vec<u64>, String> {
+    pub(super) fn await_settled(&mut self, mut waiting: Vec<usize>) -> Result<Vec<u64>, String> {
         let until = Instant::now() + SETTLE_PATIENCE;
         let mut named = Vec::new();
         while !waiting.is_empty() {

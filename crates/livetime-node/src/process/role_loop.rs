@@ -14,9 +14,18 @@ use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::worker::Phase;
 
+/// What a role may find wrong with another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerTrouble {
+    /// It is taken for dead.
+    Silent(UnitId),
+    /// The stream to it has ended by itself.
+    Cut(UnitId),
+}
+
 /// Polls `role` until the run ends. Activity goes to block `index` of `page`; `settled` hears of
-/// each command that was dealt with, `report` what the role has to tell, `silent` of each unit that
-/// the role takes for dead.
+/// each command that was dealt with, `report` what the role has to tell, `heard` of each unit with
+/// which something is wrong.
 #[expect(
     clippy::too_many_arguments,
     reason = "one caller, which has each of them in a variable of that name"
@@ -29,7 +38,7 @@ pub fn run_role(
     commands: &Receiver<RoleCommand>,
     mut settled: impl FnMut(Vec<TriggerNumber>),
     mut report: impl FnMut(RoleReport),
-    mut silent: impl FnMut(UnitId),
+    mut heard: impl FnMut(PeerTrouble),
 ) {
     let phase_cell = page.phase();
     let is_builder = unit_of(role.id()).is_some_and(|unit| unit.kind == UnitKind::Builder);
@@ -75,7 +84,10 @@ pub fn run_role(
             report(told);
         }
         while let Some(unit) = role.poll_silent() {
-            silent(unit);
+            heard(PeerTrouble::Silent(unit));
+        }
+        while let Some(unit) = role.poll_cut(now) {
+            heard(PeerTrouble::Cut(unit));
         }
         activity.cycles += 1;
         activity.work += work as u64;

@@ -15,15 +15,15 @@ use hdrhistogram::Histogram;
 use livetime_shm::{
     Doorbell, PagePool, PeerError, Waiter, open_consumer, open_producer, pin_current_thread,
 };
-use livetime_wire::{RunNumber, TriggerNumber};
+use livetime_wire::{RunNumber, TriggerNumber, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
-use super::role_loop::run_role;
+use super::role_loop::{PeerTrouble, run_role};
 use super::run_page::RunPage;
 use super::writer_process::records_of;
 use crate::chain_config::{ChainConfig, WorkerConfig};
-use crate::chain_plan::{ChainPlan, PoolKey, RingKey, WRITER};
+use crate::chain_plan::{ChainPlan, PoolKey, RingKey};
 use crate::event_fault::EventFault;
 use crate::packet_log::packet_file_of;
 use crate::role::{RoleCommand, RoleReport, RoleResult};
@@ -147,7 +147,13 @@ pub fn serve_role(
         &commands,
         settled,
         report,
-        |unit| drop(control.send(&Message::Silent(unit.to_code()))),
+        |trouble| {
+            let message = match trouble {
+                PeerTrouble::Silent(unit) => Message::Silent(unit.to_code()),
+                PeerTrouble::Cut(unit) => Message::Cut(unit.to_code()),
+            };
+            drop(control.send(&message));
+        },
     );
     let mut result = role.finish(clock.now());
     for failure in std::mem::take(&mut result.filter_failures) {
@@ -226,7 +232,8 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     }
     let block = usize::try_from(block).unwrap_or(usize::MAX);
     let counters = page.block(block).ok_or_else(|| missing("counters"))?;
-    let file = match control.role == WRITER.to_string() {
+    let is_writer = unit_of(control.role).is_some_and(|unit| unit.kind == UnitKind::Writer);
+    let file = match is_writer {
         true => {
             let fd = fds.next().ok_or_else(|| missing("run file"))?;
             let path = Path::new(&path);
@@ -396,6 +403,7 @@ fn to_command(
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
+        "reconnect" => Some(RoleCommand::Reconnected { unit, stream }),
         "back" => Some(RoleCommand::PeerBack {
             unit,
             epoch,

@@ -1,10 +1,12 @@
-//! The writer's process at the end of a run: it has given its result and holds the run file.
+//! A writer's process at the end of a run: it has given its result and holds its run file.
 //!
 //! The last records of the file come from everybody's results, so the parent has them and the
 //! writer writes them. Should it die over that, the parent takes the file up and closes it itself.
 
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use livetime_store::histogram::{histograms_from_json, histograms_to_json};
@@ -20,12 +22,45 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of the records in one document; escaped, they may be twice as many.
 const PART_BYTES: usize = 24 * 1024;
 
+/// What is heard of the writers' processes, whose files are closed one after the other.
+pub(super) struct WritersHeard(Mutex<Hearing>);
+
+struct Hearing {
+    heard: Receiver<(usize, Heard)>,
+    /// Of those whose turn it is not: an answer and an end of each at most.
+    kept: VecDeque<(usize, Heard)>,
+}
+
+impl WritersHeard {
+    pub(super) fn new(heard: Receiver<(usize, Heard)>) -> Self {
+        let kept = VecDeque::new();
+        Self(Mutex::new(Hearing { heard, kept }))
+    }
+
+    /// What comes next of the process at `index`.
+    fn next(&self, index: usize, until: Instant) -> Result<Heard, RecvTimeoutError> {
+        let mut hearing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Hearing { heard, kept } = &mut *hearing;
+        if let Some(at) = kept.iter().position(|(other, _)| *other == index) {
+            let found = kept.remove(at).map(|(_, heard)| heard);
+            return found.ok_or(RecvTimeoutError::Disconnected);
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match heard.recv_timeout(left)? {
+                (other, heard) if other == index => return Ok(heard),
+                other => kept.push_back(other),
+            }
+        }
+    }
+}
+
 /// A writer's process that waits to be told how to close its file.
 pub struct WriterProcess {
     place: FilePlace,
     process: RoleProcess,
     index: usize,
-    heard: Receiver<(usize, Heard)>,
+    heard: Arc<WritersHeard>,
 }
 
 impl WriterProcess {
@@ -33,7 +68,7 @@ impl WriterProcess {
         place: FilePlace,
         process: RoleProcess,
         index: usize,
-        heard: Receiver<(usize, Heard)>,
+        heard: Arc<WritersHeard>,
     ) -> Self {
         Self {
             place,
@@ -60,9 +95,8 @@ impl WriterProcess {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.heard.recv_timeout(left) {
-                Ok((index, Heard::Message(message))) if index == self.index => {
+            match self.heard.next(self.index, until) {
+                Ok(Heard::Message(message)) => {
                     if let Message::Closed(failure) = *message {
                         return match failure {
                             None => Ok(()),
@@ -70,8 +104,7 @@ impl WriterProcess {
                         };
                     }
                 }
-                Ok((index, Heard::Gone)) if index == self.index => break,
-                Ok(_) => {}
+                Ok(Heard::Gone) => break,
                 Err(_) => return Err(self.failed(format!("no answer for {PATIENCE:?}"))),
             }
         }

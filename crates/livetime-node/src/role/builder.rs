@@ -11,8 +11,8 @@ use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{
-    Role, RoleCommand, RoleResult, latency_histogram, network_details, record_latency,
-    restore_stream,
+    Role, RoleCommand, RoleResult, latency_histogram, network_details, poll_cut, reconnect,
+    record_latency, restore_stream,
 };
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::hand_over_stamp::{STAMP_WORDS, add_room, stamp};
@@ -213,6 +213,10 @@ impl Role for Builder {
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
                 self.parts.outbox.lose(unit);
+                if unit.kind == UnitKind::Readout {
+                    self.parts.core.handle_readout_lost(now, unit.index);
+                    self.free_pages();
+                }
                 if unit.kind == UnitKind::Filter {
                     if let Some(streams) = &mut self.parts.streams {
                         streams.lose(unit);
@@ -230,6 +234,11 @@ impl Role for Builder {
                 self.parts.core.retire_filter(unit.index);
             }
             RoleCommand::Decide { .. } => {}
+            RoleCommand::Reconnected { unit, stream } => {
+                reconnect(&mut self.parts.outbox, unit, stream);
+                // What was set aside for the stream that was cut.
+                self.free_pages();
+            }
             RoleCommand::PeerBack {
                 unit,
                 epoch,
@@ -266,6 +275,10 @@ impl Role for Builder {
 
     fn poll_silent(&mut self) -> Option<UnitId> {
         self.parts.streams.as_mut().and_then(EventSender::poll_cut)
+    }
+
+    fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
+        poll_cut(&mut self.parts.outbox, now)
     }
 
     fn close(&mut self) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use livetime_builder::EventManager;
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult, network_details, restore_stream};
+use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_stream};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
 use crate::worker::Phase;
@@ -106,6 +106,9 @@ impl Role for EventManagerRole {
                 self.named.extend(again);
             }
             RoleCommand::Retire { .. } => {}
+            RoleCommand::Reconnected { unit, stream } => {
+                reconnect(&mut self.outbox, unit, stream);
+            }
             RoleCommand::PeerBack {
                 unit,
                 epoch,
@@ -132,6 +135,12 @@ impl Role for EventManagerRole {
 
     fn poll_silent(&mut self) -> Option<UnitId> {
         self.core.poll_silent().map(UnitId::builder)
+    }
+
+    fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
+        let inboxes = &mut self.inboxes;
+        let cut = inboxes.iter_mut().find_map(|inbox| inbox.poll_cut(now));
+        cut.or_else(|| poll_cut(&mut self.outbox, now))
     }
 
     fn close(&mut self) {

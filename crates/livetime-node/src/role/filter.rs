@@ -71,6 +71,8 @@ pub struct FilterUnitParts {
     pub streams: Option<EventReceiver>,
     /// Pools in which events lie: its own where a network brings them.
     pub pools: Vec<PagePool>,
+    /// The index of its own pool among those that the writer has.
+    pub own_pool: u16,
     /// Tickets of accepted events out.
     pub writer: Producer,
     /// Rung when a ticket is on its way to the writer, unless it is on the same worker.
@@ -267,8 +269,8 @@ impl FilterUnit {
     fn keep(&mut self) {
         self.counts.chain.filter_accepted += 1;
         if self.parts.streams.is_some() {
-            // The writer has the pools of all filter units.
-            let own = self.parts.unit.index;
+            // The writer has the pools of all its filter units.
+            let own = self.parts.own_pool;
             let fragments = &mut self.event.ticket_mut().fragments;
             fragments
                 .iter_mut()
@@ -606,7 +608,7 @@ impl Role for FilterUnit {
                 }
             }
             RoleCommand::Retire { .. } => self.leaving = true,
-            RoleCommand::Decide { .. } => {}
+            RoleCommand::Decide { .. } | RoleCommand::Reconnected { .. } => {}
         }
     }
 

@@ -19,14 +19,15 @@ use livetime_trigger::{
     Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor, node_of,
 };
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
-use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId};
+use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
 
 use super::spill_gate::SpillGate;
-use super::{Role, RoleResult, latency_histogram, record_latency};
+use super::{Role, RoleCommand, RoleResult, latency_histogram, record_latency};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::LinkProgress;
 use crate::link::{FragmentLink, TransportCounters};
+use crate::message_ring::MessageSender;
 use crate::packet_link::PacketLink;
 use crate::worker::Phase;
 
@@ -56,6 +57,8 @@ pub struct DataLink {
     pub index_at_unit: u16,
     /// The source at its far end.
     pub source: SourceId,
+    /// Its readout unit is lost: it stays down.
+    pub has_ended: bool,
 }
 
 /// The rings between the front-end and one readout unit.
@@ -68,6 +71,8 @@ pub struct ReadoutRings {
     pub decisions: Producer,
     /// Messages sent so far.
     pub sequence: u32,
+    /// The unit is gone, and nothing is read at the other ends.
+    pub is_lost: bool,
 }
 
 /// The rings between the front-end and the trigger node.
@@ -115,7 +120,7 @@ pub struct FrontEndParts {
     /// Rings of the readout units.
     pub readout_units: Vec<ReadoutRings>,
     /// Level-2 accepts out.
-    pub event_manager: Producer,
+    pub event_manager: MessageSender,
     /// Links that go down.
     pub faults: Vec<LinkFault>,
     /// The spill structure, if there is one.
@@ -173,7 +178,8 @@ impl FrontEnd {
             faults, data_links, ..
         } = &mut self.parts;
         for index in faults.iter().map(|fault| fault.link) {
-            let Some(data_link) = data_links.get_mut(index) else {
+            let data_link = data_links.get_mut(index);
+            let Some(data_link) = data_link.filter(|data_link| !data_link.has_ended) else {
                 continue;
             };
             // A link may fail several times, and stays down as long as any fault says so.
@@ -252,7 +258,7 @@ impl FrontEnd {
                 && parts
                     .readout_units
                     .iter_mut()
-                    .all(|rings| rings.decisions.has_room())
+                    .all(|rings| rings.is_lost || rings.decisions.has_room())
         };
         while has_room(&mut self.parts) {
             let Some(output) = self.parts.supervisor.poll_output() else {
@@ -273,18 +279,19 @@ impl FrontEnd {
                     };
                     let sequence = self.evm_sequence;
                     self.evm_sequence = sequence.wrapping_add(1);
-                    let words = envelope(self.parts.epoch, sequence, message).to_words();
-                    let sent = self.parts.event_manager.try_push(&words);
-                    debug_assert!(sent.is_ok(), "a free slot was seen");
+                    let message = envelope(self.parts.epoch, sequence, message);
+                    let sent = self.parts.event_manager.send(message);
+                    debug_assert!(sent, "a free slot was seen");
                 }
             }
         }
+        self.parts.event_manager.flush();
         work
     }
 
     fn send_decision(&mut self, trigger: TriggerNumber, keep: bool) {
         let keep = if keep { Keep::Build } else { Keep::Drop };
-        for rings in &mut self.parts.readout_units {
+        for rings in self.parts.readout_units.iter_mut().filter(|r| !r.is_lost) {
             let message = BuilderMessage::Decision { trigger, keep };
             let words = envelope(self.parts.epoch, rings.sequence, message).to_words();
             rings.sequence = rings.sequence.wrapping_add(1);
@@ -501,7 +508,8 @@ impl FrontEnd {
         for link in nodes.flat_map(|node| &mut node.links) {
             xoff |= link.poll_flow(now) == FlowControl::Xoff;
         }
-        for data_link in &mut self.parts.data_links {
+        let living = self.parts.data_links.iter_mut().filter(|l| !l.has_ended);
+        for data_link in living {
             xoff |= data_link.link.poll_flow(now) == FlowControl::Xoff;
         }
         xoff
@@ -512,7 +520,22 @@ impl FrontEnd {
         self.finished
             && self.sending.is_none()
             && self.parts.supervisor.is_drained()
-            && (self.parts.data_links.iter()).all(|data_link| data_link.link.is_drained())
+            && self.parts.event_manager.is_flushed()
+            && (self.parts.data_links.iter())
+                .all(|data_link| data_link.has_ended || data_link.link.is_drained())
+    }
+
+    /// A readout unit is gone and the run goes on: its links are down from here on, so that what
+    /// they would have carried is lost at once and under its name.
+    fn lose_readout(&mut self, now: RunNs, unit: usize) {
+        if let Some(rings) = self.parts.readout_units.get_mut(unit) {
+            rings.is_lost = true;
+        }
+        let of_it = self.parts.data_links.iter_mut().filter(|l| l.unit == unit);
+        for data_link in of_it {
+            data_link.has_ended = true;
+            data_link.link.end(now);
+        }
     }
 
     /// Gives up the event that is being sent and every trigger without a decision.
@@ -657,6 +680,15 @@ impl Role for FrontEnd {
             self.publish(now);
         }
         work
+    }
+
+    fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
+        if let RoleCommand::PeerLost { unit, .. } = command
+            && unit.kind == UnitKind::Readout
+        {
+            self.lose_readout(now, unit.index.into());
+            self.publish(now);
+        }
     }
 
     fn finish(mut self: Box<Self>, now: RunNs) -> RoleResult {

@@ -68,6 +68,13 @@ pub enum RoleCommand {
         /// A new stream to it, where a network carries its messages.
         stream: Option<TcpStream>,
     },
+    /// The stream to a unit was cut, and both live: there is another, or none could be made yet.
+    Reconnected {
+        /// The unit.
+        unit: UnitId,
+        /// The stream.
+        stream: Option<TcpStream>,
+    },
 }
 
 /// One role, polled once per duty cycle of its worker.
@@ -91,6 +98,11 @@ pub trait Role: Send {
 
     /// The next unit that this role takes for dead, since it was silent for too long.
     fn poll_silent(&mut self) -> Option<UnitId> {
+        None
+    }
+
+    /// The next unit to which the stream has ended by itself: both are to get another.
+    fn poll_cut(&mut self, _now: RunNs) -> Option<UnitId> {
         None
     }
 
@@ -171,6 +183,18 @@ fn restore_stream(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) 
     {
         outbox.lose(unit);
     }
+}
+
+/// The stream to a peer was cut: goes on with another. What was on its way is lost, which the units'
+/// cores make good: who waits asks again. One that cannot be used is as good as none: the link says
+/// once more that it was cut.
+fn reconnect(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) {
+    let _cut = stream.map(|stream| outbox.restore_stream(unit, stream));
+}
+
+/// The next peer of a network link whose stream has ended by itself.
+fn poll_cut(outbox: &mut Outbox, now: RunNs) -> Option<UnitId> {
+    outbox.network()?.poll_cut(now)
 }
 
 /// Counters of the network link, where there is one, for the report.

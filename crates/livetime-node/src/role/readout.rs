@@ -10,9 +10,9 @@ use livetime_builder::{FragmentVerdict, Outgoing, ReadoutOutput, ReadoutUnit};
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
-use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitKind};
+use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult, network_details, restore_stream};
+use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_stream};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
@@ -287,6 +287,9 @@ impl Role for Readout {
                 }
             }
             RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
+            RoleCommand::Reconnected { unit, stream } => {
+                reconnect(&mut self.parts.outbox, unit, stream);
+            }
             RoleCommand::PeerBack {
                 unit,
                 epoch,
@@ -305,6 +308,10 @@ impl Role for Readout {
                 }
             }
         }
+    }
+
+    fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
+        poll_cut(&mut self.parts.outbox, now)
     }
 
     fn close(&mut self) {

@@ -18,7 +18,7 @@ use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber, UnitKind};
 
 use super::{Role, RoleCommand, RoleResult};
-use crate::chain_plan::WRITER;
+use crate::building_group::BuildingGroup;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::pooled_event::PooledEvent;
 use crate::run_file::{ClosingFile, RunFile, cause, is_full};
@@ -44,6 +44,8 @@ pub struct WriterParts {
     pub run: RunNumber,
     /// The file.
     pub file: RunFile,
+    /// The units whose events it writes; below they stand by their places in it.
+    pub group: BuildingGroup,
     /// Tickets in, one ring per filter unit.
     pub tickets: Vec<Consumer>,
     /// Events that are written, to each filter unit.
@@ -58,7 +60,7 @@ pub struct WriterParts {
     pub credits: usize,
     /// Epoch of the messages.
     pub epoch: u32,
-    /// Pools of the readout units.
+    /// Pools in which events lie.
     pub pools: Vec<PagePool>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
@@ -192,7 +194,8 @@ impl Writer {
         self.event.release();
         let ticket = self.event.ticket();
         let trigger = ticket.trigger;
-        if let Some(events) = self.of_builder.get_mut(usize::from(ticket.builder)) {
+        let builder = self.parts.group.place_of(ticket.builder);
+        if let Some(events) = builder.and_then(|builder| self.of_builder.get_mut(builder)) {
             if events.len() == self.parts.credits {
                 events.pop_front();
             }
@@ -327,9 +330,9 @@ impl Writer {
             ..
         } = self;
         for (builder, trigger) in recent[filter].drain(..) {
-            let index = usize::from(builder);
+            let place = parts.group.place_of(builder).unwrap_or(usize::MAX);
             let (Some(ring), Some(sequence)) =
-                (parts.builders.get_mut(index), sequence.get_mut(index))
+                (parts.builders.get_mut(place), sequence.get_mut(place))
             else {
                 continue;
             };
@@ -337,7 +340,7 @@ impl Writer {
                 triggers: [trigger].into_iter().collect(),
             };
             let envelope = Envelope {
-                sender: WRITER,
+                sender: parts.group.writer(),
                 epoch: parts.epoch,
                 sequence: *sequence,
                 message,
@@ -537,21 +540,27 @@ impl Role for Writer {
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
-                match unit.kind {
-                    UnitKind::Filter => self.lose_filter(now, usize::from(unit.index)),
-                    UnitKind::Builder => self.name_events_of(now, unit.index.into(), &triggers),
+                match (unit.kind, self.parts.group.place_of(unit.index)) {
+                    (UnitKind::Filter, Some(filter)) => self.lose_filter(now, filter),
+                    (UnitKind::Builder, Some(builder)) => {
+                        self.name_events_of(now, builder, &triggers);
+                    }
                     _ => {}
                 }
                 self.publish();
             }
-            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
+            RoleCommand::Decide { .. }
+            | RoleCommand::Retire { .. }
+            | RoleCommand::Reconnected { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 producers,
                 consumers,
                 ..
             } => {
-                let index = usize::from(unit.index);
+                let Some(index) = self.parts.group.place_of(unit.index) else {
+                    return;
+                };
                 let (producer, consumer) = (
                     producers.into_values().next(),
                     consumers.into_values().next(),

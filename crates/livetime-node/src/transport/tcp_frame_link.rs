@@ -21,8 +21,8 @@ use std::net::TcpStream;
 
 use livetime_builder::{FrameLink, LinkFull, Outgoing};
 use livetime_shm::PagePool;
-use livetime_wire::UnitId;
 use livetime_wire::message::{Envelope, MESSAGE_WORDS_MAX, MessageWords};
+use livetime_wire::{DurationNs, RunNs, UnitId};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 mod receive_pages;
@@ -76,6 +76,8 @@ struct Peer {
     unit: UnitId,
     /// `None` once it has ended.
     stream: Option<TcpStream>,
+    /// When it is to be told that it has ended by itself; `None` unless it has.
+    cut_due: Option<RunNs>,
     sending: Sending,
     receiving: Receiving,
 }
@@ -135,11 +137,13 @@ impl TcpFrameLink {
         match self.peers.iter_mut().find(|peer| peer.unit == unit) {
             Some(peer) => {
                 peer.stream = Some(stream);
+                peer.cut_due = None;
                 peer.receiving = Receiving::new();
             }
             None => self.peers.push(Peer {
                 unit,
                 stream: Some(stream),
+                cut_due: None,
                 sending: Sending::new(),
                 receiving: Receiving::new(),
             }),
@@ -151,7 +155,21 @@ impl TcpFrameLink {
     pub fn lose(&mut self, unit: UnitId) {
         if let Some(at) = self.peers.iter().position(|peer| peer.unit == unit) {
             self.end(at);
+            self.peers[at].cut_due = None;
         }
+    }
+
+    /// The next unit to which a stream has ended by itself, each once a second until another stream
+    /// was added or the unit was lost: it may live.
+    #[inline]
+    pub fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
+        if self.counts.streams_ended == 0 {
+            return None;
+        }
+        let is_due = |peer: &&mut Peer| peer.cut_due.is_some_and(|due| due <= now);
+        let peer = self.peers.iter_mut().find(is_due)?;
+        peer.cut_due = Some(now.after(DurationNs::SECOND));
+        Some(peer.unit)
     }
 
     /// Whether there ever was a stream to a unit.
@@ -185,6 +203,24 @@ impl TcpFrameLink {
         {
             self.end(at);
         }
+    }
+
+    /// Whether a message to a unit would be taken now; one to a unit that is gone always is.
+    pub fn has_room(&mut self, to: UnitId) -> bool {
+        let Some(at) = self.peers.iter().position(|peer| peer.unit == to) else {
+            return true;
+        };
+        if !self.peers[at].sending.has_room() {
+            self.flush_peer(at);
+        }
+        let peer = &self.peers[at];
+        peer.stream.is_none() || peer.sending.has_room()
+    }
+
+    /// Whether a message has come that was not taken.
+    pub fn has_message(&self) -> bool {
+        let mut peers = self.peers.iter();
+        peers.any(|peer| peer.receiving.front().is_some())
     }
 
     /// Whether the kernel has everything.
@@ -283,6 +319,7 @@ impl TcpFrameLink {
     fn end(&mut self, at: usize) {
         let peer = &mut self.peers[at];
         if peer.stream.take().is_some() {
+            peer.cut_due = Some(RunNs(0));
             self.counts.streams_ended += 1;
         }
         peer.sending.clear();

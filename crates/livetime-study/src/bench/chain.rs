@@ -246,7 +246,7 @@ pub(crate) fn end_in_order(chain: Chain) -> Result<ChainOutcome, BenchError> {
         thread::sleep(Duration::from_millis(1));
     }
     let mut outcome = chain.finish();
-    outcome.run_file = None;
+    outcome.run_files.clear();
     match outcome.conservation_problems().len() as u64 {
         0 => Ok(outcome),
         found => Err(BenchError::Conservation {
@@ -300,6 +300,7 @@ pub(crate) fn chain_config() -> ChainConfig {
             ..BuilderConfig::default()
         },
         transport: BuilderTransport::Shm,
+        event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         store: WriterLimits {

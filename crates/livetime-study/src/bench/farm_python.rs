@@ -295,6 +295,7 @@ impl FilterBench {
             tickets: vec![Some(tickets_in)],
             streams: None,
             pools: vec![pool],
+            own_pool: 0,
             writer,
             writer_bell: None,
             clock: RunClock::start(),

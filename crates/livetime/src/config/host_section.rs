@@ -129,6 +129,13 @@ impl HostTable {
         placement
     }
 
+    /// Whether two roles are on different hosts.
+    pub(crate) fn are_apart(&self, one: &str, other: &str) -> bool {
+        let placement = self.placement();
+        let hosts = placement.get(one).zip(placement.get(other));
+        hosts.is_some_and(|(one, other)| one != other)
+    }
+
     /// Checks the placement of a chain's roles; without hosts there is nothing to check.
     pub(crate) fn check(&self, chain: &ChainConfig, findings: &Findings) {
         if self.hosts.is_empty() {
@@ -242,7 +249,8 @@ impl HostTable {
                      lets readout and building be on different hosts"
                 }
                 BuilderTransport::Tcp { .. } => {
-                    "they share pages or rings in memory; put them on one host"
+                    "they share pages or rings in memory; put them on one host; `[filter] subfarms` \
+                     and as many `[store] writers` divide building over several"
                 }
             };
             let key = format!("host[{}].roles", index.unwrap_or(0));

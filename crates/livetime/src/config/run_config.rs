@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use livetime_node::chain_plan::FRONT_END;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
@@ -27,6 +28,9 @@ use super::store_section::{StoreTable, read_store};
 use super::timing_section::{place_spill, read_timing};
 use super::trigger_section::{TriggerTable, read_trigger};
 use super::worker_section::read_workers;
+
+/// Role id of the event manager.
+const EVENT_MANAGER: &str = "evm";
 
 /// Options of the command line that replace values of the file.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +114,9 @@ fn read_root(
         limits: store,
         files,
         trigger_packets,
+        writers,
     } = read_store(&mut root, &mut on_loss);
+    builder.writers = writers.unwrap_or(builder.writers);
     let spill = read_timing(&mut root, findings);
     let workers = read_workers(&mut root);
     let hosts = read_hosts(&mut root, findings);
@@ -157,6 +163,7 @@ fn read_root(
         menu: menu.ok()?,
         supervisor: trigger.supervisor,
         builder,
+        event_manager_apart: transport.is_network() && hosts.are_apart(FRONT_END, EVENT_MANAGER),
         transport,
         filter_transport,
         filter,
@@ -339,6 +346,7 @@ impl WrittenKeys<'_> {
             .replace("builder.filter_units", "filter.units")
             .replace("builder.filter_in_flight", "filter.in_flight")
             .replace("builder.subfarms", "filter.subfarms")
+            .replace("builder.writers", "store.writers")
     }
 }
 

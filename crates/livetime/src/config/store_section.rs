@@ -18,6 +18,8 @@ pub(crate) struct StoreTable {
     pub(crate) files: FilePlan,
     /// Whether trigger packets are recorded.
     pub(crate) trigger_packets: bool,
+    /// Writers, if the table says how many.
+    pub(crate) writers: Option<u16>,
 }
 
 /// Reads the table.
@@ -30,6 +32,7 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) ->
         limits,
         files,
         trigger_packets,
+        writers,
     } = &mut table;
     for (key, field) in [
         ("chunk", &mut limits.chunk_bytes),
@@ -56,6 +59,8 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) ->
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.writer = on_loss;
     }
+    let given = section.integer("writers", 1..=4096);
+    *writers = given.map(|count| u16::try_from(count).unwrap_or(u16::MAX));
     *trigger_packets = section.switch("trigger_packets").unwrap_or(false);
     read_files(&mut section, files);
     section.finish();

@@ -3,6 +3,7 @@
 //! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
 //! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,9 +15,9 @@ use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Incident, OnLoss};
 use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, RateSample, RunFile, Snapshot, stored_latency,
+    Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
 };
-use livetime_store::{Condition, RunBegin, RunEnd, RunSummary};
+use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
 use livetime_wire::{DurationNs, RateHz};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -180,6 +181,10 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
                       cannot join a run; start it with `--processes`, or leave `units_max` out";
         return Err(reason.into());
     }
+    let placement = config.hosts.placement().into_iter();
+    let placement: BTreeMap<String, String> = placement
+        .map(|(role, host)| (role.to_owned(), host.to_owned()))
+        .collect();
     // The hosts end when this does.
     let hosts = match has_hosts {
         true => Some(hosts_of(&options.source, &text, &config.hosts)?),
@@ -206,7 +211,8 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         facts.config_with_options(&text),
     )?;
     let begin = facts.begin_record(RunBegin::new(chain.run), &text);
-    let file = RunFile::create_in(directory.path(), &begin, chain.store, &chain.files)?;
+    let writers = chain.builder.writers;
+    let files = RunFiles::create_in(directory.path(), writers, &begin, chain.store, &chain.files)?;
     say(format_args!(
         "run {} · seed {} · configuration {} · livetime {} · {}",
         chain.run,
@@ -221,9 +227,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
         let mut launcher = role::launcher(&text, &options.source)?;
         launcher.hosts = hosts.as_ref().map(RunHosts::role_hosts);
-        Chain::start_processes(&chain, file, launcher, on_loss, faults.roles)?
+        Chain::start_processes(&chain, files, launcher, on_loss, faults.roles)?
     } else {
-        Chain::start(&chain, file)?
+        Chain::start(&chain, files)?
     };
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
@@ -240,11 +246,15 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     display.close();
     let mut outcome = running.finish();
     let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
-    let closing = close_file(&mut outcome, condition, ending);
+    let closing = close_files(&mut outcome, writers, condition, ending);
     drop(histograms);
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
+    for writer in &mut summary.writers {
+        writer.host = placement.get(&writer.role).cloned();
+        writer.file = directory.file(&writer.file).display().to_string();
+    }
     let mut errors: Vec<String> = outcome.failures.clone();
-    errors.extend(closing.err());
+    errors.extend(closing);
     errors.extend(write_files(&directory, &mut summary));
     // A disk that takes no more files is no reason to keep the account of the run back.
     let printed = if options.json {
@@ -386,6 +396,11 @@ fn watch(
                 return (Ending::RoleLost, rates);
             }
         }
+        for (a, b) in running.take_mended_streams() {
+            say(format_args!(
+                "\nwarning: the stream between {a} and {b} was cut; another took its place"
+            ));
+        }
         if let Some(control) = control {
             control.serve(|change| running.steer_filters(change));
         }
@@ -472,16 +487,33 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     condition
 }
 
-/// Closes the run file with its end-of-run record; returns its path.
-fn close_file(
+/// Closes the run files with their end-of-run records; returns what went wrong.
+fn close_files(
     outcome: &mut ChainOutcome,
+    writers: u16,
     condition: Condition,
     ending: Ending,
-) -> Result<PathBuf, String> {
-    let Some(file) = outcome.run_file.take() else {
-        return Err("the run file is gone with its writer".to_owned());
-    };
-    let path = file.path().to_owned();
+) -> Vec<String> {
+    let files = std::mem::take(&mut outcome.run_files);
+    let mut errors = Vec::new();
+    if files.len() < usize::from(writers) {
+        errors.push(match files.len() {
+            0 => "the run file is gone with its writer".to_owned(),
+            there => format!("only {there} of {writers} writers have left their run file"),
+        });
+    }
+    let end = end_record(outcome, condition, ending);
+    let histograms = run_histograms(outcome);
+    for (index, file) in files.into_values().enumerate() {
+        // Those of the run are in one file.
+        let histograms = if index == 0 { &histograms[..] } else { &[] };
+        let closed = file.close(&end, histograms);
+        errors.extend(closed.err().map(|error| error.to_string()));
+    }
+    errors
+}
+
+fn end_record(outcome: &ChainOutcome, condition: Condition, ending: Ending) -> RunEnd {
     let reason = match ending {
         Ending::SourceFinished => "the source has ended",
         Ending::Interrupted => "stopped by the operator",
@@ -493,6 +525,11 @@ fn close_file(
     let mut end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);
     end.menu = outcome.menu_counts();
+    end
+}
+
+/// The histograms that the run file gets.
+fn run_histograms(outcome: &ChainOutcome) -> Vec<Histogram> {
     let mut histograms = vec![
         stored_latency(
             "decision_latency",
@@ -510,7 +547,5 @@ fn close_file(
     let filled = outcome.filter_histograms.to_vec().into_iter();
     let own: Vec<String> = histograms.iter().map(|own| own.name().to_owned()).collect();
     histograms.extend(filled.filter(|filled| !own.iter().any(|own| own == filled.name())));
-    file.close(&end, &histograms)
-        .map(|_| path)
-        .map_err(|error| error.to_string())
+    histograms
 }

@@ -36,6 +36,30 @@ fn on_two_hosts(launcher: &str) -> impl Fn(String) -> String {
     move |config: String| on_one_host(config) + &hosts
 }
 
+/// The example with the event manager on a host of its own, and building on two, each with its
+/// filter unit and its writer.
+fn building_on_two(launcher: &str) -> impl Fn(String) -> String {
+    let host = |name: &str, roles: &str| {
+        format!(
+            "\n[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nroles = [{roles}]\n{launcher}\n"
+        )
+    };
+    let hosts = [
+        host("readout", r#""src0", "trg0", "ru0", "ru1""#),
+        host("manager", r#""evm""#),
+        host("first", r#""bu0", "fu0", "wr0""#),
+        host("second", r#""bu1", "fu1", "wr1""#),
+    ]
+    .concat();
+    move |config: String| in_two_groups(on_one_host(config)) + &hosts
+}
+
+/// A configuration with two filter units, each with its builder unit and its writer.
+fn in_two_groups(config: String) -> String {
+    let config = config.replace("units = 1", "units = 2\nsubfarms = 2");
+    config.replace("[store]\n", "[store]\nwriters = 2\n")
+}
+
 const LOCAL: &str = "launcher = \"local\"";
 
 #[test]
@@ -79,6 +103,44 @@ fn roles_of_hosts_may_die_and_are_replaced_there() {
             run.stored().len() as u64,
             run.count("events_stored"),
             "{role}"
+        );
+    }
+}
+
+#[test]
+fn two_hosts_that_build_store_together_what_one_stores() {
+    let _turn = turn();
+    let one = Run::of(on_one_host, &["--triggers", "10000"]);
+    let run = Run::of(building_on_two(LOCAL), &["--triggers", "10000"]);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.digest(), one.digest());
+    assert_eq!(run.summary["counts"], one.summary["counts"]);
+    assert_eq!(run.stored(), one.stored());
+    let writers = run.summary["writers"].as_array().expect("a list");
+    let hosts: Vec<_> = writers.iter().map(|writer| &writer["host"]).collect();
+    assert_eq!(hosts, ["first", "second"]);
+    for writer in writers {
+        assert!(writer["events_stored"].as_u64() > Some(0), "{writer}");
+    }
+}
+
+#[test]
+fn hosts_that_build_replace_the_dead_of_their_own() {
+    let _turn = turn();
+    for role in ["bu1", "fu1", "wr1"] {
+        let fault = format!("kill:{role}@3000triggers");
+        let arguments = ["--triggers", "10000", "--fault", &fault];
+        let run = Run::of(building_on_two(LOCAL), &arguments);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        run.assert_accounted();
+        let causes = run.causes();
+        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            causes.is_empty() || (role == "wr1" && causes == may_lose),
+            "{role}: {causes:?}"
         );
     }
 }

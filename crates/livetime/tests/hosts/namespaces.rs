@@ -1,5 +1,6 @@
 //! A run over hosts that are network namespaces on a bridge: coordinator, readout and building each
-//! with an address of its own, and the bridge in a fourth. Roles are killed, the link of a host is
+//! with an address of its own, where building is on two the event manager too, and the bridge in one
+//! more. Roles are killed, the link of a host is
 //! cut, a builder unit is slowed, datagrams are lost; each time everything is accounted for and the
 //! file is whole. Each case prints what was stored before and after the longest gap between two
 //! stored triggers, and the gap.
@@ -9,12 +10,31 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use livetime_client::RunFolder;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::on_one_host;
 use crate::process_run::{Run, example, text, turn};
+use crate::{in_two_groups, on_one_host};
 
 /// Hosts on the bridge, by the last number of their addresses.
-const HOSTS: [(&str, u8); 3] = [("control", 1), ("readout", 2), ("building", 3)];
+const HOSTS: [(&str, u8); 5] = [
+    ("control", 1),
+    ("readout", 2),
+    ("building", 3),
+    ("manager", 4),
+    ("second", 5),
+];
+/// The roles of a run with one host that builds.
+const ONE_BUILDS: &[(&str, &str)] = &[
+    ("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#),
+    ("building", r#""bu0", "bu1", "fu0", "wr0""#),
+];
+/// The roles of a run with two.
+const TWO_BUILD: &[(&str, &str)] = &[
+    ("readout", r#""src0", "trg0", "ru0", "ru1""#),
+    ("manager", r#""evm""#),
+    ("building", r#""bu0", "fu0", "wr0""#),
+    ("second", r#""bu1", "fu1", "wr1""#),
+];
 /// Trigger rate and time of a run: long enough for a second before a failure, and some after it.
 const PACE: [&str; 4] = ["--rate", "2kHz", "--duration", "5s"];
 /// When a failure comes.
@@ -35,12 +55,15 @@ fn system(line: &str) -> Result<(), String> {
 /// Namespaces on a bridge, which are removed with it.
 struct Network {
     prefix: String,
+    /// Hosts with their roles.
+    roles: &'static [(&'static str, &'static str)],
 }
 
 impl Network {
-    fn new() -> Result<Self, String> {
+    fn new(roles: &'static [(&'static str, &'static str)]) -> Result<Self, String> {
         let network = Self {
             prefix: format!("lt{}", std::process::id()),
+            roles,
         };
         let switch = network.namespace("switch");
         system(&format!("ip netns add {switch}"))?;
@@ -94,14 +117,36 @@ impl Network {
             "launcher = \"exec\"\ncommand = \"exec ip netns exec {}-{{host}} {{command}}\"\n",
             self.prefix
         );
-        on_one_host(config)
-            + &format!(
-                "\n[control]\naddress = \"10.77.0.1:7450\"\n\
-                 [[host]]\nname = \"readout\"\naddress = \"10.77.0.2\"\n\
-                 roles = [\"src0\", \"trg0\", \"ru0\", \"ru1\", \"evm\"]\n{launcher}\
-                 [[host]]\nname = \"building\"\naddress = \"10.77.0.3\"\n\
-                 roles = [\"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n{launcher}"
-            )
+        let mut config = on_one_host(config);
+        if self.roles == TWO_BUILD {
+            config = in_two_groups(config);
+        }
+        config += "\n[control]\naddress = \"10.77.0.1:7450\"\n";
+        for (host, roles) in self.roles {
+            let number = HOSTS.iter().find(|(name, _)| name == host);
+            let (_, number) = number.expect("a host of the network");
+            config += &format!(
+                "[[host]]\nname = \"{host}\"\naddress = \"10.77.0.{number}\"\n\
+                 roles = [{roles}]\n{launcher}"
+            );
+        }
+        config
+    }
+
+    /// Kills every process of a host at once, as pulling its plug does.
+    fn kill_host(&self, host: &str) {
+        let output = Command::new("ip")
+            .args(["netns", "pids", &self.namespace(host)])
+            .output()
+            .expect("ip was there before");
+        let listed = text(&output.stdout);
+        let pids: Vec<i32> = listed.lines().filter_map(|pid| pid.parse().ok()).collect();
+        assert!(pids.len() > 1, "an agent and its roles: {pids:?}");
+        for pid in pids {
+            let pid = Pid::from_raw(pid).expect("a process");
+            // One that ended with its agent is gone already.
+            let _gone = kill_process(pid, Signal::KILL);
+        }
     }
 
     /// Starts a run in the coordinator's namespace.
@@ -131,14 +176,10 @@ impl Network {
     /// A run during which something is done from outside, once it has begun.
     fn run_while(&self, arguments: &[&str], act: impl Fn(&Self)) -> Run {
         let (mut child, folder) = self.start(arguments);
-        let file = folder.path().join("run/events.mcap");
-        let begun = |file: &std::path::Path| file.metadata().map_or(0, |about| about.len());
-        // The file grows when the first chunk is written; a run that failed writes none.
-        let mut bytes = 0;
-        while (bytes == 0 || begun(&file) == bytes)
+        // A run that failed stores nothing.
+        while !has_stored(&folder.path().join("run"))
             && child.try_wait().expect("a child of ours").is_none()
         {
-            bytes = begun(&file);
             std::thread::sleep(Duration::from_millis(20));
         }
         act(self);
@@ -150,17 +191,24 @@ impl Network {
 impl Drop for Network {
     /// Whatever happened, nothing stays; what runs in a namespace has ended with its run.
     fn drop(&mut self) {
-        for host in ["control", "readout", "building", "switch"] {
+        let hosts = HOSTS.iter().map(|(host, _)| *host);
+        for host in hosts.chain(["switch"]) {
             // One that was never made is no loss.
             let _not_there = system(&format!("ip netns del {}", self.namespace(host)));
         }
     }
 }
 
+/// Whether a run has written an event into one of its files.
+fn has_stored(run: &std::path::Path) -> bool {
+    let folder = RunFolder::open(run);
+    folder.is_ok_and(|mut folder| folder.next_event().is_ok_and(|event| event.is_some()))
+}
+
 /// Stored events before and after the longest gap between two stored triggers, and the gap.
 fn gap_of(run: &Run) -> (u64, u64, u64) {
-    let folder = run.folder.path().join("run/events.mcap");
-    let mut folder = RunFolder::open(&folder).expect("the file opens");
+    let folder = run.folder.path().join("run");
+    let mut folder = RunFolder::open(&folder).expect("the files open");
     let mut times = Vec::new();
     while let Some(event) = folder.next_event().expect("the file is read") {
         times.push(event.header().triggered_at);
@@ -168,7 +216,9 @@ fn gap_of(run: &Run) -> (u64, u64, u64) {
     times.sort_unstable();
     let gaps = times.windows(2).map(|pair| pair[1].since(pair[0]).0);
     let longest = gaps.enumerate().max_by_key(|(_, gap)| *gap);
-    let (at, gap) = longest.unwrap_or((0, 0));
+    let Some((at, gap)) = longest else {
+        return (times.len() as u64, 0, 0);
+    };
     (at as u64 + 1, gap, times.len() as u64 - at as u64 - 1)
 }
 
@@ -195,9 +245,14 @@ fn account(case: &str, run: &Run) {
     );
 }
 
-/// The network, or the reason why there is none.
+/// The network of a run with one host that builds.
 fn network() -> Option<Network> {
-    match Network::new() {
+    network_of(ONE_BUILDS)
+}
+
+/// The network of hosts with these roles; says why, if there is none.
+fn network_of(roles: &'static [(&'static str, &'static str)]) -> Option<Network> {
+    match Network::new(roles) {
         Ok(network) => Some(network),
         Err(reason) => {
             println!("SKIPPED: no network namespaces here: {reason}");
@@ -235,6 +290,64 @@ fn hosts_in_namespaces_survive_the_death_of_roles() {
         assert!(!run.output.status.success(), "{role}");
         assert!(run.errors().contains(role), "{role}: {}", run.errors());
         account(&format!("{role} killed"), &run);
+    }
+}
+
+#[test]
+fn two_hosts_in_namespaces_build_what_one_builds() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_BUILD) else {
+        return;
+    };
+    let one = Run::of(on_one_host, &["--triggers", "10000"]);
+    let run = network.run(&["--lossless", "--triggers", "10000"]);
+    assert!(run.output.status.success(), "{}", run.errors());
+    account("two build, nothing fails", &run);
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.digest(), one.digest());
+    assert_eq!(run.summary["counts"], one.summary["counts"]);
+    assert_eq!(run.stored(), one.stored());
+}
+
+#[test]
+fn two_hosts_that_build_survive_the_death_of_their_roles() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_BUILD) else {
+        return;
+    };
+    for role in ["bu0", "bu1", "fu1", "wr0", "wr1"] {
+        let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
+        let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        account(&format!("two build, {role} killed"), &run);
+        let lost = run.causes();
+        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            lost.is_empty() || (role.starts_with("wr") && lost == allowed),
+            "{role}: {lost:?}"
+        );
+    }
+    for role in ["src0", "trg0", "ru1", "evm"] {
+        let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
+        let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
+        assert!(!run.output.status.success(), "{role}");
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        account(&format!("two build, {role} killed"), &run);
+    }
+}
+
+#[test]
+fn a_host_that_dies_ends_the_run_with_every_event_accounted_for() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_BUILD) else {
+        return;
+    };
+    for host in ["second", "manager", "readout"] {
+        let run = network.run_while(&PACE, |network| network.kill_host(host));
+        assert!(!run.output.status.success(), "{host}");
+        let said = format!("host {host} is gone");
+        assert!(run.errors().contains(&said), "{host}: {}", run.errors());
+        account(&format!("two build, host {host} killed"), &run);
     }
 }
 

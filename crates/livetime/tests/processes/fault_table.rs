@@ -173,3 +173,39 @@ fn the_writer_may_die_again_and_again() {
     let missing = whole.stored().len() - run.stored().len();
     assert_eq!(missing as u64, run.lost_in("store"));
 }
+
+/// The run goes on without a readout unit: its sources are missing from then on, and named.
+#[test]
+fn a_run_may_go_on_without_a_readout_unit() {
+    let _turn = turn();
+    let go_on = |config: String| {
+        let key = "[builder]\non_readout_loss = \"continue\"\n";
+        patient(config).replace("[builder]\n", key)
+    };
+    for edit in ["", "transport = \"tcp\"\n"] {
+        let edit = |config| go_on(config).replace("[builder]\n", &format!("[builder]\n{edit}"));
+        let arguments = ["--triggers", "8000", "--processes", "--fault"];
+        let fault = ["kill:ru1@3000triggers"];
+        let run = Run::of(edit, &[&arguments[..], &fault].concat());
+        assert!(run.output.status.success(), "{}", run.errors());
+        let said = "process of ru1 is gone (signal: 9 (SIGKILL))";
+        assert!(run.errors().contains(said), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.count("triggers"), 8000);
+        let (built, incomplete) = (run.count("events_built"), run.count("events_incomplete"));
+        assert!(built > 0 && incomplete > 0, "{built} {incomplete}");
+        assert_eq!(built + incomplete, run.count("l2_accepted"), "none is lost");
+        let causes = run.causes();
+        let names = ["link_down", "readout_lost", "link_aborted"].map(str::to_owned);
+        assert!(causes.contains("link_down"), "{causes:?}");
+        assert!(causes.is_subset(&BTreeSet::from(names)), "{causes:?}");
+        let condition = run.summary["run"]["condition"].as_str().unwrap_or("?");
+        assert!(condition.contains("DEGRADED"), "{condition}");
+        let second = ["--fault", "kill:ru0@5000triggers"];
+        let run = Run::of(edit, &[&arguments[..], &fault, &second].concat());
+        assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+        let said = "it was the last of its kind";
+        assert!(run.errors().contains(said), "{}", run.errors());
+        run.assert_accounted();
+    }
+}

@@ -6,6 +6,7 @@
 //! decisions, and which causes may have lost anything. That no event is in a file twice is checked
 //! by its trigger numbers.
 
+mod cut_streams;
 mod fault_table;
 mod filter_streams;
 mod filter_units;

@@ -92,11 +92,11 @@ impl Run {
         self.summary["decision_digest"].as_str().expect("a digest")
     }
 
-    /// Trigger numbers in the file, which must be whole and hold no event twice.
+    /// Trigger numbers in the files, which must be whole and hold no event twice.
     pub(crate) fn stored(&self) -> BTreeSet<u64> {
         let inspect = Command::new(env!("CARGO_BIN_EXE_livetime"))
             .arg("inspect")
-            .arg(self.folder.path().join("run/events.mcap"))
+            .arg(self.folder.path().join("run"))
             .arg("--triggers")
             .output()
             .expect("the built program starts");

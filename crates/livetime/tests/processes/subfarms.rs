@@ -12,6 +12,11 @@ fn in_subfarms(config: String) -> String {
     patient(config).replace("units = 1", "units = 4\nsubfarms = 2")
 }
 
+/// The same with a writer for each subfarm.
+fn with_writers(config: String) -> String {
+    in_subfarms(config).replace("[store]\n", "[store]\nwriters = 2\n")
+}
+
 /// Events that a filter unit has judged.
 fn judged(run: &Run, role: &str) -> u64 {
     let details = run.summary["roles"][role].as_object().expect("an object");
@@ -79,6 +84,55 @@ fn a_dead_filter_unit_is_stood_in_for_in_its_subfarm_or_the_run_ends() {
     let said = "it was the last filter unit of its subfarm";
     assert!(run.errors().contains(said), "{}", run.errors());
     run.assert_accounted();
+}
+
+#[test]
+fn writers_of_subfarms_store_what_one_writer_stores() {
+    let _turn = turn();
+    let whole = Run::of(patient, &["--triggers", "8000"]);
+    for arguments in [
+        &["--triggers", "8000"][..],
+        &["--triggers", "8000", "--processes"],
+    ] {
+        let run = Run::of(with_writers, arguments);
+        assert!(run.output.status.success(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new());
+        assert_eq!(
+            (run.digest(), run.stored()),
+            (whole.digest(), whole.stored())
+        );
+        assert_eq!(run.summary["counts"], whole.summary["counts"]);
+        let writers = run.summary["writers"].as_array().expect("a list");
+        let stored = writers.iter().map(|writer| {
+            let events = writer["events_stored"].as_u64().expect("a count");
+            assert!(events > 0, "{writer}");
+            events
+        });
+        assert_eq!(stored.sum::<u64>(), run.count("events_stored"));
+        let files = writers.iter().map(|writer| writer["file"].as_str());
+        let files: Vec<&str> = files.map(|file| file.expect("a path")).collect();
+        assert_eq!(files, ["run/events.mcap", "run/events-1.mcap"]);
+    }
+}
+
+#[test]
+fn a_dead_writer_is_replaced_in_its_subfarm() {
+    let _turn = turn();
+    for role in ["wr0", "wr1", "fu1", "bu1"] {
+        let fault = format!("kill:{role}@2000triggers");
+        let arguments = ["--triggers", "8000", "--processes", "--fault", &fault];
+        let run = Run::of(with_writers, &arguments);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        run.assert_accounted();
+        let causes = run.causes();
+        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            causes.is_empty() || (role.starts_with("wr") && causes == may_lose),
+            "{role}: {causes:?}"
+        );
+    }
 }
 
 #[test]

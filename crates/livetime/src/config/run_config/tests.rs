@@ -87,6 +87,7 @@ fn every_key_is_read_into_its_field() {
         filter: OnLoss::Stop,
         builder: OnLoss::Continue,
         writer: OnLoss::Stop,
+        readout: OnLoss::Continue,
         retries: 3,
         time_limit: DurationNs(700_000_000),
         ..LossPolicy::default()
@@ -187,6 +188,7 @@ fn every_key_is_read_into_its_field() {
         builder_units: 3,
         filter_units: 2,
         subfarms: 2,
+        writers: 2,
         credits: 20,
         requests_per_message: 4,
         timeout: us(300_000),
@@ -243,7 +245,9 @@ fn every_key_is_read_into_its_field() {
         wait,
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
     };
-    let behind = ["ru0", "evm", "bu0", "bu1", "bu2", "fu0", "fu1", "wr0"];
+    let behind = [
+        "ru0", "evm", "bu0", "bu1", "bu2", "fu0", "fu1", "wr0", "wr1",
+    ];
     let expected = [
         worker("front", 3, WaitStrategy::Block, &["src0", "trg0", "trg1"]),
         worker("back", 5, WaitStrategy::Adaptive, &behind),

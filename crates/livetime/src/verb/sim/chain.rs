@@ -140,6 +140,8 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
 pub(super) fn simulated(mut chain: ChainConfig, begin: RunBegin) -> SimulatedChainConfig {
     // As in a run with threads: nobody would act on a silence.
     chain.builder.heartbeat = DurationNs(0);
+    // It has one writer for all.
+    chain.builder.writers = 1;
     let data_links = chain.data_links.into_iter().map(|link| SimulatedDataLink {
         source: link.source,
         unit: link.unit,

@@ -1,0 +1,147 @@
+//! Streams between two role processes that have ended although both live: each gets another.
+//!
+//! A stream also ends when the process at its other end dies, of which the hang-up of its socket
+//! tells soon; so a cut waits a little before it is believed. What was on its way on the stream is
+//! lost: the event builder's units ask again for what does not come, as for any lost message. Not so
+//! the supervisor, which says each accept once: without its stream the run ends.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use livetime_wire::{UnitId, UnitKind};
+
+use super::ProcessError;
+use super::control_message::{EndName, Message};
+use super::process_group::ProcessGroup;
+use crate::chain_plan::transport_of;
+
+/// How long a cut waits for the news that a process has died.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Where the supervisor lives.
+const SOURCE: UnitId = UnitId {
+    kind: UnitKind::Source,
+    index: 0,
+};
+
+/// The cuts that were heard of, by the two units; at most one for each stream of the run.
+#[derive(Debug, Default)]
+pub(super) struct CutStreams {
+    since: BTreeMap<(UnitId, UnitId), Instant>,
+    mended: Vec<(UnitId, UnitId)>,
+}
+
+impl CutStreams {
+    /// A unit says that its stream to another has ended.
+    pub(super) fn note(&mut self, unit: UnitId, peer: Option<UnitId>, now: Instant) {
+        if let Some(peer) = peer {
+            let pair = (unit.min(peer), unit.max(peer));
+            self.since.entry(pair).or_insert(now);
+        }
+    }
+
+    /// A unit is gone, and its streams with it.
+    pub(super) fn forget(&mut self, unit: UnitId) {
+        self.since.retain(|(a, b), _| *a != unit && *b != unit);
+    }
+
+    fn next_due(&self, now: Instant) -> Option<(UnitId, UnitId)> {
+        let mut cuts = self.since.iter();
+        let due = cuts.find(|(_, since)| now.duration_since(**since) >= PATIENCE);
+        due.map(|(pair, _)| *pair)
+    }
+}
+
+impl ProcessGroup {
+    /// Gives the units of cut streams others.
+    pub(super) fn mend_streams(&mut self) {
+        while let Some(pair) = self.cuts.next_due(Instant::now()) {
+            if [pair.0, pair.1].contains(&UnitId::SUPERVISOR) {
+                self.cuts.forget(UnitId::SUPERVISOR);
+                self.take_for_dead(SOURCE);
+                continue;
+            }
+            let mended = self.reconnect(pair);
+            // What was said of it meanwhile was said of the stream that is gone. A unit whose
+            // stream stays away says so again.
+            self.cuts.since.remove(&pair);
+            match mended {
+                Ok(true) => self.cuts.mended.push(pair),
+                Ok(false) => {}
+                Err(error) => eprintln!("a cut stream stays away: {error}"),
+            }
+        }
+    }
+
+    /// The pairs of units that got another stream since the last call.
+    pub fn take_mended(&mut self) -> Vec<(UnitId, UnitId)> {
+        std::mem::take(&mut self.cuts.mended)
+    }
+
+    /// Makes another stream between two units and waits until both have it; `false` if one of them
+    /// is not there.
+    fn reconnect(&mut self, (a, b): (UnitId, UnitId)) -> Result<bool, ProcessError> {
+        let living = self.processes.iter().enumerate().filter(|(_, p)| !p.gone);
+        let ends = living.filter_map(|(index, process)| match process.unit {
+            unit if unit == a => Some((index, b)),
+            unit if unit == b => Some((index, a)),
+            _ => None,
+        });
+        let ends: Vec<(usize, UnitId)> = ends.collect();
+        let is_planned = self.plan.stream_peers(a).any(|peer| peer == b);
+        if ends.len() != 2 || !is_planned {
+            return Ok(false);
+        }
+        self.ring_epoch += 1;
+        let mut passing = self.passing();
+        let transport = transport_of(&self.config, (a, b));
+        passing.connect((a, b), transport, self.ring_epoch)?;
+        let mut waiting = Vec::new();
+        for (index, peer) in ends {
+            let process = &self.processes[index];
+            let passed = passing.of(&process.id);
+            let names: Vec<EndName> = passed.iter().map(|(name, _)| name.clone()).collect();
+            let fds: Vec<_> = passed.iter().filter_map(|(_, end)| end.fd()).collect();
+            let message = Message::Command {
+                what: "reconnect".to_owned(),
+                unit: peer.to_code(),
+                epoch: 0,
+                ends: names,
+                triggers: Vec::new(),
+            };
+            // One that cannot be told is dying itself, and is dealt with in its turn.
+            if process.send(&message, &fds).is_ok() {
+                waiting.push(index);
+            }
+        }
+        let role = format!("{a} and {b}");
+        let settled = self.await_settled(waiting);
+        settled
+            .map(|_| true)
+            .map_err(|reason| ProcessError::Refused { role, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_believed_after_a_while_and_once_for_both_ends() {
+        let (builder, readout) = (UnitId::builder(1), UnitId::readout(0));
+        let start = Instant::now();
+        let mut cuts = CutStreams::default();
+        cuts.note(builder, Some(readout), start);
+        cuts.note(readout, Some(builder), start + PATIENCE / 2);
+        cuts.note(builder, None, start);
+        assert_eq!(cuts.since.len(), 1);
+        assert_eq!(cuts.next_due(start), None);
+        let pair = (builder.min(readout), builder.max(readout));
+        assert_eq!(cuts.next_due(start + PATIENCE), Some(pair));
+        cuts.note(builder, Some(UnitId::EVENT_MANAGER), start);
+        cuts.forget(readout);
+        assert_eq!(cuts.since.len(), 1);
+        cuts.forget(builder);
+        assert_eq!(cuts.next_due(start + PATIENCE), None);
+    }
+}

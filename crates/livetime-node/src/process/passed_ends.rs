@@ -1,0 +1,109 @@
+//! The ends of rings and streams on their way to the role processes that get them.
+//!
+//! In a run on one host the parent makes both ends and passes their descriptors; in a run over several
+//! it only names them, and each role's host makes what the names stand for.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use livetime_shm::RingRegion;
+use livetime_wire::UnitId;
+
+use super::ProcessError;
+use super::control_message::EndName;
+use crate::builder_transport::{BuilderTransport, StreamPair};
+use crate::chain_plan::{RingPlan, role_of};
+
+/// The ends of all roles, as they are made.
+pub(super) struct Passing {
+    /// Whether ends are only named here, since the roles' hosts make them.
+    is_named: bool,
+    /// Names, memory and streams by role id.
+    ends: BTreeMap<String, Vec<(EndName, PassedEnd)>>,
+}
+
+/// What a descriptor is passed of.
+#[derive(Clone)]
+pub(super) enum PassedEnd {
+    Ring(Arc<RingRegion>),
+    Stream(Arc<TcpStream>),
+    /// Made by the role's host.
+    Named,
+}
+
+impl PassedEnd {
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Ring(region) => region.fd(),
+            Self::Stream(stream) => Some(stream.as_fd()),
+            Self::Named => None,
+        }
+    }
+}
+
+impl Passing {
+    /// Without ends; `is_named` where the roles' hosts make them.
+    pub(super) fn new(is_named: bool) -> Self {
+        Self {
+            is_named,
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// Makes a ring and notes its two ends.
+    pub(super) fn make(&mut self, ring: &RingPlan, epoch: u64) -> Result<(), ProcessError> {
+        let end = match self.is_named {
+            true => PassedEnd::Named,
+            false => PassedEnd::Ring(Arc::new(RingRegion::create(&ring.config, epoch)?)),
+        };
+        for (kind, unit) in [("producer", ring.key.from), ("consumer", ring.key.to)] {
+            let name = EndName {
+                kind: kind.to_owned(),
+                name: ring.key.to_string(),
+                epoch,
+            };
+            let ends = self.ends.entry(role_of(unit)).or_default();
+            ends.push((name, end.clone()));
+        }
+        Ok(())
+    }
+
+    /// Connects two units by a stream and notes its two ends; returns the congestion control.
+    pub(super) fn connect(
+        &mut self,
+        units: (UnitId, UnitId),
+        transport: &BuilderTransport,
+        epoch: u64,
+    ) -> Result<Option<String>, ProcessError> {
+        let (a, b) = units;
+        let failed = |error| ProcessError::Stream {
+            ends: format!("{a} and {b}"),
+            error,
+        };
+        let (ends, congestion) = if self.is_named {
+            let asked = transport.congestion().map(str::to_owned);
+            ([PassedEnd::Named, PassedEnd::Named], asked)
+        } else {
+            let pair = StreamPair::connect(transport.congestion()).map_err(failed)?;
+            let ends = pair.ends.map(|end| PassedEnd::Stream(Arc::new(end)));
+            (ends, Some(pair.congestion))
+        };
+        for ((unit, peer), end) in [(a, b), (b, a)].into_iter().zip(ends) {
+            let name = EndName {
+                kind: "stream".to_owned(),
+                name: peer.to_string(),
+                epoch,
+            };
+            let ends = self.ends.entry(role_of(unit)).or_default();
+            ends.push((name, end));
+        }
+        Ok(congestion)
+    }
+
+    /// The ends of a role.
+    pub(super) fn of(&self, id: &str) -> Vec<(EndName, PassedEnd)> {
+        self.ends.get(id).cloned().unwrap_or_default()
+    }
+}
