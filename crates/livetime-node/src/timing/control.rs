@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use livetime_shm::RingMonitor;
+use livetime_shm::{RingMonitor, WakeGroup};
 use livetime_timing::{
     AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
     Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
@@ -142,6 +142,14 @@ pub struct SubscriptionEntry {
     pub counters: Arc<SubscriptionCounters>,
     /// Counters of its ring, if it has one.
     pub monitor: Option<RingMonitor>,
+    /// With whom it can be woken: all rings of the sink and class.
+    group: Option<WakeGroup>,
+}
+
+impl SubscriptionEntry {
+    fn listens(&self, sink: SinkId, class: PriorityClass) -> bool {
+        self.sink == sink && self.config.class == class
+    }
 }
 
 /// How records are to reach a client.
@@ -296,18 +304,7 @@ impl Control {
         if state.clients.remove(&id).is_none() {
             return Ok(Departed::default());
         }
-        let gone = state.registry.handle_client_gone(id);
-        state.revision += 1;
-        state.core.send(CoreCommand::Install(gone.table))?;
-        let sinks: Vec<SinkId> = gone.sinks.iter().map(|(sink, _)| *sink).collect();
-        state.end_subscriptions(|entry| entry.client == id || sinks.contains(&entry.sink))?;
-        for (sink, kind) in &gone.sinks {
-            state.core.send(CoreCommand::ClearSink(*sink, *kind))?;
-        }
-        Ok(Departed {
-            sinks,
-            conditions: gone.conditions,
-        })
+        state.clear_away(id)
     }
 
     /// All clients.
@@ -488,8 +485,12 @@ impl Control {
             epoch: self.epoch,
             ..*config
         };
+        let mut group = None;
         let (subscription, ends) = match mode {
-            DeliveryMode::Ring => Subscription::ring(&config)?,
+            DeliveryMode::Ring => {
+                let group = group.insert(state.wake_group(sink, config.class)?);
+                Subscription::ring_in(group, &config)?
+            }
             DeliveryMode::Pipe => Subscription::pipe(&config)?,
         };
         state.subscriptions[index] = Some(SubscriptionEntry {
@@ -499,6 +500,7 @@ impl Control {
             config,
             counters: Arc::clone(&ends.counters),
             monitor: ends.monitor.clone(),
+            group,
         });
         state.exchange(place, Some(subscription))?;
         Ok((place, ends))
@@ -756,6 +758,34 @@ impl State {
         Ok(snapshot)
     }
 
+    /// Destroys or releases what a client owned, and ends its subscriptions.
+    fn clear_away(&mut self, id: ClientId) -> Result<Departed, ControlError> {
+        let gone = self.registry.handle_client_gone(id);
+        self.revision += 1;
+        self.core.send(CoreCommand::Install(gone.table))?;
+        let sinks: Vec<SinkId> = gone.sinks.iter().map(|(sink, _)| *sink).collect();
+        self.end_subscriptions(|entry| entry.client == id || sinks.contains(&entry.sink))?;
+        for (sink, kind) in &gone.sinks {
+            self.core.send(CoreCommand::ClearSink(*sink, *kind))?;
+        }
+        Ok(Departed {
+            sinks,
+            conditions: gone.conditions,
+        })
+    }
+
+    /// The group of those who listen to a sink with a ring in this class: theirs, or a new one.
+    fn wake_group(
+        &self,
+        sink: SinkId,
+        class: PriorityClass,
+    ) -> Result<WakeGroup, SubscriptionError> {
+        let mut listening = self.subscriptions.iter().flatten();
+        let of_others =
+            listening.find_map(|entry| entry.group.as_ref().filter(|_| entry.listens(sink, class)));
+        Ok(of_others.map_or_else(WakeGroup::new, |group| Ok(group.clone()))?)
+    }
+
     fn end_subscriptions(
         &mut self,
         ends: impl Fn(&SubscriptionEntry) -> bool,
@@ -782,7 +812,12 @@ impl State {
             .map(|entry| (entry.place, entry.sink.0, entry.config.class))
             .collect();
         let sinks = listeners.iter().map(|(_, sink, _)| usize::from(*sink) + 1);
-        let routing = Box::new(Routing::new(sinks.max().unwrap_or(0), &listeners));
+        let mut routing = Box::new(Routing::new(sinks.max().unwrap_or(0), &listeners));
+        for entry in self.subscriptions.iter().flatten() {
+            if let Some(group) = &entry.group {
+                routing.set_group(entry.sink.0, entry.config.class, group.clone());
+            }
+        }
         Ok(self.core.send(CoreCommand::Exchange {
             place,
             subscription,
