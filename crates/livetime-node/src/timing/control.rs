@@ -24,6 +24,7 @@ use super::delivery::{
     Routing, SUBSCRIPTIONS_MAX, Subscription, SubscriptionConfig, SubscriptionCounters,
     SubscriptionEnds, SubscriptionError,
 };
+use super::lease::{LEASE_MAX, Leases};
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;
@@ -94,6 +95,15 @@ pub enum ControlError {
     /// The receiver's clock is not locked.
     #[error("the receiver's clock is not locked to the network")]
     NotLocked,
+    /// A lease of such a length is not given.
+    #[error("lease of {seconds} s, allowed is 1 to {} s, or 0 to give it back", LEASE_MAX.as_secs())]
+    LeaseTime {
+        /// Length asked for.
+        seconds: u32,
+    },
+    /// No token for a lease.
+    #[error("no random bytes for the token of a lease: {0}")]
+    LeaseToken(std::io::Error),
     /// A value is not possible.
     #[error("{0}")]
     Value(Box<Problem>),
@@ -177,6 +187,7 @@ struct State {
     clients: BTreeMap<ClientId, Client>,
     subscriptions: Vec<Option<SubscriptionEntry>>,
     next_client: u64,
+    leases: Leases,
     snapshot: Option<(Instant, Arc<CoreSnapshot>)>,
     /// The receiver's clock and inputs as the core has them: only control changes them.
     clock: ClockModel,
@@ -218,6 +229,7 @@ impl Control {
                 clients: BTreeMap::new(),
                 subscriptions: (0..SUBSCRIPTIONS_MAX).map(|_| None).collect(),
                 next_client: 1,
+                leases: Leases::default(),
                 snapshot: None,
                 clock: ClockModel::locked(),
                 inputs,
@@ -276,7 +288,7 @@ impl Control {
         let role = self.rules.role_of(uid, gids);
         let role = role.ok_or(ControlError::Nobody { uid })?;
         let mut state = self.lock();
-        if state.clients.len() >= CLIENTS_MAX {
+        if state.clients.len() + state.leases.orphans() >= CLIENTS_MAX {
             return Err(ControlError::Full {
                 what: "places for clients",
                 max: CLIENTS_MAX,
@@ -295,7 +307,8 @@ impl Control {
         Ok(client)
     }
 
-    /// A client has gone, in order or not: what it owned is destroyed or released.
+    /// A client has gone, in order or not: what it owned is destroyed or released, or stays if it
+    /// has a lease.
     ///
     /// # Errors
     /// [`ControlError::Core`].
@@ -304,7 +317,57 @@ impl Control {
         if state.clients.remove(&id).is_none() {
             return Ok(Departed::default());
         }
+        if state.leases.client_gone(id, Instant::now()) {
+            state.end_subscriptions(|entry| entry.client == id)?;
+            return Ok(Departed::default());
+        }
         state.clear_away(id)
+    }
+
+    /// Has what a client owns stay for so long after its connection is gone; 0 ends that. Returns
+    /// the token with which another connection of the same user gets it.
+    ///
+    /// # Errors
+    /// [`ControlError::LeaseTime`], or [`ControlError::LeaseToken`].
+    pub fn lease(&self, client: &Client, seconds: u32) -> Result<String, ControlError> {
+        let mut state = self.lock();
+        if seconds == 0 {
+            state.leases.give_back(client.id);
+            return Ok(String::new());
+        }
+        let length = Duration::from_secs(seconds.into());
+        if length > LEASE_MAX {
+            return Err(ControlError::LeaseTime { seconds });
+        }
+        let token = state.leases.grant(client.id, client.uid, length);
+        Ok(token.map_err(ControlError::LeaseToken)?.as_str().to_owned())
+    }
+
+    /// Gives a client the lease of a token and what its last holder owns; returns how many objects.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] if the user has no such lease.
+    pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
+        let mut state = self.lock();
+        let from = state.leases.resume(token, client.uid, client.id);
+        let from = from.ok_or_else(|| unknown("lease of this token for user", &client.uid))?;
+        state.revision += 1;
+        Ok(state.registry.hand_over(from, client.id) as u32)
+    }
+
+    /// Clears one client away whose lease is over, if there is one.
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub fn expire_lease(&self) -> Result<Option<Departed>, ControlError> {
+        let mut state = self.lock();
+        let expired = state.leases.take_expired(Instant::now());
+        expired.map(|client| state.clear_away(client)).transpose()
+    }
+
+    /// Leases whose holders are gone.
+    pub fn orphans(&self) -> usize {
+        self.lock().leases.orphans()
     }
 
     /// All clients.
