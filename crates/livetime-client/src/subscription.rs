@@ -19,7 +19,7 @@ pub enum Wait {
     /// Sleeps until woken.
     #[default]
     Sleep,
-    /// Polls without pause: a core of its own, and the lowest latency.
+    /// Looks without pause: a core of its own, and the lowest latency.
     Spin,
 }
 
@@ -64,7 +64,7 @@ pub struct Subscription {
 
 /// Longest sleep without a look at the ring.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Polls between two looks at the clock while spinning.
+/// Looks at the next slot between two polls of the ring and looks at the clock while spinning.
 const SPINS_PER_LOOK: u32 = 256;
 
 impl Subscription {
@@ -169,11 +169,15 @@ impl Subscription {
         deadline: Option<Instant>,
     ) -> Result<Option<TimingRecord>, ClientError> {
         loop {
+            // Its own slot only: the daemon is not disturbed until there is a record.
             for _ in 0..SPINS_PER_LOOK {
-                if let Some(record) = self.try_next()? {
-                    return Ok(Some(record));
+                if self.reader.is_ready() {
+                    break;
                 }
                 std::hint::spin_loop();
+            }
+            if let Some(record) = self.try_next()? {
+                return Ok(Some(record));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);

@@ -226,6 +226,34 @@ impl TimingClient {
         self.call(ROOT, "Daemon", "Quit", &())
     }
 
+    /// Has this client's sinks and conditions stay after its connection is gone, for 1 s to an
+    /// hour in whole seconds; zero ends that. Returns the token for [`TimingClient::resume`].
+    /// Subscriptions end and function generators are aborted all the same.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn lease(&self, length: Duration) -> Result<String, ClientError> {
+        let seconds = u32::try_from(length.as_secs()).unwrap_or(u32::MAX);
+        self.call(ROOT, "Daemon", "Lease", &seconds)
+    }
+
+    /// Takes over the lease of a token, given to a connection of the same user, and the objects
+    /// under it. Returns how many they are.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn resume(&self, token: &str) -> Result<u32, ClientError> {
+        self.call(ROOT, "Daemon", "Resume", &token)
+    }
+
+    /// A software sink of the daemon by its path, as [`SoftwareSink::path`] gave it.
+    pub fn sink_at(&self, path: &str) -> SoftwareSink<'_> {
+        SoftwareSink {
+            client: self,
+            path: path.to_owned(),
+        }
+    }
+
     /// The state of the daemon as one JSON document.
     ///
     /// # Errors

@@ -59,4 +59,4 @@ pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};
 pub use shared_words::{SharedWords, WordsError};
 pub use wait::{WaitCounts, WaitStrategy, Waiter};
-pub use wake_descriptor::{WakeSource, Waker, wake_pair};
+pub use wake_descriptor::{WakeGroup, WakeSource, Waker, wake_pair};

@@ -413,6 +413,19 @@ impl<S: RecordStorage> RecordWriter<S> {
     /// Offers one record; its first word is replaced by the stamp.
     #[inline]
     pub fn offer(&mut self, record: &[u64; RECORD_WORDS]) -> Offered {
+        let mut offered = self.publish(record);
+        if offered.outcome != OfferOutcome::Closed {
+            self.fence_before_sleepers();
+            offered.wake = self.take_sleeper();
+        }
+        offered
+    }
+
+    /// Offers one record without a look at the reader: the caller goes on with
+    /// [`RecordWriter::fence_before_sleepers`], one for many rings, and
+    /// [`RecordWriter::take_sleeper`] for each of them, or a reader sleeps on.
+    #[inline]
+    pub fn publish(&mut self, record: &[u64; RECORD_WORDS]) -> Offered {
         let sequence = self.offered;
         let mut offered = Offered {
             sequence,
@@ -441,8 +454,16 @@ impl<S: RecordStorage> RecordWriter<S> {
         {
             self.close(RingClosed::Overflow);
         }
-        offered.wake = self.take_sleeper();
         offered
+    }
+
+    /// Has all records that this thread has published before, in any ring, seen by their readers
+    /// before the looks at the readers that follow.
+    #[inline]
+    pub fn fence_before_sleepers(&self) {
+        // SeqCst fence pairs with the one in `RecordReader::prepare_sleep`: either the reader's
+        // second look sees our record, or we see that it sleeps.
+        self.memory.fence(Ordering::SeqCst);
     }
 
     /// Says that nothing more will come. The caller wakes the reader.
@@ -511,12 +532,10 @@ impl<S: RecordStorage> RecordWriter<S> {
         self.written += 1;
     }
 
-    /// Whether the reader went to sleep; it is told only once per sleep.
+    /// Whether the reader went to sleep and must be woken; it is told only once per sleep. After
+    /// [`RecordWriter::fence_before_sleepers`].
     #[inline]
-    fn take_sleeper(&self) -> bool {
-        // SeqCst fence pairs with the one in `RecordReader::prepare_sleep`: either the reader's
-        // second look sees our record, or we see that it sleeps.
-        self.memory.fence(Ordering::SeqCst);
+    pub fn take_sleeper(&self) -> bool {
         // Relaxed: ordered by the fence.
         if self.memory.load(RingWord::Waiting, Ordering::Relaxed) == 0 {
             return false;
@@ -686,9 +705,37 @@ impl<S: RecordStorage> RecordReader<S> {
         offered.saturating_sub(self.expected)
     }
 
+    /// Whether the next record is there: looks at its slot only. What a reader that spins asks
+    /// again and again, so that the line of the writer's words stays with the writer; since losses
+    /// and the end do not show here, it polls now and then as well.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        // Relaxed: a poll that reads the record follows.
+        let stamp = self.memory.load_stamp(self.position, Ordering::Relaxed);
+        stamp & 1 == 0 && stamp >= published(self.expected)
+    }
+
     /// The next thing in the ring; does not wait.
     #[inline]
     pub fn poll(&mut self) -> Found {
+        // Acquire pairs with the writer's Release of the stamp.
+        let stamp = self.memory.load_stamp(self.position, Ordering::Acquire);
+        if stamp == published(self.expected)
+            && let Some(record) = self.copy_if_unchanged(stamp)
+        {
+            // The usual case: nothing but the slot is looked at.
+            self.position += 1;
+            self.expected += 1;
+            if self.position - self.reported >= REPORT_EVERY {
+                self.report();
+            }
+            return Found::Record(record);
+        }
+        self.poll_all()
+    }
+
+    /// The next thing in the ring where the next record was not in its slot a moment ago.
+    fn poll_all(&mut self) -> Found {
         // Before the slot, in this order: what is neither in the slot nor above these is lost.
         let closed = self.memory.load(RingWord::Closed, Ordering::Acquire);
         let offered = self.memory.load(RingWord::Offered, Ordering::Acquire);
@@ -721,7 +768,8 @@ impl<S: RecordStorage> RecordReader<S> {
     /// Says that this reader is going to sleep. Poll once more, and sleep only if that finds
     /// nothing: a record offered since then wakes.
     pub fn prepare_sleep(&self) {
-        // Relaxed, then a SeqCst fence that pairs with the one in `RecordWriter::take_sleeper`.
+        // Relaxed, then a SeqCst fence that pairs with that of
+        // `RecordWriter::fence_before_sleepers`.
         self.memory.store(RingWord::Waiting, 1, Ordering::Relaxed);
         self.memory.fence(Ordering::SeqCst);
     }

@@ -223,10 +223,7 @@ impl ActionUnit {
     /// counted on the way. Call until `None`.
     pub fn poll_output(&mut self, now: TaiNs) -> Option<Action> {
         loop {
-            for channel in &mut self.channels {
-                channel.settle(now, &mut self.sinks);
-            }
-            let (index, executed) = self.next_channel()?;
+            let (index, executed) = self.settle(now)?;
             if executed > now {
                 return None;
             }
@@ -303,6 +300,25 @@ impl ActionUnit {
         }
     }
 
+    /// Gives the actions at the heads of the channels their turns, once they are due; returns the
+    /// channel that executes next, and when, as [`ActionUnit::next_channel`].
+    #[inline]
+    fn settle(&mut self, now: TaiNs) -> Option<(usize, TaiNs)> {
+        let mut next: Option<(usize, TaiNs)> = None;
+        for (index, channel) in self.channels.iter_mut().enumerate() {
+            if !channel.has_turns() {
+                continue;
+            }
+            channel.settle(now, &mut self.sinks);
+            if let Some(at) = channel.next_execution()
+                && next.is_none_or(|(_, best)| at < best)
+            {
+                next = Some((index, at));
+            }
+        }
+        next
+    }
+
     /// The channel that executes next, and when; the lower channel of two at the same time.
     fn next_channel(&self) -> Option<(usize, TaiNs)> {
         let mut next: Option<(usize, TaiNs)> = None;
@@ -317,6 +333,7 @@ impl ActionUnit {
     }
 }
 
+#[inline]
 fn pending(
     entry: &WalkerEntry,
     message: &TimingMessage,

@@ -2,13 +2,14 @@
 //!
 //! The rules are told in [`crate::action_unit`], which owns four of these.
 
-use core::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use livetime_wire::TaiNs;
 
 use crate::action_unit::{Action, CYCLE_NS, FlagReport, SinkState};
 use crate::flag::{ActionFlag, FlagSet};
+
+mod turn_queue;
+
+use turn_queue::{Turn, TurnQueue};
 
 /// An action waiting for its time.
 #[derive(Debug, Clone, Copy)]
@@ -21,34 +22,9 @@ pub(crate) struct Pending {
     pub(crate) action: Action,
 }
 
-/// What the queue sorts. Small, so that keeping thousands in order moves few bytes; the action
-/// itself stays in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
-    /// When it leaves the queue; once settled, its turn among several of one deadline.
-    due: TaiNs,
-    sequence: u64,
-    place: u32,
-    /// Whether its turn is known.
-    settled: bool,
-}
-
-impl Ord for Turn {
-    /// The earliest due is the greatest, since [`BinaryHeap`] gives the greatest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.sequence).cmp(&(self.due, self.sequence))
-    }
-}
-
-impl PartialOrd for Turn {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Channel {
-    turns: BinaryHeap<Turn>,
+    turns: TurnQueue,
     /// The actions by place, and the places that are free.
     actions: Vec<(FlagSet, Action)>,
     free: Vec<u32>,
@@ -65,7 +41,7 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            turns: BinaryHeap::with_capacity(capacity),
+            turns: TurnQueue::new(capacity),
             actions: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
@@ -104,6 +80,13 @@ impl Channel {
         true
     }
 
+    /// Whether actions wait.
+    #[inline]
+    pub(crate) fn has_turns(&self) -> bool {
+        self.turns.len() > 0
+    }
+
+    #[inline]
     pub(crate) fn fill(&self) -> usize {
         self.turns.len() + self.reports
     }
@@ -129,16 +112,15 @@ impl Channel {
     /// Late and early actions have their flag and are in nobody's list.
     #[inline]
     pub(crate) fn settle(&mut self, now: TaiNs, sinks: &mut [SinkState]) {
-        while let Some(first) = self.turns.peek()
+        while let Some(first) = self.turns.first()
             && !first.settled
             && first.due <= now
         {
-            let Some(mut turn) = self.turns.peek_mut() else {
-                return;
-            };
+            let mut turn = *first;
             turn.settled = true;
             let action = &mut self.actions[turn.place as usize].1;
             if action.flag.is_some() {
+                self.turns.replace_first(turn);
                 continue;
             }
             let deadline = action.deadline;
@@ -155,13 +137,14 @@ impl Channel {
                 (position > 0).then_some(ActionFlag::Delayed)
             };
             sink.last_deadline = Some(deadline);
+            self.turns.replace_first(turn);
         }
     }
 
     /// When to look at the first action of the queue; exact once it is settled.
     #[inline]
     pub(crate) fn next_execution(&self) -> Option<TaiNs> {
-        let first = self.turns.peek()?;
+        let first = self.turns.first()?;
         Some(first.due.max(self.blocked_until))
     }
 

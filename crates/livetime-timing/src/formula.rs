@@ -108,6 +108,8 @@ impl Node {
                     Operator::Multiply => left * right,
                     Operator::Divide => left / right,
                     Operator::Power => left.powf(right),
+                    // Those of the library pass over what is not a number.
+                    Operator::Min | Operator::Max if left.is_nan() || right.is_nan() => f64::NAN,
                     Operator::Min => left.min(right),
                     Operator::Max => left.max(right),
                 }
@@ -325,7 +327,9 @@ mod tests {
             assert!((value(text, 3.0) - expected).abs() < 1e-12, "{text}");
         }
         assert!((value("sin(2*pi*t)", 0.25) - 1.0).abs() < 1e-12);
-        assert!(value("ln(0-1)", 0.0).is_nan());
+        for nothing in ["ln(0-1)", "min(ln(0-1), 1)", "max(0, 0/0)", "0 * (1/0)"] {
+            assert!(value(nothing, 0.0).is_nan(), "{nothing}");
+        }
     }
 
     #[test]

@@ -377,6 +377,20 @@ impl Registry {
         }
     }
 
+    /// Everything that a client owns belongs to another one from now on. Returns how many objects.
+    pub fn hand_over(&mut self, from: ClientId, to: ClientId) -> usize {
+        let sinks = self.sinks.iter_mut().flatten().map(|s| &mut s.ownership);
+        let conditions = self.slots.iter_mut().filter_map(|s| s.condition.as_mut());
+        let mut count = 0;
+        for ownership in sinks.chain(conditions.map(|c| &mut c.ownership)) {
+            if ownership.owner == Some(from) {
+                ownership.owner = Some(to);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Every pair of conditions of a sink that must conflict, whatever its policy.
     pub fn conflicts(&self, sink: SinkId) -> ConflictReport {
         let sorted = self.sorted.iter().filter_map(|slot| self.at(*slot));

@@ -76,10 +76,19 @@ pub enum DesignError {
     Unreachable {
         /// Where.
         at: DurationNs,
-        /// Error of the best segment.
+        /// Its error, as far as it was looked at.
         found: f64,
         /// Tolerance.
         tolerance: f64,
+    },
+    /// The shortest segment through the curve leaves the output on its way.
+    #[error(
+        "the shortest segment at {at} would leave the output between its ends; smooth the curve \
+         there"
+    )]
+    Overshoot {
+        /// Where.
+        at: DurationNs,
     },
     /// Points that do not make a curve.
     #[error("point {index} of the curve is not after the one before, or not a number")]
@@ -208,7 +217,7 @@ pub fn design(
         let fitting = shapes
             .iter()
             .filter(|shape| shape.duration_ns <= end - start);
-        let mut best: Option<f64> = None;
+        let mut best: Option<(f64, u64)> = None;
         let mut found = None;
         for shape in fitting {
             check_range(&value, start)?;
@@ -220,15 +229,21 @@ pub fn design(
                 found = Some((set, error, at, shape.duration_ns));
                 break;
             }
-            best = Some(best.map_or(error, |best| best.min(error)));
+            // The shortest comes last and is no worse, but where the curve has no value at all.
+            best = Some((error, at));
         }
         let Some((set, error, at, length)) = found else {
             // What leaves the output within the shortest segment is better said so.
             check_range(&value, start + shortest / 2)?;
             check_range(&value, start + shortest)?;
+            let start = DurationNs(start);
+            let Some((found, at)) = best else {
+                return Err(DesignError::Overshoot { at: start });
+            };
+            check_range(&value, at)?;
             return Err(DesignError::Unreachable {
-                at: DurationNs(start),
-                found: best.unwrap_or(f64::INFINITY),
+                at: start,
+                found,
                 tolerance: options.tolerance,
             });
         };
@@ -392,6 +407,21 @@ mod tests {
         let far = design(|t| 3e9 * t * 1000.0, ms, &options(1e9)).unwrap_err();
         assert!(matches!(far, DesignError::Range { .. }), "{far}");
         assert!(design(|_| f64::NAN, ms, &options(1.0)).is_err());
+        // A single moment without a value, between the ends of all segments.
+        for hole in [f64::NAN, f64::INFINITY] {
+            let holed = move |t: f64| if (t - 3e-4).abs() < 1e-9 { hole } else { 0.0 };
+            let error = design(holed, ms, &options(1e9)).unwrap_err();
+            let DesignError::Range { found, at } = error else {
+                panic!("{error}");
+            };
+            assert!(found.to_bits() == hole.to_bits());
+            assert_eq!(at, DurationNs(300_000));
+        }
+        // Down and up again within the shortest segment, from limit to limit.
+        let cusp = |t: f64| FULL * ((t - 62.5e-6).abs() / 31.25e-6 - 1.0).clamp(-1.0, 1.0);
+        let error = design(cusp, ms, &options(1.0)).unwrap_err();
+        let place = matches!(error, DesignError::Overshoot { at } | DesignError::Unreachable { at, .. } if at.0 == 0);
+        assert!(place, "{error}");
         assert!(design(|_| 0.0, DurationNs(0), &options(1.0)).is_err());
         assert!(design(|_| 0.0, ms, &options(0.0)).is_err());
         assert!(design(|_| 0.0, ms, &options(f64::NAN)).is_err());

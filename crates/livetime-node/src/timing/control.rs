@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use livetime_shm::RingMonitor;
+use livetime_shm::{RingMonitor, WakeGroup};
 use livetime_timing::{
     AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
     Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
@@ -24,6 +24,7 @@ use super::delivery::{
     Routing, SUBSCRIPTIONS_MAX, Subscription, SubscriptionConfig, SubscriptionCounters,
     SubscriptionEnds, SubscriptionError,
 };
+use super::lease::{LEASE_MAX, Leases};
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;
@@ -94,6 +95,15 @@ pub enum ControlError {
     /// The receiver's clock is not locked.
     #[error("the receiver's clock is not locked to the network")]
     NotLocked,
+    /// A lease of such a length is not given.
+    #[error("lease of {seconds} s, allowed is 1 to {} s, or 0 to give it back", LEASE_MAX.as_secs())]
+    LeaseTime {
+        /// Length asked for.
+        seconds: u32,
+    },
+    /// No token for a lease.
+    #[error("no random bytes for the token of a lease: {0}")]
+    LeaseToken(std::io::Error),
     /// A value is not possible.
     #[error("{0}")]
     Value(Box<Problem>),
@@ -142,6 +152,14 @@ pub struct SubscriptionEntry {
     pub counters: Arc<SubscriptionCounters>,
     /// Counters of its ring, if it has one.
     pub monitor: Option<RingMonitor>,
+    /// With whom it can be woken: all rings of the sink and class.
+    group: Option<WakeGroup>,
+}
+
+impl SubscriptionEntry {
+    fn listens(&self, sink: SinkId, class: PriorityClass) -> bool {
+        self.sink == sink && self.config.class == class
+    }
 }
 
 /// How records are to reach a client.
@@ -169,6 +187,7 @@ struct State {
     clients: BTreeMap<ClientId, Client>,
     subscriptions: Vec<Option<SubscriptionEntry>>,
     next_client: u64,
+    leases: Leases,
     snapshot: Option<(Instant, Arc<CoreSnapshot>)>,
     /// The receiver's clock and inputs as the core has them: only control changes them.
     clock: ClockModel,
@@ -210,6 +229,7 @@ impl Control {
                 clients: BTreeMap::new(),
                 subscriptions: (0..SUBSCRIPTIONS_MAX).map(|_| None).collect(),
                 next_client: 1,
+                leases: Leases::default(),
                 snapshot: None,
                 clock: ClockModel::locked(),
                 inputs,
@@ -268,7 +288,7 @@ impl Control {
         let role = self.rules.role_of(uid, gids);
         let role = role.ok_or(ControlError::Nobody { uid })?;
         let mut state = self.lock();
-        if state.clients.len() >= CLIENTS_MAX {
+        if state.clients.len() + state.leases.orphans() >= CLIENTS_MAX {
             return Err(ControlError::Full {
                 what: "places for clients",
                 max: CLIENTS_MAX,
@@ -287,7 +307,8 @@ impl Control {
         Ok(client)
     }
 
-    /// A client has gone, in order or not: what it owned is destroyed or released.
+    /// A client has gone, in order or not: what it owned is destroyed or released, or stays if it
+    /// has a lease.
     ///
     /// # Errors
     /// [`ControlError::Core`].
@@ -296,18 +317,57 @@ impl Control {
         if state.clients.remove(&id).is_none() {
             return Ok(Departed::default());
         }
-        let gone = state.registry.handle_client_gone(id);
-        state.revision += 1;
-        state.core.send(CoreCommand::Install(gone.table))?;
-        let sinks: Vec<SinkId> = gone.sinks.iter().map(|(sink, _)| *sink).collect();
-        state.end_subscriptions(|entry| entry.client == id || sinks.contains(&entry.sink))?;
-        for (sink, kind) in &gone.sinks {
-            state.core.send(CoreCommand::ClearSink(*sink, *kind))?;
+        if state.leases.client_gone(id, Instant::now()) {
+            state.end_subscriptions(|entry| entry.client == id)?;
+            return Ok(Departed::default());
         }
-        Ok(Departed {
-            sinks,
-            conditions: gone.conditions,
-        })
+        state.clear_away(id)
+    }
+
+    /// Has what a client owns stay for so long after its connection is gone; 0 ends that. Returns
+    /// the token with which another connection of the same user gets it.
+    ///
+    /// # Errors
+    /// [`ControlError::LeaseTime`], or [`ControlError::LeaseToken`].
+    pub fn lease(&self, client: &Client, seconds: u32) -> Result<String, ControlError> {
+        let mut state = self.lock();
+        if seconds == 0 {
+            state.leases.give_back(client.id);
+            return Ok(String::new());
+        }
+        let length = Duration::from_secs(seconds.into());
+        if length > LEASE_MAX {
+            return Err(ControlError::LeaseTime { seconds });
+        }
+        let token = state.leases.grant(client.id, client.uid, length);
+        Ok(token.map_err(ControlError::LeaseToken)?.as_str().to_owned())
+    }
+
+    /// Gives a client the lease of a token and what its last holder owns; returns how many objects.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] if the user has no such lease.
+    pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
+        let mut state = self.lock();
+        let from = state.leases.resume(token, client.uid, client.id);
+        let from = from.ok_or_else(|| unknown("lease of this token for user", &client.uid))?;
+        state.revision += 1;
+        Ok(state.registry.hand_over(from, client.id) as u32)
+    }
+
+    /// Clears one client away whose lease is over, if there is one.
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub fn expire_lease(&self) -> Result<Option<Departed>, ControlError> {
+        let mut state = self.lock();
+        let expired = state.leases.take_expired(Instant::now());
+        expired.map(|client| state.clear_away(client)).transpose()
+    }
+
+    /// Leases whose holders are gone.
+    pub fn orphans(&self) -> usize {
+        self.lock().leases.orphans()
     }
 
     /// All clients.
@@ -488,8 +548,12 @@ impl Control {
             epoch: self.epoch,
             ..*config
         };
+        let mut group = None;
         let (subscription, ends) = match mode {
-            DeliveryMode::Ring => Subscription::ring(&config)?,
+            DeliveryMode::Ring => {
+                let group = group.insert(state.wake_group(sink, config.class)?);
+                Subscription::ring_in(group, &config)?
+            }
             DeliveryMode::Pipe => Subscription::pipe(&config)?,
         };
         state.subscriptions[index] = Some(SubscriptionEntry {
@@ -499,6 +563,7 @@ impl Control {
             config,
             counters: Arc::clone(&ends.counters),
             monitor: ends.monitor.clone(),
+            group,
         });
         state.exchange(place, Some(subscription))?;
         Ok((place, ends))
@@ -756,6 +821,34 @@ impl State {
         Ok(snapshot)
     }
 
+    /// Destroys or releases what a client owned, and ends its subscriptions.
+    fn clear_away(&mut self, id: ClientId) -> Result<Departed, ControlError> {
+        let gone = self.registry.handle_client_gone(id);
+        self.revision += 1;
+        self.core.send(CoreCommand::Install(gone.table))?;
+        let sinks: Vec<SinkId> = gone.sinks.iter().map(|(sink, _)| *sink).collect();
+        self.end_subscriptions(|entry| entry.client == id || sinks.contains(&entry.sink))?;
+        for (sink, kind) in &gone.sinks {
+            self.core.send(CoreCommand::ClearSink(*sink, *kind))?;
+        }
+        Ok(Departed {
+            sinks,
+            conditions: gone.conditions,
+        })
+    }
+
+    /// The group of those who listen to a sink with a ring in this class: theirs, or a new one.
+    fn wake_group(
+        &self,
+        sink: SinkId,
+        class: PriorityClass,
+    ) -> Result<WakeGroup, SubscriptionError> {
+        let mut listening = self.subscriptions.iter().flatten();
+        let of_others =
+            listening.find_map(|entry| entry.group.as_ref().filter(|_| entry.listens(sink, class)));
+        Ok(of_others.map_or_else(WakeGroup::new, |group| Ok(group.clone()))?)
+    }
+
     fn end_subscriptions(
         &mut self,
         ends: impl Fn(&SubscriptionEntry) -> bool,
@@ -782,7 +875,12 @@ impl State {
             .map(|entry| (entry.place, entry.sink.0, entry.config.class))
             .collect();
         let sinks = listeners.iter().map(|(_, sink, _)| usize::from(*sink) + 1);
-        let routing = Box::new(Routing::new(sinks.max().unwrap_or(0), &listeners));
+        let mut routing = Box::new(Routing::new(sinks.max().unwrap_or(0), &listeners));
+        for entry in self.subscriptions.iter().flatten() {
+            if let Some(group) = &entry.group {
+                routing.set_group(entry.sink.0, entry.config.class, group.clone());
+            }
+        }
         Ok(self.core.send(CoreCommand::Exchange {
             place,
             subscription,

@@ -8,8 +8,9 @@
 //! A turn is bounded: [`COMMANDS_PER_TURN`] commands, [`MESSAGES_PER_TURN`] messages of each
 //! source, [`BATCHES_PER_TURN`] times [`ACTIONS_PER_TURN`] actions, then idle records if there was
 //! nothing else. Between turns the worker sleeps until shortly before the next deadline and spins
-//! the rest: reading the clock and looking at its rings, nothing else, since half of what one look
-//! costs is added to every deadline.
+//! the rest: reading the clock and looking at its rings, nothing else. Within the last microsecond
+//! it executes what is due and holds it back until the deadline, so that then only the rings are
+//! written; a message that comes meanwhile needs longer than that to the channels.
 //!
 //! Times of messages and actions are the receiver's, times of waiting the machine's: with a fault
 //! of the receiver's clock they differ.
@@ -25,7 +26,7 @@ use livetime_wire::{PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage
 
 use super::delivery::{Delivery, ExecutedAction, Routing, Subscription};
 use super::generators::StartTag;
-use super::tai_clock::TaiClock;
+use super::tai_clock::{ClockReading, TaiClock};
 
 /// Commands taken per turn.
 pub const COMMANDS_PER_TURN: usize = 8;
@@ -41,7 +42,13 @@ pub const FLIGHT_RECORDS: u32 = 4096;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Looks at clock and rings between two turns while spinning: less than a millisecond of them, so
 /// that idle records and the end are not forgotten.
-const SPINS_MAX: u32 = 10_000;
+const SPINS_MAX: u32 = 16_384;
+/// Looks between two readings of the clock; in between the tick counter goes on.
+const SPINS_PER_READING: u32 = 128;
+/// What is due is executed so long ahead of its deadline while the worker spins, and delivered at
+/// the deadline, ns. Less than the time that a message takes to the channels: nothing that comes
+/// meanwhile can be due before.
+const AHEAD_NS: u64 = 1_500;
 /// What the receiver missed while the worker was held up longer than this arrives so long ago, ns.
 const CATCH_UP_NS: u64 = 10_000_000;
 /// A delivery that the worker itself made later than this is counted.
@@ -284,31 +291,45 @@ impl CoreWorker {
 
     /// Works until told to stop.
     pub fn run(&mut self) {
+        let mut reading = self.clock.read();
         while !self.stopping {
             // Before the look for work, so that no ring of the bell is lost.
             let ticket = self.ends.own_bell.ticket();
-            if self.turn() > 0 {
-                continue;
-            }
-            match self.pause() {
-                Pause::Sleep(time) => {
-                    self.sleeps += 1;
-                    self.ends.own_bell.wait(ticket, time);
+            if self.turn_from(reading) == 0 {
+                match self.pause() {
+                    Pause::Sleep(time) => {
+                        self.sleeps += 1;
+                        self.ends.own_bell.wait(ticket, time);
+                    }
+                    Pause::Spin(until) => {
+                        reading = self.spin(until);
+                        if let Some(until) = until {
+                            self.meet(until, &reading);
+                        }
+                        continue;
+                    }
                 }
-                Pause::Spin(until) => self.spin(until),
             }
+            reading = self.clock.read();
         }
     }
 
     /// One turn; returns the number of things done.
     pub fn turn(&mut self) -> usize {
+        self.turn_from(self.clock.read())
+    }
+
+    /// One turn that begins soon after the clock was read.
+    fn turn_from(&mut self, mut reading: ClockReading) -> usize {
         self.turns += 1;
         let mut work = 0;
         // Messages of schedule and inputs.
         let mut budget = MESSAGES_PER_TURN;
-        for _ in 0..BATCHES_PER_TURN {
-            let now = self.clock.now();
-            let executed = self.execute(now, &mut budget);
+        for batch in 0..BATCHES_PER_TURN {
+            if batch > 0 {
+                reading = self.clock.read();
+            }
+            let executed = self.execute(&reading, &mut budget);
             work += executed;
             if executed < ACTIONS_PER_TURN {
                 break;
@@ -354,18 +375,49 @@ impl CoreWorker {
         Pause::Sleep(Duration::from_nanos(ahead - spin_ahead_ns).min(SLEEP_MAX))
     }
 
-    /// Looks at clock and rings until something is due or has come.
+    /// How long ahead of its deadline an action may be executed, ns.
+    fn ahead_ns(&self) -> u64 {
+        let latency_ns = self.receiver.actions().config().latency_ns;
+        // On a virtual clock nothing happens ahead; and it may stand.
+        let may = latency_ns > AHEAD_NS && !self.clock.is_virtual();
+        if may { AHEAD_NS } else { 0 }
+    }
+
+    /// Looks at clock and rings until something is nearly due or has come; returns the reading of
+    /// the clock by which it is.
     #[inline]
-    fn spin(&self, until: Option<TaiNs>) {
-        for _ in 0..SPINS_MAX {
-            let due = until.is_some_and(|until| self.clock.now() >= until);
+    fn spin(&self, until: Option<TaiNs>) -> ClockReading {
+        let ahead_ns = self.ahead_ns();
+        let until = until.map(|until| TaiNs(until.0.saturating_sub(ahead_ns)));
+        let mut reading = self.clock.read();
+        for look in 1..=SPINS_MAX {
+            let due = until.is_some_and(|until| self.clock.now_from(&reading) >= until);
             if due || !self.ends.messages.is_empty() || !self.ends.commands.is_empty() {
-                return;
+                break;
             }
             if until.is_none() {
                 std::hint::spin_loop();
             }
+            if look % SPINS_PER_READING == 0 {
+                reading = self.clock.read();
+            }
         }
+        reading
+    }
+
+    /// Executes what is due at a time that is near, and delivers it then: between the deadline and
+    /// the clients' rings nothing is left to do but to write them.
+    fn meet(&mut self, until: TaiNs, reading: &ClockReading) {
+        let now = self.clock.now_from(reading);
+        if now >= until || until.0 - now.0 > self.ahead_ns() {
+            return;
+        }
+        let mut budget = MESSAGES_PER_TURN;
+        let count = self.collect(until, &mut budget);
+        self.delivery.prepare(&self.actions);
+        // No longer than `AHEAD_NS`.
+        while self.clock.now_from(reading) < until {}
+        self.deliver(count, reading);
     }
 
     /// Takes commands and messages in the order in which they were given: what was injected before
@@ -490,7 +542,15 @@ impl CoreWorker {
 
     /// Executes what is due and delivers it.
     #[inline]
-    fn execute(&mut self, now: TaiNs, budget: &mut usize) -> usize {
+    fn execute(&mut self, reading: &ClockReading, budget: &mut usize) -> usize {
+        let count = self.collect(self.clock.now_from(reading), budget);
+        self.deliver(count, reading);
+        count
+    }
+
+    /// Executes what is due at `now`; what is for software sinks waits to be delivered.
+    #[inline]
+    fn collect(&mut self, now: TaiNs, budget: &mut usize) -> usize {
         let mut count = 0;
         self.actions.clear();
         while count < ACTIONS_PER_TURN {
@@ -516,15 +576,20 @@ impl CoreWorker {
                 SinkKind::EmbeddedCpu => {}
             }
         }
+        count
+    }
+
+    /// Delivers what was executed, `count` actions with those of other sinks.
+    #[inline]
+    fn deliver(&mut self, count: usize, reading: &ClockReading) {
         if count == 0 {
-            return 0;
+            return;
         }
         self.executed += count as u64;
         let (clock, receiver) = (&self.clock, &self.receiver);
-        let now = || receiver.time(clock.now());
+        let now = || receiver.time(clock.now_from(reading));
         self.delivery.deliver(&self.actions, &now);
         self.record_flight();
-        count
     }
 
     /// After the clients were served: what the flight recorder keeps.

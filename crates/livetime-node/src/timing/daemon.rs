@@ -166,6 +166,7 @@ impl Daemon {
                 };
                 while !ticking.wait_quit(TICK) {
                     ticking.tick();
+                    zbus::block_on(ticking.expire_leases());
                     keep();
                 }
                 keep();

@@ -7,7 +7,8 @@
 //! exchanged whole, so that no lock is shared and nothing is allocated here; see [`crate::timing`].
 //!
 //! Budget per record and subscription: one ring write (two cache lines) and, if the client sleeps,
-//! one system call that cannot block. Bounds: [`SUBSCRIPTIONS_MAX`] subscriptions, `slots` records
+//! one system call that cannot block; if most of the listeners of a sink sleep, one for all of them,
+//! after all rings are written. Bounds: [`SUBSCRIPTIONS_MAX`] subscriptions, `slots` records
 //! in each ring, [`DeliveryConfig::idle_pending`] records put off; when these are full the oldest
 //! goes to its ring at once, where the ring's own rule holds. So every record offered is received
 //! or reported lost, whatever a client does.
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use livetime_shm::{
     OfferOutcome, OverflowRule, RecordRingConfig, RecordRingError, RecordWriter, RingClosed,
-    RingMonitor, Waker, wake_pair,
+    RingMonitor, WakeGroup, WakeSource, Waker, wake_pair,
 };
 use livetime_wire::{PriorityClass, RecordFlags, RecordKind, TaiNs, TimingRecord};
 
@@ -33,6 +34,9 @@ pub const RING_SLOTS_MAX: u32 = 1 << 16;
 pub const HIGH_BOUND_NS_USUAL: u64 = 1_000_000;
 /// Bins of a latency histogram: bin `i` counts from `2^i` ns on, the first also less.
 pub const LATENCY_BINS: usize = 40;
+
+/// A group is woken as a whole if it has at most so many listeners for each one that sleeps.
+const LISTENERS_PER_SLEEPER_MAX: usize = 2;
 
 /// Bounds of the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,6 +207,24 @@ impl Subscription {
     pub fn ring(
         config: &SubscriptionConfig,
     ) -> Result<(Box<Self>, SubscriptionEnds), SubscriptionError> {
+        Self::ring_with(config, wake_pair()?)
+    }
+
+    /// Makes a subscription with a ring whose client can be woken with others of the group.
+    ///
+    /// # Errors
+    /// [`SubscriptionError`].
+    pub fn ring_in(
+        group: &WakeGroup,
+        config: &SubscriptionConfig,
+    ) -> Result<(Box<Self>, SubscriptionEnds), SubscriptionError> {
+        Self::ring_with(config, group.pair()?)
+    }
+
+    fn ring_with(
+        config: &SubscriptionConfig,
+        (waker, source): (Waker, WakeSource),
+    ) -> Result<(Box<Self>, SubscriptionEnds), SubscriptionError> {
         let slots = config.slots;
         if !slots.is_power_of_two() || !(2..=RING_SLOTS_MAX).contains(&slots) {
             return Err(SubscriptionError::Slots { slots });
@@ -212,7 +234,6 @@ impl Subscription {
             rule: config.rule,
             epoch: config.epoch.into(),
         })?;
-        let (waker, source) = wake_pair()?;
         let counters = Arc::new(SubscriptionCounters::default());
         let ends = SubscriptionEnds {
             data: writer.fd().try_clone_to_owned()?,
@@ -274,7 +295,38 @@ impl Subscription {
         }
     }
 
-    /// Offers one record; `now` is when it enters the ring.
+    /// Wakes the client.
+    #[inline]
+    fn wake(&self) {
+        if let Transport::Ring { waker, .. } = &self.transport {
+            waker.wake();
+        }
+    }
+
+    /// Has the looks at clients that sleep come after all records written before.
+    #[inline]
+    fn fence(&self) {
+        if let Transport::Ring { writer, .. } = &self.transport {
+            writer.fence_before_sleepers();
+        }
+    }
+
+    /// Whether the client sleeps and is to be woken. After [`Subscription::fence`] of one of those
+    /// written to.
+    #[inline]
+    fn must_wake(&self) -> bool {
+        let Transport::Ring { writer, .. } = &self.transport else {
+            return false;
+        };
+        let wake = !writer.is_closed() && writer.take_sleeper();
+        if wake {
+            SubscriptionCounters::add(&self.counters.wake_ups);
+        }
+        wake
+    }
+
+    /// Writes one record; `now` is when it enters the ring. The caller wakes the client, if it is
+    /// to be woken.
     #[inline]
     fn offer(&mut self, action: &ExecutedAction, now: TaiNs, deferred: bool) {
         let delay_ns = now.0.saturating_sub(action.executed.0);
@@ -304,11 +356,12 @@ impl Subscription {
         };
         match &mut self.transport {
             Transport::Ring { writer, waker } => {
-                let offered = writer.offer(&record.to_words());
+                let offered = writer.publish(&record.to_words());
                 if offered.outcome == OfferOutcome::Closed {
                     return;
                 }
-                if offered.wake || writer.is_closed() {
+                if writer.is_closed() {
+                    // This record has ended it, by its rule.
                     waker.wake();
                     SubscriptionCounters::add(&counters.wake_ups);
                 }
@@ -335,6 +388,15 @@ impl Subscription {
         SubscriptionCounters::add(&counters.offered);
         let bin = (delay_ns.max(1).ilog2() as usize).min(LATENCY_BINS - 1);
         SubscriptionCounters::add(&counters.latency[bin]);
+    }
+
+    /// Offers a record that was put off, and wakes the client if that is due.
+    fn offer_deferred(&mut self, action: &ExecutedAction, now: TaiNs) {
+        self.offer(action, now, true);
+        self.fence();
+        if self.must_wake() {
+            self.wake();
+        }
     }
 }
 
@@ -368,18 +430,27 @@ pub struct ExecutedAction {
 /// Who listens to which sink: places of subscriptions by sink and class.
 #[derive(Debug, Default)]
 pub struct Routing {
-    by_sink: Box<[[Box<[u16]>; 3]]>,
+    by_sink: Box<[[Listeners; 3]]>,
+}
+
+/// The listeners of one sink and class.
+#[derive(Debug, Default)]
+struct Listeners {
+    places: Box<[u16]>,
+    /// Wakes all of them, if they are in one.
+    group: Option<WakeGroup>,
 }
 
 impl Routing {
     /// The table of listeners: place of the subscription, its sink, its class.
     pub fn new(sinks: usize, listeners: &[(u16, u16, PriorityClass)]) -> Self {
-        let places = |sink: usize, class: PriorityClass| -> Box<[u16]> {
-            listeners
+        let places = |sink: usize, class: PriorityClass| Listeners {
+            places: listeners
                 .iter()
                 .filter(|(_, of, its)| usize::from(*of) == sink && *its == class)
                 .map(|(place, _, _)| *place)
-                .collect()
+                .collect(),
+            group: None,
         };
         Self {
             by_sink: (0..sinks)
@@ -388,11 +459,17 @@ impl Routing {
         }
     }
 
+    /// The listeners of this sink and class were all made in this group.
+    pub fn set_group(&mut self, sink: u16, class: PriorityClass, group: WakeGroup) {
+        if let Some(classes) = self.by_sink.get_mut(usize::from(sink)) {
+            classes[usize::from(class.index())].group = Some(group);
+        }
+    }
+
     #[inline]
-    fn listeners(&self, sink: u16, class: PriorityClass) -> &[u16] {
-        self.by_sink
-            .get(usize::from(sink))
-            .map_or(&[], |classes| &classes[usize::from(class.index())])
+    fn listeners(&self, sink: u16, class: PriorityClass) -> Option<&Listeners> {
+        let classes = self.by_sink.get(usize::from(sink))?;
+        Some(&classes[usize::from(class.index())])
     }
 }
 
@@ -402,6 +479,8 @@ pub struct Delivery {
     subscriptions: Box<[Option<Box<Subscription>>]>,
     routing: Box<Routing>,
     pending: VecDeque<(u16, ExecutedAction)>,
+    /// Places whose clients are to be woken for the present record.
+    sleepers: Vec<u16>,
     config: DeliveryConfig,
 }
 
@@ -412,6 +491,7 @@ impl Delivery {
             subscriptions: (0..SUBSCRIPTIONS_MAX).map(|_| None).collect(),
             routing: Box::default(),
             pending: VecDeque::with_capacity(config.idle_pending.max(1)),
+            sleepers: Vec::with_capacity(SUBSCRIPTIONS_MAX),
             config,
         }
     }
@@ -434,7 +514,7 @@ impl Delivery {
             for _ in 0..self.pending.len() {
                 if let Some((of, action)) = self.pending.pop_front() {
                     if of == place {
-                        old.offer(&action, action.executed, true);
+                        old.offer_deferred(&action, action.executed);
                     } else {
                         self.pending.push_back((of, action));
                     }
@@ -450,20 +530,18 @@ impl Delivery {
     pub fn deliver(&mut self, actions: &[ExecutedAction], now: &impl Fn() -> TaiNs) {
         for class in [PriorityClass::High, PriorityClass::Generic] {
             for action in actions {
-                for place in self.routing.listeners(action.sink, class) {
-                    if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
-                        subscription.offer(action, now(), false);
-                    }
-                }
+                self.deliver_at_once(action, class, now);
             }
         }
         for action in actions {
-            let listeners = self
-                .routing
-                .listeners(action.sink, PriorityClass::Idle)
-                .len();
-            for index in 0..listeners {
-                let place = self.routing.listeners(action.sink, PriorityClass::Idle)[index];
+            let idle = |routing: &Routing, index: usize| {
+                let listeners = routing.listeners(action.sink, PriorityClass::Idle)?;
+                listeners.places.get(index).copied()
+            };
+            for index in 0.. {
+                let Some(place) = idle(&self.routing, index) else {
+                    break;
+                };
                 if self.pending.len() == self.config.idle_pending.max(1) {
                     self.deliver_pending(1, now);
                 }
@@ -472,6 +550,59 @@ impl Delivery {
                     SubscriptionCounters::add(&subscription.counters.deferred);
                 }
             }
+        }
+    }
+
+    /// Brings what the delivery of these actions will need into the near cache.
+    #[inline]
+    pub fn prepare(&self, actions: &[ExecutedAction]) {
+        for action in actions {
+            for class in [PriorityClass::High, PriorityClass::Generic] {
+                let listeners = self.routing.listeners(action.sink, class);
+                for place in listeners.map_or(&[][..], |listeners| &listeners.places) {
+                    if let Some(subscription) = &self.subscriptions[usize::from(*place)] {
+                        std::hint::black_box(subscription.counters.offered());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the rings of all listeners, then wakes those that sleep.
+    #[inline]
+    fn deliver_at_once(
+        &mut self,
+        action: &ExecutedAction,
+        class: PriorityClass,
+        now: &impl Fn() -> TaiNs,
+    ) {
+        let Some(listeners) = self.routing.listeners(action.sink, class) else {
+            return;
+        };
+        let mut fenced = None;
+        for place in &listeners.places {
+            if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
+                subscription.offer(action, now(), false);
+                fenced = Some(*place);
+            }
+        }
+        // One fence for all rings: it waits until what was written has reached every one of them.
+        let at = |place: u16| self.subscriptions[usize::from(place)].as_deref();
+        if let Some(subscription) = fenced.and_then(at) {
+            subscription.fence();
+        }
+        self.sleepers.clear();
+        let asleep = |place: &&u16| at(**place).is_some_and(Subscription::must_wake);
+        self.sleepers.extend(listeners.places.iter().filter(asleep));
+        // Those of the group that are awake will find one wake-up too many.
+        let most_sleep = self.sleepers.len() > 1
+            && self.sleepers.len() * LISTENERS_PER_SLEEPER_MAX >= listeners.places.len();
+        if most_sleep && let Some(group) = &listeners.group {
+            group.wake();
+            return;
+        }
+        for subscription in self.sleepers.iter().filter_map(|place| at(*place)) {
+            subscription.wake();
         }
     }
 
@@ -494,7 +625,7 @@ impl Delivery {
                 return;
             };
             if let Some(subscription) = &mut self.subscriptions[usize::from(place)] {
-                subscription.offer(&action, now(), true);
+                subscription.offer_deferred(&action, now());
             }
         }
     }

@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod delivery;
 pub mod generators;
 pub mod kept_state;
+pub mod lease;
 pub mod signal_forwarder;
 pub mod status;
 pub mod tai_clock;

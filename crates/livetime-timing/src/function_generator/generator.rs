@@ -331,10 +331,9 @@ impl FunctionGenerator {
 
     /// Appends what [`FunctionGenerator::check`] has accepted.
     pub(crate) fn append_checked(&mut self, sets: &[CoefficientSet]) {
-        for set in sets {
-            self.queued_ns += Segment::new(set).duration().0;
-            self.queue.push_back(*set);
-        }
+        let length_ns = |set| Segment::new(set).duration().0;
+        self.queued_ns += sets.iter().map(length_ns).sum::<u64>();
+        self.queue.extend(sets);
         if let Some(last) = sets.last() {
             self.end_value = Some(Segment::new(last).end_value());
         }

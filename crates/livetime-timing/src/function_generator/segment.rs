@@ -25,11 +25,13 @@ pub const FREQUENCY_MAX: u8 = 7;
 pub const SHIFT_MAX: u8 = 48;
 
 /// Samples of a step index: 250 x 2^step; an index beyond 7 counts as 7.
+#[inline]
 pub fn samples(step: u8) -> u64 {
     250 << step.min(STEP_MAX)
 }
 
 /// Sample period of a frequency index in ns; an index beyond 7 counts as 7.
+#[inline]
 pub fn period_ns(frequency: u8) -> u64 {
     PERIODS_NS[usize::from(frequency.min(FREQUENCY_MAX))]
 }
@@ -47,6 +49,7 @@ pub struct Segment {
 impl Segment {
     /// The segment of a set. Fields out of range (see [`crate::function_generator::validation`])
     /// count as the largest allowed.
+    #[inline]
     pub fn new(set: &CoefficientSet) -> Self {
         let shift = |value: i16, by: u8| i64::from(value).wrapping_shl(u32::from(by.min(63)));
         Self {
@@ -69,11 +72,13 @@ impl Segment {
     }
 
     /// Length of the segment: 125 us to 2 s.
+    #[inline]
     pub fn duration(&self) -> DurationNs {
         DurationNs(self.samples * self.period_ns)
     }
 
     /// The accumulator after `n` samples, wrapped to 64 bits as in the hardware.
+    #[inline]
     pub fn accumulator_at(&self, n: u64) -> i64 {
         // n (n - 1) / 2 is below 2^29, so only the products wrap.
         let pairs = (n * n.saturating_sub(1) / 2).cast_signed();
@@ -122,6 +127,22 @@ impl Segment {
         range
     }
 
+    /// [`Segment::end_value`] if the accumulator stays within a magnitude below `limit`, which is
+    /// at most 2^63 - 2^32, and a quick look shows it; most segments are far inside.
+    #[inline]
+    pub(crate) fn end_if_within(&self, limit: u64) -> Option<i64> {
+        let (slope, curvature) = (self.slope.unsigned_abs(), self.curvature.unsigned_abs());
+        if slope >> 46 != 0 || curvature >> 32 != 0 {
+            return None;
+        }
+        // n is below 2^15: the products are below 2^61, and the sum is below 2^64.
+        let n = self.samples;
+        let bound = self.start.unsigned_abs() + n * slope + n * n / 2 * curvature;
+        // Nothing wraps that is within the limit.
+        let end = || (self.accumulator_at(n) + (1 << 31)) >> 32;
+        (bound < limit).then(end)
+    }
+
     /// An upper bound of the accumulator's magnitude, quickly.
     pub(crate) fn magnitude_bound(&self) -> u128 {
         let n = u128::from(self.samples);
@@ -158,5 +179,46 @@ impl Accumulator {
     pub fn step(&mut self) {
         self.value = self.value.wrapping_add(self.slope);
         self.slope = self.slope.wrapping_add(self.curvature);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_quick_end_is_the_end_and_stays_within(
+            a: i16, b: i16, c: i32, step in 0u8..8, shift_a in 0u8..49, shift_b in 0u8..49,
+            bits in 32u32..63,
+        ) {
+            let set = CoefficientSet { a, b, c, step, frequency: 0, shift_a, shift_b };
+            let segment = Segment::new(&set);
+            let limit = ((1 << bits) - 1) >> 32 << 32;
+            if let Some(end) = segment.end_if_within(limit) {
+                prop_assert_eq!(end, segment.end_value());
+                let (lowest, highest) = segment.exact_range();
+                prop_assert!(-i128::from(limit) < lowest && highest < i128::from(limit));
+            }
+        }
+    }
+
+    #[test]
+    fn most_segments_have_a_quick_end() {
+        let set = CoefficientSet {
+            a: -3,
+            b: 7000,
+            c: -1_000_000,
+            step: 7,
+            shift_a: 8,
+            shift_b: 20,
+            ..CoefficientSet::default()
+        };
+        let limit = (u64::from(u32::MAX) >> 1) << 32;
+        let segment = Segment::new(&set);
+        assert_eq!(segment.end_if_within(limit), Some(segment.end_value()));
+        assert_eq!(segment.end_if_within(1 << 32), None);
     }
 }

@@ -427,7 +427,7 @@ fn a_stopped_client_is_accounted_for_and_the_others_lose_nothing() {
 
 #[test]
 fn killed_clients_leave_nothing_behind() {
-    soak(&["churn", "--cycles", "60"]);
+    soak(&["churn", "--cycles", "1000"]);
 }
 
 #[test]

@@ -61,6 +61,32 @@ impl DaemonObject {
         Ok(client.role.key().to_owned())
     }
 
+    /// Has the caller's sinks and conditions stay for so many seconds after its connection is gone,
+    /// 1 to 3600; 0 ends that. Returns the token with which another connection of the same user
+    /// takes them over.
+    async fn lease(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        seconds: u32,
+    ) -> fdo::Result<String> {
+        let client = self.server.caller(connection, &header).await?;
+        let control = &self.server.control;
+        control.lease(&client, seconds).map_err(to_error)
+    }
+
+    /// Takes over the lease of a token and what is under it; returns the number of objects.
+    async fn resume(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        token: String,
+    ) -> fdo::Result<u32> {
+        let client = self.server.caller(connection, &header).await?;
+        let control = &self.server.control;
+        control.resume(&client, &token).map_err(to_error)
+    }
+
     async fn quit(
         &self,
         #[zbus(connection)] connection: &Connection,

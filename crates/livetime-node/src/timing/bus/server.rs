@@ -14,7 +14,7 @@ use livetime_timing::{ActionFlag, FlagReport, SinkCounters, SinkId, SinkKind};
 use zbus::message::Header;
 use zbus::{Connection, Message, ObjectServer, Variant, fdo};
 
-use super::super::control::{Client, Control};
+use super::super::control::{Client, Control, Departed};
 use super::super::generators::Generators;
 use super::condition_object::{
     ConditionObject, OutputConditionObject, OwnedConditionObject, SoftwareConditionObject,
@@ -50,6 +50,13 @@ struct SinkTick {
     rate_ns: u64,
     counters: SinkCounters,
     sent: Option<Instant>,
+}
+
+/// Objects as they are served, by what control calls them.
+#[derive(Debug)]
+struct Served {
+    conditions: BTreeMap<u64, Object>,
+    sinks: BTreeMap<SinkId, String>,
 }
 
 /// Everything that is served.
@@ -185,22 +192,42 @@ impl Server {
         }
     }
 
-    /// A client is gone: its objects go with it.
+    /// A client is gone: its objects go with it, unless it has a lease.
     pub async fn client_gone(self: &Arc<Self>, client: &Client) {
         self.generators.client_gone(client.id);
-        let conditions = self.conditions_by_id();
-        let sinks = self.sink_names();
-        let Ok(departed) = self.control.client_gone(client.id) else {
-            // The core does not answer: the daemon is ending.
-            return;
-        };
+        let served = self.served();
+        // Without an answer of the core the daemon is ending.
+        if let Ok(departed) = self.control.client_gone(client.id) {
+            self.remove_departed(&served, departed).await;
+        }
+    }
+
+    /// Objects of clients whose leases are over go.
+    pub async fn expire_leases(self: &Arc<Self>) {
+        while self.control.orphans() > 0 {
+            let served = self.served();
+            match self.control.expire_lease() {
+                Ok(Some(departed)) => self.remove_departed(&served, departed).await,
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn served(&self) -> Served {
+        Served {
+            conditions: self.conditions_by_id(),
+            sinks: self.sink_names(),
+        }
+    }
+
+    async fn remove_departed(self: &Arc<Self>, served: &Served, departed: Departed) {
         for id in departed.conditions {
-            if let Some(object) = conditions.get(&id.to_bits()) {
+            if let Some(object) = served.conditions.get(&id.to_bits()) {
                 self.remove_object(object.clone()).await;
             }
         }
         for id in departed.sinks {
-            if let Some(name) = sinks.get(&id) {
+            if let Some(name) = served.sinks.get(&id) {
                 self.remove_object(Object::Sink(id, name.clone())).await;
             }
         }

@@ -1,0 +1,112 @@
+//! Leases: a client that dies and comes back finds its sinks and conditions as they were.
+
+use std::time::Duration;
+
+use livetime_client::{ClientError, EventId, Filter, SubscriptionOptions, TaiNs, TimingClient};
+use livetime_wire::timing_coefficient::emit_block;
+
+use crate::stage::{LONG, MASTER, RECEIVER, START, Stage, bus_stage, messages, stage};
+
+fn objects(stage: &Stage) -> (usize, usize) {
+    let control = stage.daemon.control();
+    control.read(|r| (r.sinks().count(), r.conditions().count()))
+}
+
+fn gone(stage: &Stage, client: TimingClient) {
+    drop(client);
+    while !stage.daemon.control().clients().is_empty() {
+        std::thread::yield_now();
+    }
+}
+
+fn resumes(stage: &Stage) {
+    let before = objects(stage);
+    let client = stage.client();
+    let sink = client.new_sink("kept").unwrap();
+    let path = sink.path().to_owned();
+    let condition = sink.add(&Filter::group(0x123)).unwrap();
+    let mut subscription = sink.subscribe(&SubscriptionOptions::default()).unwrap();
+    let token = client.lease(Duration::from_secs(3600)).unwrap();
+    gone(stage, client);
+    // The ring has no reader any more; what listens stays, and counts.
+    assert!(matches!(subscription.next(LONG), Err(ClientError::Gone)));
+    assert_eq!(objects(stage), (before.0 + 1, before.1 + 1));
+    assert_eq!(stage.daemon.control().subscriptions().len(), 0);
+    let client = stage.client();
+    let sink = client.sink_at(&path);
+    assert!(matches!(
+        sink.subscribe(&SubscriptionOptions::default()),
+        Err(ClientError::Denied(_))
+    ));
+    let wrong = client.resume(&"0".repeat(32));
+    assert!(matches!(&wrong, Err(ClientError::Refused(_))), "{wrong:?}");
+    assert_eq!(client.resume(&token).unwrap(), 2);
+    let mut subscription = sink.subscribe(&SubscriptionOptions::default()).unwrap();
+    let id = EventId(Filter::group(0x123).id);
+    let now = client.raw_time().unwrap();
+    client.inject(id, 5, TaiNs(now.0 + 100_000)).unwrap();
+    client.advance_clock(TaiNs(now.0 + 200_000)).unwrap();
+    assert_eq!(messages(&mut subscription, 1)[0].param, 5);
+    // Given back, it ends with the connection.
+    assert_eq!(client.lease(Duration::ZERO).unwrap(), "");
+    let active: bool = client.property(&condition, "Condition", "Active").unwrap();
+    assert!(active);
+    gone(stage, client);
+    assert_eq!(objects(stage), before);
+    let refused = stage.client().resume(&token);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_client_that_comes_back_with_its_token_finds_its_objects() {
+    resumes(&stage());
+}
+
+#[test]
+fn a_client_of_a_bus_that_comes_back_finds_its_objects() {
+    if let Some(stage) = bus_stage() {
+        resumes(&stage);
+    }
+}
+
+#[test]
+fn a_lease_ends_and_its_objects_go_and_generators_never_wait_for_it() {
+    let stage = stage();
+    let before = objects(&stage);
+    let client = stage.client();
+    for length in [Duration::from_secs(3601), Duration::MAX] {
+        let refused = client.lease(length);
+        assert!(
+            matches!(&refused, Err(ClientError::Refused(text)) if text.contains("3600")),
+            "{refused:?}"
+        );
+    }
+    let sink = client.new_sink("short").unwrap();
+    sink.add(&Filter::ALL).unwrap();
+    client.lease(Duration::from_secs(1)).unwrap();
+    let sets = crate::ramp(20);
+    let block = emit_block(&[&sets[..]; 12]).unwrap();
+    client.append_block(&block, true).unwrap();
+    client.advance_clock(TaiNs(START.0 + 1_000_000)).unwrap();
+    gone(&stage, client);
+    let generators = stage.daemon.generators();
+    assert_eq!(generators.ownership().owner, None);
+    // The master is driven by others at once, whatever the lease says.
+    let other = stage.client();
+    other.advance_clock(TaiNs(START.0 + 2_000_000)).unwrap();
+    let states = || -> Vec<String> {
+        let interface = "MasterFunctionGenerator";
+        other.call(MASTER, interface, "ReadStates", &()).unwrap()
+    };
+    while states().iter().any(|state| state != "disabled") {
+        std::thread::yield_now();
+    }
+    while objects(&stage) != before {
+        std::thread::yield_now();
+    }
+    assert_eq!(stage.daemon.control().orphans(), 0);
+    let path = format!("{RECEIVER}/short");
+    while other.all_properties(&path, "ActionSink").is_ok() {
+        std::thread::yield_now();
+    }
+}
