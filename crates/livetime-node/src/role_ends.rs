@@ -357,7 +357,7 @@ impl RoleEnds {
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
             readout_units: rings,
-            event_manager: self.to_event_manager(config)?,
+            event_manager: self.sender_of_accepts(config)?,
             faults: config.faults.clone(),
             id: self.id,
             block: self.block,
@@ -366,7 +366,7 @@ impl RoleEnds {
     }
 
     /// The supervisor's way to the event manager.
-    fn to_event_manager(&mut self, config: &ChainConfig) -> Result<MessageSender, MissingEnd> {
+    fn sender_of_accepts(&mut self, config: &ChainConfig) -> Result<MessageSender, MissingEnd> {
         let (from, to) = (UnitId::SUPERVISOR, UnitId::EVENT_MANAGER);
         if !config.event_manager_apart {
             return Ok(MessageSender::Ring(self.sender(
