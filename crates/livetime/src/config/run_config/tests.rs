@@ -977,6 +977,27 @@ fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
 }
 
 #[test]
+fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
+    let example = include_str!("../../../../../examples/building_hosts.toml");
+    let chain = good(example).chain;
+    assert!(chain.event_manager_apart);
+    assert_eq!((chain.builder.subfarms, chain.builder.writers), (2, 2));
+    let moved = example.replace("\"fu0\", ", "\"fu0\", \"fu1\", ");
+    let moved = moved.replace("\"bu1\", \"fu1\", ", "\"bu1\", ");
+    let problems = read_plain(&moved).problems;
+    let codes: Vec<_> = problems.iter().map(|p| p.code.code).collect();
+    assert_eq!(codes, ["C0134"], "{problems:#?}");
+    let three = example.replace("writers = 2", "writers = 3");
+    let found = read_plain(&three).problems;
+    let found = found.iter().map(|p| (p.code.code, p.path.as_str()));
+    assert!(
+        found
+            .collect::<Vec<_>>()
+            .contains(&("B0117", "store.writers"))
+    );
+}
+
+#[test]
 fn roles_that_share_memory_are_named_with_their_hosts() {
     let moved = format!("{LEAST}{TWO_HOSTS}").replace("\"ru0\", ", "");
     let moved = moved.replace("[\"bu0\"", "[\"ru0\", \"bu0\"");
