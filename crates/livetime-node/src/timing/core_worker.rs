@@ -690,3 +690,79 @@ fn to_executed(action: &Action) -> ExecutedAction {
         flags: RecordFlags(action.flag.map_or(0, |flag| flag.bit().into())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::{Found, RecordReader};
+    use livetime_timing::{
+        Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry, RegistryConfig, Role,
+        SinkSpec,
+    };
+    use livetime_wire::{DurationNs, EventId};
+
+    use super::*;
+    use crate::timing::core_handle::{Core, CoreConfig};
+    use crate::timing::delivery::SubscriptionConfig;
+
+    const ADMIN: Caller = Caller {
+        client: ClientId(1),
+        role: Role::Admin,
+    };
+
+    /// A table that asks for every message in a sink, and the sink.
+    fn table_of_all() -> (Box<MatchTable>, SinkId) {
+        let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+        let spec = SinkSpec::new(SinkKind::Software, "all");
+        let sink = registry.create_sink(&ADMIN, spec).unwrap();
+        let filter = IdFilter::masked(EventId(0), 0).unwrap();
+        let condition = ConditionSpec {
+            accept: FlagSet::ALL,
+            ..ConditionSpec::new(sink, filter, 0)
+        };
+        let applied = registry.apply(&ADMIN, &[Change::Add(condition)]).unwrap();
+        (applied.table, sink)
+    }
+
+    /// On the machine's clock, where what is due is executed ahead and held back.
+    #[test]
+    fn nothing_is_delivered_before_its_deadline() {
+        const COUNT: u64 = 200;
+        let config = CoreConfig::default();
+        let clock = TaiClock::machine();
+        let core = Core::new(&config, clock.clone()).unwrap();
+        let (table, sink) = table_of_all();
+        let (subscription, ends) = Subscription::ring(&SubscriptionConfig::default()).unwrap();
+        let listeners = [(0, sink.0, PriorityClass::Generic)];
+        let mut handle = core.start(&config).unwrap().handle;
+        handle.send(CoreCommand::Install(table)).unwrap();
+        handle
+            .send(CoreCommand::Exchange {
+                place: 0,
+                subscription: Some(subscription),
+                routing: Box::new(Routing::new(usize::from(sink.0) + 1, &listeners)),
+            })
+            .unwrap();
+        let start = clock.now().0 + 2_000_000;
+        let message = |n| TimingMessage::new(EventId(n), n, TaiNs(start + n * 20_000));
+        let messages: Vec<TimingMessage> = (0..COUNT).map(message).collect();
+        let player = SchedulePlayer::of_messages(&messages, DurationNs(500_000), 1, DurationNs(0));
+        handle.send(CoreCommand::Play(player.unwrap())).unwrap();
+        let mut reader = RecordReader::open(ends.data).unwrap();
+        let mut received = 0;
+        while received < COUNT {
+            let Found::Record(words) = reader.poll() else {
+                std::thread::yield_now();
+                continue;
+            };
+            let now = clock.now();
+            let record = TimingRecord::new_checked(&words).unwrap();
+            assert_eq!(record.deadline, messages[received as usize].time);
+            assert!(
+                record.executed >= record.deadline && now >= record.executed,
+                "{record:?} at {now:?}"
+            );
+            received += 1;
+        }
+        handle.stop().unwrap();
+    }
+}

@@ -718,6 +718,45 @@ mod tests {
     }
 
     #[test]
+    fn where_most_listeners_sleep_the_group_is_woken_else_each_sleeper() {
+        let group = WakeGroup::new().unwrap();
+        let config = SubscriptionConfig::default();
+        let mut delivery = Delivery::new(DeliveryConfig::default());
+        let (mut listeners, mut readers, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sources = Vec::new();
+        for place in 0..3 {
+            listeners.push((place, 0, PriorityClass::Generic));
+            let (subscription, ends) = Subscription::ring_in(&group, &config).unwrap();
+            let mut routing = Routing::new(1, &listeners);
+            routing.set_group(0, PriorityClass::Generic, group.clone());
+            delivery.exchange(place, Some(subscription), Box::new(routing));
+            readers.push(RecordReader::open(ends.data).unwrap());
+            sources.push(WakeSource::from_fd(ends.wake.unwrap()));
+            counters.push(ends.counters);
+        }
+        let mut woken = |sleepers: &[usize], id: u64| -> Vec<bool> {
+            for reader in sleepers {
+                readers[*reader].prepare_sleep();
+            }
+            delivery.deliver(&[action(0, id)], &|| TaiNs(2_000));
+            for reader in &mut readers {
+                assert_eq!(next(reader).unwrap().id, id);
+            }
+            let now = Some(std::time::Duration::ZERO);
+            let woken = sources.iter().map(|source| source.wait(now).unwrap());
+            woken.collect()
+        };
+        assert_eq!(woken(&[0, 2], 1), [true; 3], "one is woken for nothing");
+        assert_eq!(woken(&[1], 2), [false, true, false]);
+        assert_eq!(woken(&[], 3), [false; 3]);
+        let wake_ups: Vec<u64> = counters
+            .iter()
+            .map(|counters| counters.wake_ups())
+            .collect();
+        assert_eq!(wake_ups, [1; 3]);
+    }
+
+    #[test]
     fn high_comes_before_generic_and_idle_waits_for_a_turn_of_its_own() {
         let mut delivery = Delivery::new(DeliveryConfig {
             idle_pending: 4,
