@@ -480,11 +480,11 @@ impl Host {
                     patience.restart();
                 }
                 while let Some(entry) = self.next_entry()? {
-                    self.file(entry, &mut patience)?;
+                    self.file(entry, &mut patience, over)?;
                 }
                 continue;
             }
-            self.send_pages_back(&mut patience)?;
+            self.send_pages_back(&mut patience, over)?;
             let since = *idle_since.get_or_insert_with(|| self.clock.ticks());
             if is_over {
                 return Ok(self.filing(since, since - start - idle));
@@ -532,7 +532,12 @@ impl Host {
     }
 
     /// Checks and files the fragment of an entry, and takes the channel's oldest off the file.
-    fn file(&mut self, entry: Completion, patience: &mut Patience<'_>) -> Result<(), BenchError> {
+    fn file(
+        &mut self,
+        entry: Completion,
+        patience: &mut Patience<'_>,
+        over: &AtomicBool,
+    ) -> Result<(), BenchError> {
         let Completion { link, completed } = entry;
         let shelf = &mut self.shelves[usize::from(link)];
         self.held.hold(completed.page)?;
@@ -553,18 +558,28 @@ impl Host {
                 block.extend(pages.flat_map(|page| [u32::from(link), *page]));
             });
             if self.block.len() >= self.batch * PAGE_BACK_WORDS {
-                self.send_pages_back(patience)?;
+                self.send_pages_back(patience, over)?;
             }
         }
         Ok(())
     }
 
-    /// Sends the block, full or not; the cards take pages back whatever else they wait for.
-    fn send_pages_back(&mut self, patience: &mut Patience<'_>) -> Result<(), BenchError> {
+    /// Sends the block, full or not. The cards take pages back whatever else they wait for; once they
+    /// are through they take none and need none.
+    fn send_pages_back(
+        &mut self,
+        patience: &mut Patience<'_>,
+        over: &AtomicBool,
+    ) -> Result<(), BenchError> {
         if self.block.is_empty() {
             return Ok(());
         }
         while !self.pages_back.has_room() {
+            // Acquire pairs with the Release after the cards' loop.
+            if over.load(Ordering::Acquire) {
+                self.block.clear();
+                return Ok(());
+            }
             patience.idle()?;
         }
         patience.restart();
