@@ -15,5 +15,5 @@ pub mod transmitter_host;
 pub use block_time::{BlockTiming, LineFit, block_time, line_fit};
 pub use bus_parameters::{BusParameters, Origin, Source};
 pub use receiver_host::{ReceiverHostConfig, Throughput, receiver_throughput};
-pub use round_trip::{Interrupts, RoundTripConfig, round_trips};
+pub use round_trip::{FarEnd, Interrupts, RoundTripConfig, round_trips};
 pub use transmitter_host::transmitter_throughput;

@@ -24,6 +24,12 @@ impl LinkPages {
         }
     }
 
+    /// Hints that a page comes back soon.
+    #[inline]
+    pub fn prepare_to_release(&self, page: u32) {
+        self.pool.prepare_to_release(PageIndex(page));
+    }
+
     /// Makes a page that came back writable again.
     ///
     /// # Errors

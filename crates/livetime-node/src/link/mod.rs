@@ -16,6 +16,6 @@ pub mod udp_source;
 pub use block_receiver::{BlockReceiver, FrameCounters};
 pub use fragment_link::{FragmentLink, TransportCounters};
 pub use stream_link::{StreamLink, StreamSource};
-pub use transport::{LinkTransport, frames_file, run_of_frames};
+pub use transport::{LinkTransport, check_frames_file, frames_file, run_of_frames};
 pub use udp_link::{UdpConfig, UdpCounters, UdpLink};
 pub use udp_source::UdpSource;

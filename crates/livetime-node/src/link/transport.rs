@@ -3,10 +3,10 @@
 //! Typed values only; the links themselves are made in [`super::fragment_link`].
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use livetime_wire::fragment::FragmentHeader;
+use livetime_wire::fragment::{self, FragmentHeader};
 use livetime_wire::link_frame::{FrameHeader, HEADER_WORDS};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use zerocopy::IntoBytes;
@@ -79,6 +79,24 @@ pub enum FramesFileError {
         /// Low bits of the first trigger number.
         found: u32,
     },
+    /// A fragment in its middle is of another trigger than its place says.
+    #[error(
+        "its fragment number {place} is of trigger {found}, in that place must be trigger {place}"
+    )]
+    Order {
+        /// Place of the fragment in the file, counted from 1.
+        place: u64,
+        /// Low bits of its trigger number.
+        found: u32,
+    },
+    /// A block in its middle is no fragment of this source.
+    #[error("its block number {place} is no fragment of source {source_id}")]
+    Block {
+        /// Place of the block in the file, counted from 1.
+        place: u64,
+        /// The source that all of them must be of.
+        source_id: SourceId,
+    },
 }
 
 /// Looks at the first fragment of a file of frames; returns the run that it was made for.
@@ -101,14 +119,141 @@ pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesF
     let header = head.and_then(Result::ok).filter(is_first);
     let header = header.ok_or(FramesFileError::NoFrame)?;
     let words = read(header.data_words, FramesFileError::NoFragment)?;
-    let fragment = FragmentHeader::parse(&words).map_err(|_| FramesFileError::NoFragment)?;
-    if fragment.source != source {
-        let found = fragment.source;
+    let first = FragmentHeader::parse(&words).map_err(|_| FramesFileError::NoFragment)?;
+    if first.source != source {
+        let found = first.source;
         return Err(FramesFileError::Source { found });
     }
-    if fragment.trigger_low != TriggerNumber::FIRST.low() {
-        let found = fragment.trigger_low;
+    if first.trigger_low != TriggerNumber::FIRST.low() {
+        let found = first.trigger_low;
         return Err(FramesFileError::Trigger { found });
     }
-    Ok(fragment.run)
+    Ok(first.run)
+}
+
+/// Looks at the header of every fragment of a file of frames: the fragment in place `n` must be that
+/// of trigger `n`, or the run would file it under another trigger. Returns how many there are. Payload
+/// is passed over. Where the file breaks off or goes on with what is no frame the look ends: playing
+/// it finds the place and ends the link there.
+///
+/// # Errors
+/// A [`FramesFileError`].
+pub fn check_frames_file(path: &Path, source: SourceId) -> Result<u64, FramesFileError> {
+    run_of_frames(path, source)?;
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut fragments = 0;
+    for number in 0.. {
+        if file.fill_buf()?.is_empty() {
+            break;
+        }
+        let mut head = [0; HEADER_WORDS];
+        if !read_whole(&mut file, &mut head)? {
+            break;
+        }
+        let Some(header) = (FrameHeader::parse(&head).ok()).filter(|h| h.number == number) else {
+            break;
+        };
+        let mut words_left = header.data_words;
+        if header.begins_block {
+            let mut first = [0; fragment::HEADER_WORDS];
+            let first = &mut first[..words_left.min(fragment::HEADER_WORDS)];
+            if !read_whole(&mut file, first)? {
+                break;
+            }
+            words_left -= first.len();
+            check_place(first, source, fragments + 1)?;
+            fragments += 1;
+        }
+        file.seek_relative(4 * words_left as i64)?;
+    }
+    Ok(fragments)
+}
+
+/// Whether the first words of a block are those of the fragment of trigger `place`.
+fn check_place(words: &[u32], source: SourceId, place: u64) -> Result<(), FramesFileError> {
+    let header = FragmentHeader::parse(words).ok();
+    let Some(header) = header.filter(|header| header.source == source) else {
+        let source_id = source;
+        return Err(FramesFileError::Block { place, source_id });
+    };
+    let found = header.trigger_low;
+    if found != TriggerNumber(place).low() {
+        return Err(FramesFileError::Order { place, found });
+    }
+    Ok(())
+}
+
+/// Fills `words`; `false` when the file ends before.
+fn read_whole(file: &mut impl Read, words: &mut [u32]) -> io::Result<bool> {
+    match file.read_exact(words.as_mut_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::stream_link::StreamSource;
+    use super::*;
+
+    const SOURCE: SourceId = SourceId(0x51_0000);
+
+    /// A file of fragments of these triggers and sources, 20 000 words each in the middle one.
+    fn file_of(fragments: &[(u64, SourceId)]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut source = StreamSource::new(Vec::new());
+        for (index, (trigger, of)) in fragments.iter().enumerate() {
+            let header = FragmentHeader {
+                source: *of,
+                run: RunNumber(7),
+                trigger_low: TriggerNumber(*trigger).low(),
+                bunch: 0,
+                trigger_type: 0,
+                event_type: 0,
+            };
+            let data_words = if index == 1 { 20_000 } else { 5 };
+            let mut words = vec![0; data_words + fragment::OVERHEAD_WORDS];
+            header.emit(0, data_words, &mut words, |data| data.fill(3));
+            source.send(&words).unwrap();
+        }
+        file.write_all(source.output()).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_in_order_is_counted_and_one_that_breaks_off_is_looked_at_so_far() {
+        let file = file_of(&[1, 2, 3, 4].map(|trigger| (trigger, SOURCE)));
+        assert_eq!(check_frames_file(file.path(), SOURCE).unwrap(), 4);
+        let bytes = file.as_file().metadata().unwrap().len();
+        // The last one of 100 bytes, and of the one before all but frame and fragment header.
+        file.as_file().set_len(bytes - 130).unwrap();
+        assert_eq!(check_frames_file(file.path(), SOURCE).unwrap(), 3);
+    }
+
+    #[test]
+    fn fragments_out_of_place_in_the_middle_are_named_with_their_place() {
+        for (triggers, place, found) in [
+            ([1, 2, 2, 4], 3, 2),
+            ([1, 3, 2, 4], 2, 3),
+            ([1, 2, 3, 5], 4, 5),
+        ] {
+            let file = file_of(&triggers.map(|trigger| (trigger, SOURCE)));
+            let error = check_frames_file(file.path(), SOURCE).unwrap_err();
+            assert!(
+                matches!(error, FramesFileError::Order { place: at, found: of } if (at, of) == (place, found)),
+                "{error}"
+            );
+            let text = error.to_string();
+            assert!(text.contains(&format!("fragment number {place} is of trigger {found}")));
+        }
+        let stranger = file_of(&[(1, SOURCE), (2, SourceId(9)), (3, SOURCE)]);
+        let error = check_frames_file(stranger.path(), SOURCE).unwrap_err();
+        assert!(
+            matches!(error, FramesFileError::Block { place: 2, .. }),
+            "{error}"
+        );
+    }
 }

@@ -168,7 +168,7 @@ pub(super) fn add_cards(
 /// # Errors
 /// [`BenchError`] when the machine refuses something.
 pub fn ring_stream(bytes: usize, seconds: f64) -> Result<f64, BenchError> {
-    // As many bytes in flight as a card's pages hold, and no fewer than 16 messages.
+    // Half a MiB in flight, which the caches of both cores hold, and no fewer than 16 messages.
     let (mut producer, mut consumer) = ring(&RingConfig {
         slots: ((512 << 10) / bytes.max(64))
             .next_power_of_two()

@@ -2,9 +2,11 @@
 //!
 //! Each channel is an S-LINK with both ends and its pages, in a data source that keeps its mean rate:
 //! what a pause of the receiver made it miss it sends afterwards, and counts. Acknowledge entries go
-//! to the host over a ring, one by one as through the registers of the single-cycle firmware, or in
-//! blocks of `batch` as with the DMA protocol, and page numbers come back the same way. The host
-//! checks each fragment (framing, lengths, CRC-32C), files it, and takes it off the file again.
+//! to the host over a ring, one to a message as through the registers of the single-cycle firmware,
+//! or as completion blocks of `batch` entries as with the DMA protocol, and page numbers come back
+//! the same way. A block tells the host of its pages ahead, so that their lines are on the way while
+//! it works on the page before. The host checks each fragment (framing, lengths, CRC-32C), files it,
+//! and takes it off the file again.
 //!
 //! Budget per fragment of 1000 B: one write and one read of its payload, six words of the
 //! acknowledge entry and two of the page number over the rings.
@@ -29,7 +31,17 @@ use super::readout::{FRAGMENTS, RUN, SOURCE, fragment};
 use super::two_cores::{Patience, run_pair};
 
 /// Pages of a channel.
-const PAGES: u32 = 128;
+const PAGES: u32 = 64;
+/// Messages that wait on each of the two rings at most; a full one stops the cards, never the host.
+const MESSAGES: u32 = 256;
+/// Smallest page of a card, 256 B.
+const PAGE_WORDS_MIN: u32 = 64;
+/// Words of a cache line.
+const LINE_WORDS: u32 = 16;
+/// Words of a page number on its way back: its channel, and the number.
+const PAGE_BACK_WORDS: usize = 2;
+/// Pages of a block whose lines are asked for before they are read.
+const PAGES_AHEAD: usize = 2;
 /// Triggers on file per channel, so that pages do not come back in the order of the acknowledges.
 const ON_FILE: usize = 16;
 /// Longest fragment: a page of the largest card.
@@ -114,21 +126,22 @@ impl Streamed {
 /// [`BenchError`] when the machine refuses something, or a thread stops.
 pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
     let clock = TscClock::calibrate();
-    let page_words = (config.bytes.max(4096) as u32 / 4).next_multiple_of(16);
+    let page_words = (config.bytes as u32 / 4)
+        .max(PAGE_WORDS_MIN)
+        .next_multiple_of(LINE_WORDS);
     let pool = PagePool::create(&PoolConfig {
         pages: PAGES * config.channels as u32,
-        page_bytes: page_words * 4,
+        page_bytes: page_stride_words(page_words) * 4,
         huge_pages: HugePages::Prefer,
     })?;
-    // A slot for every page, so that neither side ever waits for room.
-    let message_ring = |slot_words: usize| {
+    let message_ring = |words: usize| {
         ring(&RingConfig {
-            slots: (PAGES * config.channels as u32).next_power_of_two(),
-            slot_words: slot_words as u32,
+            slots: MESSAGES,
+            slot_words: (words * config.batch) as u32,
         })
     };
     let (entries, entries_in) = message_ring(COMPLETION_WORDS)?;
-    let (pages_back, pages_in) = message_ring(2)?;
+    let (pages_back, pages_in) = message_ring(PAGE_BACK_WORDS)?;
     // Both live until both threads are done: a ring whose other end is gone takes nothing.
     let mut cards = Cards::new(config, page_words, &pool, entries, pages_in, clock);
     let mut host = Host::new(config, page_words, &pool, entries_in, pages_back, clock);
@@ -154,6 +167,12 @@ pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
         host_ns: clock.ticks_to_ns(filing.busy) as f64 / filing.filed.max(1) as f64,
         blocks: filing.blocks,
     })
+}
+
+/// Words from page to page of the pool: an odd number of cache lines. With the powers of two that
+/// cards have, the first lines of all pages would share a few sets of each cache.
+fn page_stride_words(page_words: u32) -> u32 {
+    (page_words / LINE_WORDS | 1) * LINE_WORDS
 }
 
 /// A link of a card, and the fragment on it.
@@ -182,8 +201,8 @@ struct Cards {
     entries: Producer,
     pages_in: Consumer,
     clock: TscClock,
-    /// Entries that wait for their block to be full.
-    block: Vec<[u32; COMPLETION_WORDS]>,
+    /// Entries that wait for their block to be full, or for room on the ring.
+    block: Vec<u32>,
     caught_up: u64,
 }
 
@@ -218,7 +237,7 @@ impl Cards {
             entries,
             pages_in,
             clock,
-            block: Vec::with_capacity(config.batch),
+            block: Vec::with_capacity(config.batch * COMPLETION_WORDS),
             caught_up: 0,
         }
     }
@@ -226,20 +245,23 @@ impl Cards {
     fn run(&mut self, mut patience: Patience<'_>) -> Result<Sending, BenchError> {
         let start = self.clock.ticks();
         let end_ns = (self.config.seconds * 1e9) as u64;
+        let owed_in_all = self.owed(end_ns);
         loop {
             let now = self.clock.ticks_to_ns(self.clock.ticks() - start);
+            let owed = self.owed(now.min(end_ns));
             let mut worked = self.take_pages_back()?;
             let mut is_idle = now >= end_ns;
             for index in 0..self.channels.len() {
-                worked |= self.begin(index, now.min(end_ns), now);
+                worked |= self.begin(index, owed, RunNs(now));
                 worked |= self.pump(index, RunNs(now))?;
-                is_idle &= self.channels[index].source.is_idle() && !self.is_due(index, end_ns);
+                let channel = &self.channels[index];
+                is_idle &= channel.source.is_idle() && channel.sent >= owed_in_all;
             }
             if !worked {
                 // As after the card's time limit: a block that does not fill is sent.
-                self.flush()?;
+                self.send_block()?;
             }
-            if is_idle && self.block.is_empty() {
+            if is_idle && self.block.is_empty() && self.is_polled_empty() {
                 break;
             }
             if worked {
@@ -268,16 +290,11 @@ impl Cards {
         }
     }
 
-    fn is_due(&self, index: usize, ns: u64) -> bool {
-        self.channels[index].sent < self.owed(ns)
-    }
-
     /// Begins the next fragment of a channel if it is due.
-    fn begin(&mut self, index: usize, due_ns: u64, now: u64) -> bool {
-        let owed = self.owed(due_ns);
+    fn begin(&mut self, index: usize, owed: u64, now: RunNs) -> bool {
         let channel = &mut self.channels[index];
-        let flow = channel.receiver.poll_flow(RunNs(now));
-        channel.source.handle_flow(RunNs(now), flow);
+        let flow = channel.receiver.poll_flow(now);
+        channel.source.handle_flow(now, flow);
         if channel.sent >= owed || !channel.source.is_idle() || flow == FlowControl::Xoff {
             return false;
         }
@@ -304,52 +321,71 @@ impl Cards {
             }
             worked = true;
         }
-        while let Some(completed) = channel.receiver.poll() {
+        // While the ring is full the entries stay in the acknowledge FIFO, which stops the link.
+        while self.has_room()? {
+            let Some(completed) = self.channels[index].receiver.poll() else {
+                break;
+            };
             let link = index as u16;
             let entry = Completion { link, completed }.to_words();
+            self.block.extend_from_slice(&entry);
             worked = true;
-            if self.config.batch == 1 {
-                self.entries.try_push(&entry)?;
-                continue;
-            }
-            self.block.push(entry);
-            if self.block.len() >= self.config.batch {
-                self.entries.push_batch(&self.block)?;
-                self.block.clear();
+            if self.block.len() >= self.config.batch * COMPLETION_WORDS {
+                self.send_block()?;
             }
         }
         Ok(worked)
     }
 
-    fn flush(&mut self) -> Result<(), BenchError> {
-        if !self.block.is_empty() {
-            self.entries.push_batch(&self.block)?;
+    /// Whether the block takes another entry; a full one is sent if the ring has room.
+    fn has_room(&mut self) -> Result<bool, BenchError> {
+        let is_full = |block: &[u32], batch| block.len() >= batch * COMPLETION_WORDS;
+        if is_full(&self.block, self.config.batch) {
+            self.send_block()?;
+        }
+        Ok(!is_full(&self.block, self.config.batch))
+    }
+
+    /// Sends the block, full or not, if there is one and the ring has room.
+    fn send_block(&mut self) -> Result<(), BenchError> {
+        if !self.block.is_empty() && self.entries.has_room() {
+            self.entries.try_push(&self.block)?;
             self.block.clear();
         }
         Ok(())
     }
 
+    fn is_polled_empty(&self) -> bool {
+        let statuses = self.channels.iter().map(|c| c.receiver.link_status());
+        statuses
+            .map(|status| status.acknowledge_filled)
+            .sum::<u32>()
+            == 0
+    }
+
     /// Pages that the host has returned.
     fn take_pages_back(&mut self) -> Result<bool, BenchError> {
         let channels = &mut self.channels;
-        let mut is_good = true;
-        let mut recycle = |words: &[u32]| {
-            let channel = &mut channels[words[0] as usize];
-            is_good &= channel.pages.release(words[1]).is_ok()
-                && channel.receiver.recycle(words[1]).is_ok();
-        };
-        let count = match self.config.batch {
-            1 => {
-                let mut count = 0;
-                while self.pages_in.try_pop(&mut recycle)?.is_some() {
-                    count += 1;
+        let (mut is_good, mut worked) = (true, false);
+        while is_good
+            && let Some(()) = self.pages_in.try_pop(|words| {
+                let (pages, _) = words.as_chunks::<PAGE_BACK_WORDS>();
+                if let [_, later @ ..] = pages {
+                    for [link, page] in later {
+                        channels[*link as usize].pages.prepare_to_release(*page);
+                    }
                 }
-                count
-            }
-            batch => self.pages_in.pop_batch(batch as u32, &mut recycle)?,
-        };
+                for [link, page] in pages {
+                    let channel = &mut channels[*link as usize];
+                    is_good &= channel.pages.release(*page).is_ok()
+                        && channel.receiver.recycle(*page).is_ok();
+                }
+            })?
+        {
+            worked = true;
+        }
         if is_good {
-            return Ok(count > 0);
+            return Ok(worked);
         }
         Err(BenchError::Conservation {
             what: "pages that are those of their link",
@@ -384,9 +420,13 @@ struct Host {
     entries: Consumer,
     pages_back: Producer,
     clock: TscClock,
-    /// Page numbers that wait for their block to be full.
-    block: Vec<[u32; 2]>,
-    completions: Vec<Completion>,
+    /// Page numbers that wait for their block to be full, or for room on the ring.
+    block: Vec<u32>,
+    completions: VecDeque<Completion>,
+    /// Of these, how many from the front on have had their lines asked for.
+    prepared: usize,
+    /// Messages read.
+    blocks: u64,
 }
 
 impl Host {
@@ -398,6 +438,9 @@ impl Host {
         pages_back: Producer,
         clock: TscClock,
     ) -> Self {
+        let on_file = FragmentBufferConfig {
+            triggers_max: 2 * ON_FILE as u32,
+        };
         let shelf = |_| Shelf {
             assembler: FragmentAssembler::new(AssemblerConfig {
                 run: RUN,
@@ -406,7 +449,7 @@ impl Host {
                 sources: vec![SOURCE],
                 crc: CrcCheck::On,
             }),
-            buffer: FragmentBuffer::new(FragmentBufferConfig::default(), &[SOURCE]),
+            buffer: FragmentBuffer::new(on_file, &[SOURCE]),
             on_file: VecDeque::with_capacity(ON_FILE + 1),
         };
         Self {
@@ -416,94 +459,131 @@ impl Host {
             entries,
             pages_back,
             clock,
-            block: Vec::with_capacity(config.batch),
-            completions: Vec::with_capacity(config.batch),
+            block: Vec::with_capacity(config.batch * PAGE_BACK_WORDS),
+            completions: VecDeque::with_capacity(config.batch + PAGES_AHEAD),
+            prepared: 0,
+            blocks: 0,
         }
     }
 
     fn run(&mut self, mut patience: Patience<'_>, over: &AtomicBool) -> Result<Filing, BenchError> {
-        let (mut busy, mut blocks, mut end) = (0, 0, self.clock.ticks());
+        let start = self.clock.ticks();
+        let mut idle = 0;
+        // The clock is read where work and waiting meet, not for each fragment.
+        let mut idle_since = Some(start);
         loop {
             // Before the look at the ring: what was pushed before the end is then seen.
             let is_over = over.load(Ordering::Acquire);
-            let start = self.clock.ticks();
             if self.read_entries()? {
-                self.file_entries()?;
-                end = self.clock.ticks();
-                busy += end - start;
-                blocks += 1;
-                patience.restart();
-            } else if is_over {
-                break;
-            } else {
-                self.send_pages_back()?;
-                patience.idle()?;
+                if let Some(since) = idle_since.take() {
+                    idle += self.clock.ticks() - since;
+                    patience.restart();
+                }
+                while let Some(entry) = self.next_entry()? {
+                    self.file(entry, &mut patience, over)?;
+                }
+                continue;
             }
+            self.send_pages_back(&mut patience, over)?;
+            let since = *idle_since.get_or_insert_with(|| self.clock.ticks());
+            if is_over {
+                return Ok(self.filing(since, since - start - idle));
+            }
+            patience.idle()?;
         }
+    }
+
+    fn filing(&self, end: u64, busy: u64) -> Filing {
         let sum = |of: fn(&Shelf) -> u64| self.shelves.iter().map(of).sum();
-        Ok(Filing {
+        Filing {
             end,
             filed: sum(|shelf| shelf.buffer.counters().inserted),
             flagged: sum(|shelf| shelf.assembler.counters().flagged),
             lost: sum(|shelf| shelf.assembler.losses().total() + shelf.buffer.losses().total()),
             busy,
-            blocks,
-        })
+            blocks: self.blocks,
+        }
     }
 
     /// Reads one entry, or a block of them.
     fn read_entries(&mut self) -> Result<bool, BenchError> {
         let completions = &mut self.completions;
-        completions.clear();
-        let mut take = |words: &[u32]| completions.extend(Completion::parse(words));
-        match self.batch {
-            1 => {
-                self.entries.try_pop(&mut take)?;
-            }
-            batch => {
-                self.entries.pop_batch(batch as u32, &mut take)?;
-            }
-        }
-        Ok(!self.completions.is_empty())
+        let read = self.entries.try_pop(|words| {
+            let (entries, _) = words.as_chunks::<COMPLETION_WORDS>();
+            completions.extend(entries.iter().flat_map(|entry| Completion::parse(entry)));
+        })?;
+        self.blocks += u64::from(read.is_some());
+        Ok(read.is_some())
     }
 
-    fn file_entries(&mut self) -> Result<(), BenchError> {
-        for index in 0..self.completions.len() {
-            let Completion { link, completed } = self.completions[index];
-            let shelf = &mut self.shelves[usize::from(link)];
+    /// The next entry. Those of a block behind it get their pages on the way, and the next block is
+    /// read before this one is through; a single entry says nothing about what comes after it.
+    fn next_entry(&mut self) -> Result<Option<Completion>, BenchError> {
+        if self.batch > 1 && self.completions.len() <= PAGES_AHEAD {
+            self.read_entries()?;
+        }
+        let end = self.completions.len().min(PAGES_AHEAD + 1);
+        for index in self.prepared..end {
+            let Completion { completed, .. } = self.completions[index];
             self.held.prepare(completed.page, completed.len_words);
-            self.held.hold(completed.page)?;
-            let assembled = shelf.assembler.handle_completed(&completed, &self.held);
-            self.held.clear();
-            if let Assembled::Fragment { trigger, fragment } = assembled
-                && fragment.status.is_good()
-                && shelf.buffer.insert(trigger, fragment).is_ok()
-            {
-                shelf.on_file.push_back(trigger);
-            }
-            if shelf.on_file.len() > ON_FILE
-                && let Some(oldest) = shelf.on_file.pop_front()
-            {
-                let block = &mut self.block;
-                shelf.buffer.remove(oldest, |fragment| {
-                    block.extend(fragment.pages.iter().map(|page| [u32::from(link), *page]));
-                });
-                if self.block.len() >= self.batch {
-                    self.send_pages_back()?;
-                }
+        }
+        self.prepared = end.saturating_sub(1);
+        Ok(self.completions.pop_front())
+    }
+
+    /// Checks and files the fragment of an entry, and takes the channel's oldest off the file.
+    fn file(
+        &mut self,
+        entry: Completion,
+        patience: &mut Patience<'_>,
+        over: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        let Completion { link, completed } = entry;
+        let shelf = &mut self.shelves[usize::from(link)];
+        self.held.hold(completed.page)?;
+        let assembled = shelf.assembler.handle_completed(&completed, &self.held);
+        self.held.clear();
+        if let Assembled::Fragment { trigger, fragment } = assembled
+            && fragment.status.is_good()
+            && shelf.buffer.insert(trigger, fragment).is_ok()
+        {
+            shelf.on_file.push_back(trigger);
+        }
+        if shelf.on_file.len() > ON_FILE
+            && let Some(oldest) = shelf.on_file.pop_front()
+        {
+            let block = &mut self.block;
+            shelf.buffer.remove(oldest, |fragment| {
+                let pages = fragment.pages.iter();
+                block.extend(pages.flat_map(|page| [u32::from(link), *page]));
+            });
+            if self.block.len() >= self.batch * PAGE_BACK_WORDS {
+                self.send_pages_back(patience, over)?;
             }
         }
         Ok(())
     }
 
-    fn send_pages_back(&mut self) -> Result<(), BenchError> {
-        match self.block.as_slice() {
-            [] => {}
-            [one] => self.pages_back.try_push(one)?,
-            several => {
-                self.pages_back.push_batch(several)?;
-            }
+    /// Sends the block, full or not. The cards take pages back whatever else they wait for; once they
+    /// are through they take none and need none.
+    fn send_pages_back(
+        &mut self,
+        patience: &mut Patience<'_>,
+        over: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        if self.block.is_empty() {
+            return Ok(());
         }
+        while !self.pages_back.has_room() {
+            // Acquire pairs with the Release after the cards' loop.
+            if over.load(Ordering::Acquire) {
+                self.block.clear();
+                return Ok(());
+            }
+            patience.idle()?;
+        }
+        patience.restart();
+        self.pages_back.try_push(&self.block)?;
         self.block.clear();
         Ok(())
     }

@@ -31,7 +31,7 @@ use document::Quantity;
 #[cfg(feature = "cluster")]
 pub(crate) use host_section::HostConfig;
 pub(crate) use host_section::{HostLauncher, HostTable};
-use livetime_node::link::{LinkTransport, run_of_frames};
+use livetime_node::link::{LinkTransport, check_frames_file};
 use livetime_node::{ChainConfig, ChainSpill};
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
@@ -84,14 +84,15 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
     Ok(Loaded { text, config })
 }
 
-/// Whether the files of frames that a chain plays are there and are those of its sources.
+/// Whether the files of frames that a chain plays are there, are those of its sources, and hold the
+/// fragment of each trigger in its place.
 ///
 /// # Errors
 /// What is wrong with the first file that cannot be played.
 pub(crate) fn check_frames(chain: &ChainConfig) -> Result<(), String> {
     for link in &chain.data_links {
         if let LinkTransport::File { path } = &link.transport
-            && let Err(error) = run_of_frames(path, link.source)
+            && let Err(error) = check_frames_file(path, link.source)
         {
             let help = "`livetime source CONFIG --frames FOLDER` writes the files of a folder";
             let path = path.display();
