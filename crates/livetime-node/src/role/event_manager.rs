@@ -105,7 +105,7 @@ impl Role for EventManagerRole {
                 let again = self.core.reassign(unit.index, &triggers);
                 self.named.extend(again);
             }
-            RoleCommand::Retire { .. } => {}
+            RoleCommand::Retire { .. } | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 epoch,

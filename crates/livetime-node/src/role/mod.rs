@@ -19,6 +19,7 @@ use crate::process::FilterFailure;
 use crate::run_file::ClosingFile;
 use crate::worker::Phase;
 
+pub mod answer_log;
 pub mod builder;
 pub mod event_manager;
 pub mod filter;
@@ -54,6 +55,14 @@ pub enum RoleCommand {
     Retire {
         /// The filter unit.
         unit: UnitId,
+    },
+    /// The stream to a unit was cut and is made again; both ends are as they were. To a builder unit
+    /// and to its filter unit.
+    StreamBack {
+        /// The unit at the other end.
+        unit: UnitId,
+        /// This unit's end.
+        stream: TcpStream,
     },
     /// A unit that was lost is back, behind new rings.
     PeerBack {

@@ -286,7 +286,9 @@ impl Role for Readout {
                     self.freed_of_lost += self.parts.core.take_back(unit.index, &triggers);
                 }
             }
-            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
+            RoleCommand::Decide { .. }
+            | RoleCommand::Retire { .. }
+            | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 epoch,

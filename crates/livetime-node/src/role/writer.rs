@@ -544,7 +544,9 @@ impl Role for Writer {
                 }
                 self.publish();
             }
-            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
+            RoleCommand::Decide { .. }
+            | RoleCommand::Retire { .. }
+            | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 producers,

@@ -296,6 +296,7 @@ impl FilterBench {
             streams: None,
             pools: vec![pool],
             writer,
+            bell: None,
             writer_bell: None,
             clock: RunClock::start(),
             written: written_in,
