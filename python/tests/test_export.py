@@ -8,7 +8,7 @@ import pytest
 import uproot
 
 import livetime
-from livetime.exports import table
+from livetime.exports import differing_events, table
 
 # The sample has flagged fragments on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
@@ -22,23 +22,10 @@ def expected(run, fragments):
     return table.in_types(table.as_array(batch))
 
 
-def differing_events(a, b):
+def same_types(a, b):
     assert a.fields == b.fields
-    assert len(a) == len(b)
-    differing = np.zeros(len(a), bool)
     for name in a.fields:
-        columns = [(a[name], b[name])]
-        if a[name].fields:
-            columns = [(a[name][field], b[name][field]) for field in a[name].fields]
-        for one, other in columns:
-            assert ak.type(one) == ak.type(other), name
-            lists = one.ndim > 1
-            if lists:
-                same = ak.to_numpy(ak.num(one) == ak.num(other))
-                assert same.all(), name
-            equal = (one == other) | ((one != one) & (other != other))
-            differing |= ~ak.to_numpy(ak.all(equal, axis=1) if lists else equal)
-    return int(differing.sum())
+        assert ak.type(a[name]) == ak.type(b[name]), name
 
 
 @pytest.mark.parametrize(
@@ -59,7 +46,8 @@ def test_every_event_comes_back(run, tmp_path, name, fragments):
     assert count == len(run) == 3000
     assert calls == [(min(700 * n, 3000), 3000) for n in range(1, 6)]
     again = livetime.read_export(tmp_path / name)
-    assert differing_events(again, expected(run, fragments)) == 0
+    same_types(again, expected(run, fragments))
+    assert differing_events(run, again, step=1000) == 0
     assert not list(tmp_path.glob("*.part*"))
 
 
@@ -68,7 +56,15 @@ def test_a_difference_would_be_seen(run, tmp_path):
     again = livetime.read_export(tmp_path / "out.parquet")
     wrong = ak.to_numpy(again.trigger).copy()
     wrong[17] += 1
-    assert differing_events(ak.with_field(again, wrong, "trigger"), expected(run, False)) == 1
+    assert differing_events(run, ak.with_field(again, wrong, "trigger")) == 1
+    assert differing_events(run, again[:-5]) == 5
+    # A list of other length, and a number in a list.
+    objects = again.object.to_list()
+    rows = [row for row, of_event in enumerate(objects) if of_event][:2]
+    objects[rows[0]].pop()
+    objects[rows[1]][0]["pt"] += 1.0
+    other = ak.with_field(again, ak.Array(objects), "object")
+    assert differing_events(run, table.in_types(other)) == 2
 
 
 def test_other_programs_find_the_columns_and_the_run(run, tmp_path):
@@ -139,6 +135,9 @@ def test_from_the_shell(run, tmp_path, capsys):
     assert main(["export", str(run.file), str(target), "--step", "1000"]) == 0
     assert capsys.readouterr().out == f"3000 events in {target}\n"
     assert len(livetime.read_export(target)) == 3000
+    again = ["export", str(run.file), str(target), "--overwrite", "--fragments", "--verify"]
+    assert main(again) == 0
+    assert capsys.readouterr().out == f"3000 events in {target}: 0 differ\n"
     assert main(["export", str(run.file), str(target)]) == 1
     assert "is there already" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "none"), str(target), "--overwrite"]) == 1

@@ -94,6 +94,7 @@ class Bench:
 
     def __init__(self, folder):
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         (folder / "my_filter.py").write_text(textwrap.dedent(FILTER))
 
     def configure(self, function="select", filter_keys="", file="my_filter.py"):
@@ -246,6 +247,40 @@ def test_columns_and_tags_of_a_filter_unit(tmp_path):
     clear = np.isnan(mass) | (abs(mass - 70) > 0.1)
     assert ((streams & 1 == 1) == (mass > 70))[clear].all()
     assert ((streams & 1) + (streams >> 1 & 1) == 1).all()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_events_that_come_over_streams_are_judged_alike(bench, processes):
+    over_tcp = Bench(bench.folder / f"tcp{processes}")
+    over_tcp.configure(filter_keys='units = 2\ntransport = "tcp"\nmemory_max = "1 GiB"')
+    stored = bench.whole.run.events()["trigger"]
+    # The words of fragments lie in pages of the unit's own.
+    events = [int(stored[len(stored) // 3]), int(stored[2 * len(stored) // 3])]
+    bad = dict(zip(map(str, events), ("raise", "abort")))
+    options = ["--processes"] if processes else ["--fault", "cut:fu0@1000triggers"]
+    run = over_tcp.take("run", *options, bad=bad)
+    assert run.summary["conserved"]
+    assert run.run.events()["trigger"].tolist() == stored.tolist()
+    failed = run.run.events()["streams"] == 1 << 15
+    assert run.run.events()["trigger"][failed].tolist() == events
+    for key in ("events_built", "filter_accepted", "filter_rejected", "events_stored"):
+        assert run.counts[key] == bench.whole.counts[key]
+    filled = run.run.histograms["number"].total()
+    assert filled == run.counts["events_built"] - len(events)
+    assert run.details["network_payload_bytes_received"] > 0
+    assert ("another took its place" in run.said) == (not processes)
+
+
+def test_columns_of_events_that_come_over_streams(tmp_path):
+    bench = Bench(tmp_path)
+    bench.configure("everything", 'streams = ["z", "rest", "fired"]\ntransport = "tcp"')
+    taken = bench.take("out")
+    assert "filter_failures" not in taken.summary
+    assert len(taken.run) == taken.counts["events_built"], "each event has a tag"
+    mass = taken.run.dimuon_mass()
+    clear = np.isnan(mass) | (abs(mass - 70) > 0.1)
+    assert (taken.run.tagged()["z"] == (mass > 70))[clear].all()
+    assert taken.run.tagged()["fired"].all()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,24 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// The program that `LIVETIME_PROGRAM` names, built by whoever names it.
+    pub(crate) fn given() -> Result<Option<Self>, Failure> {
+        let path = std::env::var_os("LIVETIME_PROGRAM").filter(|path| !path.is_empty());
+        let Some(path) = path.map(PathBuf::from) else {
+            return Ok(None);
+        };
+        if !path.is_file() {
+            return Err(format!("LIVETIME_PROGRAM is {}, which is no file", path.display()).into());
+        }
+        let path = std::path::absolute(path)?;
+        Ok(Some(Self { path }))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Builds the program of the workspace at `root` as tests run it, with its assertions.
     pub(crate) fn build(root: &Path) -> Result<Self, Failure> {
         Self::build_with(root, "release")

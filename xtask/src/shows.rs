@@ -101,7 +101,10 @@ struct Stage {
 impl Stage {
     fn set() -> Result<Self, Failure> {
         let root = workspace_root();
-        let program = Program::build_distribution(&root)?;
+        let program = match Program::given()? {
+            Some(program) => program,
+            None => Program::build_distribution(&root)?,
+        };
         Ok(Self {
             root,
             program,

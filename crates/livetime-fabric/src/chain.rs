@@ -25,6 +25,7 @@ pub mod chain_layout;
 pub mod chain_outcome;
 pub mod chain_timing;
 mod chain_world;
+pub mod event_stream;
 mod filter_host;
 mod front_end;
 mod host;
@@ -48,6 +49,7 @@ pub use chain_config::{
 pub use chain_layout::ChainLayout;
 pub use chain_outcome::{LinkOutcome, SimulatedOutcome, UnitOutcomes};
 pub use chain_timing::{ChainTiming, HopTiming, LineTiming, ServiceTimes};
+pub use event_stream::EventStream;
 
 use crate::kernel::{RunLimits, RunReport, Simulation};
 use crate::time::{DurationPs, SimPs};

@@ -28,7 +28,8 @@ use crate::run_clock::RunClock;
 use crate::run_file::{RunFile, RunFiles};
 use crate::settlement::settle;
 use crate::snapshot::Snapshot;
-use crate::worker::{Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
+use crate::stream_mender::{Addressee, CutStream, StreamFault, StreamMender};
+use crate::worker::{CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
 
 /// Why a chain could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,7 @@ pub struct Chain {
     threads: Vec<JoinHandle<WorkerResult>>,
     processes: Option<ProcessGroup>,
     board: ReportBoard,
+    mender: StreamMender,
     congestion: Option<String>,
 }
 
@@ -129,6 +131,17 @@ fn hand_out_bells(
     }
 }
 
+/// What makes streams again between roles of these workers, by their boxes and bells.
+fn mender_of(config: &ChainConfig, commands: &[CommandBox], bells: &[Doorbell]) -> StreamMender {
+    let workers = config.workers.iter().zip(commands).zip(bells);
+    let workers = workers.map(|((worker, commands), bell)| Addressee {
+        roles: worker.roles.clone(),
+        commands: commands.clone(),
+        bell: bell.clone(),
+    });
+    StreamMender::new(workers.collect(), config.filter_transport.congestion())
+}
+
 /// Connects the units of a plan that have a stream between them.
 fn connect_streams(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected>, ChainError> {
     let connect = |units: &(UnitId, UnitId)| {
@@ -170,6 +183,13 @@ impl Chain {
             .collect();
         let streams = connect_streams(config, &plan)?;
         let congestion = streams.first().map(|(_, pair)| pair.congestion.clone());
+        let commands: Vec<CommandBox> = (config.workers.iter())
+            .map(|_| CommandBox::default())
+            .collect();
+        let mut mender = mender_of(config, &commands, &bells);
+        for (units, pair) in &streams {
+            mender.note(*units, &pair.ends);
+        }
         let clock = RunClock::start();
         let mut ends = make_ends(&plan, &clock, streams)?;
         hand_out_bells(&plan, &config.workers, &bells, &mut ends);
@@ -189,7 +209,7 @@ impl Chain {
         let clock = clock.restarted();
         let board = ReportBoard::default();
         let mut threads = Vec::new();
-        for (worker, bell) in config.workers.iter().zip(bells) {
+        for ((worker, bell), commands) in config.workers.iter().zip(bells).zip(commands) {
             let of_worker = worker
                 .roles
                 .iter()
@@ -201,6 +221,7 @@ impl Chain {
                 waiter: Waiter::with_doorbell(worker.wait, bell),
                 roles: of_worker,
                 board: board.clone(),
+                commands,
             };
             threads.push(worker.spawn(clock.clone(), phase.clone())?);
         }
@@ -216,6 +237,7 @@ impl Chain {
             threads,
             processes: None,
             board,
+            mender,
             congestion,
         })
     }
@@ -241,6 +263,7 @@ impl Chain {
             congestion: group.congestion().map(str::to_owned),
             processes: Some(group),
             board: ReportBoard::default(),
+            mender: StreamMender::default(),
         })
     }
 
@@ -261,6 +284,27 @@ impl Chain {
     pub fn take_mended_streams(&mut self) -> Vec<(UnitId, UnitId)> {
         let group = self.processes.as_mut();
         group.map(ProcessGroup::take_mended).unwrap_or_default()
+    }
+
+    /// Cuts streams of filter units when their time comes; where roles are threads, and looked at by
+    /// [`Chain::mend_streams`].
+    pub fn plan_stream_faults(&mut self, faults: Vec<StreamFault>) {
+        self.mender.plan(faults);
+    }
+
+    /// Makes the streams again that were cut since the last look, and the faults that are due; there
+    /// is nothing to do where roles are processes.
+    pub fn mend_streams(&mut self) -> Vec<CutStream> {
+        if self.processes.is_some() {
+            return Vec::new();
+        }
+        if self.mender.has_faults() {
+            let triggers = self.snapshot().role("src0").chain.triggers;
+            self.mender.make_faults(self.clock.now(), triggers);
+        }
+        let cut = self.board.take_cut();
+        let mended = cut.iter().map(|(role, unit)| self.mender.mend(role, *unit));
+        mended.flatten().collect()
     }
 
     /// Adds a filter unit to the running chain, or lets one leave it; says which.

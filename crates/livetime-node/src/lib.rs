@@ -32,6 +32,7 @@ pub mod run_clock;
 pub mod run_file;
 mod settlement;
 pub mod snapshot;
+pub mod stream_mender;
 #[cfg(feature = "timing")]
 pub mod timing;
 pub mod transport;

@@ -271,6 +271,11 @@ impl RoleEnds {
         let pages = ReceivePages::new(self.pool(PoolKey::Filter(unit.index))?, 0);
         let mut link = TcpFrameLink::new(None, Some(pages)).ending_with_damage();
         for (peer, stream) in std::mem::take(&mut self.streams) {
+            if let Some(bell) = &self.own_bell
+                && let Err(error) = bell.watch(&stream)
+            {
+                return Err(self.missing(format!("bell at the stream to {peer}: {error}")));
+            }
             if let Err(error) = link.add(peer, stream, None) {
                 return Err(self.missing(format!("stream to {peer}: {error}")));
             }
@@ -606,6 +611,7 @@ impl RoleEnds {
             writer: self.sender(unit, writer, Channel::Tickets)?,
             written: self.receiver(writer, unit, Channel::Written)?,
             outbox,
+            bell: self.own_bell.clone(),
             writer_bell: self.bells.remove(&writer),
             clock: self.clock,
             id: self.id,

@@ -3,16 +3,17 @@
 //! A role is not a thread. Each duty cycle polls every role of the worker once; the sum of their
 //! work tells the waiter how to spend the time until the next. What a role does is in `role/`.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use livetime_shm::{SharedWords, WaitCounts, Waiter, pin_current_thread};
 use livetime_store::Histogram;
+use livetime_wire::UnitId;
 
 use crate::process::FilterFailure;
-use crate::role::{Role, RoleReport};
+use crate::role::{Role, RoleCommand, RoleReport};
 use crate::run_clock::RunClock;
 
 /// What the run's driver wants of the workers.
@@ -88,6 +89,46 @@ pub struct Worker {
     pub roles: Vec<Box<dyn Role>>,
     /// Where roles tell what they have to tell.
     pub board: ReportBoard,
+    /// What the driver wants of its roles.
+    pub commands: CommandBox,
+}
+
+/// Busy duty cycles between two looks for units that a role takes for dead; idle ones look each time.
+const CYCLES_PER_LOOK: u64 = 1024;
+
+/// Commands to the roles of one worker; clones are the same box.
+#[derive(Clone, Default)]
+pub struct CommandBox(Arc<Commands>);
+
+#[derive(Default)]
+struct Commands {
+    is_any: AtomicBool,
+    waiting: Mutex<VecDeque<(String, RoleCommand)>>,
+}
+
+impl CommandBox {
+    /// Puts a command to a role in; whoever does rings the worker's bell afterwards.
+    pub fn put(&self, role: &str, command: RoleCommand) {
+        // Nothing that holds it can panic.
+        let Ok(mut waiting) = self.0.waiting.lock() else {
+            return;
+        };
+        waiting.push_back((role.to_owned(), command));
+        // Relaxed: the lock orders the commands; seen late, it is seen in a later duty cycle.
+        self.0.is_any.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn take(&self) -> Option<(String, RoleCommand)> {
+        // Relaxed: as in `put`.
+        if !self.0.is_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut waiting = self.0.waiting.lock().ok()?;
+        let command = waiting.pop_front();
+        self.0.is_any.store(!waiting.is_empty(), Ordering::Relaxed);
+        command
+    }
 }
 
 /// What the roles of this process have told so far; clones are the same board.
@@ -97,6 +138,7 @@ pub struct ReportBoard(Arc<Mutex<Told>>);
 #[derive(Debug, Default)]
 struct Told {
     failures: Vec<FilterFailure>,
+    cut: Vec<(String, UnitId)>,
     filled: BTreeMap<String, Vec<Histogram>>,
 }
 
@@ -110,6 +152,18 @@ impl ReportBoard {
                 told.filled.insert(role.to_owned(), histograms);
             }
         }
+    }
+
+    fn note_cut(&self, role: &str, unit: UnitId) {
+        if let Ok(mut told) = self.0.lock() {
+            told.cut.push((role.to_owned(), unit));
+        }
+    }
+
+    /// The units whose streams to a role were cut, by that role; they are forgotten here.
+    pub fn take_cut(&self) -> Vec<(String, UnitId)> {
+        let told = self.0.lock();
+        told.map_or_else(|_| Vec::new(), |mut told| std::mem::take(&mut told.cut))
     }
 
     /// The events that filters have failed on, which are forgotten here.
@@ -166,19 +220,35 @@ impl Worker {
             mut waiter,
             mut roles,
             board,
+            commands,
         } = self;
         let pin = core.map(pin_current_thread).transpose();
+        let mut cycles = 0_u64;
         loop {
             let now_phase = phase.get();
             if now_phase >= Phase::Ending {
                 break;
             }
             let mut work = 0;
+            while let Some((id, command)) = commands.take() {
+                if let Some(role) = roles.iter_mut().find(|role| role.id() == id) {
+                    role.handle_command(clock.now(), command);
+                }
+                work += 1;
+            }
             for role in &mut roles {
                 let now = clock.now();
                 work += role.poll(now, now_phase);
                 if let Some(report) = role.poll_report(now) {
                     board.put(role.id(), report);
+                }
+            }
+            cycles += 1;
+            if work == 0 || cycles.is_multiple_of(CYCLES_PER_LOOK) {
+                for role in &mut roles {
+                    while let Some(unit) = role.poll_silent() {
+                        board.note_cut(role.id(), unit);
+                    }
                 }
             }
             waiter.after(work);

@@ -8,9 +8,10 @@
 //! The order that loses no wake-up: take a [`Ticket`], look for work, and only then wait with
 //! that ticket. A ring after the ticket was taken ends the wait at once.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -18,6 +19,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::mapping::{HugePages, Mapping, MappingError};
+use crate::socket_bell::SocketBell;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LTBELL01");
 
@@ -55,6 +57,8 @@ enum Memory {
 #[derive(Debug, Clone)]
 pub struct Doorbell {
     memory: Arc<Memory>,
+    /// Sockets that ring it, of this process.
+    sockets: Arc<OnceLock<SocketBell>>,
 }
 
 /// How often a doorbell had rung at some moment.
@@ -78,8 +82,13 @@ impl Doorbell {
             rings: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
         };
+        Self::of(Memory::Heap(words))
+    }
+
+    fn of(memory: Memory) -> Self {
         Self {
-            memory: Arc::new(Memory::Heap(words)),
+            memory: Arc::new(memory),
+            sockets: Arc::default(),
         }
     }
 
@@ -90,9 +99,7 @@ impl Doorbell {
     pub fn shared() -> Result<Self, DoorbellError> {
         let bytes = size_of::<BellWords>();
         let mapping = Mapping::create("livetime-bell", bytes, HugePages::Never)?;
-        let bell = Self {
-            memory: Arc::new(Memory::Mapped(mapping)),
-        };
+        let bell = Self::of(Memory::Mapped(mapping));
         // Release pairs with the Acquire in `open`.
         bell.words().magic.store(MAGIC, Ordering::Release);
         Ok(bell)
@@ -105,9 +112,7 @@ impl Doorbell {
     pub fn open(fd: OwnedFd) -> Result<Self, DoorbellError> {
         let mapping = Mapping::open(fd)?;
         mapping.prefault()?;
-        let bell = Self {
-            memory: Arc::new(Memory::Mapped(mapping)),
-        };
+        let bell = Self::of(Memory::Mapped(mapping));
         // Acquire pairs with the Release in `shared`.
         let found = bell.words().magic.load(Ordering::Acquire);
         if found != MAGIC {
@@ -173,6 +178,41 @@ impl Doorbell {
             _ if self.ticket() != ticket => Waked::Rung,
             _ => Waked::TimedOut,
         }
+    }
+
+    /// Has a socket ring this bell while its listener sleeps, until the socket is closed; the first
+    /// one starts a thread, which ends with the last clone of this handle. A listener that is not a
+    /// [`crate::Waiter`] calls [`Doorbell::arm`].
+    ///
+    /// # Errors
+    /// What the system says: there are no descriptors or threads left.
+    pub fn watch(&self, socket: impl AsFd) -> io::Result<()> {
+        if self.sockets.get().is_none() {
+            let memory = Arc::clone(&self.memory);
+            // Of its own: the thread must not keep itself alive.
+            let sockets = Arc::default();
+            let made = SocketBell::start(Self { memory, sockets })?;
+            // Another thread may have been first; then this one's ends.
+            let _first = self.sockets.set(made);
+        }
+        match self.sockets.get() {
+            Some(sockets) => sockets.add(socket),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the sockets ring once more, at once if there is something to read: between taking a
+    /// ticket and the look for work before the wait.
+    #[inline]
+    pub fn arm(&self) {
+        if let Some(sockets) = self.sockets.get() {
+            sockets.arm();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn slept_on(&self) -> Option<&Arc<OwnedFd>> {
+        self.sockets.get().map(SocketBell::slept_on)
     }
 
     #[inline]

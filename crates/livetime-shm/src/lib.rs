@@ -33,6 +33,7 @@ pub mod record_ring;
 pub mod ring;
 pub mod ring_region;
 pub mod shared_words;
+mod socket_bell;
 pub mod wait;
 pub mod wake_descriptor;
 

@@ -157,6 +157,7 @@ impl Waiter {
             }
         }
         self.ticket = Some(self.doorbell.ticket());
+        self.doorbell.arm();
     }
 }
 

@@ -8,6 +8,7 @@ from . import candidates
 from ._native import FormatError, LivetimeError
 from .exports import ExportError, export
 from .exports import read as read_export
+from .filter_menu import FilterMenu, FilterPath, FilterStream
 from .filters import EventBatch, FailedEvent, Filter, FilterError, Replay, filter, replay
 from .histogram import Axis, Histogram
 from .imports import Imported, SampleError, import_events
@@ -24,6 +25,9 @@ __all__ = [
     "FailedEvent",
     "Filter",
     "FilterError",
+    "FilterMenu",
+    "FilterPath",
+    "FilterStream",
     "FormatError",
     "Histogram",
     "Imported",

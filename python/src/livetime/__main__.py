@@ -12,7 +12,7 @@ import sys
 from typing import Optional, Sequence
 
 from ._native import LivetimeError
-from .exports import FORMATS, ExportError, export
+from .exports import FORMATS, ExportError, differing_events, export, read
 from .imports import SampleError, import_events
 from .run import open_run
 
@@ -28,6 +28,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     exporting.add_argument("--fragments", action="store_true", help="with the words of fragments")
     exporting.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
     exporting.add_argument("--step", type=int, default=10_000, help="events in memory at a time")
+    exporting.add_argument(
+        "--verify", action="store_true", help="read the file back and compare each event"
+    )
     importing = commands.add_parser("import", help="an event sample as recorded events")
     importing.add_argument("file", help="ROOT or CSV file")
     importing.add_argument("out", help="CSV file of recorded events to write")
@@ -36,8 +39,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if given.command == "import":
         return _import(given)
     try:
+        run = open_run(given.run)
         count = export(
-            open_run(given.run),
+            run,
             given.out,
             format=given.format,
             fragments=given.fragments,
@@ -45,14 +49,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             overwrite=given.overwrite,
             progress=_progress if sys.stderr.isatty() else None,
         )
+        differing = differing_events(run, read(given.out), given.step) if given.verify else None
     except (ExportError, LivetimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except ImportError as error:
         print(f"error: {error}; pip install 'livetime[export]' brings it", file=sys.stderr)
         return 1
-    print(f"{count} events in {given.out}")
-    return 0
+    verdict = "" if differing is None else f": {differing} differ"
+    print(f"{count} events in {given.out}{verdict}")
+    return 1 if differing else 0
 
 
 def _import(given: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from . import run_text
 from ._native import FormatError, RunFile
+from .filter_menu import FilterMenu, counts_of_record, filter_menu
 from .histogram import Histogram
 
 if sys.version_info >= (3, 11):
@@ -48,7 +49,7 @@ EVENT_DTYPE = np.dtype(
 #: Most bytes of fragments that are read at once unless the caller says otherwise.
 FRAGMENT_BYTES_MAX = 4 << 30
 
-_TABLES = ("events", "decisions", "fired", "missing", "fragments", "objects", "dimuon_mass")
+_TABLES = ("events", "decisions", "fired", "tagged", "missing", "fragments", "objects", "dimuon_mass")
 
 
 class Kind:
@@ -146,6 +147,13 @@ class Run:
         return {path["name"]: path["bit"] for path in paths}
 
     @property
+    def filter_menu(self) -> Optional[FilterMenu]:
+        """The Level-3 menu with what the run has counted of its paths and streams; None for other
+        filters. The counts are None while the run is being taken, and after a crash."""
+        counts = (self.summary or {}).get("filter_menu") or counts_of_record(self.end or {})
+        return filter_menu(self.config.get("filter", {}), counts)
+
+    @property
     def condition(self) -> str:
         """`GOOD`, or flags joined by `|`: `TAINTED`, `INCOMPLETE`, `INTERRUPTED`, `ABORTED`,
         `DEGRADED`; `INTERRUPTED` as well while the run is being taken."""
@@ -208,6 +216,14 @@ class Run:
             name: ((masks[:, bit // 64] >> np.uint64(bit % 64)) & one) == one
             for name, bit in self.paths.items()
         }
+
+    def tagged(
+        self, start: Optional[int] = None, stop: Optional[int] = None
+    ) -> dict[str, npt.NDArray[np.bool_]]:
+        """For each stream of the configuration (`[filter] streams`), which events are in it."""
+        streams = self.events(start, stop)["streams"]
+        names = self.config.get("filter", {}).get("streams", [])
+        return {name: (streams >> bit & 1) == 1 for bit, name in enumerate(names)}
 
     def missing(self, start: Optional[int] = None, stop: Optional[int] = None) -> ak.Array:
         """The ids of the sources that are missing from each event, ``n * var * uint32``."""

@@ -3,15 +3,17 @@
 //! As for [`super::first_light`], each function shows one line from outside.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::evidence::count;
 use super::filter_unit::{
-    killed_joining_and_leaving, python_filter_fails_on_one_event, z_peak_and_four_leptons,
+    interpreter, killed_joining_and_leaving, python_filter_fails_on_one_event,
+    z_peak_and_four_leptons,
 };
-use super::judged_command::{succeed, targets_met};
+use super::judged_command::{succeed, targets_met_in};
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
 use crate::program::finish;
@@ -38,7 +40,8 @@ pub(super) const CAPABILITY: Capability = Capability {
         },
         Line {
             promise: "`replay` of a recorded run into trigger, links, builder and filter: 0 \
-                      differing; byte stream out and in again: 0 differing events",
+                      differing; ROOT, Parquet, HDF5 and byte stream out and in again: 0 differing \
+                      events",
             show: replayed_and_exported,
         },
         Line {
@@ -52,7 +55,7 @@ pub(super) const CAPABILITY: Capability = Capability {
         },
         Line {
             promise: "`livetime bench farm --json`: each target met",
-            show: |stage| targets_met(stage, &["bench", "farm", "--json"], minutes(5)),
+            show: bench_farm,
         },
     ],
 };
@@ -166,5 +169,30 @@ fn replayed_and_exported(stage: &Stage) -> Result<Shown, Failure> {
             "other bytes"
         }
     ));
+    let python = interpreter(stage)?;
+    for ending in ["root", "parquet", "h5"] {
+        let file = format!("events.{ending}");
+        let mut export = Command::new(&python);
+        export
+            .current_dir(&folder)
+            .args(["-m", "livetime", "export", "run"]);
+        export.args([&file, "--fragments", "--verify"]);
+        let said = String::from_utf8_lossy(&finish(export)?.stdout).into_owned();
+        let said = said.trim();
+        passed &= said.starts_with(&format!("{stored} events in ")) && said.ends_with(": 0 differ");
+        figures.push(said.to_owned());
+    }
     Ok(Shown::new(passed, figures.join("; ")))
+}
+
+/// With the interpreter of the project, for the rows about filters in Python.
+fn bench_farm(stage: &Stage) -> Result<Shown, Failure> {
+    let python = interpreter(stage)?;
+    let environment = [("LIVETIME_PYTHON", python.as_path())];
+    targets_met_in(
+        stage,
+        &["bench", "farm", "--json"],
+        &environment,
+        minutes(5),
+    )
 }

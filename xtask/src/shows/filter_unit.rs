@@ -3,6 +3,7 @@
 //! The Python lines are tests of the package, run by `python/check.sh` in the project's virtual
 //! environment with the built program; here their closing line is read.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -107,11 +108,23 @@ pub(super) fn killed_joining_and_leaving(stage: &Stage) -> Result<Shown, Failure
     Ok(Shown::new(passed, figures))
 }
 
-/// Runs tests of the Python package; the figures are pytest's closing line.
+/// The interpreter of the project's virtual environment, which has the package; it is built where
+/// something has changed.
+pub(super) fn interpreter(stage: &Stage) -> Result<PathBuf, Failure> {
+    let mut check = Command::new("bash");
+    check
+        .current_dir(&stage.root)
+        .args(["python/check.sh", "--collect-only", "--quiet"]);
+    finish(check)?;
+    Ok(stage.root.join(".venv/bin/python"))
+}
+
+/// Runs tests of the Python package with the program; the figures are pytest's closing line.
 fn package_tests(stage: &Stage, tests: &[&str]) -> Result<Shown, Failure> {
     let mut check = Command::new("bash");
     check
         .current_dir(&stage.root)
+        .env("LIVETIME_PROGRAM", stage.program.path())
         .args(["python/check.sh", "-rs"])
         .args(tests);
     let output = finish(check)?;

@@ -3,6 +3,7 @@
 //! Commands that judge themselves (`study`, `soak`, `sim gates`, `bench`) say so by their exit code
 //! or in `targets` of their document; here that is read and put into figures.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -45,9 +46,21 @@ pub(super) fn targets_met(
     arguments: &[&str],
     under: Duration,
 ) -> Result<Shown, Failure> {
+    targets_met_in(stage, arguments, &[], under)
+}
+
+/// The same in an environment with these variables.
+pub(super) fn targets_met_in(
+    stage: &Stage,
+    arguments: &[&str],
+    environment: &[(&str, &Path)],
+    under: Duration,
+) -> Result<Shown, Failure> {
     let folder = stage.scratch_folder()?;
     let start = Instant::now();
-    let document = stage.program.json(folder.path(), arguments)?;
+    let mut command = stage.program.command(folder.path(), arguments);
+    command.envs(environment.iter().copied());
+    let document: Value = serde_json::from_slice(&finish(command)?.stdout)?;
     let took = start.elapsed();
     let targets = document["targets"].as_object();
     let targets = targets.filter(|targets| !targets.is_empty());

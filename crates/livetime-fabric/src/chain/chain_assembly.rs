@@ -34,6 +34,7 @@ use super::writer_host::{WriterHost, WriterParts};
 use crate::address::LinkId;
 use crate::fault::FaultShim;
 use crate::random::RandomStreams;
+use crate::time::SimPs;
 
 /// Epoch of a run that has lost no unit.
 const EPOCH: u32 = 1;
@@ -66,6 +67,7 @@ pub(crate) fn assemble(config: &SimulatedChainConfig) -> Result<ChainWorld, Writ
         pools: assembly.pools(),
         latencies: Latencies::new(),
         called: Vec::new(),
+        now: SimPs(0),
         mishaps: 0,
     };
     let builder = &config.builder;
@@ -357,6 +359,7 @@ impl<'c> Assembly<'c> {
             written: self.lane(WRITER, unit),
             outbox: self.outbox(unit, self.builders()),
             filter_time: self.config.timing.service.filter,
+            stream: self.config.timing.event_stream,
         };
         FilterHost::new(parts, self.empty_ticket())
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use livetime_readout::link_source::GRACE_WORDS_MAX;
 use livetime_wire::UnitId;
 
+use super::event_stream::EventStream;
 use crate::time::DurationPs;
 
 /// Bits of a word of a line.
@@ -143,6 +144,8 @@ pub struct ChainTiming {
     pub hop: HopTiming,
     /// Every host.
     pub service: ServiceTimes,
+    /// What brings events to filter units. Default none: they lie in memory that both share.
+    pub event_stream: Option<EventStream>,
     /// Units that are slower: their service times are multiplied. Default none.
     pub slow_units: BTreeMap<UnitId, u32>,
     /// Events whose fragments the front-end holds until their links have taken them, at least 1.
@@ -157,6 +160,7 @@ impl Default for ChainTiming {
             trigger_line: LineTiming::default(),
             hop: HopTiming::default(),
             service: ServiceTimes::default(),
+            event_stream: None,
             slow_units: BTreeMap::new(),
             front_end_events: 8,
         }

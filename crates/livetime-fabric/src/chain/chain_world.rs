@@ -350,7 +350,7 @@ impl ChainWorld {
             ChainEvent::Letter { letter } => {
                 let host = self.hall.fabric.receiver(letter);
                 if self.is_admitted(host, Arrival::Message, event, scheduler) {
-                    self.hall.fabric.arrive(letter);
+                    self.hall.fabric.arrive(letter, now);
                     self.call(host, scheduler);
                 }
             }
@@ -409,6 +409,7 @@ impl World for ChainWorld {
     }
 
     fn handle(&mut self, now: SimPs, event: ChainEvent, scheduler: &mut Scheduler<ChainEvent>) {
+        self.hall.now = now;
         self.handle_event(now, event, scheduler);
         self.call_waiting(scheduler);
         // Timeouts may go on for ever: a builder unit that never got an event asks for one.

@@ -9,6 +9,7 @@ use livetime_trigger::{EventFilter, FilterCounts};
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, TriggerList};
 use livetime_wire::{LossCause, LossCounts, TriggerNumber, UnitId};
 
+use super::event_stream::{EventStream, StreamState};
 use super::host::{Hall, Surroundings, Unit};
 use super::mailbox::Outbox;
 use super::simulated_event::SimulatedEvent;
@@ -27,6 +28,8 @@ pub(crate) struct FilterParts {
     pub(crate) written: u32,
     pub(crate) outbox: Outbox,
     pub(crate) filter_time: DurationPs,
+    /// What brings the events, where they are not in shared memory.
+    pub(crate) stream: Option<EventStream>,
 }
 
 /// Events that are to be reported to one builder unit.
@@ -49,6 +52,8 @@ pub(crate) struct FilterHost {
     losses: LossCounts,
     /// The builder unit whose event is taken in this cycle.
     planned: Option<usize>,
+    /// One from each builder unit, where events come over streams.
+    streams: Vec<StreamState>,
     /// Where the search for the next event begins.
     turn: usize,
 }
@@ -64,6 +69,10 @@ impl FilterHost {
             counts: FilterCounts::new(parts.filter.as_ref()),
             losses: LossCounts::new(),
             planned: None,
+            streams: match parts.stream {
+                Some(stream) => vec![StreamState::new(stream); parts.tickets.len()],
+                None => Vec::new(),
+            },
             turn: 0,
             parts,
         }
@@ -178,10 +187,15 @@ impl FilterHost {
 impl Unit for FilterHost {
     fn plan(&mut self, hall: &Hall) -> DurationPs {
         self.planned = self.next_builder(hall);
-        match self.planned {
-            Some(_) => self.parts.filter_time,
-            None => DurationPs::ZERO,
-        }
+        let Some(builder) = self.planned else {
+            return DurationPs::ZERO;
+        };
+        let sent = hall.fabric.front_arrived(self.parts.tickets[builder]);
+        let coming = match (self.streams.get_mut(builder), sent) {
+            (Some(stream), Some(sent)) => stream.read(sent, hall.now),
+            _ => DurationPs::ZERO,
+        };
+        coming + self.parts.filter_time
     }
 
     fn work(&mut self, s: &mut Surroundings<'_>) {

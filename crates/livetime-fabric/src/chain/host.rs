@@ -70,6 +70,8 @@ pub(crate) struct Hall {
     pub(crate) latencies: Latencies,
     /// Hosts that have something new to look at.
     pub(crate) called: Vec<NodeId>,
+    /// The present.
+    pub(crate) now: SimPs,
     /// Bugs of the simulation or the cores: foreign pages, words that are no message.
     pub(crate) mishaps: u64,
 }

@@ -23,6 +23,7 @@ const JITTER: Purpose = Purpose(1);
 #[derive(Debug, Clone, Default)]
 struct Letter {
     lane: u32,
+    arrived: SimPs,
     words: Vec<u32>,
 }
 
@@ -123,7 +124,8 @@ impl MessageFabric {
     }
 
     /// A message has come.
-    pub(crate) fn arrive(&mut self, letter: u32) {
+    pub(crate) fn arrive(&mut self, letter: u32, now: SimPs) {
+        self.letters[letter as usize].arrived = now;
         let lane = self.letters[letter as usize].lane;
         self.hops[lane as usize].inbox.push_back(letter);
     }
@@ -137,6 +139,12 @@ impl MessageFabric {
     pub(crate) fn front(&self, lane: u32) -> Option<&[u32]> {
         let letter = *self.hops[lane as usize].inbox.front()?;
         Some(&self.letters[letter as usize].words)
+    }
+
+    /// When the oldest waiting message came.
+    pub(crate) fn front_arrived(&self, lane: u32) -> Option<SimPs> {
+        let letter = *self.hops[lane as usize].inbox.front()?;
+        Some(self.letters[letter as usize].arrived)
     }
 
     /// Takes the oldest waiting message away; returns its sender if that waits for room.
@@ -156,7 +164,7 @@ impl MessageFabric {
 
     /// What a trace says of a message: its first words, which name sender, kind, number and trigger.
     pub(crate) fn letter_key(&self, letter: u32) -> u64 {
-        let Letter { lane, words } = &self.letters[letter as usize];
+        let Letter { lane, words, .. } = &self.letters[letter as usize];
         let start = words.iter().take(6);
         start.fold(u64::from(*lane), |key, word| {
             key.rotate_left(13) ^ u64::from(*word)

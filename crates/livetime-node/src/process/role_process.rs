@@ -403,7 +403,7 @@ fn to_command(
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
-        "reconnect" => Some(RoleCommand::Reconnected { unit, stream }),
+        "reconnect" => Some(RoleCommand::StreamBack { unit, stream }),
         "back" => Some(RoleCommand::PeerBack {
             unit,
             epoch,

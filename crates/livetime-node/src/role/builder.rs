@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use livetime_builder::BuilderUnit;
 use livetime_shm::{Doorbell, Producer};
-use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
+use livetime_wire::message::{BuilderMessage, EventTicket, FRAGMENT_PAGES_MAX};
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{
@@ -81,7 +81,13 @@ impl Builder {
     fn take_messages(&mut self, now: RunNs) -> usize {
         let parts = &mut self.parts;
         let (core, outbox) = (&mut parts.core, &mut parts.outbox);
+        let streams = &mut parts.streams;
         let mut work = receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
+            if let (Some(streams), UnitKind::Writer) = (&mut *streams, envelope.sender.kind)
+                && let BuilderMessage::EventDone { triggers } = &envelope.message
+            {
+                streams.handle_written(triggers);
+            }
             core.handle_message(now, envelope)
         });
         for _ in 0..MESSAGES_PER_POLL {
@@ -234,7 +240,13 @@ impl Role for Builder {
                 self.parts.core.retire_filter(unit.index);
             }
             RoleCommand::Decide { .. } => {}
-            RoleCommand::Reconnected { unit, stream } => {
+            RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
+                if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
+                    // One that cannot be used is as good as cut, and is named again.
+                    let _is_open = streams.resume(unit, stream);
+                }
+            }
+            RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.parts.outbox, unit, stream);
                 // What was set aside for the stream that was cut.
                 self.free_pages();
@@ -305,9 +317,11 @@ impl Role for Builder {
             ("messages_sent", core.messages.sent),
             ("messages_malformed", malformed),
         ];
-        let sent = self.parts.streams.as_ref().map(|streams| *streams.counts());
-        let sent = sent.map(|sent| {
+        let streams = self.parts.streams.as_ref();
+        let sent = streams.map(|streams| {
+            let sent = streams.counts();
             [
+                ("filter_events_again", streams.repeated()),
                 ("filter_payload_bytes_sent", sent.payload_bytes_sent),
                 ("filter_frames_sent", sent.frames_sent),
                 ("filter_writes", sent.writes),

@@ -106,7 +106,7 @@ impl Role for EventManagerRole {
                 self.named.extend(again);
             }
             RoleCommand::Retire { .. } => {}
-            RoleCommand::Reconnected { unit, stream } => {
+            RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.outbox, unit, stream);
             }
             RoleCommand::PeerBack {

@@ -6,6 +6,7 @@
 //! writer has not answered are kept, so that the next writer can have them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
@@ -18,6 +19,7 @@ use livetime_wire::message::{
 };
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
+use super::answer_log::AnswerLog;
 use super::filter_batch::FilterBatches;
 use super::ticket_shelf::TicketShelf;
 use super::{
@@ -75,6 +77,8 @@ pub struct FilterUnitParts {
     pub own_pool: u16,
     /// Tickets of accepted events out.
     pub writer: Producer,
+    /// Its own bell, which streams are to ring, where it sleeps at one.
+    pub bell: Option<Doorbell>,
     /// Rung when a ticket is on its way to the writer, unless it is on the same worker.
     pub writer_bell: Option<Doorbell>,
     /// What hand-overs are timed with.
@@ -122,6 +126,10 @@ pub struct FilterUnit {
     /// An accepted event whose ticket found the writer's ring full.
     waiting: bool,
     done: Vec<Done>,
+    /// What was answered last, for events that come again.
+    answers: AnswerLog,
+    /// Events that came again.
+    repeated: u64,
     /// Events that the writer has.
     with_writer: TicketShelf,
     writer_lost: bool,
@@ -160,6 +168,11 @@ impl FilterUnit {
             freed: EventTicket::with_capacity(parts.sources),
             waiting: false,
             done: parts.tickets.iter().map(|_| Done::default()).collect(),
+            answers: match parts.streams {
+                Some(_) => AnswerLog::new(parts.tickets.len(), parts.in_filter),
+                None => AnswerLog::new(0, 0),
+            },
+            repeated: 0,
             with_writer: TicketShelf::new(parts.in_filter, words),
             writer_lost: false,
             late: Vec::new(),
@@ -200,8 +213,19 @@ impl FilterUnit {
         let Ok(Some((read, waited))) = read else {
             return false;
         };
-        self.counts.gauges.received += 1;
         let is_ours = read.is_ok() && usize::from(event.ticket().builder) == builder;
+        if is_ours && self.answers.may_repeat(builder) {
+            let trigger = event.ticket().trigger;
+            if self.was_here(builder, trigger) {
+                self.pass_over(builder, trigger);
+                return true;
+            }
+        }
+        let event = match &mut self.judge {
+            Judge::Event(_) => &mut self.event,
+            Judge::Batch(batches) => batches.incoming(),
+        };
+        self.counts.gauges.received += 1;
         if !is_ours || event.hold(&self.parts.pools).is_err() {
             // Only a builder unit that is out of its mind sends this. Which event it meant is not
             // known: the builder unit has it still.
@@ -234,6 +258,33 @@ impl FilterUnit {
             Judge::Batch(batches) => batches.take(now),
         }
         true
+    }
+
+    /// Whether an event has come before, over a stream that was cut.
+    fn was_here(&self, builder: usize, trigger: TriggerNumber) -> bool {
+        let in_batch = match &self.judge {
+            Judge::Event(_) => false,
+            Judge::Batch(batches) => batches.has(builder, trigger),
+        };
+        in_batch
+            || self.with_writer.has(builder as u16, trigger)
+            || self.answers.has(builder, trigger)
+    }
+
+    /// The event that has come has come before: it is answered again if it was answered.
+    fn pass_over(&mut self, builder: usize, trigger: TriggerNumber) {
+        self.repeated += 1;
+        let event = match &mut self.judge {
+            Judge::Event(_) => &mut self.event,
+            Judge::Batch(batches) => batches.incoming(),
+        };
+        free_pages(&mut self.parts.outbox, event.ticket());
+        if self.answers.has(builder, trigger) {
+            if let Some(done) = self.done.get_mut(builder) {
+                done.triggers.push(trigger);
+            }
+            self.answers.note_again(builder, trigger);
+        }
     }
 
     /// Runs the filter on the event in hand.
@@ -337,6 +388,16 @@ impl FilterUnit {
         if let Some(done) = self.done.get_mut(builder) {
             done.triggers.push(trigger);
         }
+        self.answers.note(builder, trigger);
+    }
+
+    /// A stream from a builder unit is there, or is there again.
+    fn take_stream(&mut self, unit: UnitId, stream: TcpStream) {
+        if let Some(bell) = &self.parts.bell {
+            // Without it the unit looks now and then.
+            let _rings = bell.watch(&stream);
+        }
+        restore_stream(&mut self.parts.outbox, unit, Some(stream));
     }
 
     /// Whether each builder unit's list has room for one more.
@@ -586,7 +647,7 @@ impl Role for FilterUnit {
             } => {
                 let index = usize::from(unit.index);
                 if let (UnitKind::Builder, Some(stream)) = (unit.kind, stream) {
-                    restore_stream(&mut self.parts.outbox, unit, Some(stream));
+                    self.take_stream(unit, stream);
                     if let Some(done) = self.done.get_mut(index) {
                         *done = Done::default();
                     }
@@ -607,8 +668,21 @@ impl Role for FilterUnit {
                     _ => {}
                 }
             }
+            RoleCommand::StreamBack {
+                unit,
+                stream: Some(stream),
+            } => {
+                let FilterUnitParts {
+                    streams, outbox, ..
+                } = &mut self.parts;
+                if let (Some(streams), Some(link)) = (streams, outbox.network()) {
+                    streams.restart(unit, link);
+                }
+                self.take_stream(unit, stream);
+                self.answers.handle_stream_back(unit.index.into());
+            }
             RoleCommand::Retire { .. } => self.leaving = true,
-            RoleCommand::Decide { .. } | RoleCommand::Reconnected { .. } => {}
+            RoleCommand::Decide { .. } | RoleCommand::StreamBack { stream: None, .. } => {}
         }
     }
 
@@ -681,6 +755,7 @@ impl Role for FilterUnit {
         }
         if let Some(streams) = &self.parts.streams {
             details.insert("network_streams_refused".to_owned(), streams.refused());
+            details.insert("network_events_again".to_owned(), self.repeated);
         }
         let network = network_details(&mut self.parts.outbox).into_iter();
         details.extend(network.map(|(name, count)| (name.to_owned(), count)));

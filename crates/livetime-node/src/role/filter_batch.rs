@@ -4,8 +4,8 @@
 //! because it is full, its events have waited long enough, or no more can be held, is decided here;
 //! what becomes of judged events is the filter unit's business.
 
-use livetime_wire::RunNs;
 use livetime_wire::message::FRAGMENT_PAGES_MAX;
+use livetime_wire::{RunNs, TriggerNumber};
 
 use crate::pooled_event::PooledEvent;
 use crate::python_filter::batch_arena::SLOTS;
@@ -129,16 +129,27 @@ impl FilterBatches {
 
     /// Whether events of a builder unit are held.
     pub fn has_any_of(&self, builder: usize) -> bool {
-        let is_of = |event: &PooledEvent| usize::from(event.ticket().builder) == builder;
+        self.has_any(|event| usize::from(event.ticket().builder) == builder)
+    }
+
+    /// Whether an event is held.
+    pub fn has(&self, builder: usize, trigger: TriggerNumber) -> bool {
+        self.has_any(|event| {
+            let ticket = event.ticket();
+            (usize::from(ticket.builder), ticket.trigger) == (builder, trigger)
+        })
+    }
+
+    fn has_any(&self, is_meant: impl Fn(&PooledEvent) -> bool) -> bool {
         let judged = self.filter.judged().map(|(slot, _)| slot);
         let mut batches = self.events.iter().enumerate();
         let in_batches = batches.any(|(slot, events)| {
             let passed = if judged == Some(slot) { self.next } else { 0 };
             events[passed..self.filter.batch_len(slot)]
                 .iter()
-                .any(is_of)
+                .any(&is_meant)
         });
-        in_batches || (self.waits && is_of(&self.incoming))
+        in_batches || (self.waits && is_meant(&self.incoming))
     }
 
     /// The run is ended by force: what has no verdict stays with its builder unit, which counts it.

@@ -19,6 +19,7 @@ use crate::process::FilterFailure;
 use crate::run_file::ClosingFile;
 use crate::worker::Phase;
 
+pub mod answer_log;
 pub mod builder;
 pub mod event_manager;
 pub mod filter;
@@ -69,10 +70,10 @@ pub enum RoleCommand {
         stream: Option<TcpStream>,
     },
     /// The stream to a unit was cut, and both live: there is another, or none could be made yet.
-    Reconnected {
-        /// The unit.
+    StreamBack {
+        /// The unit at the other end.
         unit: UnitId,
-        /// The stream.
+        /// This unit's end.
         stream: Option<TcpStream>,
     },
 }

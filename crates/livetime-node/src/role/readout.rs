@@ -287,7 +287,7 @@ impl Role for Readout {
                 }
             }
             RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
-            RoleCommand::Reconnected { unit, stream } => {
+            RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.parts.outbox, unit, stream);
             }
             RoleCommand::PeerBack {

@@ -57,6 +57,12 @@ impl TicketShelf {
         (0..self.len).any(|nth| self.slot(nth).builder == builder)
     }
 
+    /// Whether an event is here.
+    pub fn has(&self, builder: u16, trigger: TriggerNumber) -> bool {
+        let mut kept = (0..self.len).map(|nth| self.slot(nth));
+        kept.any(|kept| kept.builder == builder && kept.trigger == trigger)
+    }
+
     fn slot(&self, nth: usize) -> &Kept {
         &self.slots[(self.first + nth) % self.slots.len()]
     }
@@ -138,6 +144,7 @@ mod tests {
         for lap in 0..5_u64 {
             (1..=3).for_each(|n| shelf.push(n as u16, T(n + lap), &[n as u32]));
             assert!(shelf.is_full() && shelf.has_any_of(2) && !shelf.has_any_of(0));
+            assert!(shelf.has(2, T(2 + lap)) && !shelf.has(1, T(2 + lap)));
             assert_eq!(shelf.remove(1, T(2 + lap)), None, "another's");
             assert_eq!(shelf.remove(2, T(2 + lap)), Some(&[2][..]));
             let mut sent = Vec::new();

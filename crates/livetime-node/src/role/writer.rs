@@ -551,7 +551,7 @@ impl Role for Writer {
             }
             RoleCommand::Decide { .. }
             | RoleCommand::Retire { .. }
-            | RoleCommand::Reconnected { .. } => {}
+            | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,
                 producers,

@@ -34,14 +34,15 @@ pub struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// For `builders` builder units, each with at most `window` events here, of these sources.
+    /// For `builders` builder units, each with at most `window` events here, of these sources. As many
+    /// again may be here after a stream was made again: some are answered before they come twice.
     pub fn new(builders: usize, window: usize, mut sources: Vec<SourceId>) -> Self {
         sources.sort_unstable();
         let tickets = std::iter::repeat_with(|| EventTicket::with_capacity(sources.len()));
         let stream = || Stream {
             coming: None,
-            ready: VecDeque::with_capacity(window),
-            spare: tickets.take(window).collect(),
+            ready: VecDeque::with_capacity(2 * window),
+            spare: tickets.take(2 * window).collect(),
         };
         Self {
             streams: std::iter::repeat_with(stream).take(builders).collect(),
@@ -147,6 +148,19 @@ impl EventReceiver {
     pub fn lose(&mut self, builder: UnitId, link: &mut TcpFrameLink) {
         link.lose(builder);
         while self.poll(link) > 0 {}
+    }
+
+    /// The stream from a builder unit is made again: what came over the one before and was not taken
+    /// is dropped, since all that was not answered comes again.
+    pub fn restart(&mut self, builder: UnitId, link: &mut TcpFrameLink) {
+        self.lose(builder, link);
+        let Some(stream) = self.streams.get_mut(usize::from(builder.index)) else {
+            return;
+        };
+        while let Some(ticket) = stream.ready.pop_front() {
+            give_back(link.pages_mut(), pages_of_ticket(&ticket));
+            stream.spare.push(ticket);
+        }
     }
 
     fn drop_coming(&mut self, builder: usize, link: &mut TcpFrameLink) {

@@ -3,7 +3,8 @@
 //! An event is an [`BuilderMessage::Event`] and its fragments as [`BuilderMessage::FragmentData`],
 //! written from the pages where they lie; what filter units answer comes back on the same stream.
 //! Each filter unit has a queue of its own, as long as its window, so that one whose stream is full
-//! holds up nobody else. The other side is in [`super::event_receiver`].
+//! holds up nobody else. What was sent is kept until it is answered: over a stream that is made again
+//! it goes once more. The other side is in [`super::event_receiver`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,8 +12,8 @@ use std::net::TcpStream;
 
 use livetime_builder::Outgoing;
 use livetime_shm::PagePool;
-use livetime_wire::UnitId;
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket};
+use livetime_wire::{TriggerNumber, UnitId};
 
 use super::{TcpFrameCounts, TcpFrameLink};
 
@@ -21,6 +22,13 @@ struct Queue {
     tickets: VecDeque<EventTicket>,
     /// Messages of the first ticket that the link has.
     sent: usize,
+    /// Events that the link has whole and that the filter unit has not answered, oldest first.
+    unanswered: VecDeque<EventTicket>,
+    /// Of the tickets those that are sent again, and whether the kernel does not have all of them.
+    again: usize,
+    is_resuming: bool,
+    /// What came meanwhile: the pages of an event stay until it is sent again, answered or not.
+    held: VecDeque<Envelope>,
     sequence: u32,
     /// Whether the end of its stream would be news.
     is_watched: bool,
@@ -37,6 +45,10 @@ pub struct EventSender {
     queues: Vec<Queue>,
     /// Tickets in no queue: as many as all windows together.
     spare: Vec<EventTicket>,
+    /// Answers that are held back, of all filter units.
+    held: usize,
+    /// Events that were sent again.
+    repeated: u64,
 }
 
 impl EventSender {
@@ -52,6 +64,10 @@ impl EventSender {
         let queue = || Queue {
             tickets: VecDeque::with_capacity(window),
             sent: 0,
+            unanswered: VecDeque::with_capacity(window),
+            again: 0,
+            is_resuming: false,
+            held: VecDeque::new(),
             sequence: 0,
             is_watched: false,
             is_leaving: false,
@@ -64,6 +80,8 @@ impl EventSender {
             spare: std::iter::repeat_with(|| EventTicket::with_capacity(sources))
                 .take(served * window)
                 .collect(),
+            held: 0,
+            repeated: 0,
         }
     }
 
@@ -81,6 +99,25 @@ impl EventSender {
         Ok(())
     }
 
+    /// The stream to a filter unit that is as it was is made again: every event that it has not
+    /// answered goes over the new one, in the order of before. Allocates for answers that come
+    /// meanwhile, two for each event at most; this is not the data path.
+    ///
+    /// # Errors
+    /// What the system says about the stream.
+    pub fn resume(&mut self, unit: UnitId, stream: TcpStream) -> io::Result<()> {
+        if let Some(queue) = self.queues.get_mut(usize::from(unit.index)) {
+            (queue.sent, queue.is_watched, queue.is_resuming) = (0, true, true);
+            self.repeated += queue.unanswered.len() as u64;
+            queue.again += queue.unanswered.len();
+            while let Some(ticket) = queue.unanswered.pop_back() {
+                queue.tickets.push_front(ticket);
+            }
+        }
+        self.link.add(unit, stream, None)?;
+        Ok(())
+    }
+
     /// A filter unit is gone: what waits for it is dropped.
     pub fn lose(&mut self, unit: UnitId) {
         self.link.lose(unit);
@@ -88,6 +125,10 @@ impl EventSender {
             (queue.is_watched, queue.is_leaving) = (false, false);
             queue.sent = 0;
             self.spare.extend(queue.tickets.drain(..));
+            self.spare.extend(queue.unanswered.drain(..));
+            (queue.again, queue.is_resuming) = (0, false);
+            self.held -= queue.held.len();
+            queue.held.clear();
         }
     }
 
@@ -129,6 +170,10 @@ impl EventSender {
             messages += self.send_to(filter);
         }
         self.link.flush();
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let unit = UnitId::filter(index as u16);
+            queue.is_resuming &= queue.again > 0 || !self.link.is_flushed_to(unit);
+        }
         messages
     }
 
@@ -151,14 +196,69 @@ impl EventSender {
                 messages += 1;
             }
             queue.sent = 0;
-            self.spare.extend(queue.tickets.pop_front());
+            queue.unanswered.extend(queue.tickets.pop_front());
+            queue.again = queue.again.saturating_sub(1);
         }
         messages
     }
 
     /// The next answer of a filter unit.
     pub fn take(&mut self) -> Option<Envelope> {
-        self.link.take()
+        loop {
+            let next = match self.take_held() {
+                None => self.link.take()?,
+                Some(held) => held,
+            };
+            let filter = usize::from(next.sender.index);
+            match self.queues.get_mut(filter) {
+                Some(queue) if queue.is_resuming => {
+                    queue.held.push_back(next);
+                    self.held += 1;
+                }
+                _ => {
+                    if let BuilderMessage::EventDone { triggers } = &next.message {
+                        self.forget(filter, triggers);
+                    }
+                    return Some(next);
+                }
+            }
+        }
+    }
+
+    /// The oldest answer that need not be held back any more.
+    fn take_held(&mut self) -> Option<Envelope> {
+        if self.held == 0 {
+            return None;
+        }
+        let mut queues = self.queues.iter_mut().filter(|queue| !queue.is_resuming);
+        let held = queues.find_map(|queue| queue.held.pop_front())?;
+        self.held -= 1;
+        Some(held)
+    }
+
+    /// The writer is through with events of filter units that are gone.
+    pub fn handle_written(&mut self, triggers: &[TriggerNumber]) {
+        for filter in 0..self.queues.len() {
+            self.forget(filter, triggers);
+        }
+    }
+
+    /// Events are answered: they are not sent again.
+    fn forget(&mut self, filter: usize, triggers: &[TriggerNumber]) {
+        let Some(queue) = self.queues.get_mut(filter) else {
+            return;
+        };
+        for trigger in triggers {
+            let mut unanswered = queue.unanswered.iter();
+            let nth = unanswered.position(|ticket| ticket.trigger == *trigger);
+            let found = nth.and_then(|nth| queue.unanswered.remove(nth));
+            self.spare.extend(found);
+        }
+    }
+
+    /// Events that were sent again, over streams that were made again.
+    pub fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// A filter unit whose stream has ended although it was neither lost nor to leave; named once.

@@ -228,6 +228,13 @@ impl TcpFrameLink {
         self.peers.iter().all(|peer| peer.sending.is_empty())
     }
 
+    /// Whether the kernel has everything that goes to a unit.
+    pub fn is_flushed_to(&self, unit: UnitId) -> bool {
+        let mut peers = self.peers.iter();
+        let peer = peers.find(|peer| peer.unit == unit);
+        peer.is_none_or(|peer| peer.sending.is_empty())
+    }
+
     /// What it did.
     pub fn counts(&self) -> &TcpFrameCounts {
         &self.counts

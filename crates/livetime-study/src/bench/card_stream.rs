@@ -172,7 +172,7 @@ pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
 /// Words from page to page of the pool: an odd number of cache lines. With the powers of two that
 /// cards have, the first lines of all pages would share a few sets of each cache.
 fn page_stride_words(page_words: u32) -> u32 {
-    (page_words / LINE_WORDS | 1) * LINE_WORDS
+    ((page_words / LINE_WORDS) | 1) * LINE_WORDS
 }
 
 /// A link of a card, and the fragment on it.

@@ -146,6 +146,9 @@ fn sleeping_config() -> ChainConfig {
 
 #[cfg(test)]
 mod tests {
+    use livetime_node::BuilderTransport;
+    use livetime_trigger::MassWindowConfig;
+
     use super::*;
 
     #[test]
@@ -157,6 +160,32 @@ mod tests {
         assert_eq!(config.source.validate("source"), []);
         assert_eq!(config.workers[1].roles, ["fu0"]);
         assert_eq!(config.workers[1].wait, WaitStrategy::Block);
+    }
+
+    /// Nothing is kept, so that nobody but its streams has a reason to wake it.
+    #[test]
+    fn a_sleeping_filter_unit_is_woken_by_its_streams() {
+        let mut config = sleeping_config();
+        config.filter_transport = BuilderTransport::Tcp { congestion: None };
+        config.filter = FilterConfig::MassWindow(MassWindowConfig {
+            mass_min_gev: 1e5,
+            mass_max_gev: 2e5,
+            keep_one_in: 0,
+        });
+        let file = RunFile::discarding(&RunBegin::new(RunNumber(1)), config.store).unwrap();
+        let chain = Chain::start(&config, file).unwrap();
+        thread::sleep(ASLEEP * 60);
+        let outcome = chain::end_in_order(chain).unwrap();
+        let filter = outcome
+            .workers
+            .iter()
+            .find(|worker| worker.name == "filter");
+        let waits = filter.unwrap().waits;
+        let (built, kept) = (outcome.counts.events_built, outcome.counts.filter_accepted);
+        assert!(
+            built > 0 && waits.rung > kept,
+            "{waits:?}, {kept} of {built} kept"
+        );
     }
 
     #[test]

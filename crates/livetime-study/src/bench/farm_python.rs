@@ -297,6 +297,7 @@ impl FilterBench {
             pools: vec![pool],
             own_pool: 0,
             writer,
+            bell: None,
             writer_bell: None,
             clock: RunClock::start(),
             written: written_in,

@@ -6,6 +6,7 @@
 use livetime_node::event_fault::{EventFault, EventFaultKind};
 use livetime_node::link::LinkTransport;
 use livetime_node::process::{FaultTime, ProcessFault};
+use livetime_node::stream_mender::StreamFault;
 use livetime_node::{ChainConfig, LinkFault};
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId};
 
@@ -20,6 +21,8 @@ pub(crate) enum RunFault {
     LinksOf { role: String, fault: LinkFault },
     /// A process is killed, or stopped for a while.
     Process(ProcessFault),
+    /// The streams to a filter unit are cut; the unit itself goes on.
+    Cut { role: String, at: FaultTime },
     /// Every filter unit that gets an event crashes or hangs.
     Event(EventFault),
 }
@@ -30,13 +33,14 @@ pub(crate) struct SortedFaults {
     pub(crate) links: Vec<LinkFault>,
     pub(crate) roles: Vec<ProcessFault>,
     pub(crate) events: Vec<EventFault>,
+    pub(crate) streams: Vec<StreamFault>,
 }
 
 /// What a number of triggers ends with.
 const TRIGGERS: &str = "triggers";
 const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
                     1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
-                    2 s), or crash:1234 and \
+                    2 s), cut:fu0@3s (its streams), or crash:1234 and \
                     hang:1234 (what event 1234 does to its filter unit)";
 
 /// Reads a fault.
@@ -69,6 +73,10 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
             at: fault_time(when, time)?,
             stopped: None,
         })),
+        "cut" => Ok(RunFault::Cut {
+            role,
+            at: fault_time(when, time)?,
+        }),
         "stop" => {
             let (start, length) = when.split_once('+').ok_or(FORM)?;
             Ok(RunFault::Process(ProcessFault {
@@ -95,6 +103,13 @@ fn fault_time(
     }
 }
 
+fn time_text(at: FaultTime) -> String {
+    match at {
+        FaultTime::At(at) => format!("{}ns", at.0),
+        FaultTime::Triggers(count) => format!("{count}{TRIGGERS}"),
+    }
+}
+
 fn event_fault_kind(word: &str) -> Option<EventFaultKind> {
     match word {
         "crash" => Some(EventFaultKind::Crash),
@@ -117,11 +132,9 @@ impl RunFault {
                 EventFaultKind::Crash => format!("crash:{trigger}"),
                 EventFaultKind::Hang => format!("hang:{trigger}"),
             },
+            Self::Cut { role, at } => format!("cut:{role}@{}", time_text(*at)),
             Self::Process(ProcessFault { role, at, stopped }) => {
-                let at = match at {
-                    FaultTime::At(at) => format!("{}ns", at.0),
-                    FaultTime::Triggers(count) => format!("{count}{TRIGGERS}"),
-                };
+                let at = time_text(*at);
                 match stopped {
                     None => format!("kill:{role}@{at}"),
                     Some(time) => format!("stop:{role}@{at}+{}ns", time.0),
@@ -141,6 +154,7 @@ pub(crate) fn sort_faults(
     processes: bool,
 ) -> Result<SortedFaults, String> {
     let (mut links, mut roles, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    let mut streams = Vec::new();
     let count = chain.data_links.len();
     for fault in faults {
         match fault {
@@ -177,6 +191,9 @@ pub(crate) fn sort_faults(
                     fault.to_text()
                 ));
             }
+            RunFault::Cut { role, at } => {
+                streams.push(stream_fault(fault, chain, processes, (role, *at))?);
+            }
             RunFault::Event(fault) => events.push(*fault),
             RunFault::Process(fault) => {
                 let ids = chain.role_ids();
@@ -195,7 +212,28 @@ pub(crate) fn sort_faults(
         links,
         roles,
         events,
+        streams,
     })
+}
+
+/// A cut of the streams of a filter unit.
+fn stream_fault(
+    fault: &RunFault,
+    chain: &ChainConfig,
+    processes: bool,
+    (role, at): (&str, FaultTime),
+) -> Result<StreamFault, String> {
+    let text = fault.to_text();
+    if processes || !chain.filter_transport.is_network() {
+        return Err(format!(
+            "{text} needs `transport = \"tcp\"` under `[filter]` and roles that are threads; with \
+             `--processes`, `kill` does as much"
+        ));
+    }
+    let units = (0..chain.builder.filter_units).map(UnitId::filter);
+    let unit = units.into_iter().find(|unit| unit.to_string() == role);
+    let unit = unit.ok_or_else(|| format!("{text}: {role} is no filter unit of this run"))?;
+    Ok(StreamFault { unit, at })
 }
 
 #[cfg(test)]
@@ -214,6 +252,8 @@ mod tests {
             ("stop:fu0@3s+2s", "stop:fu0@3000000000ns+2000000000ns"),
             ("kill:bu1@500triggers", "kill:bu1@500triggers"),
             ("stop:evm@5 triggers+1s", "stop:evm@5triggers+1000000000ns"),
+            ("cut:fu1@500triggers", "cut:fu1@500triggers"),
+            ("cut:fu0@2s", "cut:fu0@2000000000ns"),
             ("crash:1234", "crash:1234"),
             ("hang:7", "hang:7"),
         ] {
@@ -232,6 +272,7 @@ mod tests {
             "stop:fu0@3s",
             "kill:bu1@5",
             "burn:bu1@5s",
+            "cut:fu1",
             "crash:fu0",
             "hang:",
         ] {

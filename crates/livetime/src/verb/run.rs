@@ -14,6 +14,7 @@ use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Incident, OnLoss};
+use livetime_node::stream_mender::CutStream;
 use livetime_node::{
     Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
 };
@@ -231,6 +232,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     } else {
         Chain::start(&chain, files)?
     };
+    running.plan_stream_faults(faults.streams);
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
     let mut histograms = HistogramFile::of(directory.path());
@@ -390,11 +392,8 @@ fn watch(
             ending = Some(Ending::SourceFinished);
             running.stop();
         }
-        for incident in running.supervise() {
-            report_incident(&incident);
-            if incident.handled.is_err() {
-                return (Ending::RoleLost, rates);
-            }
+        if !goes_on(running) {
+            return (Ending::RoleLost, rates);
         }
         for (a, b) in running.take_mended_streams() {
             say(format_args!(
@@ -430,6 +429,36 @@ fn watch(
         } else if progress.1.elapsed() > patience {
             return (Ending::Stuck, rates);
         }
+    }
+}
+
+/// Deals with what went away since the last look and says so; `false` when the run has to end.
+fn goes_on(running: &mut Chain) -> bool {
+    for incident in running.supervise() {
+        report_incident(&incident);
+        if incident.handled.is_err() {
+            return false;
+        }
+    }
+    for cut in running.mend_streams() {
+        report_cut(&cut);
+        if cut.mended.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Says which stream was cut.
+fn report_cut(CutStream { from, to, mended }: &CutStream) {
+    match mended {
+        Ok(()) => say(format_args!(
+            "\nwarning: the stream from {from} to {to} was cut; another took its place, and what was \
+             not answered is sent again"
+        )),
+        Err(reason) => say(format_args!(
+            "\nerror: the stream from {from} to {to} was cut; the run ends: {reason}"
+        )),
     }
 }
 

@@ -88,10 +88,10 @@ struct SaftOptions {
 
 #[derive(Debug, clap::Args)]
 struct Level3Options {
-    /// Shorter measurements and simulations: less than a minute
+    /// Shorter measurements and simulations: less than three minutes
     #[arg(long)]
     quick: bool,
-    /// Print the JSON document (livetime.study_level3/1)
+    /// Print the JSON document (livetime.study_level3/2)
     #[arg(long)]
     json: bool,
     /// Write the page here
@@ -158,7 +158,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             has_failed = made.as_ref().is_ok_and(|study| !study.passed);
             if has_failed {
                 say(
-                    "error: a converter does not fill its port, or the stage is below the enhanced rate",
+                    "error: the simulated farm is not where the note has it, or the stage is below the enhanced rate",
                 );
             }
             (

@@ -1,11 +1,12 @@
 //! Events that go to filter units over TCP: those of shared memory, whoever dies, joins or leaves.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::filter_units::{endless, steer};
-use crate::process_run::{Lines, Run, patient, turn};
+use crate::process_run::{Lines, Run, example, patient, text, turn};
 
 const TRIGGERS: &str = "6000";
 
@@ -107,6 +108,67 @@ fn units_at_either_end_of_a_stream_and_the_writer_may_die() {
     );
     assert_eq!(run.digest(), whole.digest());
     assert!(run.stored().is_subset(&whole.stored()));
+}
+
+/// Between threads nobody dies with a stream: it is made again, and what was not answered is sent once
+/// more, so that the same events are filtered once and stored.
+#[test]
+fn cut_streams_between_threads_are_made_again() {
+    let _turn = turn();
+    let whole = Run::of(patient, &["--triggers", TRIGGERS]);
+    for edit in [over_tcp as fn(String) -> String, all_over_tcp] {
+        let faults = [
+            "cut:fu0@1000triggers",
+            "cut:fu1@2500triggers",
+            "cut:fu0@4000triggers",
+        ];
+        let mut arguments = vec!["--triggers", TRIGGERS];
+        arguments.extend(faults.iter().flat_map(|fault| ["--fault", *fault]));
+        let run = Run::of(edit, &arguments);
+        assert!(run.output.status.success(), "{}", run.errors());
+        let mended = run.errors().matches("another took its place").count();
+        // Each filter unit has a stream to each of the builder units.
+        assert!(mended >= faults.len(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new());
+        assert_eq!(
+            run.count("filter_accepted") + run.count("filter_rejected"),
+            run.count("events_built")
+        );
+        assert_eq!(
+            (run.digest(), run.stored()),
+            (whole.digest(), whole.stored())
+        );
+        assert_eq!(sum(&run, "bu", "filter_streams_ended"), mended as u64);
+        assert_eq!(sum(&run, "fu", "network_payloads_damaged"), 0);
+    }
+}
+
+#[test]
+fn a_cut_needs_streams_and_threads() {
+    let _turn = turn();
+    for (edit, options) in [
+        (
+            patient as fn(String) -> String,
+            &["--fault", "cut:fu0@1s"][..],
+        ),
+        (over_tcp, &["--fault", "cut:fu0@1s", "--processes"]),
+        (over_tcp, &["--fault", "cut:bu0@1s"]),
+        (over_tcp, &["--fault", "cut:fu7@1s"]),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = std::fs::read_to_string(example()).expect("the example is there");
+        std::fs::write(folder.path().join("run.toml"), edit(config)).expect("a writable folder");
+        let refused = Command::new(env!("CARGO_BIN_EXE_livetime"))
+            .current_dir(folder.path())
+            .args(["run", "run.toml", "--triggers", "10"])
+            .args(options)
+            .output()
+            .expect("the built program starts");
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{options:?}: {said}");
+        assert!(said.contains("cut:"), "{options:?}: {said}");
+    }
 }
 
 #[test]

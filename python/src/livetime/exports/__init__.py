@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from ..run import Run, open_run
 from . import csv_file, hdf5_file, parquet_file, root_file
+from .comparison import differing_events
 from .table import Writer, batches, run_record
 
 if TYPE_CHECKING:
@@ -128,4 +129,4 @@ def format_of(path: Path) -> str:
     raise ExportError(f"{path.name} ends in {ending!r}, expected one of {known}, or a format")
 
 
-__all__ = ["FORMATS", "ExportError", "export", "format_of", "read"]
+__all__ = ["FORMATS", "ExportError", "differing_events", "export", "format_of", "read"]
