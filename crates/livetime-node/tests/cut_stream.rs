@@ -136,6 +136,7 @@ impl Bench {
             tickets: vec![None],
             streams: Some(EventReceiver::new(1, WINDOW, sources)),
             pools: vec![own],
+            own_pool: FU.index,
             writer,
             bell: None,
             writer_bell: None,
