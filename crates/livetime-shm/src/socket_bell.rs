@@ -24,7 +24,8 @@ pub(crate) struct SocketBell {
     sockets: OwnedFd,
     /// What the thread sleeps on: the sockets while armed, and the end.
     slept_on: Arc<OwnedFd>,
-    end: OwnedFd,
+    /// The thread has it too: closed right after it was written to, it would not wake anybody.
+    end: Arc<OwnedFd>,
 }
 
 impl SocketBell {
@@ -35,7 +36,7 @@ impl SocketBell {
     pub(crate) fn start(bell: Doorbell) -> io::Result<Self> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let slept_on = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         // Not armed: nothing is waited for.
         let unarmed = epoll::EventFlags::ONESHOT;
         epoll::add(
@@ -45,10 +46,13 @@ impl SocketBell {
             unarmed,
         )?;
         let to_read = epoll::EventFlags::IN;
-        epoll::add(&*slept_on, &end, epoll::EventData::new_u64(END), to_read)?;
+        epoll::add(&*slept_on, &*end, epoll::EventData::new_u64(END), to_read)?;
         let thread = std::thread::Builder::new().name("socket-bell".to_owned());
-        let of_thread = Arc::clone(&slept_on);
-        thread.spawn(move || ring_until_end(&of_thread, &bell))?;
+        let (of_thread, open_end) = (Arc::clone(&slept_on), Arc::clone(&end));
+        thread.spawn(move || {
+            ring_until_end(&of_thread, &bell);
+            drop(open_end);
+        })?;
         Ok(Self {
             sockets,
             slept_on,
@@ -87,7 +91,7 @@ impl SocketBell {
 impl Drop for SocketBell {
     fn drop(&mut self) {
         // It takes 2^64 writes to fill it.
-        let _ended = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+        let _ended = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
     }
 }
 

@@ -244,6 +244,8 @@ mod tests {
     const BU: UnitId = UnitId::builder(1);
     const FU: UnitId = UnitId::filter(2);
     const WINDOW: usize = 3;
+    /// Events that the sender is given. Nothing is answered here, so it keeps them all.
+    const EVENTS: usize = 6;
 
     struct Ends {
         /// Two pools of readout units, whose pages hold the events.
@@ -265,7 +267,7 @@ mod tests {
     impl Ends {
         fn new(pages: u32) -> Self {
             let pools = vec![pool(64), pool(64)];
-            let mut sender = EventSender::new(BU, 1, pools.clone(), (4, 1, WINDOW), 3);
+            let mut sender = EventSender::new(BU, 1, pools.clone(), (4, 1, EVENTS), 3);
             let pages = ReceivePages::new(pool(pages), 0);
             let mut link = TcpFrameLink::new(None, Some(pages)).ending_with_damage();
             let [near, far] = StreamPair::connect(None).unwrap().ends;
@@ -332,7 +334,7 @@ mod tests {
     #[test]
     fn events_come_as_they_were_sent_through_few_pages() {
         let mut ends = Ends::new(6);
-        for trigger in 1..=6 {
+        for trigger in 1..=EVENTS as u64 {
             let words = [PAGE_WORDS + 3, 2 * PAGE_WORDS, 1];
             let mut sent = ends.event(trigger, &words[..trigger as usize % 4 % 3 + 1]);
             if trigger == 2 {

@@ -69,7 +69,7 @@ fn every_key_is_read_into_its_field() {
     assert_eq!(config.directory, PathBuf::from("elsewhere"));
     assert_eq!(config.events, Some(PathBuf::from("events.csv")));
     assert!(config.processes);
-    let roles = "src0 trg0 trg1 ru0 evm bu0 bu1 bu2 fu0 fu1 wr0";
+    let roles = "src0 trg0 trg1 ru0 evm bu0 bu1 bu2 fu0 fu1 wr0 wr1";
     let host = HostConfig {
         name: "all".to_owned(),
         address: "127.0.0.2".parse().unwrap(),
