@@ -1,5 +1,6 @@
 //! The builder unit: asks the readout units for the fragments of its events, completes them or
-//! closes them at their timeout, hands them to filter units and releases them.
+//! closes them at their timeout, hands them to filter units, and to the writer what those accept, and
+//! releases them.
 //!
 //! It never moves payload: an event is a ticket of descriptors. It is never given more events than
 //! it has credits, so every table here has `credits` entries. Who gets which event is decided in
@@ -34,6 +35,7 @@ mod freed_pages;
 mod lost_peer;
 mod redispatch;
 mod two_step;
+mod writing;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -81,7 +83,11 @@ pub struct BuilderCounts {
     pub tickets: u64,
     /// Events that wait for a filter unit again because theirs went away.
     pub tickets_again: u64,
-    /// Events that filter units or the writer are through with.
+    /// Events that filter units accepted.
+    pub events_accepted: u64,
+    /// Events that were given to a second writer.
+    pub events_written_again: u64,
+    /// Events that filter units rejected, that the writer is through with, or that it took with it.
     pub events_done: u64,
     /// Answers of filter units or the writer for events that are not theirs.
     pub dones_unknown: u64,
@@ -166,13 +172,14 @@ pub struct BuilderUnit {
     clears_again: VecDeque<TriggerNumber>,
     releases_again: VecDeque<(u16, TriggerNumber)>,
     dispatch: FilterDispatch,
+    /// Slots of accepted events that the writer does not have yet.
+    accepted: VecDeque<u32>,
 
     manager: PeerTable,
     readouts: PeerTable,
     filters: PeerTable,
     /// Number of subfarms; it serves the filter units of its own.
     subfarms: u16,
-    writer: PeerTable,
     /// When the request for credits is repeated; `None` once an assignment came.
     credits_requested_at: Option<RunNs>,
     credits_to_request: bool,
@@ -251,11 +258,11 @@ impl BuilderUnit {
             clears_again: VecDeque::with_capacity(credits),
             releases_again: VecDeque::with_capacity(RELEASES_AGAIN_MAX),
             dispatch: dispatch_of(config, index),
+            accepted: VecDeque::with_capacity(credits),
             subfarms: config.subfarms.max(1),
             manager: peers(UnitKind::EventManager, 1).with_mutant(config),
             readouts: peers(UnitKind::Readout, config.readout_units.len()).with_mutant(config),
             filters: peers(UnitKind::Filter, config.filter_units.into()),
-            writer: peers(UnitKind::Writer, config.writers.into()),
             sources,
             assembly,
             credits_requested_at: None,
@@ -292,7 +299,7 @@ impl BuilderUnit {
         EventTicket::with_capacity(self.sources.len())
     }
 
-    /// Takes a message of the event manager, a readout unit, a filter unit or the writer.
+    /// Takes a message of the event manager, a readout unit or a filter unit.
     pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
         let handled = self.take_message(now, envelope);
         if handled == Handled::Refused
@@ -314,13 +321,11 @@ impl BuilderUnit {
             (UnitKind::Readout, BuilderMessage::FragmentData { .. }) => &mut self.readouts,
             (
                 UnitKind::Filter,
-                BuilderMessage::EventDone { .. } | BuilderMessage::FetchRest { .. },
+                BuilderMessage::EventDone { .. }
+                | BuilderMessage::EventsAccepted { .. }
+                | BuilderMessage::FetchRest { .. },
             ) => &mut self.filters,
-            (UnitKind::Writer, BuilderMessage::EventDone { .. }) => &mut self.writer,
-            (
-                UnitKind::EventManager | UnitKind::Readout | UnitKind::Filter | UnitKind::Writer,
-                _,
-            ) => {
+            (UnitKind::EventManager | UnitKind::Readout | UnitKind::Filter, _) => {
                 messages.unexpected += 1;
                 return Handled::Refused;
             }
@@ -356,6 +361,11 @@ impl BuilderUnit {
             BuilderMessage::EventDone { triggers } => {
                 for trigger in triggers {
                     self.done(*trigger);
+                }
+            }
+            BuilderMessage::EventsAccepted { events } => {
+                for event in events {
+                    self.accept(event);
                 }
             }
             BuilderMessage::FetchRest { triggers } => {
@@ -909,8 +919,8 @@ impl BuilderUnit {
     }
 
     /// Ends by force: unfinished events are given up, events that no filter unit has are lost, and
-    /// so is what is still to come; all are released and cleared. Events in filter units remain
-    /// until those answer.
+    /// so is what is still to come; all are released and cleared. Events in filter units and at the
+    /// writer remain until those answer.
     pub fn abort(&mut self) {
         self.ending = true;
         self.credits_to_request = false;
@@ -937,11 +947,12 @@ impl BuilderUnit {
         self.finish(slot);
     }
 
-    /// Counts the events in filter units as lost, so that they are released and cleared. Only for
-    /// the end, when no filter unit reads their pages any more.
+    /// Counts the events in filter units and at the writer as lost, so that they are released and
+    /// cleared. Only for the end, when nobody reads their pages any more.
     pub fn close(&mut self) {
         self.abort();
         self.lose_filtering(|_| true);
+        self.give_up_writing();
     }
 
     /// What it did.

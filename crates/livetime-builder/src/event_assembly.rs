@@ -22,11 +22,13 @@ pub(crate) enum Stage {
     Building,
     /// Closed; it waits for a filter unit.
     Ready,
-    /// In a filter unit, or being written.
+    /// In a filter unit.
     Filtering {
         /// Which filter unit.
         filter: u16,
     },
+    /// Accepted; it waits for the writer or is being written.
+    Writing,
     /// Through; its fragments are to be released and its credit returned.
     Finished,
 }
@@ -68,6 +70,12 @@ pub(crate) struct Event {
     pub(crate) is_repeating: bool,
     /// Whether filter units died of it: it goes to the error stream unfiltered.
     pub(crate) is_failed: bool,
+    /// Why the filter keeps it, once it is accepted.
+    pub(crate) filter_reason: u16,
+    /// Streams that it belongs to, once it is accepted.
+    pub(crate) streams: u16,
+    /// Whether a writer that is gone had it.
+    pub(crate) is_written_again: bool,
 }
 
 impl Event {
@@ -88,6 +96,9 @@ impl Event {
         is_early: false,
         is_repeating: false,
         is_failed: false,
+        filter_reason: 0,
+        streams: 0,
+        is_written_again: false,
     };
 
     /// Whether fragments are still awaited.
@@ -242,11 +253,11 @@ impl EventAssembly {
         ticket.triggered_at = event.triggered_at;
         ticket.assigned_at = event.assigned_at;
         ticket.built_at = event.built_at;
-        ticket.filter_reason = 0;
-        ticket.streams = match event.is_failed {
-            true => EventHeader::ERROR_STREAM,
-            false => 0,
-        };
+        ticket.filter_reason = event.filter_reason;
+        ticket.streams = event.streams;
+        if event.is_failed {
+            ticket.streams |= EventHeader::ERROR_STREAM;
+        }
         ticket.fragments.clear();
         ticket.missing.clear();
         let came = self.fragments(slot).iter().enumerate();

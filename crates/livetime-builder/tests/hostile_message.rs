@@ -1,7 +1,9 @@
 //! Any message from anyone at any time: no unit panics, exceeds a bound, or loses a credit.
 
 use livetime_builder::{BuilderConfig, BuilderUnit, EventManager, Handled, ReadoutUnit};
-use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep};
+use livetime_wire::message::{
+    AcceptedEvent, BuilderMessage, Envelope, FragmentDescriptor, Keep, SIZES_MAX,
+};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 use proptest::prelude::*;
@@ -57,6 +59,15 @@ fn message() -> impl Strategy<Value = BuilderMessage> {
             .prop_map(|(trigger, missing)| BuilderMessage::ReleasePartial { trigger, missing }),
         list().prop_map(|triggers| BuilderMessage::Clear { triggers }),
         list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
+        list().prop_map(|triggers| BuilderMessage::EventsAccepted {
+            events: (triggers.into_iter().take(SIZES_MAX))
+                .map(|trigger| AcceptedEvent {
+                    trigger,
+                    reason: 1,
+                    streams: 1,
+                })
+                .collect(),
+        }),
     ]
 }
 
@@ -83,6 +94,9 @@ enum Step {
     Message(Box<Envelope>),
     Fragment(TriggerNumber, u32),
     Poll,
+    Write(bool),
+    Written(TriggerNumber),
+    WriterBack,
     Time(u64),
     FilterLost(u16),
     FilterBack(u16),
@@ -94,6 +108,9 @@ fn step() -> impl Strategy<Value = Step> {
         200 => envelope().prop_map(|envelope| Step::Message(Box::new(envelope))),
         40 => (trigger(), 0..6u32).prop_map(|(trigger, source)| Step::Fragment(trigger, source)),
         30 => Just(Step::Poll),
+        20 => any::<bool>().prop_map(Step::Write),
+        10 => trigger().prop_map(Step::Written),
+        2 => Just(Step::WriterBack),
         20 => (0..400_000_000u64).prop_map(Step::Time),
         3 => (0..3u16).prop_map(Step::FilterLost),
         3 => (0..3u16).prop_map(Step::FilterBack),
@@ -141,6 +158,16 @@ proptest! {
                         prop_assert_eq!(ticket.fragments.len() + ticket.missing.len(), 3);
                     }
                 }
+                Step::Write(answers) => {
+                    while builder.poll_accepted(&mut ticket) {
+                        prop_assert_eq!(ticket.streams, 1);
+                        if answers {
+                            builder.handle_written(ticket.trigger);
+                        }
+                    }
+                }
+                Step::Written(trigger) => builder.handle_written(trigger),
+                Step::WriterBack => builder.handle_writer_back(),
                 Step::Time(passed) => {
                     now.0 += passed;
                     evm.handle_timeout(now);

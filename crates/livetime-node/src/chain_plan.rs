@@ -29,7 +29,7 @@ const CARD_RING_SLOTS: u32 = 1024;
 /// Words of a message that returns pages.
 const PAGES_BACK_WORDS: usize = 16;
 /// Words of a message that says what was written.
-const WRITTEN_WORDS: usize = 4;
+const WRITTEN_WORDS: usize = 2;
 
 /// Role id of the front-ends, with which the trigger supervisor lives.
 pub const FRONT_END: &str = "src0";
@@ -286,7 +286,7 @@ impl ChainPlan {
                 self.pools.push(PoolPlan {
                     key: PoolKey::Filter(fu.index),
                     config: pool(pages, page_words),
-                    roles: vec![fu.to_string(), writer_of(config, fu).to_string()],
+                    roles: vec![fu.to_string()],
                 });
             }
         }
@@ -346,26 +346,24 @@ impl ChainPlan {
             for fu in builder.filters_of(bu.index).map(UnitId::filter) {
                 connect(fu, bu, credits);
             }
-            connect(writer_of(config, bu), bu, credits);
         }
     }
 
-    /// Rings of whole events.
+    /// Rings of whole events, from builder units to filter units and writers.
     fn add_event_rings(&mut self, config: &ChainConfig) {
         let builder = &config.builder;
         let ticket_words = EventTicket::words_max(config.data_links.len(), FRAGMENT_PAGES_MAX);
         let per_builder = u64::from(builder.filter_in_flight);
-        for fu in units(UnitKind::Filter, builder.filter_units.into()) {
-            let builders = builder.builders_of(fu.index).map(UnitId::builder);
-            let in_filter = per_builder * builders.clone().count() as u64;
-            let is_shared = !config.filter_transport.is_network();
-            for bu in builders.filter(|_| is_shared) {
+        for bu in units(UnitKind::Builder, builder.builder_units.into()) {
+            let filters = builder.filters_of(bu.index).map(UnitId::filter);
+            for fu in filters.filter(|_| !config.filter_transport.is_network()) {
                 let words = ticket_words + STAMP_WORDS;
                 self.add_ring(bu, fu, Channel::Tickets, per_builder, words);
             }
-            let writer = writer_of(config, fu);
-            self.add_ring(fu, writer, Channel::Tickets, in_filter, ticket_words);
-            self.add_ring(writer, fu, Channel::Written, in_filter, WRITTEN_WORDS);
+            let writer = BuildingGroup::of(config, bu.index).writer();
+            let credits = builder.credits.into();
+            self.add_ring(bu, writer, Channel::Tickets, credits, ticket_words);
+            self.add_ring(writer, bu, Channel::Written, credits, WRITTEN_WORDS);
         }
     }
 }
@@ -383,18 +381,14 @@ pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderT
     }
 }
 
-/// The writer of what a builder or filter unit has.
-fn writer_of(config: &ChainConfig, unit: UnitId) -> UnitId {
-    BuildingGroup::of(config, unit.index).writer()
-}
-
-/// Roles of a group that read built events where its builder units have them: filter units and the
-/// writer, or the builder units themselves, which send them on.
+/// Roles of a group that read built events where its builder units have them: the writer and the
+/// filter units, or in place of those the builder units themselves, which send the events on.
 fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> {
-    if config.filter_transport.is_network() {
-        return group.builders(config).map(|bu| bu.to_string()).collect();
-    }
-    let readers = std::iter::once(group.writer()).chain(group.filters(config));
+    let kind = match config.filter_transport.is_network() {
+        true => (UnitKind::Builder, config.builder.builder_units),
+        false => (UnitKind::Filter, config.builder.filter_units),
+    };
+    let readers = std::iter::once(group.writer()).chain(group.units(kind.0, kind.1));
     readers.map(|unit| unit.to_string()).collect()
 }
 

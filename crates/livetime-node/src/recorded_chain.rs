@@ -269,19 +269,15 @@ impl RecordedChain {
         sink(trigger, ticket.triggered_at, &parts).map_err(RecordedChainError::Sink)
     }
 
-    /// Says that the event is stored, and goes on until its pages are back.
+    /// Says that the event is done with, as its filter unit, and goes on until its pages are back.
     fn release<E>(
         &mut self,
         trigger: TriggerNumber,
         now: RunNs,
     ) -> Result<(), RecordedChainError<E>> {
-        let writer = UnitId {
-            kind: UnitKind::Writer,
-            index: 0,
-        };
         let triggers = [trigger].into_iter().collect();
         self.send(
-            writer,
+            UnitId::filter(0),
             UnitId::builder(0),
             BuilderMessage::EventDone { triggers },
         );

@@ -180,21 +180,6 @@ impl RoleEnds {
             .collect()
     }
 
-    /// The pools in which the writer of a group finds events, by their units' places in it.
-    fn writer_pools(
-        &self,
-        config: &ChainConfig,
-        group: BuildingGroup,
-    ) -> Result<Vec<PagePool>, MissingEnd> {
-        if !config.filter_transport.is_network() {
-            return self.event_pools(config, group);
-        }
-        group
-            .filters(config)
-            .map(|fu| self.pool(PoolKey::Filter(fu.index)))
-            .collect()
-    }
-
     /// The pools in which a filter unit finds events.
     fn filter_pools(
         &self,
@@ -536,10 +521,7 @@ impl RoleEnds {
         let served = config.builder.filters_of(unit.index).map(UnitId::filter);
         let group = BuildingGroup::of(config, unit.index);
         let streams = self.event_sender(config, unit)?;
-        let senders = (evm.clone())
-            .chain(readout_units(config))
-            .chain(served)
-            .chain(std::iter::once(group.writer()));
+        let senders = (evm.clone()).chain(readout_units(config)).chain(served);
         let mut tickets = Vec::new();
         for fu in filter_units(config) {
             let is_served = is_shared && config.builder.serves(unit.index, fu.index);
@@ -575,6 +557,9 @@ impl RoleEnds {
             tickets,
             filter_bells: self.bells_of(filter_units(config)),
             streams,
+            writer: self.sender(unit, group.writer(), Channel::Tickets)?,
+            writer_bell: self.bells.remove(&group.writer()),
+            written: self.receiver(group.writer(), unit, Channel::Written)?,
             clock: self.clock,
             id: self.id,
             block: self.block,
@@ -592,8 +577,6 @@ impl RoleEnds {
             tickets.push(ring.transpose()?);
         }
         let builders = config.builder.builders_of(unit.index).map(UnitId::builder);
-        let group = BuildingGroup::of(config, unit.index);
-        let writer = group.writer();
         let filter = self.unit_filter(config, unit, event_faults)?;
         let (streams, outbox) = match self.event_receiver(config, unit)? {
             None => (None, self.outbox(unit, builders)?),
@@ -607,18 +590,13 @@ impl RoleEnds {
             tickets,
             streams,
             pools: self.filter_pools(config, unit)?,
-            own_pool: place_of(group, unit),
-            writer: self.sender(unit, writer, Channel::Tickets)?,
-            written: self.receiver(writer, unit, Channel::Written)?,
             outbox,
             bell: self.own_bell.clone(),
-            writer_bell: self.bells.remove(&writer),
             clock: self.clock,
             id: self.id,
             block: self.block,
             sources: config.data_links.len(),
             epoch: self.epoch,
-            in_filter: in_filter(config),
             credits: config.builder.credits as usize,
         };
         Ok(Box::new(FilterUnit::new(parts, filter)))
@@ -664,28 +642,20 @@ impl RoleEnds {
     fn writer(mut self, config: &ChainConfig, group: BuildingGroup, file: RunFile) -> Made {
         let writer = group.writer();
         let (mut tickets, mut written) = (Vec::new(), Vec::new());
-        for fu in group.filters(config) {
-            tickets.push(self.receiver(fu, writer, Channel::Tickets)?);
-            written.push(self.sender(writer, fu, Channel::Written)?);
-        }
-        let mut builders = Vec::new();
         for bu in group.builders(config) {
-            builders.push(self.sender(writer, bu, Channel::Messages)?);
+            tickets.push(self.receiver(bu, writer, Channel::Tickets)?);
+            written.push(self.sender(writer, bu, Channel::Written)?);
         }
         // What one second may hold is shared out evenly.
         let mut output = config.store.output;
         output.bytes_per_s /= u64::from(group.count);
         Ok(Box::new(Writer::new(WriterParts {
-            builders,
-            in_filter: in_filter(config),
             credits: config.builder.credits as usize,
-            epoch: self.epoch,
             run: config.run,
             file,
             tickets,
             written,
-            filter_bells: self.bells_of(group.filters(config)),
-            pools: self.writer_pools(config, group)?,
+            pools: self.event_pools(config, group)?,
             group,
             id: self.id,
             block: self.block,
@@ -714,8 +684,8 @@ pub fn unit_of(id: &str) -> Option<UnitId> {
     })
 }
 
-/// Events that a filter unit may have at once, its own and those at the writer: of every builder
-/// unit that serves it. Subfarm 0 has as many as any.
+/// Events that a filter unit may have at once, of every builder unit that serves it. Subfarm 0 has as
+/// many as any.
 fn in_filter(config: &ChainConfig) -> usize {
     config.builder.filter_in_flight as usize * config.builder.builders_of(0).count()
 }

@@ -2,7 +2,7 @@
 //!
 //! Where roles are threads, both ends of a stream are here and as they were: a new stream takes the
 //! place of the old one, and what the filter unit has not answered goes over it once more, see
-//! [`crate::role::answer_log`]. Where roles are processes, the one at the other end is taken for
+//! [`crate::role::verdict_log`]. Where roles are processes, the one at the other end is taken for
 //! dead instead, see [`crate::process::recovery`].
 
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! A writer that goes on with the file of a dead one: what filter units hand over once more because
+//! A writer that goes on with the file of a dead one: what builder units hand over once more because
 //! nobody answered is stored if it is not in the file, and only answered if it is.
 #![expect(clippy::unwrap_used, reason = "a failed test may panic")]
 
@@ -19,7 +19,7 @@ use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId};
 const RUN: RunNumber = RunNumber(5);
 const NOW: RunNs = RunNs(0);
 
-/// A writer with one filter unit and one builder unit before it.
+/// A writer with one builder unit before it.
 struct Bench {
     writer: Box<dyn Role>,
     tickets: Producer,
@@ -35,21 +35,16 @@ impl Bench {
             })
             .unwrap()
         };
-        let (tickets, from_filter) = ends();
+        let (tickets, from_builder) = ends();
         let (written, answers) = ends();
-        let (to_builder, _) = ends();
         let writer = Writer::new(WriterParts {
             id: "wr0".to_owned(),
             run: RUN,
             file,
             group: BuildingGroup { index: 0, count: 1 },
-            tickets: vec![from_filter],
+            tickets: vec![from_builder],
             written: vec![written],
-            filter_bells: vec![None],
-            builders: vec![to_builder],
-            in_filter: 8,
             credits: 8,
-            epoch: 1,
             pools: Vec::new(),
             block: CounterBlock::new(),
             sources: 1,
@@ -75,7 +70,7 @@ impl Bench {
 
     /// Triggers of the events that the writer answered for.
     fn answered(&mut self) -> Vec<u32> {
-        std::iter::from_fn(|| self.answers.try_pop(|words| words[1]).unwrap()).collect()
+        std::iter::from_fn(|| self.answers.try_pop(|words| words[0]).unwrap()).collect()
     }
 
     /// Ends the writer with a whole chunk, and leaves its file as it is.
@@ -104,7 +99,7 @@ fn what_the_dead_writer_had_stored_is_answered_and_not_stored_again() {
     assert_eq!(first.answered(), [1, 2, 3]);
     drop(first.die());
 
-    // Of 3 the filter unit has not seen the answer; 4 has not been there.
+    // Of 3 the builder unit has not seen the answer; 4 has not been there.
     let file = RunFile::reopen(&path, limits).unwrap();
     assert_eq!(file.events_found(), 3);
     let mut second = Bench::new(file);
@@ -118,8 +113,8 @@ fn what_the_dead_writer_had_stored_is_answered_and_not_stored_again() {
     let named = second.writer.poll_settled();
     assert_eq!(
         named,
-        Some([3, 4].map(TriggerNumber).into()),
-        "what came here"
+        Some([3, 4, 2].map(TriggerNumber).into()),
+        "what came here, and what the dead writer had put into the file"
     );
     let result = second.die();
     assert_eq!(result.details["events_repeated"], 1);

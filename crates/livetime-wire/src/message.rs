@@ -33,11 +33,25 @@ pub const FRAGMENT_PAGES_MAX: usize = 16;
 /// Words of a descriptor with the most pages.
 pub const DESCRIPTOR_WORDS_MAX: usize = 5 + FRAGMENT_PAGES_MAX;
 
-/// Most event sizes that one message names.
+/// Most events that one message names with something about each.
 pub const SIZES_MAX: usize = 16;
 
 /// Sizes of events in one message: trigger number and payload bytes.
 pub type SizeList = ArrayVec<(TriggerNumber, u32), SIZES_MAX>;
+
+/// Accepted events in one message.
+pub type AcceptedList = ArrayVec<AcceptedEvent, SIZES_MAX>;
+
+/// An event that a filter unit accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedEvent {
+    /// Which trigger.
+    pub trigger: TriggerNumber,
+    /// Why the filter keeps it.
+    pub reason: u16,
+    /// Streams that it belongs to, one bit each.
+    pub streams: u16,
+}
 
 /// Trigger numbers in one message.
 pub type TriggerList = ArrayVec<TriggerNumber, TRIGGERS_MAX>;
@@ -128,7 +142,7 @@ pub enum BuilderMessage {
         /// Which triggers.
         triggers: TriggerList,
     },
-    /// Filter unit to builder unit: it is through with these events.
+    /// Filter unit to builder unit: it rejects these events, whose pages are no longer needed.
     EventDone {
         /// Which triggers.
         triggers: TriggerList,
@@ -193,6 +207,12 @@ pub enum BuilderMessage {
     FetchRest {
         /// Which triggers.
         triggers: TriggerList,
+    },
+    /// Filter unit to builder unit: it accepts these events, which are to be written from where the
+    /// builder unit has them.
+    EventsAccepted {
+        /// Which events, and what the filter says about each.
+        events: AcceptedList,
     },
 }
 
@@ -287,6 +307,7 @@ impl BuilderMessage {
             Self::Recovered { .. } => 15,
             Self::FetchRest { .. } => 16,
             Self::Event { .. } => 17,
+            Self::EventsAccepted { .. } => 18,
         }
     }
 }
@@ -376,6 +397,13 @@ impl Envelope {
                 for (trigger, bytes) in sizes {
                     push_u64(trigger.0, &mut out);
                     out.push(*bytes);
+                }
+            }
+            BuilderMessage::EventsAccepted { events } => {
+                out.push(events.len() as u32);
+                for event in events {
+                    push_u64(event.trigger.0, &mut out);
+                    out.push(u32::from(event.reason) << 16 | u32::from(event.streams));
                 }
             }
             BuilderMessage::Alive => {}
@@ -512,6 +540,9 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
             triggers: body.triggers()?,
         },
         17 => body.event()?,
+        18 => BuilderMessage::EventsAccepted {
+            events: body.accepted()?,
+        },
         kind => return Err(MessageError::Kind { kind }),
     };
     if body.0.is_empty() {
@@ -586,6 +617,7 @@ impl Body<'_> {
         (0..count).map(|_| self.trigger()).collect()
     }
 
+    /// Triggers with a word about each.
     fn sizes(&mut self) -> Result<SizeList, MessageError> {
         let count = self.word()? as usize;
         if count > SIZES_MAX {
@@ -597,6 +629,16 @@ impl Body<'_> {
         (0..count)
             .map(|_| Ok((self.trigger()?, self.word()?)))
             .collect()
+    }
+
+    fn accepted(&mut self) -> Result<AcceptedList, MessageError> {
+        let events = self.sizes()?.into_iter();
+        let event = |(trigger, word)| AcceptedEvent {
+            trigger,
+            reason: (word >> 16) as u16,
+            streams: (word & 0xFFFF) as u16,
+        };
+        Ok(events.map(event).collect())
     }
 
     fn event(&mut self) -> Result<BuilderMessage, MessageError> {
@@ -638,7 +680,8 @@ impl Body<'_> {
     }
 }
 
-/// A whole event by reference, as a builder unit hands it to a filter unit and that to the writer.
+/// A whole event by reference, as a builder unit hands it to a filter unit, and to the writer if that
+/// accepts it.
 ///
 /// ```text
 /// word 0  31:16 0x4C54 | 15:0 words of the ticket

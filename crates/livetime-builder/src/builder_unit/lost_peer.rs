@@ -22,7 +22,6 @@ impl BuilderUnit {
             UnitKind::EventManager => &mut self.manager,
             UnitKind::Readout => &mut self.readouts,
             UnitKind::Filter => &mut self.filters,
-            UnitKind::Writer => &mut self.writer,
             _ => return,
         };
         table.renew(unit.index, epoch);

@@ -1,4 +1,5 @@
 use livetime_wire::event::EventHeader;
+use livetime_wire::message::AcceptedEvent;
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, SourceId};
 
@@ -123,6 +124,26 @@ impl Bench {
         assert_eq!(self.send(sender, done), Handled::Taken);
     }
 
+    fn accept(&mut self, trigger: u64) {
+        let event = AcceptedEvent {
+            trigger: TriggerNumber(trigger),
+            reason: 3,
+            streams: 5,
+        };
+        let events = [event].into_iter().collect();
+        let accepted = BuilderMessage::EventsAccepted { events };
+        assert_eq!(self.send(UnitId::filter(0), accepted), Handled::Taken);
+    }
+
+    fn for_writer(&mut self) -> Option<u64> {
+        let any = self.unit.poll_accepted(&mut self.ticket);
+        any.then(|| {
+            let verdict = (self.ticket.filter_reason, self.ticket.streams);
+            assert_eq!((verdict, self.ticket.fragments.len()), ((3, 5), 4));
+            self.ticket.trigger.0
+        })
+    }
+
     fn ticket(&mut self) -> Option<u64> {
         let filter = self.unit.poll_ticket(&mut self.ticket)?;
         assert_eq!(filter, UnitId::filter(0));
@@ -223,14 +244,10 @@ fn the_filter_window_bounds_the_tickets_and_releases_are_grouped() {
     assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
     assert_eq!(bench.ticket(), None, "two in flight");
     assert_eq!(bench.unit.events_ready(), 2);
-    bench.done(
-        UnitId {
-            kind: UnitKind::Writer,
-            index: 0,
-        },
-        2,
-    );
-    assert_eq!(bench.ticket(), Some(3));
+    bench.accept(2);
+    assert_eq!(bench.ticket(), Some(3), "the window is the filter unit's");
+    assert_eq!(bench.sent(), [], "its pages stay for the writer");
+    bench.unit.handle_written(TriggerNumber(2));
     bench.done(UnitId::filter(0), 1);
     bench.done(UnitId::filter(0), 3);
     assert_eq!(
@@ -495,6 +512,50 @@ fn events_of_a_lost_filter_unit_are_given_out_again_and_failed_ones_are_marked()
     assert_eq!(bench.unit.losses().total(), 0);
     assert_eq!(bench.unit.counts().tickets_again, 2);
     assert_eq!(bench.unit.counts().events_done, 3);
+}
+
+#[test]
+fn accepted_events_stay_until_a_writer_is_through_with_them() {
+    let mut bench = Bench::new();
+    for trigger in 1..=4 {
+        bench.assign(trigger);
+        bench.fragments(trigger);
+    }
+    bench.sent();
+    for (first, second) in [(1, 2), (3, 4)] {
+        assert_eq!(
+            (bench.ticket(), bench.ticket()),
+            (Some(first), Some(second))
+        );
+        bench.accept(second);
+        bench.accept(first);
+        bench.accept(first);
+    }
+    assert_eq!(bench.unit.counts().events_accepted, 4);
+    assert_eq!(bench.unit.counts().dones_unknown, 2, "accepted twice");
+    assert_eq!(bench.unit.redispatch_filter(0, &[]), []);
+    let next = Bench::for_writer;
+    assert_eq!([(); 3].map(|()| next(&mut bench)), [2, 1, 4].map(Some));
+    bench.unit.handle_written(TriggerNumber(1));
+    // The writer dies: what it had goes to the next one first, but not to a third.
+    bench.unit.handle_writer_back();
+    assert_eq!([(); 2].map(|()| next(&mut bench)), [2, 4].map(Some));
+    bench.unit.handle_writer_back();
+    assert_eq!(bench.unit.losses().of(LossCause::WriterLost), 2);
+    assert_eq!([(); 2].map(|()| next(&mut bench)), [Some(3), None]);
+    bench.unit.handle_written(TriggerNumber(2));
+    assert_eq!(bench.unit.counts().dones_unknown, 3, "it is lost");
+    bench.unit.handle_writer_back();
+    assert_eq!(next(&mut bench), Some(3), "for the second time");
+    bench.unit.abort();
+    assert_eq!(bench.unit.losses().total(), 2, "the writer has it");
+    bench.unit.close();
+    assert_eq!(bench.unit.losses().of(LossCause::WriterLost), 3);
+    while bench.unit.poll_output(bench.now).is_some() {}
+    let counts = bench.unit.counts();
+    assert!(bench.unit.is_idle());
+    assert_eq!((counts.events_done, counts.cleared), (4, 4));
+    assert_eq!(counts.events_written_again, 3);
 }
 
 #[test]

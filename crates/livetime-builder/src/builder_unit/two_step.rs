@@ -4,8 +4,8 @@
 //! In its first step an event goes to a filter unit with what the first units have; its ticket names
 //! all others as missing. The filter unit answers `FetchRest`, and the event is asked for in full and
 //! comes to a filter unit again, or `EventDone`, and it is released: readout units that were never
-//! asked count its fragments as dropped by the decision, and they never moved. An event whose first
-//! step is cut short by the timeout is closed for good.
+//! asked count its fragments as dropped by the decision, and they never moved. With `EventsAccepted`
+//! it is written as it is. An event whose first step is cut short by the timeout is closed for good.
 
 use livetime_wire::{RunNs, TriggerNumber};
 

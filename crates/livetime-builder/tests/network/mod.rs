@@ -1,8 +1,8 @@
-//! A builder in memory: readout units, builder units, event manager and filter units, joined by
-//! queues that a seeded shim may lose from or duplicate into, in any order of steps.
+//! A builder in memory: readout units, builder units, event manager, filter units and a writer, joined
+//! by queues that a seeded shim may lose from or duplicate into, in any order of steps.
 //!
 //! It checks while it runs that no event is built twice, that every ticket is complete or names the
-//! rest, that pages are freed once and never while a filter unit reads them, and that credits are
+//! rest, that pages are freed once and never while a filter unit or the writer reads them, and that credits are
 //! conserved. It does not bring messages of one pair out of order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ use livetime_builder::{
     BuilderConfig, BuilderUnit, EventManager, FragmentVerdict, Handled, ReadoutOutput, ReadoutUnit,
 };
 use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, Keep, MessageWords,
+    AcceptedEvent, BuilderMessage, Envelope, EventTicket, FragmentDescriptor, Keep, MessageWords,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{
@@ -107,6 +107,8 @@ pub(crate) struct Network {
     next_page: u32,
     /// By filter unit: tickets with their builder unit.
     filters: Vec<VecDeque<EventTicket>>,
+    /// Tickets at the writer.
+    writer: VecDeque<EventTicket>,
     /// Fragments whose link lost them.
     pub(crate) withheld: BTreeSet<(TriggerNumber, SourceId)>,
     /// Missing sources of every event that came to a filter unit.
@@ -158,6 +160,7 @@ impl Network {
             pages: vec![BTreeSet::new(); readouts],
             next_page: 0,
             filters: vec![VecDeque::new(); config.filter_units.into()],
+            writer: VecDeque::new(),
             withheld: BTreeSet::new(),
             events: BTreeMap::new(),
             counts: ChainCounts::default(),
@@ -229,6 +232,7 @@ impl Network {
             && self.lanes.values().all(VecDeque::is_empty)
             && self.echoes.is_empty()
             && self.filters.iter().all(VecDeque::is_empty)
+            && self.writer.is_empty()
             && self.evm.is_idle()
             && self.builders.iter().all(BuilderUnit::is_idle)
             && self.readouts.iter().all(ReadoutUnit::is_idle)
@@ -259,14 +263,15 @@ impl Network {
             self.pass_time(self.config.timeout.0 / 3);
             return;
         }
-        let first = self.random.below(6);
-        for action in 0..6 {
-            let is_done = match (first + action) % 6 {
+        let first = self.random.below(7);
+        for action in 0..7 {
+            let is_done = match (first + action) % 7 {
                 0 => self.deliver(),
                 1 => self.trigger(),
                 2 => self.bring_fragment(),
                 3 => self.poll_unit(),
                 4 => self.filter(),
+                5 => self.write(),
                 _ => self.echo(),
             };
             if is_done {
@@ -571,6 +576,12 @@ impl Network {
             self.filters[usize::from(filter.index)].push_back(ticket);
             return true;
         }
+        if self.builders[unit].poll_accepted(&mut ticket) {
+            let trigger = ticket.trigger.low();
+            assert_eq!((ticket.filter_reason, ticket.streams), verdict_of(trigger));
+            self.writer.push_back(ticket);
+            return true;
+        }
         let output = self.builders[unit].poll_output(self.now);
         output.is_some_and(|sent| {
             self.carry(sent.to, &sent.envelope);
@@ -594,7 +605,7 @@ impl Network {
         assert_eq!(before, None, "trigger {trigger} built twice");
     }
 
-    /// A filter unit is through with an event; every second goes to the writer, which answers.
+    /// A filter unit is through with an event, and accepts every second.
     fn filter(&mut self) -> bool {
         let first = self.random.below(self.filters.len());
         let mut filters = (0..self.filters.len()).map(|n| (first + n) % self.filters.len());
@@ -604,26 +615,48 @@ impl Network {
         let waiting = self.filters[filter].len();
         let chosen = self.random.below(waiting);
         let ticket = self.filters[filter].remove(chosen).expect("is waiting");
+        self.check_pages(&ticket);
+        let trigger = ticket.trigger;
+        let answer = if trigger.0.is_multiple_of(2) {
+            self.counts.filter_accepted += 1;
+            let (reason, streams) = verdict_of(trigger.low());
+            let event = AcceptedEvent {
+                trigger,
+                reason,
+                streams,
+            };
+            BuilderMessage::EventsAccepted {
+                events: [event].into_iter().collect(),
+            }
+        } else {
+            self.counts.filter_rejected += 1;
+            BuilderMessage::EventDone {
+                triggers: [trigger].into_iter().collect(),
+            }
+        };
+        let sender = UnitId::filter(filter as u16);
+        self.send_from(sender, UnitId::builder(ticket.builder), answer);
+        true
+    }
+
+    /// The writer is through with an event.
+    fn write(&mut self) -> bool {
+        if self.writer.is_empty() {
+            return false;
+        }
+        let chosen = self.random.below(self.writer.len());
+        let ticket = self.writer.remove(chosen).expect("is waiting");
+        self.check_pages(&ticket);
+        self.counts.events_stored += 1;
+        self.builders[usize::from(ticket.builder)].handle_written(ticket.trigger);
+        true
+    }
+
+    fn check_pages(&self, ticket: &EventTicket) {
         for fragment in &ticket.fragments {
             let pages = &self.pages[usize::from(fragment.pool)];
             assert!(pages.contains(&fragment.pages[0]), "page freed too early");
         }
-        let is_accepted = ticket.trigger.0.is_multiple_of(2);
-        let sender = if is_accepted {
-            self.counts.filter_accepted += 1;
-            self.counts.events_stored += 1;
-            UnitId {
-                kind: UnitKind::Writer,
-                index: 0,
-            }
-        } else {
-            self.counts.filter_rejected += 1;
-            UnitId::filter(filter as u16)
-        };
-        let triggers = [ticket.trigger].into_iter().collect();
-        let done = BuilderMessage::EventDone { triggers };
-        self.send_from(sender, UnitId::builder(ticket.builder), done);
-        true
     }
 
     /// After the end: everything is back where it belongs and accounted for.
@@ -660,4 +693,9 @@ impl Network {
         }
         assert_eq!(self.counts.problems(&losses), [], "{losses:?}");
     }
+}
+
+/// What the filter units say about an event that they accept: reason and streams.
+fn verdict_of(trigger: u32) -> (u16, u16) {
+    ((trigger % 7) as u16, (trigger % 5) as u16)
 }

@@ -15,7 +15,7 @@ use livetime_trigger::{
 use livetime_wire::message::EventTicket;
 use livetime_wire::{RunNs, SourceId, UnitId};
 
-use super::builder_host::BuilderHost;
+use super::builder_host::{BuilderHost, WriterLanes};
 use super::chain_config::{FilterChoice, SimulatedChainConfig};
 use super::chain_layout::{ChainLayout, TRIGGER_NODE, WRITER};
 use super::chain_world::{ChainWorld, Units};
@@ -334,6 +334,10 @@ impl<'c> Assembly<'c> {
             self.filters()
                 .map(|filter| self.lane(unit, filter))
                 .collect(),
+            WriterLanes {
+                tickets: self.lane(unit, WRITER),
+                written: self.lane(WRITER, unit),
+            },
             self.config.timing.service.builder_message,
         )
     }
@@ -355,8 +359,6 @@ impl<'c> Assembly<'c> {
                 .builders()
                 .map(|builder| self.lane(builder, unit))
                 .collect(),
-            writer: self.lane(unit, WRITER),
-            written: self.lane(WRITER, unit),
             outbox: self.outbox(unit, self.builders()),
             filter_time: self.config.timing.service.filter,
             stream: self.config.timing.event_stream,
@@ -372,12 +374,12 @@ impl<'c> Assembly<'c> {
             node: self.layout.node(WRITER).expect("the layout has a writer"),
             file: RunWriter::new(disk, &config.begin, config.store)?,
             tickets: self
-                .filters()
-                .map(|filter| self.lane(filter, WRITER))
+                .builders()
+                .map(|builder| self.lane(builder, WRITER))
                 .collect(),
             written: self
-                .filters()
-                .map(|filter| self.lane(WRITER, filter))
+                .builders()
+                .map(|builder| self.lane(WRITER, builder))
                 .collect(),
             write_time: config.timing.service.write,
         };

@@ -64,7 +64,7 @@ impl ChainLayout {
         let (supervisor, manager) = (UnitId::SUPERVISOR, UnitId::EVENT_MANAGER);
         let (credits, requests) = (config.credits_total(), config.ring_slots());
         let in_filter = u64::from(config.filter_in_flight);
-        let in_writer = in_filter * u64::from(config.builder_units);
+        let in_writer = u64::from(config.credits);
         connect(supervisor, manager, config.evm_queue.into(), false);
         for readout in readouts() {
             connect(supervisor, readout, config.trigger_window.into(), false);
@@ -83,10 +83,8 @@ impl ChainLayout {
                 connect(builder, filter, in_filter, false);
                 connect(filter, builder, credits, false);
             }
-        }
-        for filter in filters() {
-            connect(filter, WRITER, in_writer, false);
-            connect(WRITER, filter, in_writer, false);
+            connect(builder, WRITER, in_writer, false);
+            connect(WRITER, builder, in_writer, false);
         }
         Self { units, lanes }
     }
@@ -168,8 +166,8 @@ mod tests {
             ..BuilderConfig::default()
         });
         assert_eq!(layout.node_count(), 3 + 2 + 2 + 1 + 1);
-        // 1 + 2 of the supervisor, 2 x (2 + 4 + 2) of the builder units, 2 of the filter unit.
-        assert_eq!(layout.link_count(), 3 + 16 + 2 + 2);
+        // 1 + 2 of the supervisor, 2 x (2 + 4 + 2 + 2) of the builder units, 2 trigger links.
+        assert_eq!(layout.link_count(), 3 + 20 + 2);
         assert_eq!(layout.lossy_links().count(), 2 * (2 + 4));
         let source = UnitId {
             kind: UnitKind::Source,

@@ -1,13 +1,10 @@
-//! A filter unit on its host: whole events in, one at a time, accepted ones to the writer, every
-//! one back to its builder.
-//!
-//! Runs an `EventFilter` on events in place. A builder unit hears of an event when the filter
-//! rejected it or the writer is through with it, so that its pages stay until then.
+//! A filter unit on its host: whole events in, one at a time, a verdict about each back to its builder
+//! unit, which hands accepted ones to the writer.
 
-use livetime_builder::Outgoing;
+use livetime_builder::FilterAnswers;
 use livetime_trigger::{EventFilter, FilterCounts};
-use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, TriggerList};
-use livetime_wire::{LossCause, LossCounts, TriggerNumber, UnitId};
+use livetime_wire::message::{AcceptedEvent, EventTicket};
+use livetime_wire::{LossCause, LossCounts, UnitId};
 
 use super::event_stream::{EventStream, StreamState};
 use super::host::{Hall, Surroundings, Unit};
@@ -22,32 +19,17 @@ pub(crate) struct FilterParts {
     pub(crate) filter: Box<dyn EventFilter>,
     /// Hops from the builder units, by their index.
     pub(crate) tickets: Vec<u32>,
-    /// Hop to the writer.
-    pub(crate) writer: u32,
-    /// Hop from the writer.
-    pub(crate) written: u32,
     pub(crate) outbox: Outbox,
     pub(crate) filter_time: DurationPs,
     /// What brings the events, where they are not in shared memory.
     pub(crate) stream: Option<EventStream>,
 }
 
-/// Events that are to be reported to one builder unit.
-#[derive(Debug, Clone, Default)]
-struct Done {
-    triggers: TriggerList,
-    sequence: u32,
-}
-
 /// A filter unit on its host.
 pub(crate) struct FilterHost {
     parts: FilterParts,
     ticket: EventTicket,
-    words: Vec<u32>,
-    /// An accepted event whose ticket found the hop to the writer full.
-    is_waiting: bool,
-    done: Vec<Done>,
-    with_writer: u64,
+    answers: FilterAnswers,
     counts: FilterCounts,
     losses: LossCounts,
     /// The builder unit whose event is taken in this cycle.
@@ -62,10 +44,7 @@ impl FilterHost {
     pub(crate) fn new(parts: FilterParts, ticket: EventTicket) -> Self {
         Self {
             ticket,
-            words: Vec::new(),
-            is_waiting: false,
-            done: vec![Done::default(); parts.tickets.len()],
-            with_writer: 0,
+            answers: FilterAnswers::new(parts.unit, parts.epoch, parts.tickets.len()),
             counts: FilterCounts::new(parts.filter.as_ref()),
             losses: LossCounts::new(),
             planned: None,
@@ -90,17 +69,12 @@ impl FilterHost {
 
     /// The builder unit whose event comes next, if one can be taken.
     fn next_builder(&self, hall: &Hall) -> Option<usize> {
-        if self.is_waiting || !self.has_room() {
+        if !self.answers.has_room() {
             return None;
         }
         let builders = self.parts.tickets.len();
         let mut turns = (0..builders).map(|n| (self.turn + n) % builders);
         turns.find(|builder| hall.fabric.waiting(self.parts.tickets[*builder]) > 0)
-    }
-
-    /// Whether each builder unit's list has room for one more.
-    fn has_room(&self) -> bool {
-        self.done.iter().all(|done| !done.triggers.is_full())
     }
 
     fn filter_next(&mut self, builder: usize, s: &mut Surroundings<'_>) {
@@ -121,66 +95,17 @@ impl FilterHost {
         };
         let output = self.parts.filter.filter(&event);
         self.counts.add(&output);
+        let trigger = self.ticket.trigger;
         if output.accept {
-            self.ticket.filter_reason = output.reason;
-            self.ticket.streams = output.streams;
-            self.ticket.emit(&mut self.words);
-            self.is_waiting = true;
+            let event = AcceptedEvent {
+                trigger,
+                reason: output.reason,
+                streams: output.streams,
+            };
+            self.answers.accept(builder, event);
         } else {
-            self.done[builder].triggers.push(self.ticket.trigger);
+            self.answers.reject(builder, trigger);
         }
-    }
-
-    fn hand_to_writer(&mut self, s: &mut Surroundings<'_>) {
-        if self.is_waiting && s.hall.fabric.has_room(self.parts.writer) {
-            s.send(self.parts.writer, &self.words);
-            self.is_waiting = false;
-            self.with_writer += 1;
-        }
-    }
-
-    /// What the writer is through with.
-    fn take_written(&mut self, s: &mut Surroundings<'_>) {
-        while self.has_room()
-            && let Some(words) = s.hall.fabric.front(self.parts.written)
-        {
-            let written = match *words {
-                [builder, low, high] => {
-                    Some((builder as usize, u64::from(low) | u64::from(high) << 32))
-                }
-                _ => None,
-            };
-            s.consume(self.parts.written);
-            self.with_writer = self.with_writer.saturating_sub(1);
-            match written
-                .and_then(|(builder, trigger)| Some((self.done.get_mut(builder)?, trigger)))
-            {
-                Some((done, trigger)) => done.triggers.push(TriggerNumber(trigger)),
-                None => s.hall.mishaps += 1,
-            }
-        }
-    }
-
-    fn send_done(&mut self, s: &mut Surroundings<'_>) {
-        let Self { parts, done, .. } = self;
-        let (sender, epoch) = (parts.unit, parts.epoch);
-        parts.outbox.send_all(s, |_| {
-            let mut lists = done.iter_mut().enumerate();
-            let (index, done) = lists.find(|(_, done)| !done.triggers.is_empty())?;
-            let message = BuilderMessage::EventDone {
-                triggers: done.triggers.take(),
-            };
-            let sequence = done.sequence;
-            done.sequence = sequence.wrapping_add(1);
-            let envelope = Envelope {
-                sender,
-                epoch,
-                sequence,
-                message,
-            };
-            let to = UnitId::builder(index as u16);
-            Some(Outgoing { to, envelope })
-        });
     }
 }
 
@@ -199,28 +124,19 @@ impl Unit for FilterHost {
     }
 
     fn work(&mut self, s: &mut Surroundings<'_>) {
-        self.hand_to_writer(s);
-        self.take_written(s);
         if let Some(builder) = self.planned.take() {
-            // A note of the writer that came meanwhile may have filled a list.
-            if self.has_room() {
-                self.turn = builder + 1;
-                self.filter_next(builder, s);
-                self.hand_to_writer(s);
-            }
+            self.turn = builder + 1;
+            self.filter_next(builder, s);
         }
-        self.send_done(s);
+        let answers = &mut self.answers;
+        self.parts.outbox.send_all(s, |_| answers.poll_output());
     }
 
     fn has_work(&self, hall: &Hall) -> bool {
-        let has_note = self.has_room() && hall.fabric.waiting(self.parts.written) > 0;
-        has_note || self.next_builder(hall).is_some()
+        self.next_builder(hall).is_some()
     }
 
     fn is_idle(&self) -> bool {
-        !self.is_waiting
-            && self.with_writer == 0
-            && self.parts.outbox.is_empty()
-            && self.done.iter().all(|done| done.triggers.is_empty())
+        self.parts.outbox.is_empty() && self.answers.is_empty()
     }
 }

@@ -22,9 +22,9 @@ pub(crate) struct WriterParts {
     pub(crate) run: RunNumber,
     pub(crate) node: NodeId,
     pub(crate) file: RunWriter<SimulatedDisk>,
-    /// Hops from the filter units, by their index.
+    /// Hops from the builder units, by their index.
     pub(crate) tickets: Vec<u32>,
-    /// Hops to the filter units, by their index.
+    /// Hops to the builder units, by their index.
     pub(crate) written: Vec<u32>,
     pub(crate) write_time: DurationPs,
 }
@@ -43,8 +43,8 @@ pub(crate) struct WriterHost {
     failure: Option<String>,
     planned: Option<usize>,
     turn: usize,
-    /// The filter unit to which the last event is not yet reported, and the words that do.
-    answer: Option<(usize, [u32; 3])>,
+    /// The builder unit to which the last event is not yet reported, and the words that do.
+    answer: Option<(usize, [u32; 2])>,
 }
 
 /// How the run ended, for the last record of its file.
@@ -129,18 +129,18 @@ impl WriterHost {
         (self.parts.file.into_inner().into_bytes(), summary)
     }
 
-    /// The filter unit whose event comes next, if one can be taken.
-    fn next_filter(&self, hall: &Hall) -> Option<usize> {
+    /// The builder unit whose event comes next, if one can be taken.
+    fn next_builder(&self, hall: &Hall) -> Option<usize> {
         if self.answer.is_some() {
             return None;
         }
-        let filters = self.parts.tickets.len();
-        let mut turns = (0..filters).map(|n| (self.turn + n) % filters);
-        turns.find(|filter| hall.fabric.waiting(self.parts.tickets[*filter]) > 0)
+        let builders = self.parts.tickets.len();
+        let mut turns = (0..builders).map(|n| (self.turn + n) % builders);
+        turns.find(|builder| hall.fabric.waiting(self.parts.tickets[*builder]) > 0)
     }
 
-    fn write_next(&mut self, filter: usize, s: &mut Surroundings<'_>) {
-        let lane = self.parts.tickets[filter];
+    fn write_next(&mut self, builder: usize, s: &mut Surroundings<'_>) {
+        let lane = self.parts.tickets[builder];
         let Some(words) = s.hall.fabric.front(lane) else {
             return;
         };
@@ -160,12 +160,7 @@ impl WriterHost {
             });
         }
         let trigger = self.ticket.trigger;
-        let done = [
-            u32::from(self.ticket.builder),
-            trigger.low(),
-            (trigger.0 >> 32) as u32,
-        ];
-        self.answer = Some((filter, done));
+        self.answer = Some((builder, [trigger.low(), (trigger.0 >> 32) as u32]));
     }
 
     /// Puts the event into the file; `false` when it was not taken.
@@ -226,8 +221,8 @@ impl WriterHost {
     }
 
     fn answer(&mut self, s: &mut Surroundings<'_>) {
-        if let Some((filter, words)) = self.answer {
-            let lane = self.parts.written[filter];
+        if let Some((builder, words)) = self.answer {
+            let lane = self.parts.written[builder];
             if s.hall.fabric.has_room(lane) {
                 s.send(lane, &words);
                 self.answer = None;
@@ -238,7 +233,7 @@ impl WriterHost {
 
 impl Unit for WriterHost {
     fn plan(&mut self, hall: &Hall) -> DurationPs {
-        self.planned = self.next_filter(hall);
+        self.planned = self.next_builder(hall);
         match self.planned {
             Some(_) => self.parts.write_time,
             None => DurationPs::ZERO,
@@ -247,15 +242,15 @@ impl Unit for WriterHost {
 
     fn work(&mut self, s: &mut Surroundings<'_>) {
         self.answer(s);
-        if let Some(filter) = self.planned.take() {
-            self.turn = filter + 1;
-            self.write_next(filter, s);
+        if let Some(builder) = self.planned.take() {
+            self.turn = builder + 1;
+            self.write_next(builder, s);
             self.answer(s);
         }
     }
 
     fn has_work(&self, hall: &Hall) -> bool {
-        self.next_filter(hall).is_some()
+        self.next_builder(hall).is_some()
     }
 
     fn is_idle(&self) -> bool {

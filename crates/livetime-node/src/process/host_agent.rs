@@ -17,7 +17,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use livetime_shm::{
     Doorbell, PagePool, RingRegion, continue_process, control_pair, recv_fds, send_fds,
@@ -27,7 +26,8 @@ use livetime_wire::{UnitId, UnitKind};
 
 use super::control_message::{DOCUMENT_MAX, EndName, Message};
 use super::host_document::{BegunFile, BlockState, HostOrder, HostReport, Preparation, RoleSignal};
-use super::host_streams::{HostStreams, MEND_PATIENCE, STREAM_PATIENCE};
+use super::host_streams::{HostStreams, Occasion};
+use super::process_group::FIRST_RING_EPOCH;
 use super::run_page::{RunPage, SettleStep};
 use crate::chain_config::ChainConfig;
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of, writers};
@@ -434,7 +434,13 @@ impl HostRun {
                 (begin, fds)
             }
             Message::Ends(names) => {
-                let fds = self.fds_of(role, &names, STREAM_PATIENCE)?;
+                let is_first = names.iter().all(|name| name.epoch <= FIRST_RING_EPOCH);
+                let occasion = if is_first {
+                    Occasion::Start
+                } else {
+                    Occasion::Restart
+                };
+                let fds = self.fds_of(role, &names, occasion)?;
                 (Message::Ends(names), fds)
             }
             Message::Command {
@@ -446,8 +452,8 @@ impl HostRun {
             } => {
                 let fds = match what.as_str() {
                     // Without one it says again that it is cut off, and is told again.
-                    "reconnect" => self.fds_of(role, &ends, MEND_PATIENCE).unwrap_or_default(),
-                    _ => self.fds_of(role, &ends, STREAM_PATIENCE)?,
+                    "reconnect" => self.fds_of(role, &ends, Occasion::Cut).unwrap_or_default(),
+                    _ => self.fds_of(role, &ends, Occasion::PeerRestart)?,
                 };
                 let command = Message::Command {
                     what,
@@ -485,17 +491,17 @@ impl HostRun {
         Ok(fds)
     }
 
-    /// What names stand for; a stream from another host is waited for as long as patience lasts.
+    /// What names stand for; a stream from another host is waited for.
     fn fds_of(
         &self,
         role: &HostRole,
         names: &[EndName],
-        patience: Duration,
+        occasion: Occasion,
     ) -> Result<Vec<NamedFd>, String> {
         let of_name = |name: &EndName| {
             let found = match name.kind.as_str() {
                 "pool" => self.pool(&name.name),
-                "stream" => self.stream(role, name, patience),
+                "stream" => self.stream(role, name, occasion),
                 "bell" => self.bell(name),
                 _ => self.ring(name),
             };
@@ -541,7 +547,7 @@ impl HostRun {
         &self,
         role: &HostRole,
         name: &EndName,
-        patience: Duration,
+        occasion: Occasion,
     ) -> Result<NamedFd, String> {
         let peer = unit_of(&name.name).ok_or("not a unit")?;
         let of = |list: &[(String, String)], key: &str| {
@@ -561,7 +567,7 @@ impl HostRun {
         } else {
             let at = of(&self.preparation.streams_at, &host).ok_or("a host without address")?;
             self.streams
-                .take_remote(unit, peer, name.epoch, &at, patience)
+                .take_remote(unit, peer, name.epoch, &at, occasion)
         };
         let stream = stream.map_err(|error| error.to_string())?;
         let transport = transport_of(&self.config, (unit, peer));

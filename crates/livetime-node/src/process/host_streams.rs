@@ -1,7 +1,7 @@
 //! Streams between roles of different hosts: who connects to whom, and whose stream came in.
 //!
-//! Each host accepts at one address. Of two roles the builder unit connects, since it is the one
-//! that may be started again while the other runs; else the second of the plan. What connects says
+//! Each host accepts at one address. Of two roles that start together the builder unit connects, or
+//! the one behind it; of two where one runs, the one that is started. What connects says
 //! in one line which run it is of, who it is, whom it is for and the epoch; anything else is sent
 //! away. A stream waits on the shelf until its role is given it.
 
@@ -18,10 +18,6 @@ use crate::role_ends::unit_of;
 
 /// How long a connecting peer may take to say who it is, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a stream is waited for.
-pub(super) const STREAM_PATIENCE: Duration = Duration::from_secs(15);
-/// How long another is waited for where one was cut: its other end may be dead.
-pub(super) const MEND_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest first line.
 const LINE_MAX: usize = 256;
 /// Streams on the shelf; more are sent away.
@@ -29,6 +25,29 @@ const SHELF_MAX: usize = 4096;
 
 /// Who has which stream: the unit here, the unit at the other end, the epoch.
 type StreamKey = (UnitId, UnitId, u64);
+
+/// Why two roles are to have a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// Both start.
+    Start,
+    /// This one is started while the other runs.
+    Restart,
+    /// The other is started while this one runs.
+    PeerRestart,
+    /// Both run, and the stream that they had was cut.
+    Cut,
+}
+
+impl Occasion {
+    /// How long the stream is waited for: where one was cut, its other end may be dead.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Cut => Duration::from_secs(2),
+            _ => Duration::from_secs(15),
+        }
+    }
+}
 
 /// The streams of a host.
 #[derive(Debug)]
@@ -106,12 +125,17 @@ impl HostStreams {
         peer: UnitId,
         epoch: u64,
         at: &str,
-        patience: Duration,
+        occasion: Occasion,
     ) -> io::Result<TcpStream> {
-        if connects(unit, peer) {
+        let is_ours = match occasion {
+            Occasion::Start | Occasion::Cut => connects(unit, peer),
+            Occasion::Restart => true,
+            Occasion::PeerRestart => false,
+        };
+        if is_ours {
             return self.connect(unit, peer, epoch, at);
         }
-        let until = Instant::now() + patience;
+        let until = Instant::now() + occasion.patience();
         let mut shelf = self.shelf();
         loop {
             if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
@@ -156,7 +180,7 @@ impl HostStreams {
     }
 }
 
-/// Whether of two units this one connects.
+/// Whether of two units that both start, or both run, this one connects.
 fn connects(unit: UnitId, peer: UnitId) -> bool {
     match (unit.kind, peer.kind) {
         (UnitKind::Builder, _) => true,
@@ -211,14 +235,21 @@ mod tests {
         let (a, b) = (host(), host());
         let unit = UnitId::builder(3);
         let at = a.address().to_string();
-        let near = b.take_remote(unit, EVM, 7, &at, PATIENCE).unwrap();
-        let far = a.take_remote(EVM, unit, 7, "unused", PATIENCE).unwrap();
-        ends_are_joined(near, far);
+        let near = b.take_remote(unit, EVM, 7, &at, Occasion::Start).unwrap();
+        let far = a.take_remote(EVM, unit, 7, "unused", Occasion::Start);
+        ends_are_joined(near, far.unwrap());
+        // Whoever is started while the other runs connects.
+        let filter = UnitId::filter(1);
+        for (new, old) in [(filter, unit), (unit, filter)] {
+            let near = b.take_remote(new, old, 6, &at, Occasion::Restart).unwrap();
+            let far = a.take_remote(old, new, 6, "unused", Occasion::PeerRestart);
+            ends_are_joined(near, far.unwrap());
+        }
         let near = a.take_local(unit, EVM, 8).unwrap();
         let far = a.take_local(EVM, unit, 8).unwrap();
         ends_are_joined(near, far);
         assert!(a.shelf().is_empty());
-        let none = a.take_remote(EVM, unit, 9, "unused", Duration::ZERO);
+        let none = a.take_remote(EVM, unit, 9, "unused", Occasion::Cut);
         assert_eq!(none.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 

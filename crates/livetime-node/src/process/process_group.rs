@@ -43,6 +43,8 @@ use crate::run_clock::RunClock;
 use crate::run_file::{ClosingFile, RunFile, RunFiles};
 use crate::worker::{Phase, WorkerResult};
 
+/// Epoch of the rings and streams with which a run starts; it grows with each that is made later.
+pub(super) const FIRST_RING_EPOCH: u64 = 1;
 /// How long a process may take to say hello, to get ready, or to come to rest at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a filter unit may take to get ready that has an interpreter to start.
@@ -118,7 +120,7 @@ pub struct GroupLeft {
 pub struct ProcessGroup {
     pub(super) config: ChainConfig,
     pub(super) plan: ChainPlan,
-    launcher: Launcher,
+    pub(super) launcher: Launcher,
     pub(super) policy: LossPolicy,
     page: RunPage,
     clock: RunClock,
@@ -209,7 +211,7 @@ impl ProcessGroup {
             files: places_of(config, files),
             watch: EventWatch::new(policy.retries, policy.time_limit),
             epochs: BTreeMap::new(),
-            ring_epoch: 1,
+            ring_epoch: FIRST_RING_EPOCH,
             faults,
             stopped: Vec::new(),
             missed: Vec::new(),

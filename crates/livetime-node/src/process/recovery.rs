@@ -1,14 +1,15 @@
 //! What the parent does when a role process dies, and the faults that it can be asked to make.
 //!
 //! ```text
-//! filter unit     its page holds dropped ── writer writes what it had handed over and tells the
-//!                 builder units ── builder units give the rest to other filter units; an event
-//!                 that too many died of goes to the error stream
-//! builder unit    event manager withdraws its credits and names its events ── filter units and
-//!                 writer finish what they have of it and name that ── event manager has the rest
-//!                 built again ── readout units keep the fragments of those and free the others
-//! writer          filter units read its last answers ── builder units likewise ── the next writer
-//!                 takes the file up and gets what was not answered
+//! filter unit     its page holds dropped ── builder units read its last verdicts and give the rest
+//!                 of its events to other filter units; an event that too many died of goes to the
+//!                 error stream
+//! builder unit    event manager withdraws its credits and names its events ── writer writes what it
+//!                 has of it and names that ── filter units finish theirs and name what they reject
+//!                 ── event manager has the rest built again ── readout units keep the fragments of
+//!                 those and free the others
+//! writer          builder units read its last answers ── the next writer takes the file up and gets
+//!                 what was not answered
 //! readout unit    its links end ── builder units close events without it and name its sources;
 //!                 only where the run may go on without one
 //! any other       the run ends by force
@@ -268,7 +269,7 @@ impl ProcessGroup {
             _ => OnLoss::Stop,
         };
         let (handled, given_up) = match self.settle_loss(unit, failed) {
-            Ok(given_up) => (self.replace(unit, policy).map(|()| policy), given_up),
+            Ok(given_up) => (self.replace(unit, policy), given_up),
             Err(reason) => (Err(reason), Vec::new()),
         };
         for trigger in &given_up {
@@ -286,18 +287,32 @@ impl ProcessGroup {
         }
     }
 
-    fn replace(&mut self, unit: UnitId, policy: OnLoss) -> Result<(), String> {
+    /// Does what the policy says about a lost unit; says what was done.
+    fn replace(&mut self, unit: UnitId, policy: OnLoss) -> Result<OnLoss, String> {
+        let policy = match policy {
+            // Nothing can be started where a host is gone; those of other hosts take its events.
+            OnLoss::Restart if unit.kind == UnitKind::Filter && self.is_homeless(unit) => {
+                OnLoss::Continue
+            }
+            policy => policy,
+        };
         let mut others = self.processes.iter().filter(|process| !process.gone);
         let has_others = others.any(|p| self.stands_in(p.unit, unit));
         match policy {
-            OnLoss::Restart => self.restart(unit),
-            OnLoss::Continue if has_others => Ok(()),
+            OnLoss::Restart => self.restart(unit).map(|()| policy),
+            OnLoss::Continue if has_others => Ok(policy),
             OnLoss::Continue => Err(match (unit.kind, self.config.builder.subfarms) {
                 (UnitKind::Filter, 2..) => "it was the last filter unit of its subfarm".to_owned(),
                 _ => "it was the last of its kind".to_owned(),
             }),
             OnLoss::Stop => Err("a run does not go on without it".to_owned()),
         }
+    }
+
+    /// Whether the host of a unit is gone.
+    fn is_homeless(&self, unit: UnitId) -> bool {
+        let hosts = self.launcher.hosts.as_ref();
+        hosts.is_some_and(|hosts| hosts.gone(&role_of(unit)).is_some())
     }
 
     /// Whether a unit can do the work of another: one of its kind, and a filter unit of its subfarm.
@@ -324,20 +339,21 @@ impl ProcessGroup {
                 Ok(Vec::new())
             }
             Filter => {
-                self.tell("lost", unit, &[Writer], &[])?;
                 let failed: Vec<u64> = failed.iter().map(|trigger| trigger.0).collect();
                 self.tell("lost", unit, &[Builder], &failed)
             }
             Builder => {
                 let had = self.tell("lost", unit, &[EventManager], &[])?;
-                let mut handed_on = self.tell("lost", unit, &[Filter], &had)?;
-                handed_on.extend(self.tell("lost", unit, &[Writer], &had)?);
+                let mut handed_on = self.tell("lost", unit, &[Writer], &had)?;
+                let rest: Vec<u64> = (had.into_iter())
+                    .filter(|trigger| !handed_on.contains(trigger))
+                    .collect();
+                handed_on.extend(self.tell("lost", unit, &[Filter], &rest)?);
                 let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
                 self.tell("lost", unit, &[Readout], &again)?;
                 Ok(Vec::new())
             }
             Writer => {
-                self.tell("lost", unit, &[Filter], &[])?;
                 self.tell("lost", unit, &[Builder], &[])?;
                 Ok(Vec::new())
             }
@@ -395,6 +411,7 @@ impl ProcessGroup {
                 };
                 let weakest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
                 let free = absent.iter().filter(free);
+                let free = free.filter(|unit| !self.is_homeless(**unit));
                 let Some(unit) = free.min_by_key(weakest).copied() else {
                     let reason = "all filter units of `[filter] units_max` are there";
                     return Err(reason.to_owned());

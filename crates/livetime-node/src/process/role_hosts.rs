@@ -330,6 +330,12 @@ impl RoleHosts {
         known.is_some()
     }
 
+    /// Why the host of a role takes no more orders, if it does not.
+    pub(super) fn gone(&self, role: &str) -> Option<String> {
+        let host = self.0.placement.get(role)?;
+        self.state().hosts.get(host)?.gone.clone()
+    }
+
     /// Page holds that the host of a dead role has dropped.
     pub(super) fn holds_dropped(&self, block: u64) -> u32 {
         let state = self.state();

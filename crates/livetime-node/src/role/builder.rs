@@ -1,4 +1,5 @@
-//! A builder unit: assignments in, fragments requested and placed, whole events to filter units.
+//! A builder unit: assignments in, fragments requested and placed, whole events to filter units, and
+//! to the writer what those accept.
 //!
 //! Drives `livetime_builder::BuilderUnit`. An event is its ticket: page numbers, not bytes.
 
@@ -6,8 +7,8 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use livetime_builder::BuilderUnit;
-use livetime_shm::{Doorbell, Producer};
-use livetime_wire::message::{BuilderMessage, EventTicket, FRAGMENT_PAGES_MAX};
+use livetime_shm::{Consumer, Doorbell, Producer};
+use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX};
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{
@@ -40,6 +41,12 @@ pub struct BuilderParts {
     pub filter_bells: Vec<Option<Doorbell>>,
     /// Streams to them, where a network is between; then there are no rings.
     pub streams: Option<EventSender>,
+    /// Tickets of accepted events to the writer.
+    pub writer: Producer,
+    /// Rung when such a ticket is on its way, unless the writer is on the same worker.
+    pub writer_bell: Option<Doorbell>,
+    /// Events that the writer is through with.
+    pub written: Consumer,
     /// What hand-overs are timed with.
     pub clock: RunClock,
     /// Where the counters are published.
@@ -55,6 +62,9 @@ pub struct Builder {
     words: Vec<u32>,
     /// The filter unit whose ring was full for the ticket in `words`.
     waiting: Option<u16>,
+    /// Words of the last ticket for the writer.
+    accepted: Vec<u32>,
+    writer_lost: bool,
     aborted: bool,
     latency: Histogram<u64>,
     counts: RoleCounts,
@@ -70,6 +80,8 @@ impl Builder {
             ticket: parts.core.empty_ticket(),
             words: Vec::with_capacity(words + STAMP_WORDS),
             waiting: None,
+            accepted: Vec::with_capacity(words),
+            writer_lost: false,
             aborted: false,
             latency: latency_histogram(),
             counts: RoleCounts::default(),
@@ -81,13 +93,7 @@ impl Builder {
     fn take_messages(&mut self, now: RunNs) -> usize {
         let parts = &mut self.parts;
         let (core, outbox) = (&mut parts.core, &mut parts.outbox);
-        let streams = &mut parts.streams;
         let mut work = receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
-            if let (Some(streams), UnitKind::Writer) = (&mut *streams, envelope.sender.kind)
-                && let BuilderMessage::EventDone { triggers } = &envelope.message
-            {
-                streams.handle_written(triggers);
-            }
             core.handle_message(now, envelope)
         });
         for _ in 0..MESSAGES_PER_POLL {
@@ -166,6 +172,40 @@ impl Builder {
         work
     }
 
+    /// Hands accepted events to the writer.
+    fn send_accepted(&mut self) -> usize {
+        let parts = &mut self.parts;
+        let mut work = 0;
+        while !self.writer_lost
+            && parts.writer.has_room()
+            && parts.core.poll_accepted(&mut self.ticket)
+        {
+            self.ticket.emit(&mut self.accepted);
+            let sent = parts.writer.try_push(&self.accepted);
+            debug_assert!(sent.is_ok(), "a free slot was seen");
+            work += 1;
+        }
+        if let (Some(bell), true) = (&parts.writer_bell, work > 0) {
+            bell.ring();
+        }
+        work
+    }
+
+    /// Takes what the writer is through with.
+    fn take_written(&mut self) -> usize {
+        let parts = &mut self.parts;
+        let mut work = 0;
+        while let Ok(Some(trigger)) = parts.written.try_pop(|words| match *words {
+            [low, high] => u64::from(low) | u64::from(high) << 32,
+            // No event has this number.
+            _ => 0,
+        }) {
+            parts.core.handle_written(TriggerNumber(trigger));
+            work += 1;
+        }
+        work
+    }
+
     fn publish(&mut self) {
         let parts = &mut self.parts;
         let idle = parts.core.is_idle()
@@ -197,11 +237,14 @@ impl Role for Builder {
             self.aborted = true;
             self.parts.core.abort();
         }
-        let mut work = self.take_messages(now);
+        if phase == Phase::Aborting && self.writer_lost {
+            self.parts.core.give_up_writing();
+        }
+        let mut work = self.take_messages(now) + self.take_written();
         if self.parts.core.poll_timeout() <= now {
             self.parts.core.handle_timeout(now);
         }
-        work += self.send_tickets();
+        work += self.send_tickets() + self.send_accepted();
         work += self
             .parts
             .outbox
@@ -215,10 +258,11 @@ impl Role for Builder {
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         // What the dead unit said before comes first.
-        while self.take_messages(now) > 0 {}
+        while self.take_messages(now) + self.take_written() > 0 {}
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
                 self.parts.outbox.lose(unit);
+                self.writer_lost |= unit.kind == UnitKind::Writer;
                 if unit.kind == UnitKind::Readout {
                     self.parts.core.handle_readout_lost(now, unit.index);
                     self.free_pages();
@@ -250,6 +294,20 @@ impl Role for Builder {
                 reconnect(&mut self.parts.outbox, unit, stream);
                 // What was set aside for the stream that was cut.
                 self.free_pages();
+            }
+            RoleCommand::PeerBack {
+                unit,
+                producers,
+                consumers,
+                ..
+            } if unit.kind == UnitKind::Writer => {
+                let tickets = producers.into_values().next();
+                let written = consumers.into_values().next();
+                if let (Some(tickets), Some(written)) = (tickets, written) {
+                    (self.parts.writer, self.parts.written) = (tickets, written);
+                    self.parts.core.handle_writer_back();
+                    self.writer_lost = false;
+                }
             }
             RoleCommand::PeerBack {
                 unit,
@@ -308,6 +366,8 @@ impl Role for Builder {
             ("assignments", core.assignments),
             ("tickets", core.tickets),
             ("tickets_again", core.tickets_again),
+            ("events_accepted", core.events_accepted),
+            ("events_written_again", core.events_written_again),
             ("fragments_repeated", core.fragments_repeated),
             ("fragments_late", core.fragments_late),
             ("fragments_unknown", core.fragments_unknown),

@@ -1,27 +1,23 @@
-//! A filter unit: whole events in, accepted ones to the writer, every one back to its builder.
+//! A filter unit: whole events in, a verdict about each back to its builder unit.
 //!
-//! Runs an `EventFilter` on events in place, or a filter of batches, see [`super::filter_batch`]. A
-//! builder unit hears of an event when the filter
-//! rejected it or the writer is through with it, so that its pages stay until then. Tickets that the
-//! writer has not answered are kept, so that the next writer can have them.
+//! Runs an `EventFilter` on events in place, or a filter of batches, see [`super::filter_batch`]. The
+//! builder unit keeps an event until it hears what becomes of it, and hands what is accepted to the
+//! writer: so nothing but verdicts leaves a filter unit, which may be on another host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use livetime_builder::Outgoing;
-use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
+use livetime_builder::FilterAnswers;
+use livetime_shm::{Consumer, Doorbell, PagePool};
 use livetime_trigger::{EventFilter, FilterOutput};
 use livetime_wire::event::EventHeader;
-use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FRAGMENT_PAGES_MAX, TriggerList,
-};
-use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
+use livetime_wire::message::{AcceptedEvent, EventTicket, FRAGMENT_PAGES_MAX};
+use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::answer_log::AnswerLog;
 use super::filter_batch::FilterBatches;
-use super::ticket_shelf::TicketShelf;
+use super::verdict_log::{Verdict, VerdictLog};
 use super::{
     Role, RoleCommand, RoleReport, RoleResult, latency_histogram, network_details, record_latency,
     restore_stream,
@@ -73,19 +69,11 @@ pub struct FilterUnitParts {
     pub streams: Option<EventReceiver>,
     /// Pools in which events lie: its own where a network brings them.
     pub pools: Vec<PagePool>,
-    /// The index of its own pool among those that the writer has.
-    pub own_pool: u16,
-    /// Tickets of accepted events out.
-    pub writer: Producer,
     /// Its own bell, which streams are to ring, where it sleeps at one.
     pub bell: Option<Doorbell>,
-    /// Rung when a ticket is on its way to the writer, unless it is on the same worker.
-    pub writer_bell: Option<Doorbell>,
     /// What hand-overs are timed with.
     pub clock: RunClock,
-    /// Events that the writer is through with: builder index, trigger number.
-    pub written: Consumer,
-    /// `EventDone` messages out.
+    /// Verdicts out.
     pub outbox: Outbox,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
@@ -93,17 +81,8 @@ pub struct FilterUnitParts {
     pub sources: usize,
     /// Epoch of the messages.
     pub epoch: u32,
-    /// Events that the writer may have of this unit.
-    pub in_filter: usize,
     /// Events that one builder unit may hold at most.
     pub credits: usize,
-}
-
-/// Events that are to be reported to one builder unit.
-#[derive(Default)]
-struct Done {
-    triggers: TriggerList,
-    sequence: u32,
 }
 
 /// What a filter unit has of its filter.
@@ -120,29 +99,19 @@ pub struct FilterUnit {
     failures: VecDeque<FilterFailure>,
     reason_names: Vec<String>,
     event: PooledEvent,
-    words: Vec<u32>,
-    /// The event whose pages were freed last.
-    freed: EventTicket,
-    /// An accepted event whose ticket found the writer's ring full.
-    waiting: bool,
-    done: Vec<Done>,
-    /// What was answered last, for events that come again.
-    answers: AnswerLog,
+    /// Verdicts that are to be told.
+    answers: FilterAnswers,
+    /// The last verdicts to each builder unit.
+    log: VerdictLog,
     /// Events that came again.
     repeated: u64,
-    /// Events that the writer has.
-    with_writer: TicketShelf,
-    writer_lost: bool,
-    /// Events that are to be reported and found no room when the writer died, by builder unit.
-    late: Vec<(usize, TriggerNumber)>,
-    /// By builder unit: its last events that came here, as many as it may hold.
-    of_builder: Vec<VecDeque<TriggerNumber>>,
-    /// A builder unit that is lost and whose events are still being dealt with, and those that it
-    /// had.
+    /// A builder unit that is lost and whose events are still being dealt with, and those of them
+    /// that the writer does not have.
     lost_builder: Option<(usize, Vec<TriggerNumber>)>,
     leaving: bool,
     failed_events: u64,
-    answers_unknown: u64,
+    /// Accepted events that were lost with their builder unit and are built again.
+    withdrawn: u64,
     reasons: Vec<(u64, u64)>,
     hand_over: Histogram<u64>,
     counts: RoleCounts,
@@ -160,27 +129,16 @@ impl FilterUnit {
             }
         };
         let pages = parts.sources * FRAGMENT_PAGES_MAX;
-        let words = EventTicket::words_max(parts.sources, FRAGMENT_PAGES_MAX);
-        let recent = |_: &Option<Consumer>| VecDeque::with_capacity(parts.credits);
+        let builders = parts.tickets.len();
         Self {
             event: PooledEvent::with_capacity(parts.sources, pages),
-            words: Vec::with_capacity(words),
-            freed: EventTicket::with_capacity(parts.sources),
-            waiting: false,
-            done: parts.tickets.iter().map(|_| Done::default()).collect(),
-            answers: match parts.streams {
-                Some(_) => AnswerLog::new(parts.tickets.len(), parts.in_filter),
-                None => AnswerLog::new(0, 0),
-            },
+            answers: FilterAnswers::new(parts.unit, parts.epoch, builders),
+            log: VerdictLog::new(builders, parts.credits),
             repeated: 0,
-            with_writer: TicketShelf::new(parts.in_filter, words),
-            writer_lost: false,
-            late: Vec::new(),
-            of_builder: parts.tickets.iter().map(recent).collect(),
             lost_builder: None,
             leaving: false,
             failed_events: 0,
-            answers_unknown: 0,
+            withdrawn: 0,
             reasons: vec![(0, 0); reason_names.len()],
             reason_names,
             judge,
@@ -214,7 +172,7 @@ impl FilterUnit {
             return false;
         };
         let is_ours = read.is_ok() && usize::from(event.ticket().builder) == builder;
-        if is_ours && self.answers.may_repeat(builder) {
+        if is_ours && self.log.may_repeat(builder) {
             let trigger = event.ticket().trigger;
             if self.was_here(builder, trigger) {
                 self.pass_over(builder, trigger);
@@ -236,23 +194,14 @@ impl FilterUnit {
             record_latency(&mut self.hand_over, waited.0);
         }
         let trigger = event.ticket().trigger;
-        let recent = &mut self.of_builder[builder];
-        if recent.len() == self.parts.credits {
-            recent.pop_front();
-        }
-        recent.push_back(trigger);
         self.counts.gauges.bytes += event.bytes();
         let has_failed = event.ticket().streams & EventHeader::ERROR_STREAM != 0;
         match &mut self.judge {
             // Other filter units have died of it: it is kept as it is.
-            Judge::Event(_) if has_failed => {
-                self.failed_events += 1;
-                self.keep();
-            }
+            Judge::Event(_) if has_failed => self.keep_failed(),
             Judge::Batch(batches) if has_failed => {
                 std::mem::swap(batches.incoming(), &mut self.event);
-                self.failed_events += 1;
-                self.keep();
+                self.keep_failed();
             }
             Judge::Event(_) => self.select(trigger),
             Judge::Batch(batches) => batches.take(now),
@@ -266,12 +215,10 @@ impl FilterUnit {
             Judge::Event(_) => false,
             Judge::Batch(batches) => batches.has(builder, trigger),
         };
-        in_batch
-            || self.with_writer.has(builder as u16, trigger)
-            || self.answers.has(builder, trigger)
+        in_batch || self.log.has(builder, trigger)
     }
 
-    /// The event that has come has come before: it is answered again if it was answered.
+    /// The event that has come has come before: what was said about it is said again.
     fn pass_over(&mut self, builder: usize, trigger: TriggerNumber) {
         self.repeated += 1;
         let event = match &mut self.judge {
@@ -279,11 +226,8 @@ impl FilterUnit {
             Judge::Batch(batches) => batches.incoming(),
         };
         free_pages(&mut self.parts.outbox, event.ticket());
-        if self.answers.has(builder, trigger) {
-            if let Some(done) = self.done.get_mut(builder) {
-                done.triggers.push(trigger);
-            }
-            self.answers.note_again(builder, trigger);
+        if let Some(verdict) = self.log.say_again(builder, trigger) {
+            self.say(builder, verdict);
         }
     }
 
@@ -298,39 +242,53 @@ impl FilterUnit {
         self.conclude(output);
     }
 
-    /// Acts on the answer about the event in hand.
+    /// Acts on the filter's answer about the event in hand.
     fn conclude(&mut self, output: FilterOutput) {
         if let Some((accepted, rejected)) = self.reasons.get_mut(usize::from(output.reason)) {
             *(if output.accept { accepted } else { rejected }) += 1;
         }
-        let ticket = self.event.ticket_mut();
-        (ticket.filter_reason, ticket.streams) = (output.reason, output.streams);
-        if output.accept {
-            self.keep();
-            return;
-        }
-        let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
-        self.counts.chain.filter_rejected += 1;
-        self.event.release();
-        free_pages(&mut self.parts.outbox, self.event.ticket());
-        self.report_done(builder, trigger);
+        self.tell(output);
     }
 
-    /// Hands the event in hand on to the writer.
-    fn keep(&mut self) {
-        self.counts.chain.filter_accepted += 1;
-        if self.parts.streams.is_some() {
-            // The writer has the pools of all its filter units.
-            let own = self.parts.own_pool;
-            let fragments = &mut self.event.ticket_mut().fragments;
-            fragments
-                .iter_mut()
-                .for_each(|fragment| fragment.pool = own);
-        }
-        self.event.ticket().emit(&mut self.words);
-        self.waiting = true;
+    /// The event in hand has no answer of the filter: it is kept in the error stream.
+    fn keep_failed(&mut self) {
+        self.failed_events += 1;
+        self.tell(FilterOutput {
+            accept: true,
+            reason: 0,
+            streams: EventHeader::ERROR_STREAM,
+        });
+    }
+
+    /// Tells the builder unit what becomes of the event in hand, which is not needed here any more;
+    /// there is room, see [`FilterUnit::poll`].
+    fn tell(&mut self, output: FilterOutput) {
+        let chain = &mut self.counts.chain;
+        *(match output.accept {
+            true => &mut chain.filter_accepted,
+            false => &mut chain.filter_rejected,
+        }) += 1;
         self.event.release();
-        self.hand_to_writer();
+        let ticket = self.event.ticket();
+        let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
+        free_pages(&mut self.parts.outbox, ticket);
+        let verdict = Verdict { trigger, output };
+        self.log.note(builder, verdict);
+        self.say(builder, verdict);
+    }
+
+    fn say(&mut self, builder: usize, Verdict { trigger, output }: Verdict) {
+        match output.accept {
+            true => {
+                let event = AcceptedEvent {
+                    trigger,
+                    reason: output.reason,
+                    streams: output.streams,
+                };
+                self.answers.accept(builder, event);
+            }
+            false => self.answers.reject(builder, trigger),
+        }
     }
 
     /// Goes on with the batches, and deals with what is judged.
@@ -344,51 +302,17 @@ impl FilterUnit {
         let mut work = batches.poll(now, phase == Phase::Draining);
         let failures = batches.filter_mut().take_failures();
         self.failures.extend(failures);
-        while !self.waiting
-            && self.has_room()
+        while self.answers.has_room()
             && let Judge::Batch(batches) = &mut self.judge
             && let Some(verdict) = batches.next_judged(&mut self.event)
         {
             work += 1;
             match verdict {
                 BatchVerdict::Judged(output) => self.conclude(output),
-                BatchVerdict::Failed => {
-                    self.failed_events += 1;
-                    self.event.ticket_mut().streams = EventHeader::ERROR_STREAM;
-                    self.keep();
-                }
+                BatchVerdict::Failed => self.keep_failed(),
             }
         }
         work
-    }
-
-    fn hand_to_writer(&mut self) -> usize {
-        if !self.waiting || self.writer_lost || self.with_writer.is_full() {
-            return 0;
-        }
-        if self.parts.writer.try_push(&self.words).is_err() {
-            return 0;
-        }
-        self.waiting = false;
-        let ticket = self.event.ticket();
-        (self.with_writer).push(ticket.builder, ticket.trigger, &self.words);
-        self.ring_writer();
-        1
-    }
-
-    #[inline]
-    fn ring_writer(&self) {
-        if let Some(bell) = &self.parts.writer_bell {
-            bell.ring();
-        }
-    }
-
-    /// Notes that an event's pages are no longer needed; there is room, see [`FilterUnit::poll`].
-    fn report_done(&mut self, builder: usize, trigger: TriggerNumber) {
-        if let Some(done) = self.done.get_mut(builder) {
-            done.triggers.push(trigger);
-        }
-        self.answers.note(builder, trigger);
     }
 
     /// A stream from a builder unit is there, or is there again.
@@ -398,38 +322,6 @@ impl FilterUnit {
             let _rings = bell.watch(&stream);
         }
         restore_stream(&mut self.parts.outbox, unit, Some(stream));
-    }
-
-    /// Whether each builder unit's list has room for one more.
-    fn has_room(&self) -> bool {
-        self.done.iter().all(|done| !done.triggers.is_full())
-    }
-
-    fn take_written(&mut self) -> usize {
-        let mut work = 0;
-        while self.has_room() {
-            let written = self.parts.written.try_pop(|words| match *words {
-                [builder, low, high] => {
-                    let builder = u16::try_from(builder).ok()?;
-                    Some((builder, u64::from(low) | u64::from(high) << 32))
-                }
-                _ => None,
-            });
-            let Ok(Some(written)) = written else { break };
-            work += 1;
-            let event = written.map(|(builder, low)| (builder, TriggerNumber(low)));
-            let kept = event.and_then(|(builder, trigger)| {
-                let words = self.with_writer.remove(builder, trigger)?;
-                free_pages_of(&mut self.parts.outbox, &mut self.freed, words);
-                Some((builder, trigger))
-            });
-            match kept {
-                Some((builder, trigger)) => self.report_done(builder.into(), trigger),
-                // An answer about what the writer was not given changes nothing.
-                None => self.answers_unknown += 1,
-            }
-        }
-        work
     }
 
     /// Takes what has come over streams.
@@ -443,87 +335,37 @@ impl FilterUnit {
         }
     }
 
-    /// The writer died: its last answers are read whatever room there is for them.
-    fn lose_writer(&mut self) {
-        self.writer_lost = true;
-        loop {
-            let before = self.late.len();
-            while let Some(done) = self.done.iter().position(|done| done.triggers.is_full()) {
-                let triggers = self.done[done].triggers.take();
-                self.late.extend(triggers.into_iter().map(|t| (done, t)));
+    /// A builder unit is gone, and with it the accepted events that the writer does not have: those
+    /// are built again. Returns the rejected ones of `triggers`, which are not.
+    fn settle_verdicts(
+        &mut self,
+        builder: usize,
+        triggers: &[TriggerNumber],
+    ) -> Vec<TriggerNumber> {
+        let mut rejected = Vec::new();
+        for Verdict { trigger, output } in self.log.take(builder) {
+            if !triggers.contains(&trigger) {
+                continue;
             }
-            if self.take_written() == 0 && self.late.len() == before {
-                return;
+            if !output.accept {
+                rejected.push(trigger);
+                continue;
+            }
+            self.withdrawn += 1;
+            self.counts.chain.filter_accepted -= 1;
+            let reason = self.reasons.get_mut(usize::from(output.reason));
+            match reason {
+                _ if output.streams & EventHeader::ERROR_STREAM != 0 => self.failed_events -= 1,
+                Some((accepted, _)) => *accepted -= 1,
+                None => {}
             }
         }
-    }
-
-    /// Reports what found no room before.
-    fn report_late(&mut self) -> usize {
-        let mut work = 0;
-        while self.has_room()
-            && let Some((builder, trigger)) = self.late.pop()
-        {
-            self.report_done(builder, trigger);
-            work += 1;
-        }
-        work
-    }
-
-    /// The writer died and the run ends without another: what it was to store is lost with it.
-    fn give_up_stores(&mut self) -> usize {
-        let waiting = std::mem::take(&mut self.waiting).then(|| {
-            let ticket = self.event.ticket();
-            (ticket.builder, ticket.trigger)
-        });
-        let mut work = 0;
-        while let Some((builder, trigger)) = self.with_writer.first() {
-            self.with_writer.pop();
-            self.late.push((builder.into(), trigger));
-            work += 1;
-        }
-        if let Some((builder, trigger)) = waiting {
-            self.late.push((builder.into(), trigger));
-            work += 1;
-        }
-        self.counts.losses.add(LossCause::WriterLost, work);
-        work as usize
-    }
-
-    /// Another writer is there: it gets what the one before has not answered. An event that two
-    /// have not answered is given up.
-    fn welcome_writer(&mut self, tickets: Producer, written: Consumer) {
-        (self.parts.writer, self.parts.written) = (tickets, written);
-        self.writer_lost = false;
-        let Self {
-            parts,
-            with_writer,
-            counts,
-            late,
-            freed,
-            ..
-        } = self;
-        let FilterUnitParts { writer, outbox, .. } = parts;
-        with_writer.hand_over_again(
-            |builder, trigger, words| {
-                counts.losses.add(LossCause::WriterLost, 1);
-                free_pages_of(outbox, freed, words);
-                late.push((builder.into(), trigger));
-            },
-            |words| {
-                let sent = writer.try_push(words);
-                debug_assert!(sent.is_ok(), "a new ring has room for all");
-            },
-        );
-        self.ring_writer();
+        rejected
     }
 
     fn is_empty(&mut self) -> bool {
-        !self.waiting
-            && self.with_writer.is_empty()
-            && self.late.is_empty()
-            && self.parts.outbox.is_empty()
-            && self.done.iter().all(|done| done.triggers.is_empty())
+        self.parts.outbox.is_empty()
+            && self.answers.is_empty()
             && (self.parts.tickets.iter_mut().flatten()).all(Consumer::is_empty)
             && (self.parts.streams.as_ref()).is_none_or(EventReceiver::is_all_empty)
             && match &self.judge {
@@ -540,33 +382,6 @@ impl FilterUnit {
         }
     }
 
-    fn send_done(&mut self) -> usize {
-        let Self { parts, done, .. } = self;
-        let (sender, epoch) = (parts.unit, parts.epoch);
-        let mut poll = || {
-            let (index, done) = done
-                .iter_mut()
-                .enumerate()
-                .find(|(_, done)| !done.triggers.is_empty())?;
-            let message = BuilderMessage::EventDone {
-                triggers: done.triggers.take(),
-            };
-            let sequence = done.sequence;
-            done.sequence = sequence.wrapping_add(1);
-            let to = UnitId::builder(index as u16);
-            Some(Outgoing {
-                to,
-                envelope: Envelope {
-                    sender,
-                    epoch,
-                    sequence,
-                    message,
-                },
-            })
-        };
-        parts.outbox.send_all(&mut poll)
-    }
-
     /// What its filter of batches has done so far, by name; empty for other filters.
     pub fn filter_details(&self) -> BTreeMap<String, u64> {
         match &self.judge {
@@ -578,8 +393,7 @@ impl FilterUnit {
     fn publish(&mut self) {
         let idle = self.is_empty();
         self.counts.gauges.idle = u64::from(idle);
-        let held = self.with_writer.len() + self.in_batches();
-        self.counts.gauges.held = held as u64 + u64::from(self.waiting);
+        self.counts.gauges.held = self.in_batches() as u64;
         self.parts.block.publish(&self.counts);
     }
 }
@@ -590,11 +404,7 @@ impl Role for FilterUnit {
     }
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
-        let mut work = self.report_late() + self.hand_to_writer() + self.take_written();
-        work += self.take_events();
-        if self.writer_lost && phase == Phase::Aborting {
-            work += self.give_up_stores();
-        }
+        let mut work = self.take_events();
         work += self.judge_batches(now, phase);
         let is_batched = matches!(self.judge, Judge::Batch(_));
         let most = match is_batched {
@@ -605,13 +415,14 @@ impl Role for FilterUnit {
         };
         for builder in 0..self.parts.tickets.len() {
             for _ in 0..most {
-                if self.waiting || !self.has_room() || !self.filter_next(builder, now) {
+                if !self.answers.has_room() || !self.filter_next(builder, now) {
                     break;
                 }
                 work += 1;
             }
         }
-        work += self.send_done();
+        let answers = &mut self.answers;
+        work += self.parts.outbox.send_all(|| answers.poll_output());
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
@@ -630,12 +441,8 @@ impl Role for FilterUnit {
                     }
                 }
                 self.parts.outbox.lose(unit);
-                match unit.kind {
-                    UnitKind::Builder => {
-                        self.lost_builder = Some((usize::from(unit.index), triggers));
-                    }
-                    UnitKind::Writer => self.lose_writer(),
-                    _ => {}
+                if unit.kind == UnitKind::Builder {
+                    self.lost_builder = Some((usize::from(unit.index), triggers));
                 }
             }
             RoleCommand::PeerBack {
@@ -646,26 +453,20 @@ impl Role for FilterUnit {
                 ..
             } => {
                 let index = usize::from(unit.index);
-                if let (UnitKind::Builder, Some(stream)) = (unit.kind, stream) {
-                    self.take_stream(unit, stream);
-                    if let Some(done) = self.done.get_mut(index) {
-                        *done = Done::default();
-                    }
+                if unit.kind != UnitKind::Builder {
+                    return;
                 }
-                let ends = (
-                    producers.into_values().next(),
-                    consumers.into_values().next(),
-                );
-                match (unit.kind, ends, self.done.get_mut(index)) {
-                    (UnitKind::Writer, (Some(tickets), Some(written)), _) => {
-                        self.welcome_writer(tickets, written);
-                    }
-                    (UnitKind::Builder, (Some(messages), Some(tickets)), Some(done)) => {
-                        self.parts.tickets[index] = Some(tickets);
-                        *done = Done::default();
-                        self.parts.outbox.restore(unit, messages);
-                    }
-                    _ => {}
+                self.answers.renew(index);
+                if let Some(stream) = stream {
+                    self.take_stream(unit, stream);
+                }
+                let messages = producers.into_values().next();
+                let tickets = consumers.into_values().next();
+                if let (Some(messages), Some(tickets)) = (messages, tickets)
+                    && let Some(ring) = self.parts.tickets.get_mut(index)
+                {
+                    *ring = Some(tickets);
+                    self.parts.outbox.restore(unit, messages);
                 }
             }
             RoleCommand::StreamBack {
@@ -679,7 +480,7 @@ impl Role for FilterUnit {
                     streams.restart(unit, link);
                 }
                 self.take_stream(unit, stream);
-                self.answers.handle_stream_back(unit.index.into());
+                self.log.handle_stream_back(unit.index.into());
             }
             RoleCommand::Retire { .. } => self.leaving = true,
             RoleCommand::Decide { .. } | RoleCommand::StreamBack { stream: None, .. } => {}
@@ -694,18 +495,14 @@ impl Role for FilterUnit {
             Judge::Event(_) => false,
             Judge::Batch(batches) => batches.has_any_of(builder),
         };
-        let is_through = !self.waiting
-            && !in_batch
-            && !self.with_writer.has_any_of(builder as u16)
+        let is_through = !in_batch
             && (self.parts.tickets.get_mut(builder).into_iter().flatten()).all(Consumer::is_empty)
             && (self.parts.streams.as_ref()).is_none_or(|streams| streams.is_empty(builder));
         if !is_through {
             self.lost_builder = Some((builder, triggers));
             return None;
         }
-        let had = self.of_builder.get_mut(builder).into_iter();
-        let had = had.flat_map(|events| events.drain(..));
-        Some(had.filter(|event| triggers.contains(event)).collect())
+        Some(self.settle_verdicts(builder, &triggers))
     }
 
     fn has_left(&mut self) -> bool {
@@ -748,7 +545,7 @@ impl Role for FilterUnit {
         }
         for (name, count) in [
             ("unreadable_tickets", self.unreadable),
-            ("unknown_answers", self.answers_unknown),
+            ("events_withdrawn", self.withdrawn),
             ("events_to_error_stream", self.failed_events),
         ] {
             details.insert(name.to_owned(), count);
@@ -775,13 +572,6 @@ impl Role for FilterUnit {
 fn free_pages(outbox: &mut Outbox, ticket: &EventTicket) {
     if let Some(link) = outbox.network() {
         free_event(link, ticket);
-    }
-}
-
-/// The same for the event whose ticket has these words; `freed` is any ticket to read them into.
-fn free_pages_of(outbox: &mut Outbox, freed: &mut EventTicket, words: &[u32]) {
-    if outbox.network().is_some() && freed.read(words).is_ok() {
-        free_pages(outbox, freed);
     }
 }
 

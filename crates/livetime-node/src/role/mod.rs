@@ -19,7 +19,6 @@ use crate::process::FilterFailure;
 use crate::run_file::ClosingFile;
 use crate::worker::Phase;
 
-pub mod answer_log;
 pub mod builder;
 pub mod event_manager;
 pub mod filter;
@@ -27,8 +26,8 @@ pub mod filter_batch;
 pub mod front_end;
 pub mod readout;
 pub mod spill_gate;
-pub mod ticket_shelf;
 pub mod trigger;
+pub mod verdict_log;
 pub mod writer;
 
 /// What happens to the peers of a role that has a process for itself.
@@ -37,9 +36,9 @@ pub enum RoleCommand {
     PeerLost {
         /// Which.
         unit: UnitId,
-        /// Of a builder unit, the events that it had: to filter units and the writer all of them,
-        /// to readout units those that are built again. Of a filter unit, the events that are not
-        /// to be filtered any more.
+        /// Of a builder unit, the events that it had: to the writer all of them, to filter units
+        /// those that the writer does not have, to readout units those that are built again. Of a
+        /// filter unit, the events that are not to be filtered any more.
         triggers: Vec<TriggerNumber>,
     },
     /// To the event manager: which events of a lost builder unit were handed on by it; all others

@@ -3,7 +3,7 @@
 //! Drives `livetime_store::RunWriter` on a file. This is where a payload byte is copied, once, from
 //! its page into the chunk; the system's copy into the file comes on top. An event that the output
 //! budget has no room for waits in its pages, which is back-pressure, or is prescaled away and
-//! counted if its streams yield. When the disk is full, nothing is taken from the filter units until
+//! counted if its streams yield. When the disk is full, nothing is taken from the builder units until
 //! there is room again or the patience of the plan is at its end. When the file cannot be written the
 //! run is to end in order: later events are counted as lost here, never silently.
 
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
+use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_store::{Admission, OutputBudget, OutputLimit, WriteError};
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
-use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX};
+use livetime_wire::message::FRAGMENT_PAGES_MAX;
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs, RunNumber, TriggerNumber, UnitKind};
 
 use super::{Role, RoleCommand, RoleResult};
@@ -46,20 +46,12 @@ pub struct WriterParts {
     pub file: RunFile,
     /// The units whose events it writes; below they stand by their places in it.
     pub group: BuildingGroup,
-    /// Tickets in, one ring per filter unit.
+    /// Tickets in, one ring per builder unit.
     pub tickets: Vec<Consumer>,
-    /// Events that are written, to each filter unit.
+    /// Events that are written, to each builder unit.
     pub written: Vec<Producer>,
-    /// Their bells, rung with it; `None` for those on the same worker.
-    pub filter_bells: Vec<Option<Doorbell>>,
-    /// `EventDone` messages to the builder units, for events of a lost filter unit.
-    pub builders: Vec<Producer>,
-    /// Events that one filter unit may have here at most.
-    pub in_filter: usize,
     /// Events that one builder unit may hold at most.
     pub credits: usize,
-    /// Epoch of the messages.
-    pub epoch: u32,
     /// Pools in which events lie.
     pub pools: Vec<PagePool>,
     /// Where the counters are published.
@@ -86,7 +78,7 @@ enum Taken {
 enum Patience {
     /// It stays in its pages: back-pressure.
     Waits,
-    /// Its filter unit is gone and nobody would hand it over again.
+    /// Its builder unit is gone and nobody would hand it over again.
     Now,
 }
 
@@ -105,11 +97,9 @@ pub struct Writer {
     header: Vec<u32>,
     entries: Vec<FragmentEntry>,
     counts: RoleCounts,
-    /// By filter unit: the last events written for it, as builder index and trigger.
-    recent: Vec<VecDeque<(u16, TriggerNumber)>>,
     /// By builder unit: the last of its events that came here, as many as it may hold.
     of_builder: Vec<VecDeque<TriggerNumber>>,
-    /// By filter unit: whether it is lost.
+    /// By builder unit: whether it is lost.
     lost: Vec<bool>,
     /// Triggers of the last events that a writer before this one had put into the file, sorted:
     /// they may be handed over a second time.
@@ -120,14 +110,13 @@ pub struct Writer {
     /// Events that are another unit's answer to the last command: those of a lost builder unit.
     named: Vec<TriggerNumber>,
     repeated: u64,
-    sequence: Vec<u32>,
     flushed_at: RunNs,
     failure: Option<String>,
     /// Events that the file did not take, as long as it could be written.
     refused: u64,
     bytes_copied: u64,
     budget: OutputBudget,
-    /// The filter unit whose event is held here until the budget has room for it.
+    /// The builder unit whose event is held here until the budget has room for it.
     waiting: Option<usize>,
     taken: Taken,
     /// Events that waited when the run was aborted.
@@ -148,17 +137,13 @@ impl Writer {
             since_known: 0,
             named: Vec::new(),
             repeated: 0,
-            of_builder: (parts.builders.iter())
+            of_builder: (parts.tickets.iter())
                 .map(|_| VecDeque::with_capacity(parts.credits))
                 .collect(),
             event: PooledEvent::with_capacity(sources, sources * FRAGMENT_PAGES_MAX),
             header: Vec::with_capacity(EventHeader::words(sources, sources)),
             entries: Vec::with_capacity(sources),
-            recent: (parts.tickets.iter())
-                .map(|_| VecDeque::with_capacity(parts.in_filter))
-                .collect(),
             lost: vec![false; parts.tickets.len()],
-            sequence: vec![0; parts.builders.len()],
             budget: OutputBudget::new(parts.output),
             parts,
             counts: RoleCounts::default(),
@@ -176,59 +161,31 @@ impl Writer {
         }
     }
 
-    /// Writes the next event of a filter unit; `false` when there is none, or when it waits.
-    fn write_next(&mut self, now: RunNs, filter: usize, patience: Patience) -> bool {
-        let lost = self.lost[filter];
+    /// Writes the next event of a builder unit; `false` when there is none, or when it waits.
+    fn write_next(&mut self, now: RunNs, builder: usize, patience: Patience) -> bool {
         let ready = match self.waiting {
-            None => self.take_event(filter),
-            Some(waiting) => waiting == filter,
+            None => self.take_event(builder),
+            Some(waiting) => waiting == builder,
         };
         if !ready {
             return false;
         }
         if !self.admit_and_write(now, patience) {
-            self.waiting = Some(filter);
+            self.waiting = Some(builder);
             return false;
         }
-        self.waiting = None;
-        self.event.release();
-        let ticket = self.event.ticket();
-        let trigger = ticket.trigger;
-        let builder = self.parts.group.place_of(ticket.builder);
-        if let Some(events) = builder.and_then(|builder| self.of_builder.get_mut(builder)) {
-            if events.len() == self.parts.credits {
-                events.pop_front();
-            }
-            events.push_back(trigger);
-        }
-        let done = [
-            u32::from(ticket.builder),
-            trigger.low(),
-            (trigger.0 >> 32) as u32,
-        ];
-        let recent = &mut self.recent[filter];
-        if recent.len() == self.parts.in_filter {
-            recent.pop_front();
-        }
-        recent.push_back((ticket.builder, trigger));
-        if !lost {
-            let sent = self.parts.written[filter].try_push(&done);
-            debug_assert!(sent.is_ok(), "a free slot was seen");
-            if let Some(Some(bell)) = self.parts.filter_bells.get(filter) {
-                bell.ring();
-            }
-        }
+        self.answer(builder);
         true
     }
 
-    /// Takes the next ticket of a filter unit, and holds its pages unless the event is to be
+    /// Takes the next ticket of a builder unit, and holds its pages unless the event is to be
     /// passed over; `false` when there is none or no room for the answer.
-    fn take_event(&mut self, filter: usize) -> bool {
-        if !self.lost[filter] && !self.parts.written[filter].has_room() {
+    fn take_event(&mut self, builder: usize) -> bool {
+        if !self.lost[builder] && !self.parts.written[builder].has_room() {
             return false;
         }
         let ticket = self.event.ticket_mut();
-        let read = self.parts.tickets[filter].try_pop(|words| ticket.read(words));
+        let read = self.parts.tickets[builder].try_pop(|words| ticket.read(words));
         let Ok(Some(read)) = read else { return false };
         self.counts.gauges.received += 1;
         self.taken = if read.is_err() {
@@ -241,6 +198,23 @@ impl Writer {
             Taken::Refused
         };
         true
+    }
+
+    /// The event in hand has come to its end here, which its builder unit hears.
+    fn answer(&mut self, builder: usize) {
+        self.waiting = None;
+        self.event.release();
+        let trigger = self.event.ticket().trigger;
+        let events = &mut self.of_builder[builder];
+        if events.len() == self.parts.credits {
+            events.pop_front();
+        }
+        events.push_back(trigger);
+        if !self.lost[builder] {
+            let done = [trigger.low(), (trigger.0 >> 32) as u32];
+            let sent = self.parts.written[builder].try_push(&done);
+            debug_assert!(sent.is_ok(), "a free slot was seen");
+        }
     }
 
     /// Writes the event taken, or counts why not; `false` when it waits for the budget.
@@ -267,20 +241,11 @@ impl Writer {
         true
     }
 
-    /// Writes whatever a filter unit that is gone, or one whose events are looked for, has handed
-    /// over; the event that waits for the budget goes first.
-    fn write_all(&mut self, now: RunNs, filter: usize) {
-        if let Some(waiting) = self.waiting {
-            self.write_next(now, waiting, Patience::Now);
-        }
-        while self.write_next(now, filter, Patience::Now) {}
-    }
-
     /// The run is aborted: nothing waits any more.
     fn abort(&mut self) {
-        if self.waiting.take().is_some() {
-            self.event.release();
+        if let Some(builder) = self.waiting {
             self.aborted += 1;
+            self.answer(builder);
         }
     }
 
@@ -290,7 +255,7 @@ impl Writer {
             return false;
         }
         self.since_known += 1;
-        if self.since_known > self.parts.in_filter * self.lost.len() {
+        if self.since_known > self.parts.credits * self.lost.len() {
             // Everything that could come twice has come.
             self.known.clear();
         }
@@ -304,51 +269,22 @@ impl Writer {
         }
     }
 
-    /// A builder unit is gone: names those of its events that came here.
-    fn name_events_of(&mut self, now: RunNs, builder: usize, triggers: &[TriggerNumber]) {
-        for filter in 0..self.lost.len() {
-            self.write_all(now, filter);
-        }
-        if let Some(events) = self.of_builder.get_mut(builder) {
-            let here = events.drain(..).filter(|event| triggers.contains(event));
-            self.named.extend(here);
-        }
-    }
-
-    /// A filter unit is gone: writes what it had handed over, and tells the builder units about
-    /// everything that it may not have told them.
-    fn lose_filter(&mut self, now: RunNs, filter: usize) {
-        let Some(lost) = self.lost.get_mut(filter) else {
+    /// A builder unit is gone: writes what it had handed over, and names those of its events that
+    /// came here, the ones that a writer before this one had put into the file included.
+    fn lose_builder(&mut self, now: RunNs, builder: usize, triggers: &[TriggerNumber]) {
+        let Some(lost) = self.lost.get_mut(builder) else {
             return;
         };
         *lost = true;
-        self.write_all(now, filter);
-        let Self {
-            parts,
-            recent,
-            sequence,
-            ..
-        } = self;
-        for (builder, trigger) in recent[filter].drain(..) {
-            let place = parts.group.place_of(builder).unwrap_or(usize::MAX);
-            let (Some(ring), Some(sequence)) =
-                (parts.builders.get_mut(place), sequence.get_mut(place))
-            else {
-                continue;
-            };
-            let message = BuilderMessage::EventDone {
-                triggers: [trigger].into_iter().collect(),
-            };
-            let envelope = Envelope {
-                sender: parts.group.writer(),
-                epoch: parts.epoch,
-                sequence: *sequence,
-                message,
-            };
-            *sequence = sequence.wrapping_add(1);
-            // There is a slot for every credit; without one the event counts as lost.
-            let _unheard = ring.try_push(&envelope.to_words());
+        // The event that waits for the budget goes first, whose ever it is.
+        if let Some(waiting) = self.waiting {
+            self.write_next(now, waiting, Patience::Now);
         }
+        while self.write_next(now, builder, Patience::Now) {}
+        let came = self.of_builder[builder].drain(..);
+        let known = self.known.iter().copied();
+        let here = came.chain(known).filter(|event| triggers.contains(event));
+        self.named.extend(here);
     }
 
     /// Puts the event into the file; `false` when it was not taken.
@@ -399,7 +335,7 @@ impl Writer {
         match written {
             Ok(()) => true,
             Err(WriteError::EventTooLarge { .. }) => false,
-            // Of a lost filter unit, while the disk is full: there is nowhere to keep it.
+            // Of a lost builder unit, while the disk is full: there is nowhere to keep it.
             Err(WriteError::AfterFailure) if self.full.is_some() => false,
             Err(error) => {
                 let waits = self.parts.file.plan().full_wait.0 > 0;
@@ -522,9 +458,9 @@ impl Role for Writer {
             self.publish();
             return 0;
         }
-        for filter in 0..self.parts.tickets.len() {
+        for builder in 0..self.parts.tickets.len() {
             for _ in 0..EVENTS_PER_POLL {
-                if self.full.is_some() || !self.write_next(now, filter, Patience::Waits) {
+                if self.full.is_some() || !self.write_next(now, builder, Patience::Waits) {
                     break;
                 }
                 work += 1;
@@ -540,12 +476,9 @@ impl Role for Writer {
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
             RoleCommand::PeerLost { unit, triggers } => {
-                match (unit.kind, self.parts.group.place_of(unit.index)) {
-                    (UnitKind::Filter, Some(filter)) => self.lose_filter(now, filter),
-                    (UnitKind::Builder, Some(builder)) => {
-                        self.name_events_of(now, builder, &triggers);
-                    }
-                    _ => {}
+                let place = self.parts.group.place_of(unit.index);
+                if let (UnitKind::Builder, Some(builder)) = (unit.kind, place) {
+                    self.lose_builder(now, builder, &triggers);
                 }
                 self.publish();
             }
@@ -561,21 +494,15 @@ impl Role for Writer {
                 let Some(index) = self.parts.group.place_of(unit.index) else {
                     return;
                 };
-                let (producer, consumer) = (
-                    producers.into_values().next(),
-                    consumers.into_values().next(),
-                );
-                match (unit.kind, producer, consumer) {
-                    (UnitKind::Filter, Some(written), Some(tickets)) if index < self.lost.len() => {
-                        self.parts.written[index] = written;
-                        self.parts.tickets[index] = tickets;
-                        self.lost[index] = false;
-                    }
-                    (UnitKind::Builder, Some(ring), _) if index < self.parts.builders.len() => {
-                        self.parts.builders[index] = ring;
-                        self.sequence[index] = 0;
-                    }
-                    _ => {}
+                let written = producers.into_values().next();
+                let tickets = consumers.into_values().next();
+                if let (UnitKind::Builder, Some(written), Some(tickets)) =
+                    (unit.kind, written, tickets)
+                    && index < self.lost.len()
+                {
+                    self.parts.written[index] = written;
+                    self.parts.tickets[index] = tickets;
+                    self.lost[index] = false;
                 }
             }
         }

@@ -216,8 +216,14 @@ impl EventSender {
                     self.held += 1;
                 }
                 _ => {
-                    if let BuilderMessage::EventDone { triggers } = &next.message {
-                        self.forget(filter, triggers);
+                    match &next.message {
+                        BuilderMessage::EventDone { triggers } => {
+                            self.forget(filter, triggers.iter().copied());
+                        }
+                        BuilderMessage::EventsAccepted { events } => {
+                            self.forget(filter, events.iter().map(|event| event.trigger));
+                        }
+                        _ => {}
                     }
                     return Some(next);
                 }
@@ -236,21 +242,14 @@ impl EventSender {
         Some(held)
     }
 
-    /// The writer is through with events of filter units that are gone.
-    pub fn handle_written(&mut self, triggers: &[TriggerNumber]) {
-        for filter in 0..self.queues.len() {
-            self.forget(filter, triggers);
-        }
-    }
-
     /// Events are answered: they are not sent again.
-    fn forget(&mut self, filter: usize, triggers: &[TriggerNumber]) {
+    fn forget(&mut self, filter: usize, triggers: impl Iterator<Item = TriggerNumber>) {
         let Some(queue) = self.queues.get_mut(filter) else {
             return;
         };
         for trigger in triggers {
             let mut unanswered = queue.unanswered.iter();
-            let nth = unanswered.position(|ticket| ticket.trigger == *trigger);
+            let nth = unanswered.position(|ticket| ticket.trigger == trigger);
             let found = nth.and_then(|nth| queue.unanswered.remove(nth));
             self.spare.extend(found);
         }

@@ -262,9 +262,7 @@ struct FilterBench {
     unit: FilterUnit,
     events: Vec<FragmentDescriptor>,
     tickets: Producer,
-    done: Consumer,
-    to_writer: Consumer,
-    written: Producer,
+    answers: Consumer,
     ticket: EventTicket,
     words: Vec<u32>,
     begin: Instant,
@@ -286,35 +284,26 @@ impl FilterBench {
             })
         };
         let (tickets, tickets_in) = ring(EventTicket::words_max(1, 1))?;
-        let (writer, to_writer) = ring(EventTicket::words_max(1, 1))?;
-        let (written, written_in) = ring(4)?;
-        let (done_out, done) = ring(MESSAGE_WORDS_MAX)?;
+        let (answers_out, answers) = ring(MESSAGE_WORDS_MAX)?;
         let parts = FilterUnitParts {
             id: "fu0".to_owned(),
             unit: UnitId::filter(0),
             tickets: vec![Some(tickets_in)],
             streams: None,
             pools: vec![pool],
-            own_pool: 0,
-            writer,
             bell: None,
-            writer_bell: None,
             clock: RunClock::start(),
-            written: written_in,
-            outbox: Outbox::new(vec![(UnitId::builder(0), done_out)]),
+            outbox: Outbox::new(vec![(UnitId::builder(0), answers_out)]),
             block: CounterBlock::new(),
             sources: 1,
             epoch: 1,
-            in_filter: IN_FLIGHT,
             credits: IN_FLIGHT,
         };
         Ok(Self {
             unit: FilterUnit::new(parts, UnitFilter::Batch(Box::new(filter))),
             events,
             tickets,
-            done,
-            to_writer,
-            written,
+            answers,
             ticket: EventTicket::with_capacity(1),
             words: Vec::new(),
             begin: Instant::now(),
@@ -367,31 +356,21 @@ impl FilterBench {
         Ok(work)
     }
 
-    /// As the writer, which has written each event at once, and as the builder unit, which frees it.
+    /// As the builder unit, which frees each event when it hears of it.
     fn answer(&mut self) -> Result<usize, BenchError> {
         let mut work = 0;
-        let Self {
-            to_writer, ticket, ..
-        } = self;
-        while let Some(read) = to_writer.try_pop(|words| ticket.read(words))? {
-            if read.is_ok() {
-                let trigger = ticket.trigger;
-                let low_and_high = [trigger.low(), (trigger.0 >> 32) as u32];
-                self.written
-                    .try_push(&[0, low_and_high[0], low_and_high[1]])?;
-                self.kept += 1;
-            }
+        while let Some(envelope) = self.answers.try_pop(Envelope::parse)? {
             work += 1;
-        }
-        while let Some(message) = self.done.try_pop(Envelope::parse)? {
-            if let Ok(Envelope {
-                message: BuilderMessage::EventDone { triggers },
-                ..
-            }) = message
-            {
-                self.returned += triggers.len() as u64;
+            match envelope.map(|envelope| envelope.message) {
+                Ok(BuilderMessage::EventDone { triggers }) => {
+                    self.returned += triggers.len() as u64;
+                }
+                Ok(BuilderMessage::EventsAccepted { events }) => {
+                    self.returned += events.len() as u64;
+                    self.kept += events.len() as u64;
+                }
+                _ => {}
             }
-            work += 1;
         }
         Ok(work)
     }

@@ -1,7 +1,7 @@
 use arrayvec::ArrayVec;
 use livetime_wire::message::{
-    BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, Keep, MESSAGE_WORDS_MAX,
-    MessageError, SIZES_MAX, TRIGGERS_MAX, TriggerList,
+    AcceptedEvent, BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, Keep,
+    MESSAGE_WORDS_MAX, MessageError, SIZES_MAX, TRIGGERS_MAX, TriggerList,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
@@ -161,6 +161,18 @@ fn golden_messages() -> Vec<Envelope> {
                 fragments: 2,
             },
         ),
+        (
+            filter,
+            BuilderMessage::EventsAccepted {
+                events: [AcceptedEvent {
+                    trigger: TRIGGER,
+                    reason: 3,
+                    streams: 0x8001,
+                }]
+                .into_iter()
+                .collect(),
+            },
+        ),
     ];
     (0..)
         .zip(messages)
@@ -200,7 +212,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 18, 255] {
+    for kind in [0, 19, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -255,7 +267,9 @@ fn counts_above_their_limits_are_refused() {
         count: SIZES_MAX + 1,
         allowed: SIZES_MAX,
     };
-    assert_eq!(Envelope::parse(&words(12, &sizes)), Err(error));
+    for kind in [12, 18] {
+        assert_eq!(Envelope::parse(&words(kind, &sizes)), Err(error));
+    }
     let error = MessageError::Value { value: 0x1_0000 };
     assert_eq!(Envelope::parse(&words(11, &[0x1_0000, 0, 0])), Err(error));
     let mut data = vec![0, 0, 1, 1, 0, 0, FRAGMENT_PAGES_MAX as u32 + 1];
@@ -345,6 +359,18 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
                 fragments,
             }
         ),
+        prop::collection::vec((any_trigger(), any::<(u16, u16)>()), 0..=SIZES_MAX).prop_map(
+            |events| {
+                let event = |(trigger, (reason, streams))| AcceptedEvent {
+                    trigger,
+                    reason,
+                    streams,
+                };
+                BuilderMessage::EventsAccepted {
+                    events: events.into_iter().map(event).collect(),
+                }
+            }
+        ),
     ]
 }
 
@@ -386,7 +412,7 @@ proptest! {
     fn any_words_are_read_or_refused(
         words in prop::collection::vec(any::<u32>(), 0..80),
         small in prop::collection::vec(0_u32..40, 0..80),
-        kind in 0_u32..18,
+        kind in 0_u32..19,
     ) {
         // Words of any value hardly ever pass the header, small ones pass for counts.
         for mut words in [words, small] {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use livetime_node::chain_plan::{ChainPlan, role_of};
 use livetime_node::{BuilderTransport, ChainConfig};
-use livetime_wire::{DurationNs, Problem};
+use livetime_wire::{DurationNs, Problem, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{
@@ -243,7 +243,12 @@ impl HostTable {
             let parts = parts.map(|(host, roles)| format!("{} on {host}", roles.join(" ")));
             let found = parts.collect::<Vec<_>>().join(", ");
             let allowed = format!("on one host: {}", group.join(" "));
+            let is_filter = |role: &&str| role.starts_with(UnitKind::Filter.prefix());
             let help = match chain.transport {
+                _ if by_host.values().any(|roles| roles.iter().all(is_filter)) => {
+                    "they share pages or rings in memory; `transport = \"tcp\"` under `[filter]` lets \
+                     filter units be on hosts of their own"
+                }
                 BuilderTransport::Shm => {
                     "they share pages or rings in memory; `transport = \"tcp\"` under `[builder]` \
                      lets readout and building be on different hosts"

@@ -60,6 +60,29 @@ fn in_two_groups(config: String) -> String {
     config.replace("[store]\n", "[store]\nwriters = 2\n")
 }
 
+/// The example with three filter units on two hosts of their own, and the writer where events are
+/// built.
+fn filtering_on_two(launcher: &str) -> impl Fn(String) -> String {
+    let host = |name: &str, roles: &str| {
+        format!(
+            "\n[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nroles = [{roles}]\n{launcher}\n"
+        )
+    };
+    let hosts = [
+        host("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#),
+        host("building", r#""bu0", "bu1", "wr0""#),
+        host("first", r#""fu0", "fu1""#),
+        host("second", r#""fu2""#),
+    ]
+    .concat();
+    move |config: String| with_filters_apart(on_one_host(config)) + &hosts
+}
+
+/// A configuration with three filter units that need not be where events are built.
+fn with_filters_apart(config: String) -> String {
+    config.replace("units = 1", "units = 3\ntransport = \"tcp\"")
+}
+
 const LOCAL: &str = "launcher = \"local\"";
 
 #[test]
@@ -142,6 +165,44 @@ fn hosts_that_build_replace_the_dead_of_their_own() {
             causes.is_empty() || (role == "wr1" && causes == may_lose),
             "{role}: {causes:?}"
         );
+    }
+}
+
+#[test]
+fn filter_units_on_hosts_of_their_own_accept_what_those_of_one_host_do() {
+    let _turn = turn();
+    let one = Run::of(on_one_host, &["--triggers", "10000"]);
+    let run = Run::of(filtering_on_two(LOCAL), &["--triggers", "10000"]);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.digest(), one.digest());
+    assert_eq!(run.summary["counts"], one.summary["counts"]);
+    assert_eq!(run.stored(), one.stored());
+    for filter in ["fu0", "fu1", "fu2"] {
+        let judged = &run.summary["roles"][filter]["network_frames_received"];
+        assert!(judged.as_u64() > Some(0), "{filter}: {judged}");
+    }
+}
+
+#[test]
+fn roles_around_filter_units_of_other_hosts_may_die() {
+    let _turn = turn();
+    for role in ["fu0", "fu2", "bu1", "wr0"] {
+        let fault = format!("kill:{role}@3000triggers");
+        let arguments = ["--triggers", "10000", "--fault", &fault];
+        let run = Run::of(filtering_on_two(LOCAL), &arguments);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        run.assert_accounted();
+        let causes = run.causes();
+        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            causes.is_empty() || (role == "wr0" && causes == may_lose),
+            "{role}: {causes:?}"
+        );
+        let stored = run.stored().len() as u64;
+        assert_eq!(stored, run.count("events_stored"), "{role}");
     }
 }
 

@@ -13,15 +13,16 @@ use livetime_client::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_run::{Run, example, text, turn};
-use crate::{in_two_groups, on_one_host};
+use crate::{in_two_groups, on_one_host, with_filters_apart};
 
 /// Hosts on the bridge, by the last number of their addresses.
-const HOSTS: [(&str, u8); 5] = [
+const HOSTS: [(&str, u8); 6] = [
     ("control", 1),
     ("readout", 2),
     ("building", 3),
     ("manager", 4),
     ("second", 5),
+    ("filters", 6),
 ];
 /// The roles of a run with one host that builds.
 const ONE_BUILDS: &[(&str, &str)] = &[
@@ -34,6 +35,13 @@ const TWO_BUILD: &[(&str, &str)] = &[
     ("manager", r#""evm""#),
     ("building", r#""bu0", "fu0", "wr0""#),
     ("second", r#""bu1", "fu1", "wr1""#),
+];
+/// The roles of a run with filter units on two hosts where nothing is built.
+const TWO_FILTER: &[(&str, &str)] = &[
+    ("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#),
+    ("building", r#""bu0", "bu1", "wr0""#),
+    ("filters", r#""fu0""#),
+    ("second", r#""fu1", "fu2""#),
 ];
 /// Trigger rate and time of a run: long enough for a second before a failure, and some after it.
 const PACE: [&str; 4] = ["--rate", "2kHz", "--duration", "5s"];
@@ -120,6 +128,8 @@ impl Network {
         let mut config = on_one_host(config);
         if self.roles == TWO_BUILD {
             config = in_two_groups(config);
+        } else if self.roles == TWO_FILTER {
+            config = with_filters_apart(config);
         }
         config += "\n[control]\naddress = \"10.77.0.1:7450\"\n";
         for (host, roles) in self.roles {
@@ -349,6 +359,21 @@ fn a_host_that_dies_ends_the_run_with_every_event_accounted_for() {
         assert!(run.errors().contains(&said), "{host}: {}", run.errors());
         account(&format!("two build, host {host} killed"), &run);
     }
+}
+
+#[test]
+fn a_host_of_filter_units_that_dies_costs_no_event() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_FILTER) else {
+        return;
+    };
+    let run = network.run_while(&PACE, |network| network.kill_host("second"));
+    assert!(run.output.status.success(), "{}", run.errors());
+    let errors = run.errors();
+    assert!(errors.contains("host second is gone"), "{errors}");
+    assert!(errors.contains("the others go on"), "{errors}");
+    assert_eq!(run.causes(), BTreeSet::new());
+    account("host of two of three filter units killed", &run);
 }
 
 #[test]

@@ -998,6 +998,23 @@ fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
 }
 
 #[test]
+fn filter_units_behind_streams_are_on_any_host() {
+    let example = include_str!("../../../../../examples/filter_hosts.toml");
+    assert_eq!(good(example).chain.builder.filter_units, 3);
+    let shared = example.replace(
+        "transport = \"tcp\" # what lets filter",
+        "# what lets filter",
+    );
+    let problems = read_plain(&shared).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(problem.code.code, "C0134");
+    assert_eq!(problem.allowed, "on one host: bu0 bu1 fu0 fu1 fu2 wr0");
+    assert!(problem.help.contains("`[filter]`"), "{}", problem.help);
+}
+
+#[test]
 fn roles_that_share_memory_are_named_with_their_hosts() {
     let moved = format!("{LEAST}{TWO_HOSTS}").replace("\"ru0\", ", "");
     let moved = moved.replace("[\"bu0\"", "[\"ru0\", \"bu0\"");
