@@ -217,7 +217,7 @@ impl SlinkDestination {
             return 1;
         };
         // Before the copy: the entry is moved to its place as a whole, which would wait until all
-        // words of the page have left the processor's store buffer (measured: 25 ns per KiB).
+        // words of the page have left the processor's store buffer.
         fifos.complete(Completed {
             page,
             len_words: words as u32,
