@@ -54,7 +54,7 @@ pub use fragment_assembler::{
 pub use fragment_buffer::{
     BufferCounters, FragmentBuffer, FragmentBufferConfig, InsertRefused, RefusedReason,
 };
-pub use line::{FlowControl, LineSlice, LinkState, LinkStatus};
+pub use line::{FlowControl, LineBlock, LineSlice, LinkState, LinkStatus};
 pub use line_fault::{FaultRates, LineFault, LineFaultPlan};
 pub use link_config::LinkConfig;
 pub use link_destination::{DestinationCounters, SlinkDestination};

@@ -24,7 +24,7 @@
 use livetime_wire::slink::{ControlWord, FragmentStatus, LineWord};
 use livetime_wire::{LossCause, LossCounts};
 
-use crate::line::{LineSlice, LinkState};
+use crate::line::{LineBlock, LineSlice, LinkState};
 use crate::link_config::LinkConfig;
 use crate::page_fifo::{BlockEnd, Completed, PageFifos};
 use crate::page_store::PageStore;
@@ -169,6 +169,72 @@ impl SlinkDestination {
             return self.handle_line_aside(line, fifos, store);
         }
         self.receive(line, fifos, store)
+    }
+
+    /// Takes a block at once if it is one to be found good, of one page; returns how many words of
+    /// it, control words included: all, or none of one that is to be offered as slices, or 1 when
+    /// the page is shorter than the configuration says and the data words are to follow as slices.
+    #[inline]
+    pub fn handle_block<S: PageStore + ?Sized>(
+        &mut self,
+        block: LineBlock<'_>,
+        fifos: &mut PageFifos,
+        store: &mut S,
+    ) -> usize {
+        let is_clean = |word: ControlWord, expected| {
+            word.matches(expected) && !word.data_error() && !word.control_error()
+        };
+        let words = block.data.len();
+        let words_max = self.page_words.min(self.fragment_words_max) as usize;
+        let is_plain = self.link == LinkState::Up
+            && self.test == SelfTest::Off
+            && self.block.is_none()
+            && (1..=words_max).contains(&words)
+            && is_clean(block.begin, self.begin)
+            && is_clean(block.end, self.end);
+        if !is_plain {
+            return 0;
+        }
+        let Some(page) = fifos.take_request(1) else {
+            return 0;
+        };
+        self.just_up = false;
+        store.start(page);
+        if let Some(next) = fifos.next_request() {
+            store.prepare(next, self.last_page_words);
+        }
+        let to = store.words_mut(page);
+        let Some(to) = to.get_mut(..words) else {
+            let (filled, capacity) = (0, to.len() as u32);
+            let mut open = OpenBlock::begun_by(block.begin, self.begin);
+            open.page = Some(OpenPage {
+                page,
+                filled,
+                capacity,
+            });
+            self.block = Some(open);
+            self.counters.control_words += 1;
+            return 1;
+        };
+        // Before the copy: the entry is moved to its place as a whole, which would wait until all
+        // words of the page have left the processor's store buffer.
+        fifos.complete(Completed {
+            page,
+            len_words: words as u32,
+            status: FragmentStatus::GOOD,
+            begin: Some(block.begin),
+            end: Some(block.end),
+            block_end: BlockEnd::EndWord,
+        });
+        to.copy_from_slice(block.data);
+        store.finish(page, words as u32);
+        self.last_page_words = words as u32;
+        self.counters.control_words += 2;
+        self.counters.data_words += words as u64;
+        self.counters.pages += 1;
+        self.counters.blocks += 1;
+        self.counters.blocks_good += 1;
+        block.words()
     }
 
     /// Takes one word; returns how many (0 or 1). The reference for [`Self::handle_line`].

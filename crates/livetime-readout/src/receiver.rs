@@ -7,7 +7,7 @@
 
 use livetime_wire::{DurationNs, LossCounts, RunNs};
 
-use crate::line::{FlowControl, LineSlice, LinkState, LinkStatus};
+use crate::line::{FlowControl, LineBlock, LineSlice, LinkState, LinkStatus};
 use crate::link_config::LinkConfig;
 use crate::link_destination::{DestinationCounters, SlinkDestination};
 use crate::page_fifo::{Completed, PageFifos};
@@ -146,6 +146,27 @@ impl Receiver {
         let taken = self.destination.handle_line(line, &mut self.fifos, store);
         self.refill();
         self.poll_flow(now);
+        taken
+    }
+
+    /// Takes a block at once, with the same result as its slices would have; returns how many words
+    /// of it, control words included. What is left, often all, is then offered as slices: a block
+    /// that is damaged or longer than a page, or that meets a link that is not ready for it.
+    #[inline]
+    pub fn handle_block<S: PageStore + ?Sized>(
+        &mut self,
+        now: RunNs,
+        block: LineBlock<'_>,
+        store: &mut S,
+    ) -> usize {
+        if self.flow == FlowControl::Xoff {
+            self.poll_flow(now);
+        }
+        let taken = self.destination.handle_block(block, &mut self.fifos, store);
+        if taken > 0 {
+            self.refill();
+            self.poll_flow(now);
+        }
         taken
     }
 

@@ -5,8 +5,8 @@
 //! blocks that did not come whole are counted as lost, by their numbers. It reads nothing itself.
 
 use livetime_readout::{
-    Completed, FlowControl, LineSlice, LinkConfig, LinkState, LinkStatus, PageError, PageLink,
-    PageStore, Receiver,
+    Completed, FlowControl, LineBlock, LineSlice, LinkConfig, LinkState, LinkStatus, PageError,
+    PageLink, PageStore, Receiver,
 };
 use livetime_wire::link_frame::FrameHeader;
 use livetime_wire::{LossCause, LossCounts, RunNs};
@@ -77,6 +77,10 @@ impl<S: PageStore> BlockReceiver<S> {
         data: &[u32],
         stage: &mut FrameStage,
     ) -> bool {
+        let is_block = header.begins_block && header.ends_block && !self.is_open;
+        if is_block && *stage == FrameStage::Begin && self.take_block(now, header, data, stage) {
+            return true;
+        }
         loop {
             match *stage {
                 FrameStage::Begin => {
@@ -168,6 +172,37 @@ impl<S: PageStore> BlockReceiver<S> {
         &self.losses
     }
 
+    /// Takes a frame that is a block at once, as the receiver allows; `false`, and `stage` moved if
+    /// something of it is taken, when the rest is to be taken piece by piece.
+    #[inline]
+    fn take_block(
+        &mut self,
+        now: RunNs,
+        header: &FrameHeader,
+        data: &[u32],
+        stage: &mut FrameStage,
+    ) -> bool {
+        let block = LineBlock {
+            begin: self.begin,
+            data,
+            end: self.end,
+        };
+        let taken = self.receiver.handle_block(now, block, &mut self.store);
+        if taken == 0 {
+            return false;
+        }
+        self.lose_blocks_before(header);
+        if taken < block.words() {
+            self.is_open = true;
+            *stage = FrameStage::Data(taken - 1);
+            return false;
+        }
+        self.next_block += 1;
+        self.counters.blocks += 1;
+        self.counters.frames += 1;
+        true
+    }
+
     /// `false` if the frame belongs to a block whose begin is missing, or is a begin that came
     /// before the end of the block before.
     fn begin_frame(&mut self, now: RunNs, header: &FrameHeader) -> bool {
@@ -182,13 +217,19 @@ impl<S: PageStore> BlockReceiver<S> {
             // Numbers without a gap, and no end: the sender broke off.
             self.handle_missing(now, 1);
         }
+        self.lose_blocks_before(header);
+        self.is_open = true;
+        self.line(now, LineSlice::Control(self.begin));
+        true
+    }
+
+    /// Counts the blocks of which nothing came before the frame that begins this one.
+    #[inline]
+    fn lose_blocks_before(&mut self, header: &FrameHeader) {
         let ahead = u64::from(header.block_low.wrapping_sub(self.next_block as u32));
         self.counters.blocks_lost += ahead;
         self.losses.add(LossCause::DatagramLost, ahead);
         self.next_block += ahead;
-        self.is_open = true;
-        self.line(now, LineSlice::Control(self.begin));
-        true
     }
 
     fn line(&mut self, now: RunNs, slice: LineSlice<'_>) -> usize {
@@ -299,6 +340,41 @@ mod tests {
             assert_eq!(counters.frames_missing, missing.len() as u64);
             assert!(blocks.iter().all(|block| block.len() == 100));
         }
+    }
+
+    #[test]
+    fn a_block_of_one_frame_waits_for_a_page_and_is_lost_by_its_number() {
+        let (mut link, mut numbers) = (receiver(), FrameNumbers::default());
+        let (mut gap, mut stalls, mut blocks) = (0, 0, Vec::new());
+        for block in 0..100 {
+            // Up to two words longer than a page: some are taken at once, some are not.
+            let words = vec![block; 60 + block as usize % 7];
+            for (header, range) in numbers.frames(words.len(), 100) {
+                if block % 10 == 3 {
+                    gap += 1;
+                    continue;
+                }
+                link.handle_missing(RunNs(0), std::mem::take(&mut gap));
+                let mut stage = FrameStage::default();
+                while !link.take(RunNs(0), &header, &words[range.clone()], &mut stage) {
+                    stalls += 1;
+                    while let Some(completed) = link.poll() {
+                        if completed.block_end == BlockEnd::EndWord {
+                            blocks.push(link.store().words(completed.page)[0]);
+                        }
+                        link.recycle(completed.page).unwrap();
+                    }
+                }
+            }
+        }
+        let waiting = link.link_status().acknowledge_filled;
+        assert!(stalls > 0 && waiting > 0 && link.receiver().page_account().is_balanced());
+        let came: Vec<u32> = (0..100).filter(|block| block % 10 != 3).collect();
+        assert!(blocks.len() < came.len() && came.starts_with(&blocks));
+        let counters = link.counters();
+        assert_eq!((counters.blocks, counters.frames), (90, 90));
+        assert_eq!((counters.blocks_lost, counters.frames_missing), (10, 10));
+        assert_eq!(counters.stalls, stalls);
     }
 
     #[test]

@@ -18,8 +18,7 @@ use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, FrameNumbers, HEADE
 use livetime_wire::{DurationNs, LossCause, Problem, ProblemCode, RunNs};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, recvmsg, setsockopt,
-    sockopt,
+    ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, recvmsg, setsockopt, sockopt,
 };
 use zerocopy::IntoBytes;
 
@@ -113,9 +112,11 @@ struct Early {
 }
 
 thread_local! {
-    /// What a batched call is described with. It holds pointers of the system, so that it stays with
-    /// its thread, and a link may move to the worker that polls it.
-    static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
+    /// What a batched call is described with, without a place for the sender's address: writing it
+    /// takes the kernel a tenth of its time for a datagram of 1 KiB, and frames are told apart by
+    /// their first words. It holds pointers of the system, so that it stays with its thread, and a
+    /// link may move to the worker that polls it.
+    static HEADERS: RefCell<MultiHeaders<()>> =
         RefCell::new(MultiHeaders::preallocate(BATCH - 1, None));
 }
 
@@ -331,7 +332,7 @@ impl<S: PageStore> UdpLink<S> {
     fn take_datagram(&mut self, now: RunNs, words: &[u32], bytes: usize) -> bool {
         let words = words.get(..bytes / 4).unwrap_or_default();
         let frame = FrameHeader::parse_whole(words);
-        let Some((header, data)) = frame.ok().filter(|_| bytes.is_multiple_of(4)) else {
+        let (Ok((header, data)), true) = (&frame, bytes.is_multiple_of(4)) else {
             self.counters.datagrams_bad += 1;
             return true;
         };
@@ -356,7 +357,7 @@ impl<S: PageStore> UdpLink<S> {
                 return true;
             }
         }
-        if !self.blocks.take(now, &header, data, &mut self.stage) {
+        if !self.blocks.take(now, header, data, &mut self.stage) {
             return false;
         }
         self.stage = FrameStage::default();
