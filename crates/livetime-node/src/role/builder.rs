@@ -206,6 +206,33 @@ impl Builder {
         work
     }
 
+    fn lose_peer(&mut self, now: RunNs, unit: UnitId, failed: &[TriggerNumber]) {
+        self.parts.outbox.lose(unit);
+        match unit.kind {
+            UnitKind::Writer => self.writer_lost = true,
+            UnitKind::Readout => {
+                self.parts.core.handle_readout_lost(now, unit.index);
+                self.free_pages();
+            }
+            UnitKind::Filter => {
+                if let Some(streams) = &mut self.parts.streams {
+                    streams.lose(unit);
+                }
+                self.waiting = self.waiting.filter(|filter| *filter != unit.index);
+                let given_up = self.parts.core.redispatch_filter(unit.index, failed);
+                self.given_up.extend(given_up);
+            }
+            _ => {}
+        }
+    }
+
+    /// Another writer is there: it gets what the one before has not answered for.
+    fn welcome_writer(&mut self, tickets: Producer, written: Consumer) {
+        (self.parts.writer, self.parts.written) = (tickets, written);
+        self.parts.core.handle_writer_back();
+        self.writer_lost = false;
+    }
+
     fn publish(&mut self) {
         let parts = &mut self.parts;
         let idle = parts.core.is_idle()
@@ -260,23 +287,7 @@ impl Role for Builder {
         // What the dead unit said before comes first.
         while self.take_messages(now) + self.take_written() > 0 {}
         match command {
-            RoleCommand::PeerLost { unit, triggers } => {
-                self.parts.outbox.lose(unit);
-                self.writer_lost |= unit.kind == UnitKind::Writer;
-                if unit.kind == UnitKind::Readout {
-                    self.parts.core.handle_readout_lost(now, unit.index);
-                    self.free_pages();
-                }
-                if unit.kind == UnitKind::Filter {
-                    if let Some(streams) = &mut self.parts.streams {
-                        streams.lose(unit);
-                    }
-                    self.waiting = self.waiting.filter(|filter| *filter != unit.index);
-                    let core = &mut self.parts.core;
-                    self.given_up
-                        .extend(core.redispatch_filter(unit.index, &triggers));
-                }
-            }
+            RoleCommand::PeerLost { unit, triggers } => self.lose_peer(now, unit, &triggers),
             RoleCommand::Retire { unit } => {
                 if let Some(streams) = &mut self.parts.streams {
                     streams.retire(unit);
@@ -304,9 +315,7 @@ impl Role for Builder {
                 let tickets = producers.into_values().next();
                 let written = consumers.into_values().next();
                 if let (Some(tickets), Some(written)) = (tickets, written) {
-                    (self.parts.writer, self.parts.written) = (tickets, written);
-                    self.parts.core.handle_writer_back();
-                    self.writer_lost = false;
+                    self.welcome_writer(tickets, written);
                 }
             }
             RoleCommand::PeerBack {
