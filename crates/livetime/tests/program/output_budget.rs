@@ -4,9 +4,12 @@ use serde_json::Value;
 
 use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, lost};
 
-const BUDGET: u64 = 600_000;
+const BUDGET: u64 = 100_000;
+/// Events that are accepted.
+const ACCEPTED: u64 = 200;
 
-/// 600 events of some 2.3 kB are accepted, more than fit into two seconds.
+/// 200 events of some 2.3 kB are accepted, more than fit into four seconds: the budget binds on a machine
+/// that is busy with other things, too.
 fn run_with(store: &str) -> Value {
     let bench = Workbench::new();
     let config = changed(
@@ -15,11 +18,11 @@ fn run_with(store: &str) -> Value {
         &format!("chunk = \"16 KiB\"\nevent_max = \"64 KiB\"\n{store}"),
     );
     bench.write("small.toml", config);
-    let options = ["--triggers", "6000", "--lossless", "--out", "out", "--json"];
+    let options = ["--triggers", "2000", "--lossless", "--out", "out", "--json"];
     let run = bench.run(&[&["run", "small.toml"][..], &options].concat());
     let run = run.ended_with(0).document();
     assert_conserved(&run);
-    assert_eq!(count(&run, "counts.filter_accepted"), 600);
+    assert_eq!(count(&run, "counts.filter_accepted"), ACCEPTED);
     let inspected = bench.inspect("out/events.mcap");
     assert_eq!(
         count(&inspected, "events"),
@@ -36,8 +39,8 @@ fn of_writer(run: &Value, name: &str) -> u64 {
 
 #[test]
 fn events_wait_for_the_budget_and_none_is_lost() {
-    let run = run_with("output_per_second = \"600 kB\"");
-    assert_eq!(count(&run, "counts.events_stored"), 600);
+    let run = run_with("output_per_second = \"100 kB\"");
+    assert_eq!(count(&run, "counts.events_stored"), ACCEPTED);
     assert_eq!(lost(&run, "store"), 0);
     assert!(of_writer(&run, "output_waits") > 0);
     let most = of_writer(&run, "output_window_bytes_max");
@@ -48,10 +51,10 @@ fn events_wait_for_the_budget_and_none_is_lost() {
 
 #[test]
 fn yielding_streams_are_prescaled_away_and_counted() {
-    let run = run_with("output_per_second = \"600 kB\"\nyielding_streams = [0]");
+    let run = run_with("output_per_second = \"100 kB\"\nyielding_streams = [0]");
     let yielded = count(&run, "losses.store.output_yielded");
     assert!(yielded > 0, "{run}");
-    assert_eq!(count(&run, "counts.events_stored") + yielded, 600);
+    assert_eq!(count(&run, "counts.events_stored") + yielded, ACCEPTED);
     assert_eq!(of_writer(&run, "output_yielded"), yielded);
     assert_eq!(of_writer(&run, "output_waits"), 0);
     assert!(of_writer(&run, "output_window_bytes_max") <= BUDGET);
