@@ -166,11 +166,16 @@ impl Run {
     }
 }
 
-/// The example with a builder timeout that no busy machine reaches.
+/// The example with timeouts of builder and decisions that no busy machine reaches.
 pub(crate) fn patient(config: String) -> String {
-    let changed = config.replace("timeout = \"1 s\"", "timeout = \"20 s\"");
+    let changed = config.replace("\ntimeout = \"1 s\"", "\ntimeout = \"20 s\"");
     assert_ne!(changed, config);
-    changed
+    let waiting = changed.replace(
+        "decision_timeout = \"100 ms\"",
+        "decision_timeout = \"20 s\"",
+    );
+    assert_ne!(waiting, changed);
+    waiting
 }
 
 /// A running program whose talk is followed.
