@@ -8,8 +8,8 @@ const BUDGET: u64 = 100_000;
 /// Events that are accepted.
 const ACCEPTED: u64 = 200;
 
-/// 200 events of some 2.3 kB are accepted, more than fit into four seconds: the budget binds on a machine
-/// that is busy with other things, too.
+/// 200 events of some 2.3 kB are accepted, more than fit into four seconds: the budget binds on a busy
+/// machine, too.
 fn run_with(store: &str) -> Value {
     let bench = Workbench::new();
     let config = changed(
