@@ -7,8 +7,7 @@
 //! Masks with holes and spans are filed under the prefix around them and compared once more.
 //!
 //! A table never changes; a driver swaps the whole table between two messages. Cost of a look-up:
-//! a binary search in every 16th threshold, which stay in the nearest cache, one among 16 neighbours
-//! (about 15 steps together for 10 000 conditions), and one step per entry in the list.
+//! one binary search (about 15 steps for 10 000 conditions) and one step per entry in the list.
 //! Who may change conditions is in [`crate::registry`].
 
 use livetime_wire::EventId;
@@ -20,8 +19,6 @@ use crate::sink::{SinkId, SinkKind};
 
 /// End of a list.
 const NONE: u32 = u32::MAX;
-/// Thresholds behind one of the first search: two cache lines.
-const BLOCK: usize = 16;
 
 /// Sizes of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +66,8 @@ impl TableFill {
     }
 }
 
-/// One step of a list: what to do for a matching condition. Half a cache line, and never on two.
+/// One step of a list: what to do for a matching condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(32))]
 pub struct WalkerEntry {
     next: u32,
     /// Index into `software`, or `NONE`.
@@ -93,8 +89,6 @@ pub struct WalkerEntry {
 /// The compiled form of a set of active conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatchTable {
-    /// The first threshold of each block.
-    blocks: Vec<u64>,
     thresholds: Vec<u64>,
     heads: Vec<u32>,
     walker: Vec<WalkerEntry>,
@@ -128,7 +122,6 @@ impl MatchTable {
     /// The table that matches nothing.
     pub fn empty(limits: TableLimits) -> Self {
         Self {
-            blocks: vec![0],
             thresholds: vec![0],
             heads: vec![NONE],
             walker: Vec::new(),
@@ -167,7 +160,6 @@ impl MatchTable {
                 limits,
             });
         }
-        table.blocks = table.thresholds.iter().step_by(BLOCK).copied().collect();
         Ok(table)
     }
 
@@ -220,12 +212,10 @@ impl MatchTable {
     /// The conditions that match an ID, in the order of their actions.
     #[inline]
     pub fn matches(&self, id: EventId) -> Matches<'_> {
-        let is_not_above = |threshold: &u64| *threshold <= id.0;
-        // The first threshold is 0, so there is one not above any ID, and a block that begins with it.
-        let first = (self.blocks.partition_point(is_not_above) - 1) * BLOCK;
-        let block = &self.thresholds[first..];
-        let block = &block[..block.len().min(BLOCK)];
-        let after = first + block.partition_point(is_not_above);
+        let after = self
+            .thresholds
+            .partition_point(|threshold| *threshold <= id.0);
+        // The first threshold is 0, so there is one not above any ID.
         Matches {
             table: self,
             id,
