@@ -27,31 +27,28 @@ fn on_one_host(config: String) -> String {
 
 /// The example with readout and building on two hosts, the second with this launcher.
 fn on_two_hosts(launcher: &str) -> impl Fn(String) -> String {
-    let hosts = format!(
-        "\n[[host]]\nname = \"readout\"\naddress = \"127.0.0.1\"\n\
-         roles = [\"src0\", \"trg0\", \"ru0\", \"ru1\", \"evm\"]\n\
-         [[host]]\nname = \"building\"\naddress = \"127.0.0.1\"\n\
-         roles = [\"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n{launcher}\n"
-    );
-    move |config: String| on_one_host(config) + &hosts
+    let readout = host("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#, "");
+    let building = host("building", r#""bu0", "bu1", "fu0", "wr0""#, launcher);
+    move |config: String| on_one_host(config) + &readout + &building
+}
+
+/// The table of a host of this machine with these roles, started by this launcher.
+fn host(name: &str, roles: &str, launcher: &str) -> String {
+    format!(
+        "\n[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nroles = [{roles}]\n{launcher}\n"
+    )
 }
 
 /// The example with the event manager on a host of its own, and building on two, each with its
 /// filter unit and its writer.
-fn building_on_two(launcher: &str) -> impl Fn(String) -> String {
-    let host = |name: &str, roles: &str| {
-        format!(
-            "\n[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nroles = [{roles}]\n{launcher}\n"
-        )
-    };
+fn building_on_two(config: String) -> String {
     let hosts = [
-        host("readout", r#""src0", "trg0", "ru0", "ru1""#),
-        host("manager", r#""evm""#),
-        host("first", r#""bu0", "fu0", "wr0""#),
-        host("second", r#""bu1", "fu1", "wr1""#),
-    ]
-    .concat();
-    move |config: String| in_two_groups(on_one_host(config)) + &hosts
+        host("readout", r#""src0", "trg0", "ru0", "ru1""#, LOCAL),
+        host("manager", r#""evm""#, LOCAL),
+        host("first", r#""bu0", "fu0", "wr0""#, LOCAL),
+        host("second", r#""bu1", "fu1", "wr1""#, LOCAL),
+    ];
+    in_two_groups(on_one_host(config)) + &hosts.concat()
 }
 
 /// A configuration with two filter units, each with its builder unit and its writer.
@@ -62,20 +59,14 @@ fn in_two_groups(config: String) -> String {
 
 /// The example with three filter units on two hosts of their own, and the writer where events are
 /// built.
-fn filtering_on_two(launcher: &str) -> impl Fn(String) -> String {
-    let host = |name: &str, roles: &str| {
-        format!(
-            "\n[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nroles = [{roles}]\n{launcher}\n"
-        )
-    };
+fn filtering_on_two(config: String) -> String {
     let hosts = [
-        host("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#),
-        host("building", r#""bu0", "bu1", "wr0""#),
-        host("first", r#""fu0", "fu1""#),
-        host("second", r#""fu2""#),
-    ]
-    .concat();
-    move |config: String| with_filters_apart(on_one_host(config)) + &hosts
+        host("readout", r#""src0", "trg0", "ru0", "ru1", "evm""#, LOCAL),
+        host("building", r#""bu0", "bu1", "wr0""#, LOCAL),
+        host("first", r#""fu0", "fu1""#, LOCAL),
+        host("second", r#""fu2""#, LOCAL),
+    ];
+    with_filters_apart(on_one_host(config)) + &hosts.concat()
 }
 
 /// A configuration with three filter units that need not be where events are built.
@@ -85,62 +76,57 @@ fn with_filters_apart(config: String) -> String {
 
 const LOCAL: &str = "launcher = \"local\"";
 
-#[test]
-fn two_hosts_take_the_decisions_of_one_and_store_the_same_events() {
-    let _turn = turn();
+/// A run of the example on several hosts that decides and stores what one host does.
+fn like_one_host(on_hosts: impl Fn(String) -> String) -> Run {
     let one = Run::of(on_one_host, &["--triggers", "10000"]);
-    let two = Run::of(on_two_hosts(LOCAL), &["--triggers", "10000"]);
-    for run in [&one, &two] {
+    let run = Run::of(on_hosts, &["--triggers", "10000"]);
+    for run in [&one, &run] {
         assert!(run.output.status.success(), "{}", run.errors());
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new());
     }
-    assert_eq!(two.digest(), one.digest());
-    assert_eq!(two.summary["counts"], one.summary["counts"]);
-    assert_eq!(two.stored(), one.stored());
+    assert_eq!(run.digest(), one.digest());
+    assert_eq!(run.summary["counts"], one.summary["counts"]);
+    assert_eq!(run.stored(), one.stored());
     assert!(!one.stored().is_empty());
+    run
+}
+
+/// Kills each of these roles in a run of its own, which goes on and loses at most the writer's chunk.
+fn survives_the_death_of(roles: &[&str], on_hosts: impl Fn(String) -> String) {
+    for role in roles {
+        let fault = format!("kill:{role}@3000triggers");
+        let run = Run::of(&on_hosts, &["--triggers", "10000", "--fault", &fault]);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(run.errors().contains(role), "{role}: {}", run.errors());
+        run.assert_accounted();
+        let causes = run.causes();
+        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(
+            causes.is_empty() || (role.starts_with("wr") && causes == may_lose),
+            "{role}: {causes:?}"
+        );
+        let stored = run.stored().len() as u64;
+        assert_eq!(stored, run.count("events_stored"), "{role}");
+    }
+}
+
+#[test]
+fn two_hosts_take_the_decisions_of_one_and_store_the_same_events() {
+    let _turn = turn();
+    like_one_host(on_two_hosts(LOCAL));
 }
 
 #[test]
 fn roles_of_hosts_may_die_and_are_replaced_there() {
     let _turn = turn();
-    for role in ["bu0", "fu0", "wr0"] {
-        let fault = format!("kill:{role}@3000triggers");
-        let arguments = ["--triggers", "10000", "--fault", &fault];
-        let run = Run::of(on_two_hosts(LOCAL), &arguments);
-        assert!(run.output.status.success(), "{role}: {}", run.errors());
-        assert!(run.errors().contains(role), "{role}: {}", run.errors());
-        run.assert_accounted();
-        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
-        let allowed = if role == "wr0" {
-            allowed
-        } else {
-            BTreeSet::new()
-        };
-        assert!(
-            run.causes().is_subset(&allowed),
-            "{role}: {:?}",
-            run.causes()
-        );
-        assert_eq!(
-            run.stored().len() as u64,
-            run.count("events_stored"),
-            "{role}"
-        );
-    }
+    survives_the_death_of(&["bu0", "fu0", "wr0"], on_two_hosts(LOCAL));
 }
 
 #[test]
 fn two_hosts_that_build_store_together_what_one_stores() {
     let _turn = turn();
-    let one = Run::of(on_one_host, &["--triggers", "10000"]);
-    let run = Run::of(building_on_two(LOCAL), &["--triggers", "10000"]);
-    assert!(run.output.status.success(), "{}", run.errors());
-    run.assert_accounted();
-    assert_eq!(run.causes(), BTreeSet::new());
-    assert_eq!(run.digest(), one.digest());
-    assert_eq!(run.summary["counts"], one.summary["counts"]);
-    assert_eq!(run.stored(), one.stored());
+    let run = like_one_host(building_on_two);
     let writers = run.summary["writers"].as_array().expect("a list");
     let hosts: Vec<_> = writers.iter().map(|writer| &writer["host"]).collect();
     assert_eq!(hosts, ["first", "second"]);
@@ -152,33 +138,13 @@ fn two_hosts_that_build_store_together_what_one_stores() {
 #[test]
 fn hosts_that_build_replace_the_dead_of_their_own() {
     let _turn = turn();
-    for role in ["bu1", "fu1", "wr1"] {
-        let fault = format!("kill:{role}@3000triggers");
-        let arguments = ["--triggers", "10000", "--fault", &fault];
-        let run = Run::of(building_on_two(LOCAL), &arguments);
-        assert!(run.output.status.success(), "{role}: {}", run.errors());
-        assert!(run.errors().contains(role), "{role}: {}", run.errors());
-        run.assert_accounted();
-        let causes = run.causes();
-        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
-        assert!(
-            causes.is_empty() || (role == "wr1" && causes == may_lose),
-            "{role}: {causes:?}"
-        );
-    }
+    survives_the_death_of(&["bu1", "fu1", "wr1"], building_on_two);
 }
 
 #[test]
 fn filter_units_on_hosts_of_their_own_accept_what_those_of_one_host_do() {
     let _turn = turn();
-    let one = Run::of(on_one_host, &["--triggers", "10000"]);
-    let run = Run::of(filtering_on_two(LOCAL), &["--triggers", "10000"]);
-    assert!(run.output.status.success(), "{}", run.errors());
-    run.assert_accounted();
-    assert_eq!(run.causes(), BTreeSet::new());
-    assert_eq!(run.digest(), one.digest());
-    assert_eq!(run.summary["counts"], one.summary["counts"]);
-    assert_eq!(run.stored(), one.stored());
+    let run = like_one_host(filtering_on_two);
     for filter in ["fu0", "fu1", "fu2"] {
         let judged = &run.summary["roles"][filter]["network_frames_received"];
         assert!(judged.as_u64() > Some(0), "{filter}: {judged}");
@@ -188,22 +154,7 @@ fn filter_units_on_hosts_of_their_own_accept_what_those_of_one_host_do() {
 #[test]
 fn roles_around_filter_units_of_other_hosts_may_die() {
     let _turn = turn();
-    for role in ["fu0", "fu2", "bu1", "wr0"] {
-        let fault = format!("kill:{role}@3000triggers");
-        let arguments = ["--triggers", "10000", "--fault", &fault];
-        let run = Run::of(filtering_on_two(LOCAL), &arguments);
-        assert!(run.output.status.success(), "{role}: {}", run.errors());
-        assert!(run.errors().contains(role), "{role}: {}", run.errors());
-        run.assert_accounted();
-        let causes = run.causes();
-        let may_lose = BTreeSet::from(["writer_lost".to_owned()]);
-        assert!(
-            causes.is_empty() || (role == "wr0" && causes == may_lose),
-            "{role}: {causes:?}"
-        );
-        let stored = run.stored().len() as u64;
-        assert_eq!(stored, run.count("events_stored"), "{role}");
-    }
+    survives_the_death_of(&["fu0", "fu2", "bu1", "wr0"], filtering_on_two);
 }
 
 #[test]

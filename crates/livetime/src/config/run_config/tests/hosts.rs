@@ -1,0 +1,144 @@
+//! Which roles may be on which hosts, and what is said about those that may not.
+
+use super::*;
+
+/// The least configuration with its roles on two hosts.
+const TWO_HOSTS: &str = r#"
+[builder]
+transport = "tcp"
+[[host]]
+name = "readout"
+address = "127.0.0.1"
+roles = ["src0", "trg0", "ru0", "evm"]
+[[host]]
+name = "building"
+address = "127.0.0.1"
+roles = ["bu0", "bu1", "fu0", "wr0"]
+"#;
+
+#[test]
+fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
+    let text = format!("{LEAST}{TWO_HOSTS}");
+    let config = good(&text);
+    assert_eq!(config.hosts.placement()["evm"], "readout");
+    let cases = [
+        (
+            "name = \"building\"",
+            "name = \"readout\"",
+            "C0130",
+            "host[1].name",
+        ),
+        (
+            "name = \"building\"",
+            "name = \"two words\"",
+            "C0130",
+            "host[1].name",
+        ),
+        ("\"fu0\", ", "\"fu0\", \"fu7\", ", "C0131", "host[1].roles"),
+        ("\"fu0\", ", "\"fu0\", \"evm\", ", "C0132", "host[1].roles"),
+        ("\"fu0\", ", "", "C0133", "host"),
+        (
+            "transport = \"tcp\"",
+            "transport = \"shm\"",
+            "C0134",
+            "host[1].roles",
+        ),
+        (
+            "address = \"127.0.0.1\"",
+            "address = \"10.0.0.7\"",
+            "C0136",
+            "host",
+        ),
+        (
+            "address = \"127.0.0.1\"",
+            "address = \"here\"",
+            "C0004",
+            "host[0].address",
+        ),
+        ("address = \"127.0.0.1\"\n", "", "C0007", "host[0].address"),
+        (
+            "name = \"readout\"",
+            "name = \"readout\"\ncommand = \"x\"",
+            "C0120",
+            "host[0].command",
+        ),
+        (
+            "name = \"readout\"",
+            "name = \"readout\"\nlauncher = \"exec\"",
+            "C0135",
+            "host[0].command",
+        ),
+    ];
+    for (written, instead, code, path) in cases {
+        let edited = text.replacen(written, instead, 1);
+        assert_ne!(edited, text, "{written}");
+        let problems = read_plain(&edited).problems;
+        let found: Vec<_> = problems
+            .iter()
+            .map(|p| (p.code.code, p.path.as_str()))
+            .collect();
+        assert_eq!(found, [(code, path)], "{instead}: {problems:#?}");
+    }
+    // All at once: a role on two hosts, one that is not there, and one on none.
+    let edited = text.replace("\"fu0\", ", "\"fu7\", \"evm\", ");
+    let codes: Vec<_> = read_plain(&edited)
+        .problems
+        .iter()
+        .map(|p| p.code.code)
+        .collect();
+    assert_eq!(codes.len(), 3, "{codes:?}");
+}
+
+#[test]
+fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
+    let example = include_str!("../../../../../../examples/building_hosts.toml");
+    let chain = good(example).chain;
+    assert!(chain.event_manager_apart);
+    assert_eq!((chain.builder.subfarms, chain.builder.writers), (2, 2));
+    let moved = example.replace("\"fu0\", ", "\"fu0\", \"fu1\", ");
+    let moved = moved.replace("\"bu1\", \"fu1\", ", "\"bu1\", ");
+    let problems = read_plain(&moved).problems;
+    let codes: Vec<_> = problems.iter().map(|p| p.code.code).collect();
+    assert_eq!(codes, ["C0134"], "{problems:#?}");
+    let three = example.replace("writers = 2", "writers = 3");
+    let found = read_plain(&three).problems;
+    let found = found.iter().map(|p| (p.code.code, p.path.as_str()));
+    assert!(
+        found
+            .collect::<Vec<_>>()
+            .contains(&("B0117", "store.writers"))
+    );
+}
+
+#[test]
+fn filter_units_behind_streams_are_on_any_host() {
+    let example = include_str!("../../../../../../examples/filter_hosts.toml");
+    assert_eq!(good(example).chain.builder.filter_units, 3);
+    let shared = example.replace(
+        "transport = \"tcp\" # what lets filter",
+        "# what lets filter",
+    );
+    let problems = read_plain(&shared).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(problem.code.code, "C0134");
+    assert_eq!(problem.allowed, "on one host: bu0 bu1 fu0 fu1 fu2 wr0");
+    assert!(problem.help.contains("`[filter]`"), "{}", problem.help);
+}
+
+#[test]
+fn roles_that_share_memory_are_named_with_their_hosts() {
+    let moved = format!("{LEAST}{TWO_HOSTS}").replace("\"ru0\", ", "");
+    let moved = moved.replace("[\"bu0\"", "[\"ru0\", \"bu0\"");
+    let problems = read_plain(&moved).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(
+        (problem.code.code, problem.path.as_str()),
+        ("C0134", "host[1].roles")
+    );
+    assert_eq!(problem.found, "ru0 on building, src0 trg0 evm on readout");
+    assert_eq!(problem.allowed, "on one host: src0 trg0 ru0 evm");
+}
