@@ -1,4 +1,5 @@
-//! Which filter unit gets the next event of a builder unit: the one with the most room.
+//! Which filter unit gets the next event of a builder unit: the one with the most room, and of several
+//! with as much room the one after the last that got an event, so that all take part when none is busy.
 //!
 //! Each filter unit may hold a small number of a builder unit's events; a slow one thereby gets
 //! fewer. Events are named by their slot in the builder unit, which alone knows them.
@@ -10,6 +11,8 @@ use std::collections::VecDeque;
 pub struct FilterDispatch {
     /// Room left in each filter unit; `None` for one that is away.
     free: Vec<Option<u32>>,
+    /// The filter unit that got the last event.
+    last: usize,
     window: u32,
     ready: VecDeque<u32>,
     ready_max: usize,
@@ -21,6 +24,7 @@ impl FilterDispatch {
     pub fn new(filters: usize, window: u32, ready_max: usize) -> Self {
         Self {
             free: vec![Some(window); filters],
+            last: filters.saturating_sub(1),
             window,
             ready: VecDeque::with_capacity(ready_max),
             ready_max,
@@ -58,19 +62,19 @@ impl FilterDispatch {
     /// The oldest waiting event and the filter unit that gets it, if one has room.
     pub fn poll(&mut self) -> Option<(u32, u16)> {
         self.ready.front()?;
-        let (filter, room) = self
-            .free
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(filter, free)| Some((filter, free.as_mut()?)))
+        let filters = self.free.len();
+        let after_last = self.last + 1;
+        let (distance, room) = (0..filters)
+            .filter_map(|distance| Some((distance, self.free[(after_last + distance) % filters]?)))
             // `max_by_key` gives the last of equals; the first shall win.
             .rev()
-            .max_by_key(|(_, free)| **free)?;
-        if *room == 0 {
+            .max_by_key(|(_, room)| *room)?;
+        if room == 0 {
             return None;
         }
-        *room -= 1;
-        Some((self.ready.pop_front()?, filter as u16))
+        self.last = (after_last + distance) % filters;
+        self.free[self.last] = Some(room - 1);
+        Some((self.ready.pop_front()?, self.last as u16))
     }
 
     /// A filter unit is through with an event.
@@ -127,6 +131,16 @@ mod tests {
         dispatch.done(1);
         assert_eq!(dispatch.poll(), Some((4, 1)));
         assert_eq!(dispatch.poll(), None);
+    }
+
+    #[test]
+    fn filter_units_that_wait_take_turns() {
+        let mut dispatch = FilterDispatch::new(3, 2, 1);
+        for turn in 0..9 {
+            dispatch.push(0);
+            assert_eq!(dispatch.poll(), Some((0, turn % 3)));
+            dispatch.done(turn % 3);
+        }
     }
 
     #[test]
