@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hdrhistogram::Histogram;
 use livetime_shm::{
-    Doorbell, PagePool, PeerError, Waiter, open_consumer, open_producer, pin_current_thread,
+    Doorbell, PagePool, PeerError, WaitCounts, Waiter, open_consumer, open_producer,
+    pin_current_thread,
 };
 use livetime_wire::{RunNumber, TriggerNumber, UnitKind};
 
@@ -26,7 +27,7 @@ use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, RingKey};
 use crate::event_fault::EventFault;
 use crate::packet_log::packet_file_of;
-use crate::role::{RoleCommand, RoleReport, RoleResult};
+use crate::role::{Role, RoleCommand, RoleReport, RoleResult};
 use crate::role_ends::{RoleEnds, unit_of};
 use crate::run_clock::RunClock;
 use crate::run_file::{ClosingFile, RunFile};
@@ -41,6 +42,15 @@ struct Given {
     clock: RunClock,
     ends: RoleEnds,
     file: Option<RunFile>,
+}
+
+/// The role, and what it runs with.
+struct Prepared {
+    page: RunPage,
+    block: usize,
+    clock: RunClock,
+    bell: Doorbell,
+    role: Box<dyn Role>,
 }
 
 struct Control<'a> {
@@ -98,28 +108,20 @@ pub fn serve_role(
         role: id.to_owned(),
         config: identity.to_owned(),
     })?;
-    let prepared = take_ends(&control, &mut config).and_then(|given| {
-        let Given {
-            page,
-            block,
-            clock,
-            mut ends,
-            file,
-        } = given;
-        ends.event_faults = event_faults;
-        // Who serves a role of which others have no bell wakes up by itself.
-        let bell = unit_of(id).and_then(|unit| ends.bells.remove(&unit));
-        let bell = bell.unwrap_or_else(Doorbell::in_process);
-        ends.own_bell = Some(bell.clone());
-        Ok((page, block, clock, bell, ends.into_role(&config, file)?))
-    });
-    let (page, block, clock, bell, mut role) = match prepared {
+    let prepared = match prepare(&control, &mut config, event_faults) {
         Ok(prepared) => prepared,
         Err(error) => {
             control.send(&Message::Refused(error.to_string()))?;
             return Err(error);
         }
     };
+    let Prepared {
+        page,
+        block,
+        clock,
+        bell,
+        mut role,
+    } = prepared;
     control.send(&Message::Ready)?;
     match control.recv("start")? {
         (Message::Start, _) => {}
@@ -155,16 +157,56 @@ pub fn serve_role(
             drop(control.send(&message));
         },
     );
-    let mut result = role.finish(clock.now());
-    for failure in std::mem::take(&mut result.filter_failures) {
-        send_report(&control, RoleReport::Failure(failure))?;
-    }
-    send_report(
+    conclude(
         &control,
-        RoleReport::Histograms(std::mem::take(&mut result.histograms)),
-    )?;
+        role.finish(clock.now()),
+        waiter.counts(),
+        pin_error,
+        &closing,
+    )
+}
+
+/// Takes what the parent gives and makes the role of it, with its bell.
+fn prepare(
+    control: &Control<'_>,
+    config: &mut ChainConfig,
+    event_faults: Vec<EventFault>,
+) -> Result<Prepared, ProcessError> {
+    let Given {
+        page,
+        block,
+        clock,
+        mut ends,
+        file,
+    } = take_ends(control, config)?;
+    ends.event_faults = event_faults;
+    // Who serves a role of which others have no bell wakes up by itself.
+    let bell = unit_of(control.role).and_then(|unit| ends.bells.remove(&unit));
+    let bell = bell.unwrap_or_else(Doorbell::in_process);
+    ends.own_bell = Some(bell.clone());
+    Ok(Prepared {
+        page,
+        block,
+        clock,
+        bell,
+        role: ends.into_role(config, file)?,
+    })
+}
+
+/// Sends what the role did, and closes its run file if it has one.
+fn conclude(
+    control: &Control<'_>,
+    mut result: RoleResult,
+    waits: WaitCounts,
+    pin_error: Option<String>,
+    closing: &Receiver<(String, bool)>,
+) -> Result<(), ProcessError> {
+    for failure in std::mem::take(&mut result.filter_failures) {
+        send_report(control, RoleReport::Failure(failure))?;
+    }
+    let histograms = std::mem::take(&mut result.histograms);
+    send_report(control, RoleReport::Histograms(histograms))?;
     let file = result.run_file.take();
-    let waits = waiter.counts();
     let waits = [
         waits.busy,
         waits.spins,
@@ -172,9 +214,9 @@ pub fn serve_role(
         waits.sleeps,
         waits.rung,
     ];
-    send_result(&control, result, waits, pin_error)?;
+    send_result(control, result, waits, pin_error)?;
     match file {
-        Some(ClosingFile::Here(file)) => close_file(&control, *file, &closing),
+        Some(ClosingFile::Here(file)) => close_file(control, *file, closing),
         _ => Ok(()),
     }
 }

@@ -177,15 +177,8 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let has_hosts = !config.hosts.hosts.is_empty();
     let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
-    if config.on_loss.filters_at_start.is_some() && !processes {
-        let reason = "`[filter] units_max` is above `units`, and filter units that are threads \
-                      cannot join a run; start it with `--processes`, or leave `units_max` out";
-        return Err(reason.into());
-    }
-    let placement = config.hosts.placement().into_iter();
-    let placement: BTreeMap<String, String> = placement
-        .map(|(role, host)| (role.to_owned(), host.to_owned()))
-        .collect();
+    check_joining(&config, processes)?;
+    let placement = placement_of(&config.hosts);
     // The hosts end when this does.
     let hosts = match has_hosts {
         true => Some(hosts_of(&options.source, &text, &config.hosts)?),
@@ -207,23 +200,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         packets.path = directory.file(PACKET_FILE);
     }
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
-    std::fs::write(
-        directory.file("config.toml"),
-        facts.config_with_options(&text),
-    )?;
-    let begin = facts.begin_record(RunBegin::new(chain.run), &text);
-    let writers = chain.builder.writers;
-    let files = RunFiles::create_in(directory.path(), writers, &begin, chain.store, &chain.files)?;
-    say(format_args!(
-        "run {} · seed {} · configuration {} · livetime {} · {}",
-        chain.run,
-        facts.seed,
-        facts.config_hash,
-        facts.version,
-        directory.path().display()
-    ));
-    let bound = chain.supervisor.deadline;
-    filter_of_run::keep(&chain.filter, directory.path())?;
+    let files = create_files(&directory, &chain, &facts, &text)?;
     let mut running = if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
         let mut launcher = role::launcher(&text, &options.source)?;
@@ -248,8 +225,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     display.close();
     let mut outcome = running.finish();
     let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
-    let closing = close_files(&mut outcome, writers, condition, ending);
+    let closing = close_files(&mut outcome, chain.builder.writers, condition, ending);
     drop(histograms);
+    let bound = chain.supervisor.deadline;
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
     for writer in &mut summary.writers {
         writer.host = placement.get(&writer.role).cloned();
@@ -266,13 +244,57 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         console::print(text)
     };
     errors.extend(printed.err().map(|error| error.to_string()));
-    if ending == Ending::RoleLost {
-        errors.push("a role was lost that a run needs".to_owned());
-    }
-    if ending == Ending::Stuck {
-        errors.push(format!("nothing moved for {patience:?} of the drain"));
+    match ending {
+        Ending::RoleLost => errors.push("a role was lost that a run needs".to_owned()),
+        Ending::Stuck => errors.push(format!("nothing moved for {patience:?} of the drain")),
+        _ => {}
     }
     Ok(conclude(&summary, &errors))
+}
+
+/// Refuses filter units that are to join a run of threads.
+fn check_joining(config: &RunConfig, processes: bool) -> Result<(), &'static str> {
+    if config.on_loss.filters_at_start.is_some() && !processes {
+        return Err(
+            "`[filter] units_max` is above `units`, and filter units that are threads \
+             cannot join a run; start it with `--processes`, or leave `units_max` out",
+        );
+    }
+    Ok(())
+}
+
+/// The host of each role, where there are hosts.
+fn placement_of(hosts: &HostTable) -> BTreeMap<String, String> {
+    let placement = hosts.placement().into_iter();
+    placement
+        .map(|(role, host)| (role.to_owned(), host.to_owned()))
+        .collect()
+}
+
+/// Writes down what is about to run and creates its files; says where.
+fn create_files(
+    directory: &RunDirectory,
+    chain: &ChainConfig,
+    facts: &RunFacts,
+    text: &str,
+) -> Result<RunFiles, Box<dyn std::error::Error>> {
+    std::fs::write(
+        directory.file("config.toml"),
+        facts.config_with_options(text),
+    )?;
+    let begin = facts.begin_record(RunBegin::new(chain.run), text);
+    let writers = chain.builder.writers;
+    let files = RunFiles::create_in(directory.path(), writers, &begin, chain.store, &chain.files)?;
+    say(format_args!(
+        "run {} · seed {} · configuration {} · livetime {} · {}",
+        chain.run,
+        facts.seed,
+        facts.config_hash,
+        facts.version,
+        directory.path().display()
+    ));
+    filter_of_run::keep(&chain.filter, directory.path())?;
+    Ok(files)
 }
 
 /// Starts the hosts of a run.
@@ -411,15 +433,7 @@ fn watch(
         }
         display.show(&now);
         histograms.write_if_due(running);
-        let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
-        if std::mem::replace(&mut disk_full, is_full) != is_full {
-            say(match is_full {
-                true => {
-                    "\nwarning: the disk of the run file has no room; triggers wait until there is"
-                }
-                false => "\nthe disk of the run file has room again",
-            });
-        }
+        say_if_full(&now, &mut disk_full);
         let Some(reason) = ending else { continue };
         if running.is_drained() {
             return (reason, rates);
@@ -429,6 +443,17 @@ fn watch(
         } else if progress.1.elapsed() > patience {
             return (Ending::Stuck, rates);
         }
+    }
+}
+
+/// Says when the disk of a run file has become full, or has room again.
+fn say_if_full(now: &Snapshot, was_full: &mut bool) {
+    let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
+    if std::mem::replace(was_full, is_full) != is_full {
+        say(match is_full {
+            true => "\nwarning: the disk of the run file has no room; triggers wait until there is",
+            false => "\nthe disk of the run file has room again",
+        });
     }
 }
 
