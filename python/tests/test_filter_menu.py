@@ -1,16 +1,12 @@
 """The Level-3 menu of a run in Python: what was configured, what was counted, what is in the file."""
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import livetime
 from livetime.filter_menu import filter_menu
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
+from program import PROGRAM, ROOT, needs_program
 
 MENU = """[filter]
 name = "menu"
@@ -31,7 +27,7 @@ streams = ["sample", "z"]
 """
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+@needs_program
 def test_a_menu_has_the_counts_of_its_run(tmp_path):
     text = (ROOT / "examples" / "dimuon.toml").read_text()
     before, rest = text.split("[filter]")

@@ -7,19 +7,17 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import livetime
+from program import PROGRAM, ROOT, needs_program
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
 TRIGGERS = 4000
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+pytestmark = needs_program
 
 #: Keeps even triggers; what it does on some events comes from the environment.
 FILTER = '''

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from program import PROGRAM, ROOT, needs_program
+
 uproot = pytest.importorskip("uproot")
 
-PROJECT = Path(__file__).resolve().parents[2]
-MENU = PROJECT / "examples" / "menu-16.toml"
+MENU = ROOT / "examples" / "menu-16.toml"
 OBJECTS_MAX = 24
 KINDS = (("Muon", 13), ("Electron", 11), ("Jet", 21), ("Photon", 22))
 
@@ -28,17 +29,10 @@ def sample() -> Path:
     if not data:
         pytest.skip("LIVETIME_DATA is not set")
     path = Path(data)
-    path = path if path.is_absolute() else PROJECT / path
+    path = path if path.is_absolute() else ROOT / path
     if not (path / "uproot-HZZ.root").exists():
         pytest.skip("uproot-HZZ.root is not in LIVETIME_DATA")
     return path / "uproot-HZZ.root"
-
-
-def program() -> Path:
-    path = Path(os.environ.get("LIVETIME_PROGRAM", PROJECT / "target" / "release" / "livetime"))
-    if not path.exists():
-        pytest.skip("the program is not built: cargo build --release")
-    return path
 
 
 def objects(tree: dict, event: int) -> list[list[str]]:
@@ -76,14 +70,15 @@ def convert(root: Path, out: Path) -> int:
     return count
 
 
+@needs_program
 def test_the_oracle_agrees_on_simulated_jets(tmp_path):
     recorded, dump = tmp_path / "jets.csv", tmp_path / "dump.jsonl"
     events = convert(sample(), recorded)
     assert events == 2421
     arguments = ["--events", recorded, "--triggers", str(events), "--decide", "--jsonl", dump]
-    subprocess.run([program(), "source", MENU, *arguments], check=True)
+    subprocess.run([PROGRAM, "source", MENU, *arguments], check=True)
     oracle = [sys.executable, "-m", "oracle", MENU, dump, "--csv", recorded]
-    checked = subprocess.run(oracle, cwd=PROJECT / "python", capture_output=True, text=True)
+    checked = subprocess.run(oracle, cwd=ROOT / "python", capture_output=True, text=True)
     verdict = json.loads(checked.stdout)
     assert verdict["events"] == events
     assert verdict["differences"] == 0, verdict["first_differences"]

@@ -3,18 +3,14 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 import livetime
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
+from program import PROGRAM, ROOT, needs_program
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+@needs_program
 def test_a_run_of_the_program(tmp_path):
     config = ROOT / "examples" / "dimuon.toml"
     directory = tmp_path / "run"
@@ -39,7 +35,7 @@ def test_a_run_of_the_program(tmp_path):
     assert decided.axes[0].scale == "log"
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+@needs_program
 def test_the_program_exports_through_the_package(tmp_path, sample, run):
     environment = {**os.environ, "LIVETIME_PYTHON": sys.executable}
 

@@ -7,7 +7,6 @@ is compared with what the experiment published beside the events.
 import csv
 import os
 import subprocess
-from pathlib import Path
 
 import awkward as ak
 import nbformat
@@ -16,9 +15,8 @@ import pytest
 from nbclient import NotebookClient
 
 import livetime
+from program import PROGRAM, ROOT, needs_program
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
 DATA = os.environ.get("LIVETIME_DATA")
 NOTEBOOK = ROOT / "python" / "examples" / "filters.ipynb"
 
@@ -48,7 +46,7 @@ name = "accept_all"
 
 pytestmark = [
     pytest.mark.skipif(not DATA, reason="LIVETIME_DATA is not set"),
-    pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built"),
+    needs_program,
 ]
 
 

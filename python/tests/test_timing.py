@@ -1,19 +1,15 @@
 """The timing daemon from Python: by loop, callback and asyncio, against the built program."""
 
 import asyncio
-import os
 import subprocess
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import livetime
 from livetime import timing
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = Path(os.environ.get("LIVETIME_PROGRAM", ROOT / "target" / "release" / "livetime"))
+from program import PROGRAM, ROOT
 
 
 @pytest.fixture
