@@ -90,6 +90,15 @@ fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
 }
 
 #[test]
+fn a_wrong_number_of_units_makes_no_role_look_wrong() {
+    let units = "[builder]\nbuilder_units = 0";
+    let text = format!("{LEAST}{TWO_HOSTS}").replace("[builder]", units);
+    let problems = read_plain(&text).problems;
+    let paths: Vec<_> = problems.iter().map(|p| p.path.as_str()).collect();
+    assert_eq!(paths, ["builder.builder_units"]);
+}
+
+#[test]
 fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
     let example = include_str!("../../../../../../examples/building_hosts.toml");
     let chain = good(example).chain;
