@@ -19,7 +19,7 @@ use livetime_node::{
     Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
 };
 use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
-use livetime_wire::{DurationNs, RateHz};
+use livetime_wire::{DurationNs, RateHz, TaiNs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -212,6 +212,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         facts.config_with_options(&text),
     )?;
     let begin = facts.begin_record(RunBegin::new(chain.run), &text);
+    align_spills(&mut chain, &begin);
     let writers = chain.builder.writers;
     let files = RunFiles::create_in(directory.path(), writers, &begin, chain.store, &chain.files)?;
     say(format_args!(
@@ -273,6 +274,22 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         errors.push(format!("nothing moved for {patience:?} of the drain"));
     }
     Ok(conclude(&summary, &errors))
+}
+
+/// Has the time of a run whose spills are aligned be 0 at the TAI that its file says.
+fn align_spills(chain: &mut ChainConfig, begin: &RunBegin) {
+    let Some(spill) = &mut chain.spill else {
+        return;
+    };
+    let Some(align) = spill.spill.align else {
+        return;
+    };
+    spill.origin = TaiNs(begin.started_tai_ns);
+    let first = spill.spill.first_turn(spill.origin);
+    say(format_args!(
+        "spills are aligned to {align} of TAI: the first turn begins at {first}, {} from the start",
+        DurationNs(first.0 - spill.origin.0)
+    ));
 }
 
 /// Starts the hosts of a run.
