@@ -204,6 +204,41 @@ impl PyTimingControl {
         Ok(now.0)
     }
 
+    /// Adds an active condition to an output or a bus; its path.
+    fn add_condition(
+        &self,
+        py: Python<'_>,
+        sink: &str,
+        filter: (u64, u64, i64),
+        tag: u32,
+    ) -> PyResult<String> {
+        let (id, mask, offset_ns) = filter;
+        let filter = Filter {
+            id,
+            mask,
+            offset_ns,
+            accept_all: false,
+        };
+        py.detach(|| self.client.add_output_condition(sink, &filter, tag))
+            .map_err(failed)
+    }
+
+    /// Destroys a sink or condition.
+    fn destroy(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        py.detach(|| self.client.destroy(path)).map_err(failed)
+    }
+
+    /// Has sinks and conditions stay for so many seconds after this client; the token.
+    fn lease(&self, py: Python<'_>, seconds: u32) -> PyResult<String> {
+        let length = Duration::from_secs(seconds.into());
+        py.detach(|| self.client.lease(length)).map_err(failed)
+    }
+
+    /// Takes over the lease of a token; how many sinks and conditions are under it.
+    fn resume(&self, py: Python<'_>, token: &str) -> PyResult<u32> {
+        py.detach(|| self.client.resume(token)).map_err(failed)
+    }
+
     /// Appends a block of coefficient sets and arms if wanted; whether more are wanted.
     fn append_block(&self, py: Python<'_>, block: Vec<u8>, arm: bool) -> PyResult<bool> {
         py.detach(|| self.client.append_block(&block, arm))

@@ -90,6 +90,40 @@ def test_a_small_ring_tells_what_it_lost(daemon):
         assert accounted == 1000
 
 
+def conditions(control):
+    return [c for sink in control.status()["sinks"] for c in sink["conditions"]]
+
+
+def test_conditions_outlive_their_control_by_a_lease(daemon):
+    first = timing.Control(daemon)
+    path = first.add_condition("IO1", timing.group(0x321, offset_ns=500), "on")
+    assert path.startswith("/org/livetime/Timing1/tr0/IO1/c")
+    token = first.lease(3600)
+    del first
+    second = timing.Control(daemon)
+    while second.status()["leases_waiting"] == 0:
+        pass
+    assert [c["offset_ns"] for c in conditions(second)] == [500]
+    with pytest.raises(livetime.LivetimeError, match="no lease of this token"):
+        second.resume("0" * 32)
+    assert second.resume(token) == 1
+    assert second.status()["leases_waiting"] == 0
+    second.remove(path)
+    assert conditions(second) == []
+    # Without a lease they go with the one who made them.
+    second.add_condition("IO1", timing.number(0x321, 1), "off")
+    assert second.lease(0) == ""
+    del second
+    third = timing.Control(daemon)
+    while conditions(third):
+        pass
+    for seconds in (-1, 3601):
+        with pytest.raises(livetime.LivetimeError, match="1 to 3600"):
+            third.lease(seconds)
+    with pytest.raises(livetime.LivetimeError, match='"on", "off"'):
+        third.add_condition("IO1", timing.Filter(), "up")
+
+
 def test_errors_say_what_to_do(tmp_path, daemon):
     with pytest.raises(livetime.LivetimeError, match="livetime timing serve"):
         timing.Control(str(tmp_path / "none.sock"))

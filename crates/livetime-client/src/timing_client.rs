@@ -246,6 +246,50 @@ impl TimingClient {
         self.call(ROOT, "Daemon", "Resume", &token)
     }
 
+    /// Adds an active condition of this client to an output or a bus, such as `IO1`. The tag is the
+    /// bus tag; of an output 1 is off and 2 is on. Returns the path of the condition.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn add_output_condition(
+        &self,
+        sink: &str,
+        filter: &Filter,
+        tag: u32,
+    ) -> Result<String, ClientError> {
+        let sink = format!("{RECEIVER}/{sink}");
+        let body = (true, filter.id, filter.mask, filter.offset_ns, tag);
+        let path: OwnedObjectPath =
+            self.call(&sink, "OutputActionSink", "NewTagCondition", &body)?;
+        self.accept(path.as_str(), filter)?;
+        Ok(path.to_string())
+    }
+
+    /// Has a condition deliver what its filter asks for.
+    fn accept(&self, condition: &str, filter: &Filter) -> Result<(), ClientError> {
+        let flags = ["AcceptLate", "AcceptEarly", "AcceptConflict"];
+        for flag in flags.into_iter().filter(|_| filter.accept_all) {
+            self.set_property(condition, "Condition", flag, Variant::new(true))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a sink or condition of this client: it stays when the client goes.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn disown(&self, path: &str) -> Result<(), ClientError> {
+        self.call(path, "Owned", "Disown", &())
+    }
+
+    /// Destroys a sink or condition that is this client's or nobody's.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn destroy(&self, path: &str) -> Result<(), ClientError> {
+        self.call(path, "Owned", "Destroy", &())
+    }
+
     /// A software sink of the daemon by its path, as [`SoftwareSink::path`] gave it.
     pub fn sink_at(&self, path: &str) -> SoftwareSink<'_> {
         SoftwareSink {
@@ -408,13 +452,7 @@ impl SoftwareSink<'_> {
         let path: OwnedObjectPath =
             self.client
                 .call(&self.path, interface, "NewCondition", &body)?;
-        if filter.accept_all {
-            for flag in ["AcceptLate", "AcceptEarly", "AcceptConflict"] {
-                let value = Variant::new(true);
-                self.client
-                    .set_property(path.as_str(), "Condition", flag, value)?;
-            }
-        }
+        self.client.accept(path.as_str(), filter)?;
         Ok(path.to_string())
     }
 
@@ -466,7 +504,7 @@ impl SoftwareSink<'_> {
     /// # Errors
     /// [`ClientError`] as the daemon answers.
     pub fn destroy(self) -> Result<(), ClientError> {
-        self.client.call(&self.path, "Owned", "Destroy", &())
+        self.client.destroy(&self.path)
     }
 }
 

@@ -206,7 +206,7 @@ impl Chain {
         }
         let phase = PhaseCell::default();
         // The run begins when all roles are made, which may take a filter some seconds.
-        let clock = clock.restarted();
+        let clock = (config.aligned_clock()).unwrap_or_else(|| clock.restarted());
         let board = ReportBoard::default();
         let mut threads = Vec::new();
         for ((worker, bell), commands) in config.workers.iter().zip(bells).zip(commands) {

@@ -17,13 +17,14 @@ use livetime_trigger::{
     MergerConfig, StageClock, SupervisorConfig, UserFilter,
 };
 use livetime_wire::event::EventHeader;
-use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, UnitId, UnitKind};
+use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, TaiNs, UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
 use crate::link::LinkTransport;
 use crate::packet_log::PacketLogConfig;
 use crate::python_filter::PythonConfig;
 use crate::role::front_end::LinkFault;
+use crate::run_clock::RunClock;
 
 /// Links of one readout unit must have pages of one size.
 pub const MIXED_PAGES: ProblemCode = ProblemCode::new(
@@ -177,9 +178,18 @@ pub struct ChainSpill {
     pub spill: SpillConfig,
     /// Index of the data link that carries the read-back instead of detector data, if any.
     pub read_back: Option<usize>,
+    /// TAI at which the time of the run is 0, set by whoever starts a run that is aligned to TAI;
+    /// 0 for the others, whose turns begin with them whenever that is.
+    pub origin: TaiNs,
 }
 
 impl ChainConfig {
+    /// The clock of a run whose start is at a certain time, which one that is aligned to TAI has.
+    pub fn aligned_clock(&self) -> Option<RunClock> {
+        let spill = self.spill.as_ref()?;
+        (spill.origin > TaiNs(0)).then(|| RunClock::started_at_tai(spill.origin))
+    }
+
     /// The sources with detector data, over which an event's objects are spread: all but the one of
     /// the read-back.
     pub fn detector_sources(&self) -> Vec<SourceId> {

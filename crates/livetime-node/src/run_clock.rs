@@ -3,7 +3,10 @@
 use std::time::SystemTime;
 
 use livetime_shm::TscClock;
-use livetime_wire::RunNs;
+use livetime_wire::{RunNs, TaiNs};
+
+/// TAI is ahead of UTC by this much since 2017 \[ns\].
+pub const TAI_MINUS_UTC_NS: u64 = 37_000_000_000;
 
 /// Reads the time since the start of the run; cheap to clone, monotonic, the same for all threads.
 #[derive(Debug, Clone)]
@@ -28,6 +31,12 @@ impl RunClock {
         let gone_by = unix_now_ns().saturating_sub(unix_ns);
         clock.start_ns = clock.start_ns.saturating_sub(gone_by);
         clock
+    }
+
+    /// The clock of a run that began at this time of the system, as TAI: what the file of a run says
+    /// it began at is then exactly where its time is 0.
+    pub fn started_at_tai(tai: TaiNs) -> Self {
+        Self::started_at(tai.0.saturating_sub(TAI_MINUS_UTC_NS))
     }
 
     /// When the run's time began \[ns since 1970\].

@@ -25,3 +25,6 @@ pub const SPILL_RAMP: ProblemCode = ProblemCode::new("G0302", "ramp does not fit
 /// Messages of a spill that exclude each other.
 pub const SPILL_MESSAGES: ProblemCode =
     ProblemCode::new("G0303", "messages of the spill exclude each other");
+/// A grid for the first turn of a spill that is none, or too coarse to wait for.
+pub const SPILL_ALIGN: ProblemCode =
+    ProblemCode::new("G0304", "alignment of the spill out of range");

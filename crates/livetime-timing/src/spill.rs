@@ -2,10 +2,10 @@
 //!
 //! The core of `[timing]` in a run. A schedule of timing messages is played again and again into
 //! an emulated receiver; its actions open and close the trigger gate, ask for triggers, and start
-//! the ramps of up to 64 function generators, each followed by a simulated magnet. Time is the
-//! run's, as [`TaiNs`] since its start; the run file says at which TAI that was. What is done with
-//! a closed gate is the driver's business, and who makes the ramps' coefficient sets is
-//! [`crate::waveform`].
+//! the ramps of up to 64 function generators, each followed by a simulated magnet. Time is TAI where
+//! the first turn is aligned to it; else it may be the run's, as [`TaiNs`] since its start, and the
+//! run file says at which TAI that was. What is done with a closed gate is the driver's business,
+//! and who makes the ramps' coefficient sets is [`crate::waveform`].
 //!
 //! All outputs are those of the scheduled times, whenever it is advanced; advancing it costs one
 //! step per magnet and thirty-second of the magnets' time constant.
@@ -35,6 +35,8 @@ const TRIGGERS_MAX: usize = 1024;
 const START_TAG: u32 = 1;
 /// Messages come so long before their time.
 const LEAD: DurationNs = DurationNs::MILLISECOND;
+/// Longest grid for the first turn: so long may a run wait for it.
+const ALIGN_MAX: DurationNs = DurationNs(3600 * DurationNs::SECOND.0);
 
 /// A spill structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,9 @@ pub struct SpillConfig {
     pub schedule: Schedule,
     /// From turn to turn; not shorter than the schedule.
     pub period: DurationNs,
+    /// The first turn begins at the next multiple of this in TAI, more than 0 and at most an hour;
+    /// none: at the start of the run. Until then nothing happens and a gate is closed.
+    pub align: Option<DurationNs>,
     /// The message that opens the trigger gate, and the one that closes it; without, it is always
     /// open.
     pub gate: Option<(EventId, EventId)>,
@@ -57,6 +62,12 @@ pub struct SpillConfig {
 }
 
 impl SpillConfig {
+    /// When the first turn of a run begins that starts at `start`.
+    pub fn first_turn(&self, start: TaiNs) -> TaiNs {
+        let grid = self.align.map_or(1, |align| align.0.max(1));
+        TaiNs(start.0.div_ceil(grid).saturating_mul(grid))
+    }
+
     /// All problems of the values, under `path`.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -67,6 +78,17 @@ impl SpillConfig {
                 self.period,
                 format!("more than 0 and at least {}", self.schedule.length()),
                 "a turn cannot begin before the one before it has been played",
+            ));
+        }
+        if let Some(align) = self.align
+            && !(1..=ALIGN_MAX.0).contains(&align.0)
+        {
+            problems.push(Problem::new(
+                problem_code::SPILL_ALIGN,
+                format!("{path}.align"),
+                align,
+                format!("more than 0 and at most {ALIGN_MAX}"),
+                "give the distance of the moments in TAI at which a first turn may begin",
             ));
         }
         if self.ramps.len() > 64 {
@@ -140,7 +162,8 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// A spill structure whose first turn begins at `start`.
+    /// A spill structure of a run that starts at `start`, where its first turn begins unless it is
+    /// aligned.
     ///
     /// # Errors
     /// All problems of the configuration.
@@ -149,6 +172,7 @@ impl Spill {
         if !problems.is_empty() {
             return Err(problems);
         }
+        let start = config.first_turn(start);
         // A message for the very start of the run has no time for a pipeline.
         let unit = ActionUnitConfig {
             latency_ns: 0,

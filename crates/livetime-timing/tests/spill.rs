@@ -26,6 +26,7 @@ fn config() -> SpillConfig {
     SpillConfig {
         schedule: Schedule::parse(text).unwrap(),
         period: DurationNs(100 * MS),
+        align: None,
         gate: Some((EventId(0x11), EventId(0x12))),
         trigger: Some(EventId(0x13)),
         ramp_start: Some(EventId(0x10)),
@@ -85,6 +86,47 @@ fn the_moments_of_advancing_change_nothing() {
 }
 
 #[test]
+fn the_first_turn_begins_on_the_grid_and_nothing_before_it() {
+    let grid = DurationNs(1000 * MS);
+    let config = SpillConfig {
+        align: Some(grid),
+        ..config()
+    };
+    let second = 1_800_000_000 * 1000 * MS;
+    for (start, first) in [
+        (second, second),
+        (second + 1, second + 1000 * MS),
+        (second + 999 * MS, second + 1000 * MS),
+    ] {
+        assert_eq!(config.first_turn(TaiNs(start)), TaiNs(first));
+        let mut spill = Spill::new(&config, TaiNs(start)).unwrap();
+        let before = TaiNs(first + 30 * MS - 1);
+        spill.advance(TaiNs(start));
+        assert!(
+            spill
+                .read_back(TaiNs(start))
+                .all(|g| g.output == 0 && g.read_back == 0)
+        );
+        spill.advance(before);
+        assert!(!spill.is_gate_open() && spill.counters().gates_opened == 0);
+        spill.advance(TaiNs(first + 30 * MS));
+        assert!(spill.is_gate_open());
+        spill.advance(TaiNs(first + 1000 * MS));
+        for turn in 0..10 {
+            assert_eq!(
+                spill.poll_trigger(),
+                Some(TaiNs(first + turn * 100 * MS + 45 * MS))
+            );
+        }
+        assert_eq!(spill.poll_trigger(), None);
+        assert_eq!(
+            (spill.counters().cycles, spill.counters().ramp_faults),
+            (10, 0)
+        );
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let codes = |change: &dyn Fn(&mut SpillConfig)| -> Vec<&str> {
         let mut config = config();
@@ -97,6 +139,11 @@ fn what_does_not_fit_is_refused() {
     assert!(codes(&|_| {}).is_empty());
     assert_eq!(codes(&|c| c.period = DurationNs(59 * MS))[0], "G0301");
     assert_eq!(codes(&|c| c.period = DurationNs(80 * MS))[0], "G0302");
+    assert_eq!(codes(&|c| c.align = Some(DurationNs(0))), ["G0304"]);
+    assert_eq!(
+        codes(&|c| c.align = Some(DurationNs(3_600_001 * MS))),
+        ["G0304"]
+    );
     assert_eq!(codes(&|c| c.ramp_start = None), ["G0302"]);
     assert_eq!(codes(&|c| c.ramps.clear()), [""; 0]);
     assert_eq!(

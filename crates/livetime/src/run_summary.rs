@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use livetime_node::run_clock::TAI_MINUS_UTC_NS;
 use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
     FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
@@ -68,14 +69,12 @@ impl RunFacts {
 
     /// The begin-of-run record.
     pub(crate) fn begin_record(&self, mut begin: RunBegin, text: &str) -> RunBegin {
-        /// TAI is ahead of UTC by this much since 2017.
-        const TAI_MINUS_UTC_S: u64 = 37;
         let utc = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let utc_ns = utc.map_or(0, |since| since.as_nanos() as u64);
         begin.seed = self.seed;
         begin.config_hash = self.config_hash.clone();
         begin.version = self.version.clone();
-        begin.started_tai_ns = utc_ns + TAI_MINUS_UTC_S * 1_000_000_000;
+        begin.started_tai_ns = utc_ns + TAI_MINUS_UTC_NS;
         begin.command = self.command.clone();
         begin.config = text.to_owned();
         begin

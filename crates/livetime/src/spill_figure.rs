@@ -3,6 +3,7 @@
 //! What was scheduled is computed again from the configuration by the core that the run used; what
 //! was taken is read from the events of the run file. Each event is compared with the gates.
 
+use std::ops::Range;
 use std::path::Path;
 
 use livetime_client::RunFolder;
@@ -12,7 +13,7 @@ use livetime_study::report::Figure;
 use livetime_timing::Spill;
 use livetime_wire::fragment::{HEADER_WORDS, TRAILER_WORDS};
 use livetime_wire::timing_read_back::ReadBackView;
-use livetime_wire::{RunNs, TaiNs};
+use livetime_wire::{DurationNs, RunNs, TaiNs};
 
 use crate::config;
 
@@ -28,6 +29,8 @@ const FULL_SCALE: f64 = 2_147_483_647.0;
 
 /// What the events of the file say.
 struct Taken {
+    /// TAI at the start of the run if its spills are aligned, else 0.
+    origin: TaiNs,
     /// Trigger times and the generators' (output, read-back).
     events: Vec<(RunNs, Vec<(i32, i32)>)>,
     inside: u64,
@@ -46,16 +49,20 @@ pub(crate) fn spill_figure(config: &str, run: &Path) -> Result<Option<Figure>, S
     Ok(Some(draw(&spill, &taken)?))
 }
 
-fn core(spill: &ChainSpill) -> Result<Spill, String> {
+fn core(spill: &ChainSpill, origin: TaiNs) -> Result<Spill, String> {
     let joined = |problems: Vec<livetime_wire::Problem>| {
         let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         texts.join("; ")
     };
-    Spill::new(&spill.spill, TaiNs(0)).map_err(joined)
+    Spill::new(&spill.spill, origin).map_err(joined)
 }
 
 fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::error::Error>> {
     let mut reader = RunFolder::open(path)?;
+    let origin = match spill.spill.align {
+        Some(_) => TaiNs(reader.begin().map_or(0, |begin| begin.started_tai_ns)),
+        None => TaiNs(0),
+    };
     let mut events = Vec::new();
     while let Some(event) = reader.next_event()? {
         let read_back = event.fragments().find_map(|(_, words)| {
@@ -68,10 +75,10 @@ fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::er
         events.push((event.header().triggered_at, generators));
     }
     events.sort_unstable_by_key(|(at, _)| *at);
-    let mut core = core(spill)?;
+    let mut core = core(spill, origin)?;
     let (mut inside, mut outside) = (0, 0);
     for (at, _) in &events {
-        core.advance(TaiNs(at.0));
+        core.advance(TaiNs(origin.0 + at.0));
         if core.is_gate_open() {
             inside += 1;
         } else {
@@ -79,6 +86,7 @@ fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::er
         }
     }
     Ok(Taken {
+        origin,
         events,
         inside,
         outside,
@@ -86,17 +94,20 @@ fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::er
 }
 
 fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
+    let first = spill.spill.first_turn(taken.origin);
+    let waited = first.0 - taken.origin.0;
     let length = spill.spill.period.0 * TURNS;
     let percent = |value: i32| f64::from(value) / FULL_SCALE * 100.0;
     let seconds = |ns: u64| ns as f64 * 1e-9;
     let shown = shown_ramps(spill);
-    let mut core = core(spill)?;
+    let mut core = core(spill, taken.origin)?;
     let mut outputs = vec![Vec::new(); shown.len()];
     let mut gate = Vec::new();
     for point in 0..=POINTS {
-        let at = length * point / POINTS;
-        core.advance(TaiNs(at));
-        let generators: Vec<_> = core.read_back(TaiNs(at)).collect();
+        let at = waited + length * point / POINTS;
+        let tai = TaiNs(taken.origin.0 + at);
+        core.advance(tai);
+        let generators: Vec<_> = core.read_back(tai).collect();
         for (series, ramp) in outputs.iter_mut().zip(&shown) {
             series.push((seconds(at), percent(generators[*ramp].output)));
         }
@@ -106,7 +117,8 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
         label: "trigger gate (100 % is open)".to_owned(),
         points: gate,
     }];
-    let drawn = || taken.events.iter().filter(|(at, _)| at.0 < length);
+    let shown_times = waited..waited + length;
+    let drawn = || (taken.events.iter()).filter(|(at, _)| shown_times.contains(&at.0));
     for (ramp, points) in shown.iter().zip(outputs) {
         series.push(Series {
             label: format!("ramp {ramp}, scheduled"),
@@ -123,7 +135,7 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
     }
     series.push(Series {
         label: "events, % of the fullest bin".to_owned(),
-        points: density(drawn().map(|(at, _)| at.0), length),
+        points: density(drawn().map(|(at, _)| at.0), &shown_times),
     });
     let plot = LinePlot {
         title: "Ramps, gate, events and read-back".to_owned(),
@@ -131,11 +143,19 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
         y: Axis::linear("[% of full scale]"),
         series,
     };
+    let aligned = spill.spill.align.map_or_else(String::new, |align| {
+        format!(
+            " Turns are aligned to {align} of TAI: the first began at {first}, {} after the \
+             start of the run.",
+            DurationNs(waited)
+        )
+    });
     Ok(Figure {
         svg: plot.to_svg(),
         caption: format!(
             "The first {TURNS} turns of the schedule. Of the {} events in the run file {} were \
-             triggered inside the gates and {} outside. Generators and magnets are simulated.",
+             triggered inside the gates and {} outside.{aligned} Generators and magnets are \
+             simulated.",
             taken.events.len(),
             taken.inside,
             taken.outside
@@ -157,14 +177,15 @@ fn shown_ramps(spill: &ChainSpill) -> Vec<usize> {
 }
 
 /// Steps of how many times fall into each bin, in percent of the fullest.
-fn density(times: impl Iterator<Item = u64>, length: u64) -> Vec<(f64, f64)> {
+fn density(times: impl Iterator<Item = u64>, shown: &Range<u64>) -> Vec<(f64, f64)> {
+    let length = shown.end - shown.start;
     let mut counts = [0u64; BINS];
     for at in times {
-        let bin = u128::from(at) * BINS as u128 / u128::from(length.max(1));
+        let bin = u128::from(at - shown.start) * BINS as u128 / u128::from(length.max(1));
         counts[(bin as usize).min(BINS - 1)] += 1;
     }
     let fullest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
-    let edge = |bin: usize| length as f64 * 1e-9 * bin as f64 / BINS as f64;
+    let edge = |bin: usize| (shown.start as f64 + length as f64 * bin as f64 / BINS as f64) * 1e-9;
     let steps = counts.iter().enumerate().flat_map(|(bin, count)| {
         let height = *count as f64 / fullest * 100.0;
         [(edge(bin), height), (edge(bin + 1), height)]

@@ -17,7 +17,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,12 @@ def sequences(records: Records) -> npt.NDArray[np.uint64]:
     """The sequence number of each record."""
     return (records["stamp"] >> 1) - 1  # type: ignore[no-any-return]
 
+
+#: Longest lease [s].
+LEASE_MAX = 3600
+
+#: The tags of outputs, by the words for them.
+_OUTPUT_TAGS = {"off": 1, "on": 2}
 
 #: How often a waiting event loop looks whether the daemon is still there [s].
 _LOOK = 0.1
@@ -191,7 +197,7 @@ class Listener:
 
 
 class Control:
-    """What is asked of the daemon: injection, schedules, state."""
+    """What is asked of the daemon: injection, schedules, conditions of outputs, leases, state."""
 
     def __init__(self, address: Optional[str] = None) -> None:
         self._native = TimingControl(address)
@@ -224,6 +230,40 @@ class Control:
     def advance_clock(self, time: int) -> int:
         """Advances the virtual clock of a daemon that has one; the time then."""
         return self._native.advance_clock(time)
+
+    def add_condition(self, sink: str, filter: Filter, action: Union[str, int]) -> str:
+        """Has an output or bus such as ``"IO1"`` act on messages; the path of the condition.
+
+        `action` is ``"on"`` or ``"off"`` for an output and the tag for a bus. The condition goes
+        with this `Control`, unless there is a `lease`.
+        """
+        if isinstance(action, str) and action not in _OUTPUT_TAGS:
+            raise LivetimeError(f'action is {action!r}, allowed is "on", "off" or a tag')
+        tag = _OUTPUT_TAGS[action] if isinstance(action, str) else action
+        return self._native.add_condition(sink, tuple(filter), tag)
+
+    def remove(self, path: str) -> None:
+        """Destroys a condition, by the path that `add_condition` gave."""
+        self._native.destroy(path)
+
+    def lease(self, seconds: int) -> str:
+        """Has the conditions of this `Control` stay so many seconds after it is gone.
+
+        1 to 3600 seconds; 0 ends the lease. Returns the token with which another `Control` of the
+        same user gets them by `resume`, in another process, too.
+        """
+        if not 0 <= seconds <= LEASE_MAX:
+            raise LivetimeError(
+                f"lease of {seconds} s, allowed is 1 to {LEASE_MAX} s, or 0 to give it back"
+            )
+        return self._native.lease(seconds)
+
+    def resume(self, token: str) -> int:
+        """Takes over the lease of a token and what is under it; how many sinks and conditions.
+
+        From now on they go with this `Control`, again as long after it as the lease is.
+        """
+        return self._native.resume(token)
 
     def append_block(self, block: bytes, arm: bool = False) -> bool:
         """Appends a block of coefficient sets to the function generators; whether more are wanted."""

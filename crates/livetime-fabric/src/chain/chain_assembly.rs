@@ -13,7 +13,7 @@ use livetime_trigger::{
     TriggerSupervisor,
 };
 use livetime_wire::message::EventTicket;
-use livetime_wire::{RunNs, SourceId, UnitId};
+use livetime_wire::{RunNs, SourceId, TaiNs, UnitId};
 
 use super::builder_host::{BuilderHost, WriterLanes};
 use super::chain_config::{FilterChoice, SimulatedChainConfig};
@@ -237,6 +237,7 @@ impl<'c> Assembly<'c> {
             .map(|unit| self.lane(UnitId::SUPERVISOR, unit));
         let spill = config.spill.as_ref();
         let read_back = spill.and_then(|spill| spill.read_back);
+        let started = TaiNs(config.begin.started_tai_ns);
         let links = source.data_links.iter().enumerate();
         let detectors = links.filter(|(link, _)| Some(*link) != read_back);
         let detectors: Vec<SourceId> = detectors.map(|(_, source)| *source).collect();
@@ -255,7 +256,7 @@ impl<'c> Assembly<'c> {
             decisions: to_readouts.collect(),
             accepts: self.lane(UnitId::SUPERVISOR, UnitId::EVENT_MANAGER),
             reply_time: config.timing.service.reply,
-            spill: spill.and_then(|spill| SpillGate::new(spill, &source.data_links).ok()),
+            spill: spill.and_then(|spill| SpillGate::new(spill, started, &source.data_links).ok()),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The spill structure at the simulated front-ends: gate, scheduled triggers, read-back.
 //!
-//! The same core as in the program, at the times of the simulation; what happens when is said in
+//! The same core as in the program, at the times of the simulation, counted from the TAI of the
+//! begin-of-run record if it is aligned to TAI; what happens when is said in
 //! `livetime_timing::spill`.
 
 use livetime_source::FragmentTrigger;
@@ -20,21 +21,34 @@ pub(crate) struct Sample {
 /// The spill structure of a simulated run.
 pub(crate) struct SpillGate {
     spill: Spill,
+    /// Time of the spill at the start of the run.
+    origin: TaiNs,
     read_back: Option<(usize, SourceId)>,
 }
 
 impl SpillGate {
-    pub(crate) fn new(config: &SimulatedSpill, sources: &[SourceId]) -> Result<Self, Vec<Problem>> {
+    /// The structure of a run that starts at `started`.
+    pub(crate) fn new(
+        config: &SimulatedSpill,
+        started: TaiNs,
+        sources: &[SourceId],
+    ) -> Result<Self, Vec<Problem>> {
         let link = config.read_back;
+        let origin = config.spill.align.map_or(TaiNs(0), |_| started);
         Ok(Self {
-            spill: Spill::new(&config.spill, TaiNs(0))?,
+            spill: Spill::new(&config.spill, origin)?,
+            origin,
             read_back: link.and_then(|link| Some((link, *sources.get(link)?))),
         })
     }
 
+    fn spill_time(&self, now: RunNs) -> TaiNs {
+        TaiNs(self.origin.0 + now.0)
+    }
+
     /// Lets everything happen up to `now`.
     pub(crate) fn advance(&mut self, now: RunNs) {
-        self.spill.advance(TaiNs(now.0));
+        self.spill.advance(self.spill_time(now));
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -48,7 +62,8 @@ impl SpillGate {
 
     /// When something happens next.
     pub(crate) fn poll_timeout(&self) -> Option<RunNs> {
-        self.spill.poll_timeout().map(|at| RunNs(at.0))
+        let at = self.spill.poll_timeout()?;
+        Some(RunNs(at.0.saturating_sub(self.origin.0)))
     }
 
     /// The data link that carries the read-back, if any.
@@ -64,7 +79,7 @@ impl SpillGate {
     pub(crate) fn sample(&self, now: RunNs) -> Sample {
         Sample {
             gate_open: self.is_open(),
-            generators: self.spill.read_back(TaiNs(now.0)).collect(),
+            generators: self.spill.read_back(self.spill_time(now)).collect(),
         }
     }
 

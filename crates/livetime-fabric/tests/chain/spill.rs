@@ -29,6 +29,7 @@ fn spill() -> SpillConfig {
     SpillConfig {
         schedule: Schedule::parse(schedule).unwrap(),
         period: ms(20),
+        align: None,
         gate: Some((EventId(0x11), EventId(0x12))),
         trigger: Some(EventId(0x13)),
         ramp_start: Some(EventId(0x10)),
@@ -75,5 +76,49 @@ fn events_come_in_the_gates_with_their_read_back() {
     assert!(
         outcome.counts.refused > 200,
         "most offers met a closed gate"
+    );
+}
+
+#[test]
+fn aligned_turns_begin_on_the_grid_of_tai_and_the_gate_is_closed_before() {
+    // The run starts 7 ms after a multiple of 20 ms, so the first turn begins 13 ms later.
+    const STARTED: u64 = 1_800_000_000 * 1000 * MS + 7 * MS;
+    let mut config = small_chain(menu_one_in(1), 5_000.0, 100);
+    config.begin.started_tai_ns = STARTED;
+    config.spill = Some(SimulatedSpill {
+        spill: SpillConfig {
+            align: Some(ms(20)),
+            ..spill()
+        },
+        read_back: Some(1),
+    });
+    let outcome = SimulatedChain::new_checked(&config).unwrap().run();
+    assert!(outcome.is_drained && outcome.conservation_problems().is_empty());
+    let mut reader = RunReader::open(Cursor::new(&outcome.run_file)).unwrap();
+    assert_eq!(reader.begin().unwrap().started_tai_ns, STARTED);
+    let mut events = 0;
+    while let Some(event) = reader.next_event().unwrap() {
+        events += 1;
+        let at = event.header().triggered_at.0;
+        assert!(at >= 21 * MS, "{at}: the first gate");
+        let in_turn = (STARTED + at) % (20 * MS);
+        assert!((8 * MS..14 * MS).contains(&in_turn), "{at}");
+    }
+    // Four gates of 6 ms, the last one from 81 to 87 ms; at 5 kHz, with one of the schedule each.
+    assert!((60..180).contains(&events), "{events}");
+    assert_eq!(outcome.counts.triggers, events);
+    let again = SimulatedChain::new_checked(&config).unwrap().run();
+    assert_eq!(
+        (again.digest, again.counts),
+        (outcome.digest, outcome.counts)
+    );
+    // On the grid it is as if it were not aligned.
+    config.begin.started_tai_ns = STARTED - 7 * MS;
+    let on_grid = SimulatedChain::new_checked(&config).unwrap().run();
+    config.spill.as_mut().unwrap().spill.align = None;
+    let plain = SimulatedChain::new_checked(&config).unwrap().run();
+    assert_eq!(
+        (on_grid.digest, on_grid.counts),
+        (plain.digest, plain.counts)
     );
 }

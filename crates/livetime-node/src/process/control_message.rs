@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 5;
+pub const PROTOCOL: u64 = 6;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
@@ -75,6 +75,8 @@ pub enum Message {
         epochs: Vec<(u16, u32)>,
         /// Codes of filter units that are not there.
         absent: Vec<u16>,
+        /// TAI at which the time of the run is 0 if its spills are aligned, else 0 \[ns\].
+        spill_origin_ns: u64,
         /// Path of the run file, for the writer.
         file: String,
     },
@@ -213,8 +215,18 @@ impl Message {
                 epoch,
                 epochs,
                 absent,
+                spill_origin_ns,
                 file,
-            } => json!([run, block, clock, epoch, epochs, absent, file]),
+            } => json!([
+                run,
+                block,
+                clock,
+                epoch,
+                epochs,
+                absent,
+                spill_origin_ns,
+                file
+            ]),
             Self::Ends(names) => ends(names),
             Self::Ready | Self::Start => Value::Null,
             Self::Refused(reason) => json!(reason),
@@ -263,7 +275,8 @@ impl Message {
                 epoch: small(&body[3])?,
                 epochs: list(&body[4], |pair| Some((small(&pair[0])?, small(&pair[1])?)))?,
                 absent: list(&body[5], small)?,
-                file: text(&body[6])?,
+                spill_origin_ns: body[6].as_u64()?,
+                file: text(&body[7])?,
             },
             "ends" => Self::Ends(list(body, EndName::from_json)?),
             "ready" => Self::Ready,
@@ -383,6 +396,7 @@ mod tests {
                 epoch: 1,
                 epochs: vec![(3, 2)],
                 absent: vec![7, 9],
+                spill_origin_ns: u64::MAX,
                 file: "/run 7/events.mcap".to_owned(),
             },
             Message::Ends(vec![end("a>b:messages"), end("c")]),

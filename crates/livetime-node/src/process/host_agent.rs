@@ -418,6 +418,7 @@ impl HostRun {
                 epoch,
                 epochs,
                 absent,
+                spill_origin_ns,
                 file,
                 clock: _,
             } => {
@@ -429,6 +430,7 @@ impl HostRun {
                     epoch,
                     epochs,
                     absent,
+                    spill_origin_ns,
                     file,
                 };
                 (begin, fds)

@@ -201,7 +201,7 @@ impl ProcessGroup {
             launcher,
             policy,
             page,
-            clock: RunClock::start(),
+            clock: config.aligned_clock().unwrap_or_else(RunClock::start),
             bells: bells?,
             pools,
             processes: Vec::new(),
@@ -461,6 +461,7 @@ impl ProcessGroup {
             absent: (self.absent_filters().iter())
                 .map(|unit| unit.to_code())
                 .collect(),
+            spill_origin_ns: (self.config.spill.as_ref()).map_or(0, |spill| spill.origin.0),
             // Others than writers put what they write beside the first of them.
             file: self.place_of(process.unit).path.display().to_string(),
         };

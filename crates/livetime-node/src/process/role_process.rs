@@ -16,7 +16,7 @@ use livetime_shm::{
     Doorbell, PagePool, PeerError, WaitCounts, Waiter, open_consumer, open_producer,
     pin_current_thread,
 };
-use livetime_wire::{RunNumber, TriggerNumber, UnitKind};
+use livetime_wire::{RunNumber, TaiNs, TriggerNumber, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
@@ -247,6 +247,17 @@ fn pin(worker: &WorkerConfig) -> Option<String> {
     pinned.err().map(|error| error.to_string())
 }
 
+/// Puts into the configuration what is not in its text: what the run has been given.
+fn fit_to_run(config: &mut ChainConfig, run: u32, spill_origin_ns: u64, file: &Path) {
+    config.run = RunNumber(run);
+    if let Some(spill) = &mut config.spill {
+        spill.origin = TaiNs(spill_origin_ns);
+    }
+    if let Some(packets) = &mut config.packets {
+        packets.path = packet_file_of(file);
+    }
+}
+
 /// Takes the documents before the start.
 fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, ProcessError> {
     let (message, fds) = control.recv("begin")?;
@@ -257,6 +268,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         epoch,
         epochs,
         absent,
+        spill_origin_ns,
         file: path,
     } = message
     else {
@@ -268,10 +280,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     };
     let mut fds = fds.into_iter();
     let page = RunPage::open(fds.next().ok_or_else(|| missing("run page"))?)?;
-    config.run = RunNumber(run);
-    if let Some(packets) = &mut config.packets {
-        packets.path = packet_file_of(Path::new(&path));
-    }
+    fit_to_run(config, run, spill_origin_ns, Path::new(&path));
     let block = usize::try_from(block).unwrap_or(usize::MAX);
     let counters = page.block(block).ok_or_else(|| missing("counters"))?;
     let is_writer = unit_of(control.role).is_some_and(|unit| unit.kind == UnitKind::Writer);

@@ -1,7 +1,7 @@
 //! The spill structure at the front-ends: gate, scheduled triggers, read-back fragments.
 //!
-//! Drives `livetime_timing::Spill` with the time of the run; what happens when is said there. The
-//! read-back of a trigger is sampled when the trigger is accepted and written when its link is
+//! Drives `livetime_timing::Spill` with the time of the run, counted from the TAI of its start if
+//! it is aligned to TAI; what happens when is said there. The read-back of a trigger is sampled when the trigger is accepted and written when its link is
 //! free. Nothing is allocated after the start.
 
 use livetime_source::FragmentTrigger;
@@ -15,6 +15,8 @@ use crate::chain_config::ChainSpill;
 /// The spill structure of a run.
 pub struct SpillGate {
     spill: Spill,
+    /// Time of the spill at the start of the run.
+    origin: TaiNs,
     read_back_link: Option<usize>,
     /// Gate and generators when the present trigger was accepted.
     sampled: (bool, Vec<ReadBack>),
@@ -25,15 +27,20 @@ impl SpillGate {
     /// reader of configurations has refused before.
     pub fn new(config: &ChainSpill) -> Option<Self> {
         Some(Self {
-            spill: Spill::new(&config.spill, TaiNs(0)).ok()?,
+            spill: Spill::new(&config.spill, config.origin).ok()?,
+            origin: config.origin,
             read_back_link: config.read_back,
             sampled: (false, Vec::with_capacity(GENERATORS_MAX)),
         })
     }
 
+    fn spill_time(&self, now: RunNs) -> TaiNs {
+        TaiNs(self.origin.0 + now.0)
+    }
+
     /// Lets everything happen up to `now`.
     pub fn advance(&mut self, now: RunNs) {
-        self.spill.advance(TaiNs(now.0));
+        self.spill.advance(self.spill_time(now));
     }
 
     /// Whether triggers of the source may be taken.
@@ -43,7 +50,8 @@ impl SpillGate {
 
     /// Takes the next trigger that the schedule asks for.
     pub fn poll_trigger(&mut self) -> Option<RunNs> {
-        self.spill.poll_trigger().map(|at| RunNs(at.0))
+        let at = self.spill.poll_trigger()?;
+        Some(RunNs(at.0.saturating_sub(self.origin.0)))
     }
 
     /// The data link that carries the read-back, if any.
@@ -53,10 +61,11 @@ impl SpillGate {
 
     /// Remembers what the generators and magnets do now.
     pub fn sample(&mut self, now: RunNs) {
+        let at = self.spill_time(now);
         let (gate, generators) = &mut self.sampled;
         *gate = self.spill.is_gate_open();
         generators.clear();
-        generators.extend(self.spill.read_back(TaiNs(now.0)));
+        generators.extend(self.spill.read_back(at));
     }
 
     /// Writes the fragment of the trigger sampled last.

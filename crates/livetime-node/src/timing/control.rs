@@ -101,6 +101,15 @@ pub enum ControlError {
         /// Length asked for.
         seconds: u32,
     },
+    /// The user has no lease of the token shown.
+    #[error(
+        "no lease of this token for user {uid}: its time is over, it was given back, the daemon was \
+         started anew, or it is another user's"
+    )]
+    NoLease {
+        /// The user who asked.
+        uid: u32,
+    },
     /// No token for a lease.
     #[error("no random bytes for the token of a lease: {0}")]
     LeaseToken(std::io::Error),
@@ -346,11 +355,11 @@ impl Control {
     /// Gives a client the lease of a token and what its last holder owns; returns how many objects.
     ///
     /// # Errors
-    /// [`ControlError::Unknown`] if the user has no such lease.
+    /// [`ControlError::NoLease`].
     pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
         let mut state = self.lock();
         let from = state.leases.resume(token, client.uid, client.id);
-        let from = from.ok_or_else(|| unknown("lease of this token for user", &client.uid))?;
+        let from = from.ok_or(ControlError::NoLease { uid: client.uid })?;
         state.revision += 1;
         Ok(state.registry.hand_over(from, client.id) as u32)
     }

@@ -110,6 +110,7 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
         "state_file_error": control.kept_error(),
         "sinks": sinks,
         "clients": clients,
+        "leases_waiting": control.orphans(),
     }))
 }
 

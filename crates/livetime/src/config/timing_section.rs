@@ -8,9 +8,9 @@
 use livetime_node::{ChainSpill, DataLinkConfig};
 use livetime_timing::waveform::{DesignOptions, PointCurve, design};
 use livetime_timing::{Schedule, SpillConfig};
-use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, SourceId};
+use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, SourceId, TaiNs};
 
-use super::document::{Findings, Section};
+use super::document::{Findings, Quantity as _, Section};
 use super::problem_code::{BAD_QUANTITY, LINK_TARGET, MISSING_KEY};
 
 const MESSAGE: &str = "an event ID such as \"0x112c101000000000\"";
@@ -41,6 +41,7 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
         .as_ref()
         .map_or(DurationNs::SECOND, Schedule::length);
     timing.quantity("period", &mut period);
+    let align = timing.parsed("align", DurationNs::ALLOWED, str::parse::<DurationNs>);
     let mut message = |key| timing.parsed(key, MESSAGE, str::parse::<EventId>);
     let (open, close) = (message("gate_open"), message("gate_close"));
     let trigger = message("trigger");
@@ -65,6 +66,7 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
     let spill = SpillConfig {
         schedule: schedule?,
         period,
+        align,
         gate: open.zip(close),
         trigger,
         ramp_start,
@@ -194,6 +196,7 @@ pub(crate) fn place_spill(
     Some(ChainSpill {
         spill,
         read_back: link,
+        origin: TaiNs(0),
     })
 }
 
@@ -234,6 +237,10 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
         assert_eq!(spill.ramps.len(), 3);
         assert!(!spill.ramps[0].is_empty() && spill.ramps[0] == spill.ramps[2]);
         assert_eq!(spill.period, DurationNs(100_000_000));
+        assert_eq!(spill.align, None);
+        let aligned = GOOD.replace("period =", "align = \"250 ms\"\nperiod =");
+        let spill = read(&aligned).0.unwrap().spill;
+        assert_eq!(spill.align, Some(DurationNs(250_000_000)));
     }
 
     #[test]
@@ -245,6 +252,9 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
                 "line 2 of the schedule has 2 fields",
             ),
             ("period = \"100 ms\"", "period = \"59 ms\"", "G0301"),
+            ("period =", "align = \"0 s\"\nperiod =", "G0304"),
+            ("period =", "align = \"61 min\"\nperiod =", "at most"),
+            ("period =", "align = 1\nperiod =", "timing.align"),
             ("gate_close = \"0x12\"\n", "", "timing.gate_close"),
             (
                 "ramp_start = \"0x10\"",

@@ -19,7 +19,7 @@ use livetime_node::{
     Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
 };
 use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
-use livetime_wire::{DurationNs, RateHz};
+use livetime_wire::{DurationNs, RateHz, TaiNs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -200,7 +200,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         packets.path = directory.file(PACKET_FILE);
     }
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
-    let files = create_files(&directory, &chain, &facts, &text)?;
+    let begin = facts.begin_record(RunBegin::new(chain.run), &text);
+    align_spills(&mut chain, &begin);
+    let files = create_files(&directory, &chain, &facts, &begin, &text)?;
     let mut running = if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
         let mut launcher = role::launcher(&text, &options.source)?;
@@ -276,15 +278,15 @@ fn create_files(
     directory: &RunDirectory,
     chain: &ChainConfig,
     facts: &RunFacts,
+    begin: &RunBegin,
     text: &str,
 ) -> Result<RunFiles, Box<dyn std::error::Error>> {
     std::fs::write(
         directory.file("config.toml"),
         facts.config_with_options(text),
     )?;
-    let begin = facts.begin_record(RunBegin::new(chain.run), text);
     let writers = chain.builder.writers;
-    let files = RunFiles::create_in(directory.path(), writers, &begin, chain.store, &chain.files)?;
+    let files = RunFiles::create_in(directory.path(), writers, begin, chain.store, &chain.files)?;
     say(format_args!(
         "run {} · seed {} · configuration {} · livetime {} · {}",
         chain.run,
@@ -295,6 +297,22 @@ fn create_files(
     ));
     filter_of_run::keep(&chain.filter, directory.path())?;
     Ok(files)
+}
+
+/// Has the time of a run whose spills are aligned be 0 at the TAI that its file says.
+fn align_spills(chain: &mut ChainConfig, begin: &RunBegin) {
+    let Some(spill) = &mut chain.spill else {
+        return;
+    };
+    let Some(align) = spill.spill.align else {
+        return;
+    };
+    spill.origin = TaiNs(begin.started_tai_ns);
+    let first = spill.spill.first_turn(spill.origin);
+    say(format_args!(
+        "spills are aligned to {align} of TAI: the first turn begins at {first}, {} from the start",
+        DurationNs(first.0 - spill.origin.0)
+    ));
 }
 
 /// Starts the hosts of a run.

@@ -85,3 +85,45 @@ fn events_come_in_the_gates_and_carry_the_read_back() {
         assert!(page.contains(part), "{part}");
     }
 }
+
+/// With threads and with processes, the times of events in TAI are those of the grid.
+#[test]
+fn aligned_spills_begin_with_a_full_second_of_tai() {
+    let bench = Workbench::new();
+    let example = fs::read_to_string(project().join("examples/spill.toml")).unwrap();
+    let aligned = example.replace("period = \"1 s\"", "period = \"1 s\"\nalign = \"1 s\"");
+    assert_ne!(aligned, example);
+    bench.write("spill.toml", aligned);
+    for (out, how) in [("threads", None), ("processes", Some("--processes"))] {
+        let mut arguments = vec!["run", "spill.toml", "--duration", "2600ms", "--json"];
+        arguments.extend(["--out", out]);
+        arguments.extend(how);
+        let ran = bench.run(&arguments).ended_with(0);
+        let document = ran.document();
+        assert_conserved(&document);
+        let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
+        assert_eq!(of_source("ramp_faults"), 0);
+        let file = File::open(bench.path(&format!("{out}/events.mcap"))).unwrap();
+        let mut reader = RunReader::open(BufReader::new(file)).unwrap();
+        let started = reader.begin().unwrap().started_tai_ns;
+        let mut events = 0;
+        while let Some(event) = reader.next_event().unwrap() {
+            events += 1;
+            let tai_ms = (started + event.header().triggered_at.0) / MS;
+            assert!(
+                GATE_MS.contains(&(tai_ms % 1000)),
+                "triggered at {tai_ms} ms"
+            );
+        }
+        // Of 2.6 s the first turn takes at most one to come; at least one gate is whole.
+        assert!(events > 200 && events == count(&document, "counts.events_stored"));
+        assert!((1..=3).contains(&of_source("gates_opened")));
+        let page = bench.read(&format!("{out}/report.html"));
+        let first = (started.div_ceil(1000 * MS)).to_string();
+        let inside = format!("{events} were triggered inside the gates and 0 outside");
+        let began = format!("the first began at {first}.000000000 s TAI");
+        for part in [&inside, &began] {
+            assert!(page.contains(part.as_str()), "{part}");
+        }
+    }
+}

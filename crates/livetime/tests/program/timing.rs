@@ -177,6 +177,81 @@ fn outputs_conditions_schedules_and_generators_on_a_virtual_clock() {
 }
 
 #[test]
+fn conditions_stay_for_a_lease_and_are_resumed_by_its_token() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let json =
+        |arguments: &[&str]| -> Value { serde_json::from_str(&served.text(arguments)).unwrap() };
+    let refused = |arguments: &[&str], code, expected: &str| {
+        let mut command = livetime();
+        command.arg("timing").args(arguments).arg("--daemon");
+        let output = command.arg(&served.socket).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    };
+    let first = ["cond", "add", "IO1", "1000", "fffffffffffff000", "0", "on"];
+    for seconds in ["0", "3601", "soon"] {
+        let arguments = [&first[..], &["--lease", seconds]].concat();
+        refused(&arguments, 2, "1 to 3600 whole seconds");
+    }
+    let said = served.text(&[&first[..], &["--lease", "3600"]].concat());
+    let [path, token] = said.lines().collect::<Vec<_>>()[..] else {
+        panic!("{said}");
+    };
+    assert!(path.ends_with("/IO1/c0_0"), "{said}");
+    let token = token.strip_prefix("token ").unwrap();
+    let unknown = "0".repeat(32);
+    refused(&["lease", "renew", &unknown], 1, "no lease of this token");
+    refused(&["lease", "renew", &token[1..]], 2, "32 hexadecimal digits");
+    // Another one under the same lease, and one that stays for good.
+    let second = ["cond", "add", "IO1", "2000", "fffffffffffff000", "0", "off"];
+    let added = json(&[&second[..], &["--resume", token, "--json"]].concat());
+    assert_eq!(added["schema"], "livetime.timing_condition/1");
+    assert_eq!(
+        (&added["token"], &added["objects_resumed"]),
+        (&token.into(), &1.into())
+    );
+    let kept = json(&[
+        "cond",
+        "add",
+        "IO1",
+        "3000",
+        "fffffffffffff000",
+        "0",
+        "off",
+        "--json",
+    ]);
+    assert_eq!(
+        (&kept["token"], &kept["objects_resumed"]),
+        (&Value::Null, &Value::Null)
+    );
+    let renewed = json(&["lease", "renew", token, "--json"]);
+    assert_eq!(renewed["schema"], "livetime.timing_lease/1");
+    assert_eq!(
+        (&renewed["state"], &renewed["objects"]),
+        (&"renewed".into(), &2.into())
+    );
+    while json(&["status", "--json"])["leases_waiting"] != 1 {}
+    let status = served.text(&["status"]);
+    assert!(
+        status.contains("leases of clients that are gone: 1"),
+        "{status}"
+    );
+    served.timing(&["cond", "remove", "IO1", "0.0", "--resume", token]);
+    let ended = served.text(&["lease", "end", token]);
+    assert_eq!(ended, "lease ended; sinks and conditions under it: 1\n");
+    let left = || served.text(&["cond", "list"]).matches("condition").count();
+    while left() > 1 {}
+    refused(
+        &["lease", "end", token],
+        1,
+        "its time is over, it was given back",
+    );
+    served.timing(&["cond", "remove", "IO1", "2.0"]);
+    assert_eq!(left(), 0);
+}
+
+#[test]
 fn the_clock_and_the_inputs_of_the_emulated_receiver_are_steered() {
     let served = serve(&["--virtual", "1000000000000", "--inputs", "1"]);
     let clock = |arguments: &[&str]| served.text(&[&["clock"], arguments].concat());
@@ -343,6 +418,24 @@ fn another_user_may_what_the_rules_say() {
         assert_eq!(done, observes, "{text:?}: {said}");
         let (done, said) = of_other(&served, &["inject", "1", "2"]);
         assert_eq!(done, operates, "{text:?}: {said}");
+        if operates {
+            let lease = [
+                "cond",
+                "add",
+                "IO1",
+                "1",
+                "ffffffffffffffff",
+                "0",
+                "on",
+                "--lease",
+                "9",
+            ];
+            let ours = served.text(&lease);
+            let token = ours.lines().last().unwrap().trim_start_matches("token ");
+            let (done, said) = of_other(&served, &["lease", "renew", token]);
+            assert!(!done && said.contains("another user's"), "{said}");
+            served.timing(&["lease", "end", token]);
+        }
         if observes && !operates {
             assert!(said.contains("operate is needed"), "{said}");
         }

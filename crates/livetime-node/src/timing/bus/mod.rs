@@ -96,9 +96,9 @@ pub(crate) fn to_error(error: impl Into<ControlError>) -> fdo::Error {
         | ControlError::Transaction(
             TransactionError::Full { .. } | TransactionError::TableFull(_),
         ) => fdo::Error::LimitsExceeded(text),
-        ControlError::Unknown { .. } | ControlError::Sink(SinkError::Unknown { .. }) => {
-            fdo::Error::UnknownObject(text)
-        }
+        ControlError::Unknown { .. }
+        | ControlError::NoLease { .. }
+        | ControlError::Sink(SinkError::Unknown { .. }) => fdo::Error::UnknownObject(text),
         ControlError::NotVirtual => fdo::Error::NotSupported(text),
         ControlError::NotLocked | ControlError::Core(_) => fdo::Error::Failed(text),
         _ => fdo::Error::InvalidArgs(text),

@@ -137,7 +137,12 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
 }
 
 /// The simulated chain of a configuration, with the default times of lines, hops and hosts.
-pub(super) fn simulated(mut chain: ChainConfig, begin: RunBegin) -> SimulatedChainConfig {
+pub(super) fn simulated(mut chain: ChainConfig, mut begin: RunBegin) -> SimulatedChainConfig {
+    // A simulated run can start when it likes: on the grid, so that equal seeds give equal runs.
+    let align = chain.spill.as_ref().and_then(|spill| spill.spill.align);
+    if let Some(grid) = align.filter(|grid| grid.0 > 0) {
+        begin.started_tai_ns -= begin.started_tai_ns % grid.0;
+    }
     // As in a run with threads: nobody would act on a silence.
     chain.builder.heartbeat = DurationNs(0);
     // It has one writer for all.

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use livetime_client::{EventId, TaiNs, TimingMessage};
+use livetime_client::{EventId, Filter, TaiNs, TimingMessage};
 use livetime_timing::{Schedule, ScheduleEntry};
 use livetime_wire::DurationNs;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::lease::{LeaseOptions, ResumeOption};
 use super::text::{condition_line, status_text};
 use super::{Daemon, Failure, hex};
 use crate::console::{print, print_line};
@@ -109,7 +110,7 @@ pub(crate) struct ConditionOptions {
 enum ConditionAct {
     /// List all conditions
     List,
-    /// Add one to an output or a bus; it stays when this command ends
+    /// Add one to an output or a bus; it stays when this command ends, for good or for a lease
     Add {
         /// Sink, such as IO1 or bus1
         sink: String,
@@ -124,6 +125,11 @@ enum ConditionAct {
         offset: i64,
         /// `on`, `off`, or the tag for a bus, decimal
         action: String,
+        #[command(flatten)]
+        lease: LeaseOptions,
+        /// Print one JSON document (livetime.timing_condition/1)
+        #[arg(long)]
+        json: bool,
     },
     /// Remove one
     Remove {
@@ -131,7 +137,40 @@ enum ConditionAct {
         sink: String,
         /// Number of the condition, as `list` prints it
         condition: String,
+        #[command(flatten)]
+        resume: ResumeOption,
     },
+}
+
+/// What `cond add` was asked for.
+struct NewCondition<'a> {
+    sink: &'a str,
+    filter: Filter,
+    tag: u32,
+    lease: &'a LeaseOptions,
+    json: bool,
+}
+
+/// Adds a condition, and prints its path and under which lease it is.
+fn add_condition(daemon: &Daemon, new: &NewCondition<'_>) -> Result<(), Failure> {
+    let client = daemon.connect()?;
+    let resumed = new.lease.resume(&client)?;
+    let path = client.add_output_condition(new.sink, &new.filter, new.tag)?;
+    let token = new.lease.keep(&client, &path)?;
+    if new.json {
+        let document = json!({
+            "schema": "livetime.timing_condition/1",
+            "condition": path,
+            "token": token,
+            "objects_resumed": resumed,
+        });
+        return Ok(print_line(document)?);
+    }
+    print_line(&path)?;
+    if let Some(token) = token {
+        print_line(format_args!("token {token}"))?;
+    }
+    Ok(())
 }
 
 /// Lists, adds, removes.
@@ -153,6 +192,8 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             mask,
             offset,
             action,
+            lease,
+            json,
         } => {
             let tag: u32 = match action.as_str() {
                 "on" => livetime_timing::TAG_ON,
@@ -163,22 +204,31 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
                     ))
                 })?,
             };
-            let client = options.daemon.connect()?;
-            let body = (true, *id, *mask, *offset, tag);
-            let path: zbus::OwnedObjectPath = client.call(
-                &format!("{RECEIVER}/{sink}"),
-                "OutputActionSink",
-                "NewTagCondition",
-                &body,
-            )?;
-            client.call::<_, ()>(path.as_str(), "Owned", "Disown", &())?;
-            Ok(print_line(path.as_str())?)
+            let filter = Filter {
+                id: *id,
+                mask: *mask,
+                offset_ns: *offset,
+                accept_all: false,
+            };
+            let new = NewCondition {
+                sink,
+                filter,
+                tag,
+                lease,
+                json: *json,
+            };
+            add_condition(&options.daemon, &new)
         }
-        ConditionAct::Remove { sink, condition } => {
+        ConditionAct::Remove {
+            sink,
+            condition,
+            resume,
+        } => {
             let client = options.daemon.connect()?;
+            resume.resume(&client)?;
             let name = condition.replace('.', "_");
             let path = format!("{RECEIVER}/{sink}/c{name}");
-            Ok(client.call(&path, "Owned", "Destroy", &())?)
+            Ok(client.destroy(&path)?)
         }
     }
 }

@@ -11,6 +11,7 @@ mod design;
 mod generator;
 mod io;
 mod latency;
+mod lease;
 mod serve;
 mod snoop;
 mod soak;
@@ -43,6 +44,8 @@ enum Act {
     Status(control::StatusOptions),
     /// List, add and remove conditions of outputs and buses
     Cond(control::ConditionOptions),
+    /// Give a lease of conditions more time, or end it
+    Lease(lease::Options),
     /// List inputs and outputs, drive outputs, set up inputs
     Io(io::Options),
     /// Print the receiver's clock; inject faults into the emulated one
@@ -102,6 +105,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Act::Inject(options) => control::inject(options),
         Act::Status(options) => control::status(options),
         Act::Cond(options) => control::conditions(options),
+        Act::Lease(options) => lease::run(options),
         Act::Io(options) => io::run(options),
         Act::Clock(options) => clock::run(options),
         Act::Dm(options) => control::schedule(options),

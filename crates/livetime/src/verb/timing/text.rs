@@ -191,6 +191,10 @@ pub(super) fn status_text(status: &Value) -> String {
             number(&client["pid"])
         );
     }
+    match number(&status["leases_waiting"]) {
+        0 => {}
+        waiting => text += &format!("\nleases of clients that are gone: {waiting}"),
+    }
     text
 }
 
