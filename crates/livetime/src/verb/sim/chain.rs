@@ -164,6 +164,7 @@ pub(super) fn simulated(mut chain: ChainConfig, begin: RunBegin) -> SimulatedCha
                 FilterChoice::AcceptAll
             }
         },
+        first_step: chain.first_step,
         store: chain.store,
         spill: chain.spill.map(|spill| SimulatedSpill {
             spill: spill.spill,
