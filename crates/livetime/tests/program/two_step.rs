@@ -149,7 +149,15 @@ fn leptons_of_the_first_step_select_and_a_sample_shows_what_is_lost() {
 fn the_summary_says_what_two_steps_saved() {
     let bench = Workbench::new();
     bench.write("run.toml", two_step());
-    let arguments = ["run", "run.toml", "--triggers", "5000", "--lossless"];
+    let arguments = [
+        "run",
+        "run.toml",
+        "--triggers",
+        "5000",
+        "--lossless",
+        "--out",
+        "out",
+    ];
     let finished = bench.run(&arguments).ended_with(0);
     for said in [
         "events released after the first, ",
@@ -160,5 +168,9 @@ fn the_summary_says_what_two_steps_saved() {
         " times the mean",
     ] {
         assert!(finished.out.contains(said), "{said}: {}", finished.out);
+    }
+    let page = bench.read("out/report.html");
+    for said in ["Two-step building: ", "released by filter", "ru3"] {
+        assert!(page.contains(said), "{said} is not on the page");
     }
 }
