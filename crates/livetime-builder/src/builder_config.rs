@@ -228,9 +228,12 @@ impl BuilderConfig {
                 problems.push(Problem::new(
                     problem_code::FIRST_STEP,
                     format!("{path}.first_step[{place}]"),
-                    unit,
-                    format!("0 to {}, each once", units.saturating_sub(1)),
-                    "name readout units by their index",
+                    UnitId::readout(*unit),
+                    match units {
+                        0 => "none: there is no readout unit".to_owned(),
+                        units => format!("ru0 to ru{}, each once", units - 1),
+                    },
+                    "name readout units to which links go",
                 ));
             }
         }

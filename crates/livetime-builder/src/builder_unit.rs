@@ -99,8 +99,12 @@ pub struct BuilderCounts {
     pub events_first_step_only: u64,
     /// Events of which the rest was fetched after the first step.
     pub events_fetched: u64,
-    /// Requests for the rest of an event that is not in its first step; it is finished instead.
+    /// Requests for the rest of an event that is in no first step, or that another filter unit has;
+    /// ignored.
     pub fetches_refused: u64,
+    /// Events of which the first step lacked a fragment, so that the rest was fetched without a
+    /// selection.
+    pub events_unjudged: u64,
     /// Events whose first fragment came before their assignment (push mode).
     pub events_early: u64,
     /// Such events whose assignment did not come; their fragments stay where they are.
@@ -370,7 +374,7 @@ impl BuilderUnit {
             }
             BuilderMessage::FetchRest { triggers } => {
                 for trigger in triggers {
-                    self.fetch_rest(now, *trigger);
+                    self.fetch_rest(now, *trigger, sender);
                 }
             }
             _ => unreachable!("the kinds were sorted out above"),
@@ -492,7 +496,7 @@ impl BuilderUnit {
         if self.assembly.has(slot, rank) && !self.counts_duplicates() {
             self.counts.fragments_repeated += 1;
             self.free_pages(fragment);
-        } else if !self.assembly.event(slot).is_open() {
+        } else if !self.assembly.event(slot).is_open() || self.is_unasked(slot, readout) {
             self.counts.fragments_late += 1;
             self.free_pages(fragment);
         } else {
@@ -881,9 +885,10 @@ impl BuilderUnit {
                 continue;
             }
             if event.deadline <= now {
-                match event.is_early {
-                    true => self.forget_early(slot),
-                    false => self.close_incomplete(now, slot),
+                match (event.is_early, event.is_first_step) {
+                    (true, _) => self.forget_early(slot),
+                    (false, true) => self.go_on_unjudged(now, slot),
+                    (false, false) => self.close_incomplete(now, slot),
                 }
                 continue;
             }

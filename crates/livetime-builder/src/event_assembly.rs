@@ -258,6 +258,10 @@ impl EventAssembly {
         if event.is_failed {
             ticket.streams |= EventHeader::ERROR_STREAM;
         }
+        // One that was accepted as it is goes to the writer like any other.
+        if event.is_first_step && matches!(event.stage, Stage::Filtering { .. }) {
+            ticket.streams |= EventTicket::FIRST_STEP;
+        }
         ticket.fragments.clear();
         ticket.missing.clear();
         let came = self.fragments(slot).iter().enumerate();

@@ -1,6 +1,6 @@
 //! What a filter unit has to tell its builder units: one list for each, sent in groups.
 //!
-//! A list holds a message of each kind. When one is full the filter unit takes no further event until
+//! Verdicts, and with two-step building what is to be fetched. A list holds a message of each kind. When one is full the filter unit takes no further event until
 //! it is sent, so that nothing here grows. How events come to the filter unit is
 //! [`crate::filter_dispatch`]'s side.
 
@@ -14,6 +14,8 @@ use crate::message_exchange::Outgoing;
 struct Answers {
     rejected: TriggerList,
     accepted: AcceptedList,
+    /// Events of which the rest is wanted.
+    wanted: TriggerList,
     sequence: u32,
 }
 
@@ -40,13 +42,17 @@ impl FilterAnswers {
     #[inline]
     pub fn has_room(&self) -> bool {
         let mut lists = self.builders.iter();
-        lists.all(|list| !list.rejected.is_full() && !list.accepted.is_full())
+        lists.all(|list| {
+            !(list.rejected.is_full() || list.accepted.is_full() || list.wanted.is_full())
+        })
     }
 
     /// Whether there is nothing to be told.
     pub fn is_empty(&self) -> bool {
         let mut lists = self.builders.iter();
-        lists.all(|list| list.rejected.is_empty() && list.accepted.is_empty())
+        lists.all(|list| {
+            list.rejected.is_empty() && list.accepted.is_empty() && list.wanted.is_empty()
+        })
     }
 
     /// An event of a builder unit is accepted.
@@ -71,6 +77,17 @@ impl FilterAnswers {
         }
     }
 
+    /// The rest of an event of a builder unit is wanted, whose first step came.
+    ///
+    /// # Panics
+    /// Without [`FilterAnswers::has_room`].
+    #[inline]
+    pub fn fetch(&mut self, builder: usize, trigger: TriggerNumber) {
+        if let Some(answers) = self.builders.get_mut(builder) {
+            answers.wanted.push(trigger);
+        }
+    }
+
     /// A builder unit is in another life, which has nothing to be told yet.
     pub fn renew(&mut self, builder: usize) {
         if let Some(answers) = self.builders.get_mut(builder) {
@@ -89,6 +106,10 @@ impl FilterAnswers {
             } else if !list.accepted.is_empty() {
                 BuilderMessage::EventsAccepted {
                     events: list.accepted.take(),
+                }
+            } else if !list.wanted.is_empty() {
+                BuilderMessage::FetchRest {
+                    triggers: list.wanted.take(),
                 }
             } else {
                 return None;
@@ -111,7 +132,7 @@ impl FilterAnswers {
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::message::SIZES_MAX;
+    use livetime_wire::message::{SIZES_MAX, TRIGGERS_MAX};
 
     use super::*;
 
@@ -134,6 +155,7 @@ mod tests {
         answers.accept(1, accepted(6));
         answers.reject(0, T(9));
         answers.reject(2, T(1));
+        answers.fetch(1, T(7));
         let mut sent = || {
             let Outgoing { to, envelope } = answers.poll_output()?;
             assert_eq!((envelope.sender, envelope.epoch), (UnitId::filter(3), 7));
@@ -147,6 +169,9 @@ mod tests {
         assert_eq!(sent(), Some((1, 0, done(5))));
         let accepted = BuilderMessage::EventsAccepted { events };
         assert_eq!(sent(), Some((1, 1, accepted)));
+        let triggers = [T(7)].into_iter().collect();
+        let wanted = BuilderMessage::FetchRest { triggers };
+        assert_eq!(sent(), Some((1, 2, wanted)));
         assert_eq!(sent(), None, "there is no third builder unit");
         assert!(answers.is_empty());
     }
@@ -161,5 +186,7 @@ mod tests {
         assert!(!answers.has_room());
         answers.renew(1);
         assert!(answers.has_room() && answers.is_empty());
+        (0..TRIGGERS_MAX as u64).for_each(|trigger| answers.fetch(0, T(trigger)));
+        assert!(!answers.has_room() && !answers.is_empty());
     }
 }

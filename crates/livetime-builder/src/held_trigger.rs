@@ -26,6 +26,8 @@ pub(crate) enum Mark {
     Uncertain = 1 << 4,
     /// A fragment went to a builder unit that had not asked, and may be in an event by now.
     Probed = 1 << 5,
+    /// It is released without that anything was asked for: the first step rejected it.
+    Unasked = 1 << 6,
 }
 
 /// A live trigger.
@@ -73,7 +75,7 @@ impl Held {
     #[inline]
     pub(crate) const fn close(&mut self, reason: FreeReason) {
         let stage = match reason {
-            FreeReason::Dropped => 1,
+            FreeReason::Dropped | FreeReason::Unasked => 1,
             FreeReason::Released => 2,
             FreeReason::Aborted => 3,
         };

@@ -89,6 +89,8 @@ pub enum FragmentVerdict {
 pub enum FreeReason {
     /// The trigger was rejected.
     Dropped,
+    /// The selection on a first step rejected it, in which this unit is not.
+    Unasked,
     /// A builder unit released them.
     Released,
     /// The run was ended by force.
@@ -229,7 +231,9 @@ impl ReadoutUnit {
                     }
                     return FragmentVerdict::Hold;
                 }
-                Stage::Closed(FreeReason::Dropped) => return self.drop_fragment(),
+                Stage::Closed(FreeReason::Dropped | FreeReason::Unasked) => {
+                    return self.drop_fragment();
+                }
                 Stage::Closed(FreeReason::Released) => return self.lose(self.late_cause()),
                 Stage::Closed(FreeReason::Aborted) => {
                     return self.lose(LossCause::FragmentAborted);
@@ -392,7 +396,7 @@ impl ReadoutUnit {
                 self.counts.fragments_dropped_by_decision += u64::from(held.present.count_ones());
                 self.enqueue(trigger);
             }
-            (Stage::Closed(FreeReason::Dropped), Keep::Build) => {
+            (Stage::Closed(FreeReason::Dropped | FreeReason::Unasked), Keep::Build) => {
                 self.counts.decisions_conflicting += 1;
             }
             (Stage::Closed(_), _) => self.counts.decisions_repeated += 1,
@@ -474,6 +478,7 @@ impl ReadoutUnit {
         match self.held.get_mut(trigger) {
             Some(held) if held.is_open() && held.builder == NO_BUILDER => {
                 held.close(FreeReason::Dropped);
+                held.set(Mark::Unasked);
                 let dropped = u64::from(held.present.count_ones());
                 self.counts.fragments_dropped_by_decision += dropped;
                 self.enqueue(trigger);
@@ -529,15 +534,20 @@ impl ReadoutUnit {
             };
             if let Stage::Closed(reason) = held.stage() {
                 let has_fragments = held.present != 0;
+                let is_unasked = held.has(Mark::Unasked);
                 self.end_work();
                 self.held.remove(trigger);
                 let closing = match reason {
-                    FreeReason::Dropped => Closing::Dropped,
+                    FreeReason::Dropped | FreeReason::Unasked => Closing::Dropped,
                     FreeReason::Released => Closing::Complete,
                     FreeReason::Aborted => Closing::Partial,
                 };
                 self.history.record(trigger, closing);
                 if has_fragments {
+                    let reason = match is_unasked {
+                        true => FreeReason::Unasked,
+                        false => reason,
+                    };
                     return Some(ReadoutOutput::Free { trigger, reason });
                 }
                 continue;
@@ -713,6 +723,10 @@ impl ReadoutUnit {
     pub fn finish_events(&mut self, finished: &[TriggerNumber]) -> u64 {
         let mut freed = 0;
         for trigger in finished {
+            // Of one that the selection rejected nothing was asked for in the second step's units.
+            if self.is_two_step && self.drop_unasked(*trigger) {
+                continue;
+            }
             let past = self.past(*trigger);
             match self.held.get_mut(*trigger) {
                 Some(held) if held.is_open() => {
@@ -828,6 +842,12 @@ impl ReadoutUnit {
                 self.enqueue(trigger);
             }
         }
+    }
+
+    /// Whether events are built in two steps.
+    #[inline]
+    pub fn is_two_step(&self) -> bool {
+        self.is_two_step
     }
 
     /// What it did.

@@ -112,8 +112,7 @@ impl Hall {
             };
             let triggers = [ticket.trigger].into_iter().collect();
             self.seen += 1;
-            let is_first_step = !ticket.missing.is_empty();
-            let done = if is_first_step && selects(ticket.trigger) {
+            let done = if ticket.is_first_step() && selects(ticket.trigger) {
                 BuilderMessage::FetchRest { triggers }
             } else {
                 BuilderMessage::EventDone { triggers }

@@ -13,8 +13,8 @@ use livetime_store::problem_code::OUTPUT_LIMIT;
 use livetime_store::{FilePlan, WriterLimits};
 use livetime_timing::SpillConfig;
 use livetime_trigger::{
-    AcceptAll, EventFilter, EventMenu, EventMenuConfig, MassWindow, MassWindowConfig, Menu,
-    MergerConfig, StageClock, SupervisorConfig, UserFilter,
+    AcceptAll, EventFilter, EventMenu, EventMenuConfig, FirstStepConfig, MassWindow,
+    MassWindowConfig, Menu, MergerConfig, StageClock, SupervisorConfig, UserFilter,
 };
 use livetime_wire::event::EventHeader;
 use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, TaiNs, UnitId, UnitKind};
@@ -157,6 +157,8 @@ pub struct ChainConfig {
     pub filter_transport: BuilderTransport,
     /// What filter units run.
     pub filter: FilterConfig,
+    /// What they ask of an event on its first step, where events are built in two.
+    pub first_step: FirstStepConfig,
     /// The run file.
     pub store: WriterLimits,
     /// Which files it consists of.
@@ -556,6 +558,7 @@ mod tests {
             event_manager_apart: false,
             filter_transport: BuilderTransport::Shm,
             filter: FilterConfig::AcceptAll,
+            first_step: FirstStepConfig::default(),
             store: WriterLimits::default(),
             files: FilePlan::default(),
             packets: None,

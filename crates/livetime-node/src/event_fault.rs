@@ -55,6 +55,11 @@ impl EventFilter for FaultyFilter {
         }
     }
 
+    /// It dies of whole events only.
+    fn wants_rest(&mut self, first: &dyn EventAccess) -> bool {
+        self.filter.wants_rest(first)
+    }
+
     fn reasons(&self) -> &[&str] {
         self.filter.reasons()
     }

@@ -13,7 +13,7 @@ use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
     EventGenerator, FragmentWriter, PacketEncoder, PhysicsGenerator, TriggerSource,
 };
-use livetime_trigger::{LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
+use livetime_trigger::{FirstStep, LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
@@ -598,6 +598,8 @@ impl RoleEnds {
             sources: config.data_links.len(),
             epoch: self.epoch,
             credits: config.builder.credits as usize,
+            first_step: (!config.builder.first_step.is_empty())
+                .then(|| FirstStep::new(config.first_step.clone())),
         };
         Ok(Box::new(FilterUnit::new(parts, filter)))
     }

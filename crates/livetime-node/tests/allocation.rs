@@ -27,7 +27,7 @@ use livetime_source::{
 };
 use livetime_store::{FilePlan, RunBegin, WriterLimits};
 use livetime_trigger::{
-    Cut, LevelTwo, MassWindowConfig, Menu, MenuConfig, MergerConfig, PathConfig,
+    Cut, FirstStepConfig, LevelTwo, MassWindowConfig, Menu, MenuConfig, MergerConfig, PathConfig,
 };
 use livetime_wire::fragment::{CrcCheck, FragmentHeader, OVERHEAD_WORDS};
 use livetime_wire::slink::ControlWord;
@@ -200,6 +200,7 @@ fn generated() -> ChainConfig {
         event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
+        first_step: FirstStepConfig::default(),
         store: WriterLimits::default(),
         files: FilePlan::default(),
         packets: None,

@@ -129,6 +129,7 @@ impl Bench {
             sources: SOURCES,
             epoch: 1,
             credits: WINDOW,
+            first_step: None,
         };
         let filter = UnitFilter::Event(Box::new(Noting(Arc::clone(&filtered))));
         Self {

@@ -24,7 +24,7 @@ use livetime_readout::{BlockEnd, Completed, LinkConfig};
 use livetime_shm::{PageIndex, PagePool, Producer, ring};
 use livetime_source::{ArrivalConfig, ArrivalKind, OfferMode, SourceConfig, TriggerSourceConfig};
 use livetime_store::{Condition, FilePlan, RunBegin, RunEnd, RunReader, WriterLimits};
-use livetime_trigger::{Cut, Menu, MenuConfig, MergerConfig, PathConfig};
+use livetime_trigger::{Cut, FirstStepConfig, Menu, MenuConfig, MergerConfig, PathConfig};
 use livetime_wire::message::{AcceptedEvent, BuilderMessage, Envelope, FragmentDescriptor, Keep};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, RunNumber, SourceId, TriggerNumber};
@@ -108,6 +108,7 @@ fn config() -> ChainConfig {
         event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
+        first_step: FirstStepConfig::default(),
         store: WriterLimits::default(),
         files: FilePlan::default(),
         packets: None,

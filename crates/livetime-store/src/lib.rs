@@ -26,6 +26,7 @@ pub mod run_scan;
 pub mod run_writer;
 mod string_u64;
 pub mod summary;
+pub mod two_step_summary;
 
 pub use condition::Condition;
 pub use damage::{Damage, DamageReason};
@@ -40,3 +41,4 @@ pub use run_writer::{
     Abandoned, FileSummary, ResumeError, Resumed, RunWriter, WriteError, WriterLimits,
 };
 pub use summary::{LatencySummary, RunSummary};
+pub use two_step_summary::TwoStepSummary;

@@ -12,6 +12,7 @@ use livetime_wire::{
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::two_step_summary::TwoStepSummary;
 
 /// The counters of a chain, as [`ChainCounts`] explains them.
 #[expect(
@@ -345,6 +346,9 @@ pub struct RunSummary {
     /// What the Level-3 menu did, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_menu: Option<FilterMenuSummary>,
+    /// What two-step building did, where events are built in two steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub two_step: Option<TwoStepSummary>,
     /// The writers of a run with several of them, by their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writers: Vec<WriterSummary>,
@@ -505,6 +509,7 @@ impl RunSummary {
             filter_failures: Vec::new(),
             builder_transport: None,
             filter_menu: None,
+            two_step: None,
             writers: Vec::new(),
         };
         let problems = summary.conservation_problems();

@@ -243,8 +243,7 @@ impl EventMenu {
     ) {
         let mask = event.mask().0;
         for (nth, path) in self.config.paths.iter().enumerate() {
-            let seeded = path.l2.is_empty() || path.l2.iter().any(|bit| mask >> bit & 1 == 1);
-            let passed = seeded
+            let passed = is_seeded(path, mask)
                 && match path.cut {
                     EventCut::All => true,
                     EventCut::Dimuon(cut) => cut.passes(dimuon),
@@ -264,9 +263,7 @@ impl EventMenu {
     fn prescale(&mut self, event: &dyn EventAccess) {
         let trigger = event.trigger().0;
         for (nth, path) in self.config.paths.iter().enumerate() {
-            // Another hash for each path, so that prescales are independent of each other.
-            let hash = mix64(trigger ^ (nth as u64 + 1) << 48);
-            let fires = self.passed[nth] && hash.is_multiple_of(u64::from(path.prescale));
+            let fires = self.passed[nth] && does_fire(path, nth, trigger);
             self.passed[nth] = fires;
             self.paths[nth].fired += u64::from(fires);
         }
@@ -304,6 +301,20 @@ impl EventMenu {
     }
 }
 
+/// Whether one of the Level-2 bits of a path is set.
+#[inline]
+fn is_seeded(path: &EventPathConfig, mask: u128) -> bool {
+    path.l2.is_empty() || path.l2.iter().any(|bit| mask >> bit & 1 == 1)
+}
+
+/// Whether the prescale of the `nth` path lets a pass on a trigger fire.
+#[inline]
+fn does_fire(path: &EventPathConfig, nth: usize, trigger: u64) -> bool {
+    // Another hash for each path, so that prescales are independent of each other.
+    let hash = mix64(trigger ^ (nth as u64 + 1) << 48);
+    hash.is_multiple_of(u64::from(path.prescale))
+}
+
 impl EventFilter for EventMenu {
     fn filter(&mut self, event: &dyn EventAccess) -> FilterOutput {
         let begun = self.clock.now_ns();
@@ -328,6 +339,14 @@ impl EventFilter for EventMenu {
             };
         }
         output
+    }
+
+    /// Paths whose Level-2 bits are not set, or whose prescale does not fire on the trigger number,
+    /// do not fire whatever the rest is.
+    fn wants_rest(&mut self, first: &dyn EventAccess) -> bool {
+        let (mask, trigger) = (first.mask().0, first.trigger().0);
+        let mut paths = self.config.paths.iter().enumerate();
+        paths.any(|(nth, path)| is_seeded(path, mask) && does_fire(path, nth, trigger))
     }
 
     #[inline]
@@ -412,6 +431,23 @@ mod tests {
         let details = menu.details();
         let found = details.iter().find(|(detail, _)| detail == name);
         found.unwrap_or_else(|| panic!("{name}: {details:?}")).1
+    }
+
+    /// What the first step says goes for the whole event: none is released that a path takes.
+    #[test]
+    fn no_event_is_released_after_its_first_step_that_the_menu_takes() {
+        let mut config = config();
+        config.paths[0].l2 = vec![3];
+        let mut menu = EventMenu::new(config, Box::new(NoClock));
+        let mut wanted = 0;
+        for trigger in 1..=500 {
+            let words = with_mass(trigger, 91.0);
+            let event = EventView::new_checked(&words).expect("an event");
+            let wants = menu.wants_rest(&event);
+            assert_eq!(menu.filter(&event).accept, wants, "{trigger}");
+            wanted += u64::from(wants);
+        }
+        assert!((20..100).contains(&wanted), "the sample alone: {wanted}");
     }
 
     #[test]

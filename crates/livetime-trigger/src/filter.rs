@@ -44,6 +44,13 @@ pub trait EventFilter: Send {
     /// Judges an event. The answer depends on the event alone: no counters, no clock.
     fn filter(&mut self, event: &dyn EventAccess) -> FilterOutput;
 
+    /// Whether the rest of an event is worth fetching, where events are built in two steps: `first`
+    /// has the fragments of the first step, and all other sources are missing. `false` rejects the
+    /// event for good. The answer depends on the event alone, and by default the rest is fetched.
+    fn wants_rest(&mut self, _first: &dyn EventAccess) -> bool {
+        true
+    }
+
     /// Names of the reasons, by their index; never empty and always the same.
     fn reasons(&self) -> &[&str];
 

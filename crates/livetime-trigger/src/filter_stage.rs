@@ -74,6 +74,13 @@ pub trait FilterStage<W>: Send {
         work: &mut W,
         tags: &mut StreamTags,
     ) -> StageVerdict;
+
+    /// Judges the first step of an event, where events are built in two: drops those that
+    /// [`FilterStage::judge`] is not to see. Each stage is asked until one drops it; `work` is shared
+    /// as there. Passes everything by default.
+    fn judge_first_step(&mut self, _first: &dyn EventAccess, _work: &mut W) -> StageVerdict {
+        StageVerdict::Pass
+    }
 }
 
 impl<W, F> FilterStage<W> for F
@@ -103,6 +110,11 @@ impl<W> FilterStage<W> for PrescaleStage {
     fn judge(&mut self, event: &dyn EventAccess, _: &mut W, _: &mut StreamTags) -> StageVerdict {
         let hash = mix64(event.trigger().0 ^ u64::from(self.salt) << 48);
         StageVerdict::pass_if(self.one_in > 0 && hash.is_multiple_of(self.one_in))
+    }
+
+    /// The trigger number is known before the rest is there.
+    fn judge_first_step(&mut self, first: &dyn EventAccess, work: &mut W) -> StageVerdict {
+        self.judge(first, work, &mut StreamTags::default())
     }
 }
 
@@ -266,6 +278,12 @@ impl<W: Send> EventFilter for StageChain<W> {
         }
     }
 
+    fn wants_rest(&mut self, first: &dyn EventAccess) -> bool {
+        let work = &mut self.work;
+        let mut stages = self.stages.iter_mut();
+        stages.all(|timed| timed.stage.judge_first_step(first, work) == StageVerdict::Pass)
+    }
+
     fn reasons(&self) -> &[&str] {
         // The names of stages are the chain's.
         &["kept"]
@@ -349,6 +367,23 @@ mod tests {
                     StageVerdict::Pass
                 },
             )
+    }
+
+    #[test]
+    fn a_prescale_releases_after_the_first_step_what_it_drops() {
+        let prescale = PrescaleStage { one_in: 3, salt: 1 };
+        let mut chain = StageChain::new(Leptons::default(), ["all"])
+            .then("unpack", Unpack)
+            .then("prescale", prescale);
+        let mut wanted = 0;
+        for trigger in 1..=300 {
+            let words = event(trigger, &good(vec![fragment(&back_to_back(91.0))]), &[]);
+            let event = EventView::new_checked(&words).unwrap();
+            let wants = chain.wants_rest(&event);
+            assert_eq!(chain.filter(&event).accept, wants, "{trigger}");
+            wanted += u64::from(wants);
+        }
+        assert!((60..140).contains(&wanted), "{wanted}");
     }
 
     fn judged(chain: &mut StageChain<Leptons>, mass_gev: f32) -> (bool, String, u16) {

@@ -20,6 +20,7 @@
 //! | [`supervisor`], [`dead_time`] | Level-2 buffers, matching of replies, exact dead time |
 //! | [`filter`], [`dimuon`], [`mass_window`] | filters of whole events |
 //! | [`event_menu`], [`candidate`] | the Level-3 menu: paths with cuts on candidates, in timed stages |
+//! | [`first_step`] | whether the rest of an event is worth fetching in two-step building |
 //! | [`filter_stage`], [`filter_registry`] | filters of users as chains of timed stages, by name |
 //! | [`problem_code`] | codes of configuration problems, area T |
 
@@ -34,6 +35,7 @@ pub mod event_menu;
 pub mod filter;
 pub mod filter_registry;
 pub mod filter_stage;
+pub mod first_step;
 pub mod lepton_track;
 pub mod level_two;
 pub mod level_two_node;
@@ -68,6 +70,7 @@ pub use event_menu::{
 pub use filter::{AcceptAll, EventFilter, FilterCounts, FilterOutput};
 pub use filter_registry::{FilterRegistry, UserFilter};
 pub use filter_stage::{FilterStage, PrescaleStage, StageChain, StageVerdict, StreamTags};
+pub use first_step::{FirstStep, FirstStepConfig, FirstStepCounts, FirstStepVerdict};
 pub use lepton_track::{Lepton, LeptonTrackCut};
 pub use level_two::{Decided, LevelTwo, PathCounters};
 pub use level_two_node::{LevelTwoNode, NodeCounters, NodeError, NodeReply};

@@ -197,7 +197,8 @@ pub enum BuilderMessage {
         assigned_at: RunNs,
         /// When its last fragment was placed or its timeout struck.
         built_at: RunNs,
-        /// Streams that it belongs to already: the error stream, or none.
+        /// Streams that it belongs to already: the error stream, or none; and
+        /// [`EventTicket::FIRST_STEP`].
         streams: u16,
         /// Fragments that follow.
         fragments: u16,
@@ -708,7 +709,8 @@ pub struct EventTicket {
     pub built_at: RunNs,
     /// Why the filter kept it; 0 before the filter.
     pub filter_reason: u16,
-    /// Streams that it belongs to, one bit each; 0 before the filter.
+    /// Streams that it belongs to, one bit each; before the filter the error stream,
+    /// [`EventTicket::FIRST_STEP`] or none.
     pub streams: u16,
     /// Its fragments, ordered by source id.
     pub fragments: Vec<FragmentDescriptor>,
@@ -719,6 +721,9 @@ pub struct EventTicket {
 impl EventTicket {
     /// Upper half of word 0.
     pub const MAGIC: u32 = 0x4C54;
+    /// Mark in the streams of an event on its way to a filter unit: its first step is gathered, and
+    /// the answer may be [`BuilderMessage::FetchRest`].
+    pub const FIRST_STEP: u16 = 1 << 14;
     /// Words before the descriptors.
     const FIXED_WORDS: usize = 16;
 
@@ -736,6 +741,12 @@ impl EventTicket {
             fragments: Vec::with_capacity(sources),
             missing: Vec::with_capacity(sources),
         }
+    }
+
+    /// Whether an event on its way to a filter unit has come with its first step alone.
+    #[inline]
+    pub const fn is_first_step(&self) -> bool {
+        self.streams & Self::FIRST_STEP != 0
     }
 
     /// Most words of a ticket of an event with `sources` sources of at most `pages` pages each.

@@ -13,8 +13,11 @@ use livetime_store::summary::{
     FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
     RunIdentification, TransportSummary, WorkerSummary, WriterSummary,
 };
-use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary};
-use livetime_wire::{ChainCounts, DurationNs, LossCause, RateHz, RunNumber, UnitKind};
+
+use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
+use livetime_wire::{
+    ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,
+};
 use sha2::{Digest, Sha256};
 
 use crate::machine_check;
@@ -143,7 +146,23 @@ pub(crate) fn summarise(
             });
     summary.writers = writers(chain, outcome);
     summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
+    if !chain.builder.first_step.is_empty() {
+        let lost = outcome.losses.in_area(LossArea::Filter);
+        add_two_step(&mut summary, &chain.builder.first_step, lost);
+    }
     summary
+}
+
+/// What two-step building did, and whether builder and filter units agree about it.
+fn add_two_step(summary: &mut RunSummary, first_step: &[u16], lost_in_filter: u64) {
+    let units = first_step.iter();
+    let units: Vec<String> = units.map(|u| UnitId::readout(*u).to_string()).collect();
+    let two_step = TwoStepSummary::of_roles(&summary.roles, &units);
+    let problems = two_step.problems(&summary.roles, lost_in_filter);
+    summary.conserved &= problems.is_empty();
+    let texts = problems.iter().map(ToString::to_string);
+    summary.conservation_problems.extend(texts);
+    summary.two_step = Some(two_step);
 }
 
 fn filter_failures(outcome: &ChainOutcome) -> Vec<FilterFailureSummary> {
@@ -293,6 +312,9 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if let Some(menu) = &summary.filter_menu {
         menu_text(&mut text, menu);
     }
+    if let Some(two_step) = &summary.two_step {
+        two_step_text(&mut text, two_step);
+    }
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());
     let _ = writeln!(
@@ -341,6 +363,57 @@ fn menu_text(text: &mut String, menu: &FilterMenuSummary) {
         "  per event: {}; longest event {longest}",
         stages.join(", ")
     );
+}
+
+fn two_step_text(text: &mut String, two_step: &TwoStepSummary) {
+    let TwoStepSummary {
+        events_fetched,
+        events_released,
+        events_unjudged,
+        ..
+    } = two_step;
+    let _ = writeln!(
+        text,
+        "\n  two steps  {events_released} events released after the first, {events_fetched} fetched, \
+         {events_unjudged} fetched without a selection"
+    );
+    let causes = two_step.causes.iter();
+    let causes: Vec<String> = causes
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let _ = writeln!(text, "             {}", causes.join(", "));
+    let _ = writeln!(
+        text,
+        "             {} in the first step, {} in the second, {} never asked for: {:.2} times less",
+        mib(two_step.bytes_first_step),
+        mib(two_step.bytes_second_step),
+        mib(two_step.bytes_unasked),
+        two_step.saving_factor
+    );
+    let _ = writeln!(
+        text,
+        "  {:<22}{:>14}{:>14}",
+        "readout unit", "sent", "not asked for"
+    );
+    for (name, unit) in &two_step.readout_units {
+        let step = match unit.first_step {
+            true => "first step",
+            false => "second step",
+        };
+        let name = format!("{name}, {step}");
+        let [sent, unasked] = [unit.bytes_sent, unit.bytes_unasked].map(mib);
+        let _ = writeln!(text, "  {name:<22}{sent:>14}{unasked:>14}");
+    }
+    let _ = writeln!(
+        text,
+        "             the unit that sent most sent {:.2} times the mean",
+        two_step.imbalance
+    );
+}
+
+/// Bytes for a table.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {

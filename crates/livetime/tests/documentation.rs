@@ -121,6 +121,7 @@ fn configuration_of_unknown_keys() -> String {
         "[trigger]",
         "[builder]",
         "[filter]",
+        "[filter.first_step]",
         "[store]",
         "[[store.file]]",
         "[workers]",

@@ -115,7 +115,8 @@ impl BuilderUnit {
             if let Some(slot) = slot.filter(|slot| !self.assembly.event(**slot).is_early) {
                 held |= 1 << bit;
                 let event = self.assembly.event(*slot);
-                if self.are_sizes_wanted && !event.is_open() {
+                // The size of one in its first step is not known.
+                if self.are_sizes_wanted && !event.is_open() && !event.is_first_step {
                     closed |= 1 << bit;
                     self.tell_size_again(event.trigger, event.bytes);
                 }

@@ -9,7 +9,7 @@ use livetime_source::{
 };
 use livetime_store::{RunWriter, WriteError};
 use livetime_trigger::{
-    AcceptAll, EventFilter, EventMenu, LevelTwo, LevelTwoNode, MassWindow, NoClock,
+    AcceptAll, EventFilter, EventMenu, FirstStep, LevelTwo, LevelTwoNode, MassWindow, NoClock,
     TriggerSupervisor,
 };
 use livetime_wire::message::EventTicket;
@@ -356,6 +356,7 @@ impl<'c> Assembly<'c> {
             unit,
             epoch: EPOCH,
             filter,
+            first_step: FirstStep::new(self.config.first_step.clone()),
             tickets: self
                 .builders()
                 .map(|builder| self.lane(builder, unit))

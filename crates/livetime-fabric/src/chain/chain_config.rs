@@ -9,7 +9,9 @@ use livetime_readout::LinkConfig;
 use livetime_source::{RecordedEvents, SourceConfig};
 use livetime_store::{RunBegin, WriterLimits};
 use livetime_timing::SpillConfig;
-use livetime_trigger::{EventMenuConfig, MassWindowConfig, Menu, SupervisorConfig};
+use livetime_trigger::{
+    EventMenuConfig, FirstStepConfig, MassWindowConfig, Menu, SupervisorConfig,
+};
 use livetime_wire::{Problem, RunNs, RunNumber, SourceId};
 
 use super::chain_layout::ChainLayout;
@@ -74,6 +76,8 @@ pub struct SimulatedChainConfig {
     pub builder: BuilderConfig,
     /// What filter units run.
     pub filter: FilterChoice,
+    /// What they ask of an event on its first step, where events are built in two. Default nothing.
+    pub first_step: FirstStepConfig,
     /// The run file.
     pub store: WriterLimits,
     /// Bytes after which the disk is full. Default none.
@@ -146,6 +150,7 @@ impl SimulatedChainConfig {
             },
             data_links,
             filter: FilterChoice::AcceptAll,
+            first_step: FirstStepConfig::default(),
             store: WriterLimits::default(),
             disk_bytes_max: None,
             timing: ChainTiming::default(),

@@ -2,7 +2,7 @@
 //! unit, which hands accepted ones to the writer.
 
 use livetime_builder::FilterAnswers;
-use livetime_trigger::{EventFilter, FilterCounts};
+use livetime_trigger::{EventFilter, FilterCounts, FirstStep, FirstStepVerdict};
 use livetime_wire::message::{AcceptedEvent, EventTicket};
 use livetime_wire::{LossCause, LossCounts, UnitId};
 
@@ -17,6 +17,8 @@ pub(crate) struct FilterParts {
     pub(crate) unit: UnitId,
     pub(crate) epoch: u32,
     pub(crate) filter: Box<dyn EventFilter>,
+    /// The selection on the first step of events, where they are built in two.
+    pub(crate) first_step: FirstStep,
     /// Hops from the builder units, by their index.
     pub(crate) tickets: Vec<u32>,
     pub(crate) outbox: Outbox,
@@ -93,6 +95,18 @@ impl FilterHost {
             ticket: &self.ticket,
             pools: &s.hall.pools,
         };
+        if self.ticket.is_first_step() {
+            let trigger = self.ticket.trigger;
+            let filter = self.parts.filter.as_mut();
+            match self.parts.first_step.judge(&event, Some(filter)) {
+                FirstStepVerdict::Fetch => self.answers.fetch(builder, trigger),
+                FirstStepVerdict::Release => {
+                    self.counts.rejected += 1;
+                    self.answers.reject(builder, trigger);
+                }
+            }
+            return;
+        }
         let output = self.parts.filter.filter(&event);
         self.counts.add(&output);
         let trigger = self.ticket.trigger;

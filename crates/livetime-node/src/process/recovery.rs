@@ -351,6 +351,10 @@ impl ProcessGroup {
                 handed_on.extend(self.tell("lost", unit, &[Filter], &rest)?);
                 let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
                 self.tell("lost", unit, &[Readout], &again)?;
+                if !self.config.builder.first_step.is_empty() {
+                    // Units that it had not asked do not know these as its events.
+                    self.tell("decide", unit, &[Readout], &handed_on)?;
+                }
                 Ok(Vec::new())
             }
             Writer => {

@@ -250,6 +250,10 @@ impl Builder {
         self.counts.gauges.idle = u64::from(idle);
         self.counts.gauges.held = parts.core.events_held() as u64;
         self.counts.gauges.done = core.events_done;
+        if parts.core.is_two_step() {
+            // An event comes with two tickets, and its first fragments are in both.
+            self.counts.gauges.bytes = parts.core.bytes_by_readout().iter().sum();
+        }
         parts.block.publish(&self.counts);
     }
 }
@@ -386,6 +390,12 @@ impl Role for Builder {
             ("messages_sent", core.messages.sent),
             ("messages_malformed", malformed),
         ];
+        let of_steps = self.parts.core.is_two_step().then_some([
+            ("events_first_step_only", core.events_first_step_only),
+            ("events_fetched", core.events_fetched),
+            ("events_unjudged", core.events_unjudged),
+            ("fetches_refused", core.fetches_refused),
+        ]);
         let streams = self.parts.streams.as_ref();
         let sent = streams.map(|streams| {
             let sent = streams.counts();
@@ -403,6 +413,7 @@ impl Role for Builder {
             build_latency: Some(self.latency),
             details: details
                 .into_iter()
+                .chain(of_steps.into_iter().flatten())
                 .chain(sent.into_iter().flatten())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))

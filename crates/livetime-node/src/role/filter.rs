@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use livetime_builder::FilterAnswers;
 use livetime_shm::{Consumer, Doorbell, PagePool};
-use livetime_trigger::{EventFilter, FilterOutput};
+use livetime_trigger::{EventFilter, FilterOutput, FirstStep, FirstStepVerdict};
 use livetime_wire::event::EventHeader;
 use livetime_wire::message::{AcceptedEvent, EventTicket, FRAGMENT_PAGES_MAX};
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
@@ -83,6 +83,8 @@ pub struct FilterUnitParts {
     pub epoch: u32,
     /// Events that one builder unit may hold at most.
     pub credits: usize,
+    /// The selection on the first step of events, where they are built in two.
+    pub first_step: Option<FirstStep>,
 }
 
 /// What a filter unit has of its filter.
@@ -196,6 +198,13 @@ impl FilterUnit {
         let trigger = event.ticket().trigger;
         self.counts.gauges.bytes += event.bytes();
         let has_failed = event.ticket().streams & EventHeader::ERROR_STREAM != 0;
+        if event.ticket().is_first_step() {
+            if let Judge::Batch(batches) = &mut self.judge {
+                std::mem::swap(batches.incoming(), &mut self.event);
+            }
+            self.judge_first_step(has_failed);
+            return true;
+        }
         match &mut self.judge {
             // Other filter units have died of it: it is kept as it is.
             Judge::Event(_) if has_failed => self.keep_failed(),
@@ -207,6 +216,38 @@ impl FilterUnit {
             Judge::Batch(batches) => batches.take(now),
         }
         true
+    }
+
+    /// The first step of the event in hand is there: its rest is asked for, or it is rejected.
+    fn judge_first_step(&mut self, has_failed: bool) {
+        let ticket = self.event.ticket();
+        let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
+        let verdict = match &mut self.parts.first_step {
+            // One that is kept as it is, is kept whole.
+            Some(selection) if !has_failed => {
+                let filter = match &mut self.judge {
+                    Judge::Event(filter) => Some(filter.as_mut()),
+                    Judge::Batch(_) => None,
+                };
+                self.parts.block.note_event(Some(trigger));
+                let verdict = selection.judge(&self.event, filter.map(|filter| filter as _));
+                self.parts.block.note_event(None);
+                verdict
+            }
+            _ => FirstStepVerdict::Fetch,
+        };
+        match verdict {
+            FirstStepVerdict::Release => self.tell(FilterOutput {
+                accept: false,
+                reason: 0,
+                streams: 0,
+            }),
+            FirstStepVerdict::Fetch => {
+                self.event.release();
+                free_pages(&mut self.parts.outbox, self.event.ticket());
+                self.answers.fetch(builder, trigger);
+            }
+        }
     }
 
     /// Whether an event has come before, over a stream that was cut.
@@ -549,6 +590,11 @@ impl Role for FilterUnit {
             ("events_to_error_stream", self.failed_events),
         ] {
             details.insert(name.to_owned(), count);
+        }
+        if let Some(selection) = &self.parts.first_step {
+            for (name, count) in selection.counts().entries() {
+                details.insert(format!("first_step.{name}"), count);
+            }
         }
         if let Some(streams) = &self.parts.streams {
             details.insert("network_streams_refused".to_owned(), streams.refused());

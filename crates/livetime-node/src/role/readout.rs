@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use livetime_builder::{FragmentVerdict, Outgoing, ReadoutOutput, ReadoutUnit};
+use livetime_builder::{FragmentVerdict, FreeReason, Outgoing, ReadoutOutput, ReadoutUnit};
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
@@ -66,6 +66,12 @@ pub struct Readout {
     lost_here: u64,
     /// Fragments of events that a lost builder unit had handed on.
     freed_of_lost: u64,
+    /// Payload bytes sent to builder units, repetitions included.
+    sent_bytes: u64,
+    /// Fragments that were never asked for, since the first step rejected their events.
+    unasked: u64,
+    /// Their payload bytes.
+    unasked_bytes: u64,
 }
 
 impl Readout {
@@ -83,6 +89,9 @@ impl Readout {
             aborted: false,
             lost_here: 0,
             freed_of_lost: 0,
+            sent_bytes: 0,
+            unasked: 0,
+            unasked_bytes: 0,
         }
     }
 
@@ -154,7 +163,12 @@ impl Readout {
     /// Does what the core says, as long as there is room for its messages.
     fn act(&mut self) -> usize {
         let Self {
-            parts, pages_back, ..
+            parts,
+            pages_back,
+            sent_bytes,
+            unasked,
+            unasked_bytes,
+            ..
         } = self;
         let ReadoutParts {
             core,
@@ -175,12 +189,18 @@ impl Readout {
                         let Some(fragment) = buffer.fragment(trigger, source).cloned() else {
                             continue;
                         };
+                        *sent_bytes += u64::from(fragment.words) * 4;
                         let envelope = core.fragment_message(sequence, trigger, fragment);
                         return Some(Outgoing { to, envelope });
                     }
-                    ReadoutOutput::Free { trigger, .. } => {
+                    ReadoutOutput::Free { trigger, reason } => {
                         work += 1;
+                        let is_unasked = reason == FreeReason::Unasked;
                         buffer.remove(trigger, |fragment| {
+                            if is_unasked {
+                                *unasked += 1;
+                                *unasked_bytes += u64::from(fragment.words) * 4;
+                            }
                             pages_back.extend(fragment.pages.iter().copied());
                         });
                     }
@@ -286,7 +306,11 @@ impl Role for Readout {
                     self.freed_of_lost += self.parts.core.take_back(unit.index, &triggers);
                 }
             }
-            RoleCommand::Decide { .. } | RoleCommand::Retire { .. } => {}
+            // Events that a lost builder unit had handed on.
+            RoleCommand::Decide { triggers, .. } => {
+                self.freed_of_lost += self.parts.core.finish_events(&triggers);
+            }
+            RoleCommand::Retire { .. } => {}
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.parts.outbox, unit, stream);
             }
@@ -347,11 +371,17 @@ impl Role for Readout {
             ("messages_received", counts.messages.received),
             ("messages_malformed", malformed + self.malformed),
         ];
+        let of_steps = self.parts.core.is_two_step().then_some([
+            ("bytes_sent_to_builders", self.sent_bytes),
+            ("fragments_unasked", self.unasked),
+            ("bytes_unasked", self.unasked_bytes),
+        ]);
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
             details: details
                 .into_iter()
+                .chain(of_steps.into_iter().flatten())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),

@@ -218,10 +218,15 @@ impl EventSender {
                 _ => {
                     match &next.message {
                         BuilderMessage::EventDone { triggers } => {
-                            self.forget(filter, triggers.iter().copied());
+                            self.forget(filter, triggers.iter().copied(), |_| true);
                         }
                         BuilderMessage::EventsAccepted { events } => {
-                            self.forget(filter, events.iter().map(|event| event.trigger));
+                            self.forget(filter, events.iter().map(|event| event.trigger), |_| true);
+                        }
+                        // Said twice, it is not about the whole event that may be there by now.
+                        BuilderMessage::FetchRest { triggers } => {
+                            let triggers = triggers.iter().copied();
+                            self.forget(filter, triggers, EventTicket::is_first_step);
                         }
                         _ => {}
                     }
@@ -243,13 +248,18 @@ impl EventSender {
     }
 
     /// Events are answered: they are not sent again.
-    fn forget(&mut self, filter: usize, triggers: impl Iterator<Item = TriggerNumber>) {
+    fn forget(
+        &mut self,
+        filter: usize,
+        triggers: impl Iterator<Item = TriggerNumber>,
+        is_meant: impl Fn(&EventTicket) -> bool,
+    ) {
         let Some(queue) = self.queues.get_mut(filter) else {
             return;
         };
         for trigger in triggers {
             let mut unanswered = queue.unanswered.iter();
-            let nth = unanswered.position(|ticket| ticket.trigger == trigger);
+            let nth = unanswered.position(|ticket| ticket.trigger == trigger && is_meant(ticket));
             let found = nth.and_then(|nth| queue.unanswered.remove(nth));
             self.spare.extend(found);
         }

@@ -27,7 +27,9 @@ use livetime_source::{
     PhysicsGenerator, RecordedEvents, SourceConfig, TriggerSourceConfig,
 };
 use livetime_store::{FilePlan, RunBegin, WriterLimits};
-use livetime_trigger::{Cut, Menu, MenuConfig, MergerConfig, PathConfig, SupervisorConfig};
+use livetime_trigger::{
+    Cut, FirstStepConfig, Menu, MenuConfig, MergerConfig, PathConfig, SupervisorConfig,
+};
 use livetime_wire::{ByteSize, RunNumber, SourceId};
 use serde_json::{Value, json};
 
@@ -303,6 +305,7 @@ pub(crate) fn chain_config() -> ChainConfig {
         event_manager_apart: false,
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
+        first_step: FirstStepConfig::default(),
         store: WriterLimits {
             // Nothing is kept, so nothing need be found again.
             events_indexed_max: 1,

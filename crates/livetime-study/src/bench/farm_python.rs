@@ -298,6 +298,7 @@ impl FilterBench {
             sources: 1,
             epoch: 1,
             credits: IN_FLIGHT,
+            first_step: None,
         };
         Ok(Self {
             unit: FilterUnit::new(parts, UnitFilter::Batch(Box::new(filter))),

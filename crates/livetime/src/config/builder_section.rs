@@ -3,10 +3,10 @@
 use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_node::BuilderTransport;
 use livetime_node::process::{LossPolicy, OnLoss};
-use livetime_wire::{ByteSize, Problem};
+use livetime_wire::{ByteSize, Problem, UnitKind};
 
 use super::document::{Findings, Section};
-use super::problem_code::BOTH_KEYS;
+use super::problem_code::{BAD_CHOICE, BOTH_KEYS};
 
 /// What is done when a unit is lost, by its name.
 pub(super) const ON_LOSS: [(&str, OnLoss); 3] = [
@@ -50,6 +50,7 @@ pub(crate) fn read_builder(
             *field = u32::try_from(value).unwrap_or(u32::MAX);
         }
     }
+    config.first_step = read_first_step(&mut section, findings);
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.builder = on_loss;
     }
@@ -75,6 +76,26 @@ pub(crate) fn read_builder(
     section.quantity("dead", &mut config.dead);
     section.finish();
     (config, transport)
+}
+
+/// The readout units of the first step by their names; whether there are such units is known once the
+/// links are.
+fn read_first_step(section: &mut Section<'_, '_>, findings: &Findings) -> Vec<u16> {
+    let mut units = Vec::new();
+    for name in section.texts("first_step").unwrap_or_default() {
+        let index = name.strip_prefix(UnitKind::Readout.prefix());
+        match index.and_then(|index| index.parse().ok()) {
+            Some(index) => units.push(index),
+            None => findings.report(Problem::new(
+                BAD_CHOICE,
+                section.key_path("first_step"),
+                format!("\"{name}\""),
+                "names of readout units: \"ru0\", \"ru1\", ..",
+                "name readout units to which links go",
+            )),
+        }
+    }
+    units
 }
 
 /// What carries messages and payload: `transport` and `congestion` of a table.

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
+use livetime_builder::problem_code::FIRST_STEP;
 use livetime_node::process::LossPolicy;
 use livetime_node::python_filter::{BATCH_MAX, PythonConfig, default_interpreter};
 use livetime_node::{BuilderTransport, FilterConfig};
+use livetime_trigger::candidate::LEPTONS_MAX;
 use livetime_trigger::problem_code::USER_FILTER;
-use livetime_trigger::{AlgorithmOptions, EnergyMev, FilterRegistry, MassWindowConfig};
+use livetime_trigger::{
+    AlgorithmOptions, EnergyMev, FilterRegistry, FirstStepConfig, MassWindowConfig,
+};
 use livetime_wire::{DurationNs, Problem};
 
 use super::builder_section::{ON_LOSS, read_transport};
@@ -16,17 +20,29 @@ use super::event_menu_section::read_event_menu;
 use super::trigger_section::ENERGY;
 use crate::extensions;
 
-/// Reads the table: the filter, and what carries events to its units. The number of units and their
-/// window are part of the builder's configuration.
+/// What filter units run.
+pub(crate) struct FilterTable {
+    /// On whole events.
+    pub(crate) filter: FilterConfig,
+    /// On the first step of events that are built in two.
+    pub(crate) first_step: FirstStepConfig,
+    /// What brings events to them.
+    pub(crate) transport: BuilderTransport,
+}
+
+/// Reads the table. The number of units and their window are part of the builder's configuration.
 pub(crate) fn read_filter(
     root: &mut Section<'_, '_>,
     builder: &mut BuilderConfig,
     policy: &mut LossPolicy,
     findings: &Findings,
-) -> (FilterConfig, BuilderTransport) {
+) -> FilterTable {
     let Some(mut section) = root.section("filter") else {
-        let filter = FilterConfig::MassWindow(MassWindowConfig::default());
-        return (filter, BuilderTransport::default());
+        return FilterTable {
+            filter: FilterConfig::MassWindow(MassWindowConfig::default()),
+            first_step: FirstStepConfig::default(),
+            transport: BuilderTransport::default(),
+        };
     };
     let transport = read_transport(&mut section, findings);
     if let Some(units) = section.integer("units", 1..=4096) {
@@ -75,8 +91,48 @@ pub(crate) fn read_filter(
         Kind::User => read_user(&mut section, &extensions::offered().filters, findings),
         Kind::Python => FilterConfig::Python(Box::new(read_python(&mut section, policy))),
     };
+    let first_step = read_first_step(&mut section, builder, findings);
     section.finish();
-    (filter, transport)
+    FilterTable {
+        filter,
+        first_step,
+        transport,
+    }
+}
+
+/// The selection on the first step: it selects nothing where events are built in one.
+fn read_first_step(
+    section: &mut Section<'_, '_>,
+    builder: &BuilderConfig,
+    findings: &Findings,
+) -> FirstStepConfig {
+    let mut config = FirstStepConfig::default();
+    let Some(mut table) = section.section("first_step") else {
+        return config;
+    };
+    let is_said = findings.has_problem_at("builder.first_step");
+    if builder.first_step.is_empty() && !is_said {
+        findings.report(Problem::new(
+            FIRST_STEP,
+            section.key_path("first_step"),
+            "a selection, and no `[builder] first_step`",
+            "a selection where events are built in two steps",
+            "name the readout units of the first step in `[builder] first_step`, or leave the table out",
+        ));
+    }
+    let bits = table.integers("l2", 127).unwrap_or_default().into_iter();
+    config.l2 = bits.filter_map(|bit| u8::try_from(bit).ok()).collect();
+    if let Some(leptons) = table.integer("leptons", 0..=LEPTONS_MAX as u64) {
+        config.leptons = usize::try_from(leptons).unwrap_or(usize::MAX);
+    }
+    if let Some(pt_min) = table.parsed("pt_min", ENERGY, str::parse::<EnergyMev>) {
+        config.pt_min_gev = f64::from(pt_min.0) * 1e-3;
+    }
+    if let Some(one_in) = table.integer("keep_one_in", 0..=u64::from(u32::MAX)) {
+        config.keep_one_in = u32::try_from(one_in).unwrap_or(u32::MAX);
+    }
+    table.finish();
+    config
 }
 
 /// What filter units run, by its name.

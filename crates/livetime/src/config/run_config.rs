@@ -18,7 +18,7 @@ use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
 
 use super::builder_section::read_builder;
 use super::document::{Findings, Section, parse};
-use super::filter_section::read_filter;
+use super::filter_section::{FilterTable, read_filter};
 use super::host_section::{HostTable, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
 use super::problem_code::{FORMAT, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
@@ -108,8 +108,11 @@ fn read_root(
     let mut on_loss = LossPolicy::default();
     let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
     builder.readout_units = units_of(&links.data, findings);
-    let (mut filter, filter_transport) =
-        read_filter(&mut root, &mut builder, &mut on_loss, findings);
+    let FilterTable {
+        mut filter,
+        first_step,
+        transport: filter_transport,
+    } = read_filter(&mut root, &mut builder, &mut on_loss, findings);
     let StoreTable {
         limits: store,
         files,
@@ -167,6 +170,7 @@ fn read_root(
         transport,
         filter_transport,
         filter,
+        first_step,
         store,
         files,
         packets: None,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::RunFolder;
-use livetime_store::{Histogram, RunSummary};
+use livetime_store::{Histogram, RunSummary, TwoStepSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
 use livetime_study::report::{Figure, Report, Table};
 use livetime_trigger::dimuon_mass;
@@ -347,6 +347,35 @@ fn failure_rows(summary: &RunSummary) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// Events by step, and bytes by readout unit.
+fn two_step_tables(two_step: &TwoStepSummary) -> [Table; 2] {
+    let causes = two_step.causes.iter();
+    let mut events: Vec<Vec<String>> = causes
+        .map(|(cause, count)| vec![cause.replace('_', " "), count.to_string()])
+        .collect();
+    let unjudged = two_step.events_unjudged.to_string();
+    events.push(vec!["fetched without a selection".to_owned(), unjudged]);
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let units = two_step.readout_units.iter();
+    let units = units.map(|(name, unit)| {
+        let step = if unit.first_step { "first" } else { "second" };
+        let [sent, unasked] = [unit.bytes_sent, unit.bytes_unasked].map(mib);
+        vec![name.clone(), step.to_owned(), sent, unasked]
+    });
+    let caption = format!(
+        "Two-step building: {:.2} times less sent; the unit that sent most sent {:.2} times the mean",
+        two_step.saving_factor, two_step.imbalance
+    );
+    [
+        table("Events after their first step", &["", "events"], events),
+        table(
+            &caption,
+            &["readout unit", "step", "sent", "never asked for"],
+            units.collect(),
+        ),
+    ]
+}
+
 fn tables(summary: &RunSummary) -> Vec<Table> {
     let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
     let counts = counts
@@ -397,6 +426,9 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
+    if let Some(two_step) = &summary.two_step {
+        tables.extend(two_step_tables(two_step));
+    }
     let failures = failure_rows(summary);
     if !failures.is_empty() {
         tables.push(table(

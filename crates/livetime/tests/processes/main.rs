@@ -14,6 +14,7 @@ mod process_run;
 mod random_fault;
 mod run_left_behind;
 mod subfarms;
+mod two_step;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

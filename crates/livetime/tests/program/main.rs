@@ -30,4 +30,5 @@ mod spill;
 mod stopped_loop;
 mod timing;
 mod trigger_nodes;
+mod two_step;
 mod workbench;

@@ -25,6 +25,7 @@ use super::super::host_section::{HostConfig, HostLauncher};
 use super::*;
 
 mod hosts;
+mod two_step;
 
 const EVERY_KEY: &str = include_str!("every_key.toml");
 const CORES: [usize; 2] = [3, 5];
@@ -495,8 +496,16 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         let table = lines[start..end].join("\n");
         let mut known: Vec<&str> = problem.allowed.split(", ").collect();
         // Tables of this one have headers of their own, a path has one kind of prescale, and a link
-        // one kind of transport: files go without the keys of UDP.
-        let elsewhere = ["fragment", "physics", "path", "worker", "frames", "file"];
+        // one kind of transport: files go without the keys of UDP. Push mode has one step.
+        let elsewhere = [
+            "fragment",
+            "physics",
+            "path",
+            "worker",
+            "frames",
+            "file",
+            "first_step",
+        ];
         let prescales = ["prescale", "prescales", "interval_min", "luminosity_max"];
         let compared = |key: &&str| !elsewhere.contains(key) && !prescales.contains(key);
         known.retain(compared);

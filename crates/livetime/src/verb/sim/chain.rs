@@ -169,6 +169,7 @@ pub(super) fn simulated(mut chain: ChainConfig, mut begin: RunBegin) -> Simulate
                 FilterChoice::AcceptAll
             }
         },
+        first_step: chain.first_step,
         store: chain.store,
         spill: chain.spill.map(|spill| SimulatedSpill {
             spill: spill.spill,
