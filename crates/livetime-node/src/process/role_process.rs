@@ -108,20 +108,16 @@ pub fn serve_role(
         role: id.to_owned(),
         config: identity.to_owned(),
     })?;
-    let prepared = match prepare(&control, &mut config, event_faults) {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            control.send(&Message::Refused(error.to_string()))?;
-            return Err(error);
-        }
-    };
     let Prepared {
         page,
         block,
         clock,
         bell,
         mut role,
-    } = prepared;
+    } = prepare(&control, &mut config, event_faults).or_else(|error| {
+        control.send(&Message::Refused(error.to_string()))?;
+        Err(error)
+    })?;
     control.send(&Message::Ready)?;
     match control.recv("start")? {
         (Message::Start, _) => {}

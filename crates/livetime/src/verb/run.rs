@@ -147,6 +147,17 @@ enum Ending {
     Stuck,
 }
 
+impl Ending {
+    /// What is wrong about it; `patience` is how long nothing moved in a drain that is stuck.
+    fn trouble(self, patience: Duration) -> Option<String> {
+        match self {
+            Self::RoleLost => Some("a role was lost that a run needs".to_owned()),
+            Self::Stuck => Some(format!("nothing moved for {patience:?} of the drain")),
+            _ => None,
+        }
+    }
+}
+
 /// Runs the chain.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let source = &options.source;
@@ -239,19 +250,23 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     errors.extend(closing);
     errors.extend(write_files(&directory, &mut summary));
     // A disk that takes no more files is no reason to keep the account of the run back.
-    let printed = if options.json {
-        console::print_line(serde_json::to_string(&summary)?)
-    } else {
-        let text = run_summary::to_text(&summary, &outcome, directory.path());
-        console::print(text)
-    };
+    let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
-    match ending {
-        Ending::RoleLost => errors.push("a role was lost that a run needs".to_owned()),
-        Ending::Stuck => errors.push(format!("nothing moved for {patience:?} of the drain")),
-        _ => {}
-    }
+    errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
+}
+
+/// Prints what a run did.
+fn print_summary(
+    as_json: bool,
+    summary: &RunSummary,
+    outcome: &ChainOutcome,
+    directory: &RunDirectory,
+) -> std::io::Result<()> {
+    match as_json {
+        true => console::print_line(serde_json::to_string(summary)?),
+        false => console::print(run_summary::to_text(summary, outcome, directory.path())),
+    }
 }
 
 /// Refuses filter units that are to join a run of threads.

@@ -82,27 +82,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             }
         }
     }
+    print_audit(&audit, lost_in_ring, options.json)?;
     let total = audit.total();
-    if options.json {
-        print_line(json!({
-            "schema": "livetime.timing_audit/1",
-            "sent": total.sent,
-            "received": total.received,
-            "lost": total.lost(),
-            "surplus": total.surplus(),
-            "lost_in_own_ring": lost_in_ring,
-            "comparisons": audit.comparisons(),
-        }))?;
-    } else {
-        print_line(format_args!(
-            "sent {}, received {}, lost {} ({} of them in the listener's own ring), surplus {}",
-            total.sent,
-            total.received,
-            total.lost(),
-            lost_in_ring,
-            total.surplus()
-        ))?;
-    }
     let expected = options
         .drop
         .iter()
@@ -116,6 +97,31 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Prints what was sent, received and lost.
+fn print_audit(audit: &LossAudit, lost_in_ring: u64, as_json: bool) -> std::io::Result<()> {
+    let total = audit.total();
+    if as_json {
+        print_line(json!({
+            "schema": "livetime.timing_audit/1",
+            "sent": total.sent,
+            "received": total.received,
+            "lost": total.lost(),
+            "surplus": total.surplus(),
+            "lost_in_own_ring": lost_in_ring,
+            "comparisons": audit.comparisons(),
+        }))
+    } else {
+        print_line(format_args!(
+            "sent {}, received {}, lost {} ({} of them in the listener's own ring), surplus {}",
+            total.sent,
+            total.received,
+            total.lost(),
+            lost_in_ring,
+            total.surplus()
+        ))
+    }
 }
 
 /// Counted messages with their audit messages; the first audit message comes before all.
