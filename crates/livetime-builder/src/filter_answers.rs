@@ -1,8 +1,8 @@
 //! What a filter unit has to tell its builder units: one list for each, sent in groups.
 //!
-//! Verdicts, and with two-step building what is to be fetched. A list holds a message of each kind. When one is full the filter unit takes no further event until
-//! it is sent, so that nothing here grows. How events come to the filter unit is
-//! [`crate::filter_dispatch`]'s side.
+//! Verdicts, and with two-step building what is to be fetched. A list holds a message of each kind.
+//! When one is full the filter unit takes no further event until it is sent, so that nothing here
+//! grows. How events come to the filter unit is [`crate::filter_dispatch`]'s side.
 
 use livetime_wire::message::{AcceptedEvent, AcceptedList, BuilderMessage, Envelope, TriggerList};
 use livetime_wire::{TriggerNumber, UnitId};

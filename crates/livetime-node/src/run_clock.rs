@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use livetime_shm::TscClock;
 use livetime_wire::{RunNs, TaiNs};
 
-/// TAI is ahead of UTC by this much since 2017 \[ns\].
+/// TAI minus UTC since 2017-01-01 \[ns\]; no leap second has been announced since.
 pub const TAI_MINUS_UTC_NS: u64 = 37_000_000_000;
 
 /// Reads the time since the start of the run; cheap to clone, monotonic, the same for all threads.

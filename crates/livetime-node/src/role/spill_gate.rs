@@ -1,8 +1,8 @@
 //! The spill structure at the front-ends: gate, scheduled triggers, read-back fragments.
 //!
 //! Drives `livetime_timing::Spill` with the time of the run, counted from the TAI of its start if
-//! it is aligned to TAI; what happens when is said there. The read-back of a trigger is sampled when the trigger is accepted and written when its link is
-//! free. Nothing is allocated after the start.
+//! it is aligned to TAI; what happens when is said there. The read-back of a trigger is sampled when
+//! the trigger is accepted and written when its link is free. Nothing is allocated after the start.
 
 use livetime_source::FragmentTrigger;
 use livetime_timing::{Spill, SpillCounters};

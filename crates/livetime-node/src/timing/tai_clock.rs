@@ -12,12 +12,11 @@ use livetime_shm::TscClock;
 use livetime_wire::TaiNs;
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 
+use crate::run_clock::TAI_MINUS_UTC_NS;
+
 /// Longest time that is taken from the tick counter after a reading, ns: the rate at which a time
 /// daemon slews the kernel's clock, at most 500 ppm, is 25 ns of it.
 const READING_NS_MAX: u64 = 50_000;
-
-/// TAI minus UTC since 2017-01-01, in seconds; no leap second has been announced since.
-pub const LEAP_SECONDS: i64 = 37;
 
 /// Where the time comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +66,9 @@ impl TaiClock {
         // Between two reads a second can pass; the offset is 0 or tens of seconds.
         let utc = clock_gettime(ClockId::Realtime).tv_sec;
         let is_set = read_kernel().tv_sec - utc > 1;
-        let added = if is_set { 0 } else { LEAP_SECONDS };
+        let added_ns = if is_set { 0 } else { TAI_MINUS_UTC_NS };
         Self {
-            kind: Kind::Machine {
-                added_ns: added as u64 * 1_000_000_000,
-            },
+            kind: Kind::Machine { added_ns },
             ticks: tick_counter(),
         }
     }
