@@ -13,10 +13,10 @@ use livetime_wire::{RecordKind, TimingRecord};
 
 use crate::address::Address;
 use crate::error::ClientError;
-use crate::subscription::{Subscription, SubscriptionOptions, now};
+use crate::subscription::{Subscription, SubscriptionOptions, Wait, now};
 use crate::timing_client::{Filter, TimingClient};
 
-/// Longest time without a look whether the daemon is still there.
+/// Longest time without a look whether the daemon is still there, for those that are not told.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause between two attempts to connect again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
@@ -96,8 +96,11 @@ impl Listener {
                 }
                 continue;
             };
-            let wait = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-            match session.subscription.next(Some(wait)) {
+            let wait = match self.options.wait {
+                Wait::Sleep => left,
+                Wait::Spin => Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))),
+            };
+            match session.subscription.next(wait) {
                 Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) if session.client.is_gone() => self.session = None,
                 Ok(None) if left.is_some_and(|left| left.is_zero()) => return Ok(None),

@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use livetime_shm::{Found, OverflowRule, RecordReader, RingClosed, WakeSource};
+use livetime_shm::{Found, OverflowRule, RecordReader, RingClosed, WakeSource, WakeUp};
 use livetime_wire::{PriorityClass, TaiNs, TimingRecord};
 
 use crate::error::ClientError;
@@ -62,8 +62,6 @@ pub struct Subscription {
     received: u64,
 }
 
-/// Longest sleep without a look at the ring.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Looks at the next slot between two polls of the ring and looks at the clock while spinning.
 const SPINS_PER_LOOK: u32 = 256;
 
@@ -74,7 +72,7 @@ impl Subscription {
     /// [`ClientError::Ring`] when the memory is no ring.
     pub fn open(
         ring: OwnedFd,
-        wake: OwnedFd,
+        wake: WakeSource,
         number: u32,
         wait: Wait,
     ) -> Result<Self, ClientError> {
@@ -82,7 +80,7 @@ impl Subscription {
         Ok(Self {
             epoch: reader.epoch() as u32,
             reader,
-            wake: WakeSource::from_fd(wake),
+            wake,
             wait,
             number,
             received: 0,
@@ -147,14 +145,18 @@ impl Subscription {
         }
     }
 
-    /// The next record, waiting at most `timeout` for it, for ever without one.
+    /// The next record, waiting at most `timeout` for it, for ever without one, which is cheaper
+    /// when sleeping: no timer is set and taken back.
     ///
-    /// A daemon that dies closes nothing: use a [`Listener`](crate::Listener) to notice.
+    /// A daemon that dies closes nothing, and only who sleeps is told: when spinning use a
+    /// [`Listener`](crate::Listener) to notice.
     ///
     /// # Errors
     /// As [`Subscription::try_next`], or [`ClientError::System`].
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
-        if let Some(record) = self.try_next()? {
+        if self.reader.is_ready()
+            && let Some(record) = self.try_next()?
+        {
             return Ok(Some(record));
         }
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -169,12 +171,12 @@ impl Subscription {
         deadline: Option<Instant>,
     ) -> Result<Option<TimingRecord>, ClientError> {
         loop {
-            // Its own slot only: the daemon is not disturbed until there is a record.
+            // Its own slot only: the daemon is not disturbed until there is a record. Without a
+            // pause between two looks, which would take longer than a look.
             for _ in 0..SPINS_PER_LOOK {
                 if self.reader.is_ready() {
                     break;
                 }
-                std::hint::spin_loop();
             }
             if let Some(record) = self.try_next()? {
                 return Ok(Some(record));
@@ -189,26 +191,26 @@ impl Subscription {
         &mut self,
         deadline: Option<Instant>,
     ) -> Result<Option<TimingRecord>, ClientError> {
+        let mut wake_up = WakeUp::Nothing;
         loop {
-            // Announced before the look: a record that comes after it wakes us.
-            self.reader.prepare_sleep();
-            if let Some(record) = self.try_next()? {
-                self.reader.stay_awake();
-                return Ok(Some(record));
+            let announced = !self.reader.is_ready();
+            if announced {
+                // Before the look that counts: a record that comes after it wakes us.
+                self.reader.prepare_sleep();
+            }
+            let found = self.try_next();
+            if found.as_ref().is_ok_and(Option::is_none) && wake_up == WakeUp::Abandoned {
+                return Err(ClientError::Gone);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                self.reader.stay_awake();
-                return Ok(None);
+            if !matches!(found, Ok(None)) || left.is_some_and(|left| left.is_zero()) {
+                if announced {
+                    self.reader.stay_awake();
+                }
+                return found;
             }
-            // The end of the daemon may take its last wake-up with it: look again at times.
-            let sleep = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-            self.wake
-                .wait(Some(sleep))
-                .map_err(ClientError::system("sleeping"))?;
-            if let Some(record) = self.try_next()? {
-                return Ok(Some(record));
-            }
+            let slept = self.wake.wait(left);
+            wake_up = slept.map_err(ClientError::system("sleeping"))?;
         }
     }
 
@@ -227,7 +229,8 @@ impl Subscription {
         Ok(found)
     }
 
-    /// The descriptor that becomes readable when a prepared wait is over.
+    /// The descriptor that becomes readable when a prepared wait is over, and stays so when the
+    /// daemon is gone.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -235,12 +238,15 @@ impl Subscription {
     /// Makes the descriptor unreadable again.
     ///
     /// # Errors
-    /// [`ClientError::System`].
+    /// [`ClientError::Gone`] when that cannot be, as the daemon is gone and everything it sent was
+    /// read, or [`ClientError::System`].
     pub fn woken(&self) -> Result<(), ClientError> {
-        self.wake
-            .wait(Some(Duration::ZERO))
-            .map(|_| ())
-            .map_err(ClientError::system("reading a wake-up"))
+        let wake_up = self.wake.wait(Some(Duration::ZERO));
+        let wake_up = wake_up.map_err(ClientError::system("reading a wake-up"))?;
+        if wake_up == WakeUp::Abandoned && !self.reader.is_ready() {
+            return Err(ClientError::Gone);
+        }
+        Ok(())
     }
 }
 

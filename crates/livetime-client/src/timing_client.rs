@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use livetime_shm::PeerWatch;
+use livetime_shm::{PeerWatch, WakeSource};
 use livetime_wire::timing_message::EventId;
 use livetime_wire::{TaiNs, TimingMessage};
 use zbus::connection::Builder;
@@ -18,6 +18,9 @@ use zbus::{Connection, DynamicType, Fd, OwnedObjectPath, Variant, block_on};
 use crate::address::Address;
 use crate::error::ClientError;
 use crate::subscription::{Subscription, SubscriptionOptions};
+
+/// Memory of the ring, the two descriptors of its wake-ups, number, epoch.
+type SubscribeReply = (zbus::OwnedFd, zbus::OwnedFd, zbus::OwnedFd, u32, u32);
 
 const NAME: &str = "org.livetime.Timing1";
 const ROOT: &str = "/org/livetime/Timing1";
@@ -462,10 +465,11 @@ impl SoftwareSink<'_> {
     /// [`ClientError`] as the daemon answers, or when the ring cannot be used.
     pub fn subscribe(&self, options: &SubscriptionOptions) -> Result<Subscription, ClientError> {
         let asked = options_map(options);
-        let (ring, wake, number, _epoch): (zbus::OwnedFd, zbus::OwnedFd, u32, u32) = self
-            .client
-            .call(&self.path, "SoftwareActionSink", "Subscribe", &asked)?;
-        Subscription::open(ring.into(), wake.into(), number, options.wait)
+        let (ring, wake, life, number, _epoch): SubscribeReply =
+            self.client
+                .call(&self.path, "SoftwareActionSink", "Subscribe", &asked)?;
+        let wake = WakeSource::from_fds(wake.into(), life.into());
+        Subscription::open(ring.into(), wake, number, options.wait)
     }
 
     /// Subscribes in the compatibility mode `pipe`: 64 bytes per record to be read.

@@ -73,6 +73,26 @@ pub fn pin_current_thread(cpu: usize) -> Result<(), PlacementError> {
     })
 }
 
+/// Keeps the calling thread away from one core; where there is no other it stays.
+///
+/// # Errors
+/// [`PlacementError::Cpu`] with the cores that are allowed.
+pub fn avoid_cpu(cpu: usize) -> Result<(), PlacementError> {
+    let mut set = CpuSet::new();
+    for other in allowed_cpus() {
+        if other != cpu && other < CpuSet::MAX_CPU {
+            set.set(other);
+        }
+    }
+    if set.count() == 0 || sched_setaffinity(None, &set).is_ok() {
+        return Ok(());
+    }
+    Err(PlacementError::Cpu {
+        cpu,
+        allowed: allowed_cpus(),
+    })
+}
+
 /// Locks all present and future memory of the process, so that nothing is paged out.
 ///
 /// # Errors

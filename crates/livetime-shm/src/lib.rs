@@ -38,7 +38,8 @@ pub mod wait;
 pub mod wake_descriptor;
 
 pub use affinity::{
-    PlacementError, allowed_cpus, lock_memory, pin_current_thread, request_fifo, request_normal,
+    PlacementError, allowed_cpus, avoid_cpu, lock_memory, pin_current_thread, request_fifo,
+    request_normal,
 };
 pub use clock::{MonotonicClock, TickSource, TscClock};
 pub use doorbell::{Doorbell, DoorbellError, Ticket, Waked};
@@ -60,4 +61,4 @@ pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};
 pub use shared_words::{SharedWords, WordsError};
 pub use wait::{WaitCounts, WaitStrategy, Waiter};
-pub use wake_descriptor::{WakeGroup, WakeSource, Waker, wake_pair};
+pub use wake_descriptor::{WakeGroup, WakeSource, WakeUp, Waker, wake_pair};

@@ -24,10 +24,12 @@
 //! reader's line. No system call, no allocation, no loop that a peer could prolong.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::mapping::{HugePages, Mapping, MappingError};
+use crate::prefetch;
 
 /// Words of a record: the first is the stamp.
 pub const RECORD_WORDS: usize = 8;
@@ -205,6 +207,12 @@ pub trait RecordStorage {
     fn store(&self, word: RingWord, value: u64, order: Ordering);
     /// A fence between them.
     fn fence(&self, order: Ordering);
+
+    /// Hints that the writer will write the slot of a position soon, and words beside the slots.
+    #[inline]
+    fn prepare_to_write(&self, position: u64) {
+        let _ = position;
+    }
 }
 
 /// The memory of a ring, a sealed memory file; both ends hold it.
@@ -304,6 +312,14 @@ impl RecordStorage for RecordMemory {
     #[inline]
     fn fence(&self, order: Ordering) {
         fence(order);
+    }
+
+    #[inline]
+    fn prepare_to_write(&self, position: u64) {
+        let header = self.header();
+        prefetch::for_writing(NonNull::from(self.slot(position)).cast());
+        prefetch::for_writing(NonNull::from(&header.writer).cast());
+        prefetch::for_writing(NonNull::from(&header.reader).cast());
     }
 }
 
@@ -455,6 +471,13 @@ impl<S: RecordStorage> RecordWriter<S> {
             self.close(RingClosed::Overflow);
         }
         offered
+    }
+
+    /// Gets the cache lines of the next record on their way, shortly before it is offered: the
+    /// reader had them last, and those of many rings come at the same time.
+    #[inline]
+    pub fn prepare(&self) {
+        self.memory.prepare_to_write(self.written);
     }
 
     /// Has all records that this thread has published before, in any ring, seen by their readers

@@ -5,6 +5,10 @@
 //! edge-triggered: the other process can sleep on it, in [`WakeSource::wait`] or in an event loop
 //! of its own, and can do nothing to the eventfd. It carries no data: who wakes up looks for work.
 //!
+//! Both ends of a pipe lie beside it, in which nothing ever is: the waker's end goes with the waker,
+//! however that ends, and the sleeper, whose epoll descriptor watches the other end, is told. So it
+//! may sleep without a time limit, which costs a timer each time.
+//!
 //! Many who are mostly woken together share a [`WakeGroup`], whose eventfd each of their epoll
 //! descriptors watches too: one system call then wakes them all.
 
@@ -15,19 +19,40 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::Timespec;
 
-/// The waking end, kept by the waker.
+/// The waking end, kept by the waker. The other end is abandoned when it is dropped.
 #[derive(Debug)]
 pub struct Waker {
     event: OwnedFd,
+    /// The end whose closing says that nobody wakes any more.
+    _life: OwnedFd,
 }
 
 /// The sleeping end, given to the process that is woken.
 #[derive(Debug)]
 pub struct WakeSource {
     epoll: OwnedFd,
+    /// Kept open for the epoll descriptor, which would forget it.
+    life: OwnedFd,
 }
+
+/// How a sleep ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeUp {
+    /// By a wake-up.
+    Woken,
+    /// By the time limit or a signal.
+    Nothing,
+    /// The waker is gone: every further sleep ends like this one.
+    Abandoned,
+}
+
+/// What the epoll descriptor says of an eventfd.
+const WOKEN: u64 = 0;
+/// What it says of the pipe.
+const ABANDONED: u64 = 1;
 
 /// Makes both ends.
 ///
@@ -35,9 +60,17 @@ pub struct WakeSource {
 /// What the kernel says, most often that there are no descriptors left.
 pub fn wake_pair() -> io::Result<(Waker, WakeSource)> {
     let event = event_descriptor()?;
+    let (life, life_of_waker) = pipe_with(PipeFlags::CLOEXEC)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     watch(&epoll, &event)?;
-    Ok((Waker { event }, WakeSource { epoll }))
+    // Nothing is asked for: that the other end is closed is always said, and said again.
+    let (no_flags, data) = (epoll::EventFlags::empty(), ABANDONED);
+    epoll::add(&epoll, &life, epoll::EventData::new_u64(data), no_flags)?;
+    let waker = Waker {
+        event,
+        _life: life_of_waker,
+    };
+    Ok((waker, WakeSource { epoll, life }))
 }
 
 fn event_descriptor() -> io::Result<OwnedFd> {
@@ -49,7 +82,7 @@ fn watch(epoll: &OwnedFd, event: &OwnedFd) -> io::Result<()> {
     Ok(epoll::add(
         epoll,
         event,
-        epoll::EventData::new_u64(0),
+        epoll::EventData::new_u64(WOKEN),
         flags,
     )?)
 }
@@ -111,36 +144,41 @@ impl AsFd for Waker {
 }
 
 impl WakeSource {
-    /// The sleeping end of a received descriptor.
-    pub fn from_fd(fd: OwnedFd) -> Self {
-        Self { epoll: fd }
+    /// The sleeping end of received descriptors, in the order of [`WakeSource::into_fds`].
+    pub fn from_fds(epoll: OwnedFd, life: OwnedFd) -> Self {
+        Self { epoll, life }
     }
 
-    /// The descriptor, to be passed on.
-    pub fn into_fd(self) -> OwnedFd {
-        self.epoll
+    /// The descriptors, to be passed on: the one to sleep on, and the one to be kept open.
+    pub fn into_fds(self) -> (OwnedFd, OwnedFd) {
+        (self.epoll, self.life)
     }
 
-    /// Sleeps until woken or for `timeout`, for ever without one; returns whether it was woken.
-    /// A wake-up since the last call ends it at once.
+    /// Sleeps until woken or abandoned, or for `timeout`. A wake-up since the last call ends it at
+    /// once.
     ///
     /// # Errors
     /// What the kernel says: the descriptor is not what [`wake_pair`] makes.
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<WakeUp> {
         let limit = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        // Both its own event and that of its group may have come.
+        // Its own event, that of its group and its end may all have come.
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }; 2];
-        match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
-            Ok(count) => Ok(count > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+            data: epoll::EventData::new_u64(WOKEN),
+        }; 3];
+        let count = match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
+            Err(Errno::INTR) => 0,
+            count => count?,
+        };
+        let is_wake_up = |event: &epoll::Event| event.data.u64() == WOKEN;
+        Ok(match &events[..count] {
+            [] => WakeUp::Nothing,
+            some if some.iter().any(is_wake_up) => WakeUp::Woken,
+            _ => WakeUp::Abandoned,
+        })
     }
 }
 
@@ -158,17 +196,21 @@ mod tests {
     const LONG: Option<Duration> = Some(Duration::from_secs(60));
     const NO_TIME: Option<Duration> = Some(Duration::ZERO);
 
+    fn is_woken(source: &WakeSource, timeout: Option<Duration>) -> bool {
+        source.wait(timeout).unwrap() == WakeUp::Woken
+    }
+
     #[test]
     fn every_wake_up_wakes_once_also_before_the_sleep() {
         let (waker, source) = wake_pair().unwrap();
-        assert!(!source.wait(NO_TIME).unwrap());
+        assert!(!is_woken(&source, NO_TIME));
         for _ in 0..3 {
             waker.wake();
             waker.wake();
-            assert!(source.wait(LONG).unwrap());
-            assert!(!source.wait(NO_TIME).unwrap());
+            assert!(is_woken(&source, LONG));
+            assert!(!is_woken(&source, NO_TIME));
         }
-        let sleeper = std::thread::spawn(move || source.wait(LONG).unwrap());
+        let sleeper = std::thread::spawn(move || is_woken(&source, LONG));
         waker.wake();
         assert!(sleeper.join().unwrap());
     }
@@ -182,22 +224,20 @@ mod tests {
             group.clone().wake();
             pairs[1].0.wake();
             for (_, source) in &pairs {
-                assert!(source.wait(NO_TIME).unwrap());
-                assert!(!source.wait(NO_TIME).unwrap());
+                assert!(is_woken(source, NO_TIME));
+                assert!(!is_woken(source, NO_TIME));
             }
-            assert!(!outside.wait(NO_TIME).unwrap());
+            assert!(!is_woken(&outside, NO_TIME));
         }
         pairs[2].0.wake();
-        let woken = pairs
-            .iter()
-            .map(|(_, source)| source.wait(NO_TIME).unwrap());
+        let woken = pairs.iter().map(|(_, source)| is_woken(source, NO_TIME));
         assert_eq!(woken.collect::<Vec<_>>(), [false, false, true]);
         let ends: Vec<_> = pairs
             .into_iter()
-            .map(|(_waker, source)| std::thread::spawn(move || source.wait(LONG).unwrap()))
+            .map(|(waker, source)| std::thread::spawn(move || (is_woken(&source, LONG), waker)))
             .collect();
         group.wake();
-        assert!(ends.into_iter().all(|end| end.join().unwrap()));
+        assert!(ends.into_iter().all(|end| end.join().unwrap().0));
     }
 
     #[test]
@@ -211,6 +251,22 @@ mod tests {
         for _ in 0..1000 {
             waker.wake();
         }
-        assert!(WakeSource::from_fd(given).wait(NO_TIME).unwrap());
+        let (_, life) = source.into_fds();
+        assert!(is_woken(&WakeSource::from_fds(given, life), NO_TIME));
+    }
+
+    #[test]
+    fn a_sleeper_without_a_time_limit_is_told_that_nobody_wakes_it_any_more() {
+        let group = WakeGroup::new().unwrap();
+        let (waker, source) = group.pair().unwrap();
+        let sleeper = std::thread::spawn(move || (source.wait(None).unwrap(), source));
+        drop(waker);
+        let (end, source) = sleeper.join().unwrap();
+        assert_eq!(end, WakeUp::Abandoned);
+        assert_eq!(source.wait(None).unwrap(), WakeUp::Abandoned, "again");
+        // What was said before comes first, if it is still there.
+        group.wake();
+        assert_eq!(source.wait(None).unwrap(), WakeUp::Woken);
+        assert_eq!(source.wait(None).unwrap(), WakeUp::Abandoned);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use livetime_node::run_clock::TAI_MINUS_UTC_NS;
+use livetime_node::run_clock::tai_minus_utc_ns;
 use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
     FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
@@ -77,7 +77,7 @@ impl RunFacts {
         begin.seed = self.seed;
         begin.config_hash = self.config_hash.clone();
         begin.version = self.version.clone();
-        begin.started_tai_ns = utc_ns + TAI_MINUS_UTC_NS;
+        begin.started_tai_ns = utc_ns + tai_minus_utc_ns();
         begin.command = self.command.clone();
         begin.config = text.to_owned();
         begin

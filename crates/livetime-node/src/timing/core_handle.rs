@@ -21,6 +21,7 @@ use super::core_worker::{
 use super::delivery::{Delivery, DeliveryConfig};
 use super::generators::{StartTag, TAGS_MAX};
 use super::tai_clock::TaiClock;
+use super::wake_thread::WakeThread;
 
 /// Commands and replies that can be under way.
 const COMMANDS: usize = 64;
@@ -227,6 +228,7 @@ impl Core {
         } = self;
         let refusals = Arc::clone(&handle.refusals);
         let (cpu, priority) = (config.cpu, config.fifo_priority);
+        worker.set_wake_thread(WakeThread::start(cpu, priority)?);
         let thread = std::thread::Builder::new()
             .name("timing-core".to_owned())
             .spawn(move || {

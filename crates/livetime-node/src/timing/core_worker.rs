@@ -15,6 +15,7 @@
 //! Times of messages and actions are the receiver's, times of waiting the machine's: with a fault
 //! of the receiver's clock they differ.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use livetime_shm::{Doorbell, RecordWriter};
@@ -27,6 +28,7 @@ use livetime_wire::{PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage
 use super::delivery::{Delivery, ExecutedAction, Routing, Subscription};
 use super::generators::StartTag;
 use super::tai_clock::{ClockReading, TaiClock};
+use super::wake_thread::WakeThread;
 
 /// Commands taken per turn.
 pub const COMMANDS_PER_TURN: usize = 8;
@@ -289,6 +291,11 @@ impl CoreWorker {
         }
     }
 
+    /// Leaves it to this thread to wake many clients at once.
+    pub fn set_wake_thread(&mut self, thread: WakeThread) {
+        self.delivery.set_wake_thread(thread);
+    }
+
     /// Works until told to stop.
     pub fn run(&mut self) {
         let mut reading = self.clock.read();
@@ -416,8 +423,11 @@ impl CoreWorker {
         let count = self.collect(until, &mut budget);
         self.delivery.prepare(&self.actions);
         // No longer than `AHEAD_NS`.
-        while self.clock.now_from(reading) < until {}
-        self.deliver(count, reading);
+        let mut now = now;
+        while now < until {
+            now = self.clock.now_from(reading);
+        }
+        self.deliver(count, now, reading);
     }
 
     /// Takes commands and messages in the order in which they were given: what was injected before
@@ -543,8 +553,9 @@ impl CoreWorker {
     /// Executes what is due and delivers it.
     #[inline]
     fn execute(&mut self, reading: &ClockReading, budget: &mut usize) -> usize {
-        let count = self.collect(self.clock.now_from(reading), budget);
-        self.deliver(count, reading);
+        let now = self.clock.now_from(reading);
+        let count = self.collect(now, budget);
+        self.deliver(count, self.clock.now_from(reading), reading);
         count
     }
 
@@ -579,15 +590,17 @@ impl CoreWorker {
         count
     }
 
-    /// Delivers what was executed, `count` actions with those of other sinks.
+    /// Delivers what was executed, `count` actions with those of other sinks. It is `start` by the
+    /// reading: the first record that is written takes that for its time.
     #[inline]
-    fn deliver(&mut self, count: usize, reading: &ClockReading) {
+    fn deliver(&mut self, count: usize, start: TaiNs, reading: &ClockReading) {
         if count == 0 {
             return;
         }
         self.executed += count as u64;
         let (clock, receiver) = (&self.clock, &self.receiver);
-        let now = || receiver.time(clock.now_from(reading));
+        let start = Cell::new(Some(start));
+        let now = || receiver.time(start.take().unwrap_or_else(|| clock.now_from(reading)));
         self.delivery.deliver(&self.actions, &now);
         self.record_flight();
     }

@@ -8,7 +8,7 @@
 //!
 //! Budget per record and subscription: one ring write (two cache lines) and, if the client sleeps,
 //! one system call that cannot block; if most of the listeners of a sink sleep, one for all of them,
-//! after all rings are written. Bounds: [`SUBSCRIPTIONS_MAX`] subscriptions, `slots` records
+//! after all rings are written, and if they are many not even that (see [`WakeThread`]). Bounds: [`SUBSCRIPTIONS_MAX`] subscriptions, `slots` records
 //! in each ring, [`DeliveryConfig::idle_pending`] records put off; when these are full the oldest
 //! goes to its ring at once, where the ring's own rule holds. So every record offered is received
 //! or reported lost, whatever a client does.
@@ -24,6 +24,8 @@ use livetime_shm::{
 };
 use livetime_wire::{PriorityClass, RecordFlags, RecordKind, TaiNs, TimingRecord};
 
+use super::wake_thread::WakeThread;
+
 /// Most subscriptions of one daemon.
 pub const SUBSCRIPTIONS_MAX: usize = 1024;
 /// Slots of a ring unless the client asks for others.
@@ -37,6 +39,8 @@ pub const LATENCY_BINS: usize = 40;
 
 /// A group is woken as a whole if it has at most so many listeners for each one that sleeps.
 const LISTENERS_PER_SLEEPER_MAX: usize = 2;
+/// From so many sleepers on it takes less time to wake a thread that wakes them.
+const SLEEPERS_MANY: usize = 4;
 
 /// Bounds of the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,8 +178,8 @@ pub struct Subscription {
 pub struct SubscriptionEnds {
     /// Ring: its memory. Pipe: its read end.
     pub data: OwnedFd,
-    /// Ring: the descriptor to sleep on. Pipe: nothing.
-    pub wake: Option<OwnedFd>,
+    /// Ring: what to sleep on. Pipe: nothing.
+    pub wake: Option<WakeSource>,
     /// Counters.
     pub counters: Arc<SubscriptionCounters>,
     /// The ring's own counters.
@@ -237,7 +241,7 @@ impl Subscription {
         let counters = Arc::new(SubscriptionCounters::default());
         let ends = SubscriptionEnds {
             data: writer.fd().try_clone_to_owned()?,
-            wake: Some(source.into_fd()),
+            wake: Some(source),
             counters: Arc::clone(&counters),
             monitor: Some(writer.monitor()),
         };
@@ -293,6 +297,15 @@ impl Subscription {
             }
             Transport::Pipe { closed, .. } => *closed = true,
         }
+    }
+
+    /// Gets on its way what [`Subscription::offer`] will need.
+    #[inline]
+    fn prepare(&self) {
+        if let Transport::Ring { writer, .. } = &self.transport {
+            writer.prepare();
+        }
+        std::hint::black_box(self.counters.offered());
     }
 
     /// Wakes the client.
@@ -481,6 +494,8 @@ pub struct Delivery {
     pending: VecDeque<(u16, ExecutedAction)>,
     /// Places whose clients are to be woken for the present record.
     sleepers: Vec<u16>,
+    /// Wakes groups in which many sleep.
+    wake_thread: Option<WakeThread>,
     config: DeliveryConfig,
 }
 
@@ -492,8 +507,14 @@ impl Delivery {
             routing: Box::default(),
             pending: VecDeque::with_capacity(config.idle_pending.max(1)),
             sleepers: Vec::with_capacity(SUBSCRIPTIONS_MAX),
+            wake_thread: None,
             config,
         }
+    }
+
+    /// Leaves it to this thread to wake groups in which many sleep.
+    pub fn set_wake_thread(&mut self, thread: WakeThread) {
+        self.wake_thread = Some(thread);
     }
 
     /// Puts a subscription into a place, with the table in which it is listed; what was there and
@@ -561,7 +582,7 @@ impl Delivery {
                 let listeners = self.routing.listeners(action.sink, class);
                 for place in listeners.map_or(&[][..], |listeners| &listeners.places) {
                     if let Some(subscription) = &self.subscriptions[usize::from(*place)] {
-                        std::hint::black_box(subscription.counters.offered());
+                        subscription.prepare();
                     }
                 }
             }
@@ -576,7 +597,8 @@ impl Delivery {
         class: PriorityClass,
         now: &impl Fn() -> TaiNs,
     ) {
-        let Some(listeners) = self.routing.listeners(action.sink, class) else {
+        let listeners = self.routing.listeners(action.sink, class);
+        let Some(listeners) = listeners.filter(|listeners| !listeners.places.is_empty()) else {
             return;
         };
         let mut fenced = None;
@@ -598,7 +620,10 @@ impl Delivery {
         let most_sleep = self.sleepers.len() > 1
             && self.sleepers.len() * LISTENERS_PER_SLEEPER_MAX >= listeners.places.len();
         if most_sleep && let Some(group) = &listeners.group {
-            group.wake();
+            match &mut self.wake_thread {
+                Some(thread) if self.sleepers.len() >= SLEEPERS_MANY => thread.wake(group),
+                _ => group.wake(),
+            }
             return;
         }
         for subscription in self.sleepers.iter().filter_map(|place| at(*place)) {
@@ -633,7 +658,7 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use livetime_shm::{Found, RecordReader, WakeSource};
+    use livetime_shm::{Found, RecordReader, WakeUp};
 
     use super::*;
 
@@ -707,11 +732,12 @@ mod tests {
         let mut delivery = Delivery::new(DeliveryConfig::default());
         let config = SubscriptionConfig::default();
         let (mut reader, ends) = subscribe(&mut delivery, &mut Vec::new(), 0, &config);
-        let source = WakeSource::from_fd(ends.wake.unwrap());
+        let source = ends.wake.unwrap();
         reader.prepare_sleep();
         assert_eq!(reader.poll(), Found::Nothing);
         delivery.deliver(&[action(0, 1), action(0, 2)], &|| TaiNs(2_000));
-        assert!(source.wait(Some(std::time::Duration::ZERO)).unwrap());
+        let wake_up = source.wait(Some(std::time::Duration::ZERO)).unwrap();
+        assert_eq!(wake_up, WakeUp::Woken);
         assert_eq!(ends.counters.wake_ups(), 1);
         assert_eq!(next(&mut reader).unwrap().id, 1);
         assert_eq!(next(&mut reader).unwrap().id, 2);
@@ -731,7 +757,7 @@ mod tests {
             routing.set_group(0, PriorityClass::Generic, group.clone());
             delivery.exchange(place, Some(subscription), Box::new(routing));
             readers.push(RecordReader::open(ends.data).unwrap());
-            sources.push(WakeSource::from_fd(ends.wake.unwrap()));
+            sources.push(ends.wake.unwrap());
             counters.push(ends.counters);
         }
         let mut woken = |sleepers: &[usize], id: u64| -> Vec<bool> {
@@ -743,8 +769,8 @@ mod tests {
                 assert_eq!(next(reader).unwrap().id, id);
             }
             let now = Some(std::time::Duration::ZERO);
-            let woken = sources.iter().map(|source| source.wait(now).unwrap());
-            woken.collect()
+            let woken = |source: &WakeSource| source.wait(now).unwrap() == WakeUp::Woken;
+            sources.iter().map(woken).collect()
         };
         assert_eq!(woken(&[0, 2], 1), [true; 3], "one is woken for nothing");
         assert_eq!(woken(&[1], 2), [false, true, false]);
@@ -754,6 +780,31 @@ mod tests {
             .map(|counters| counters.wake_ups())
             .collect();
         assert_eq!(wake_ups, [1; 3]);
+    }
+
+    #[test]
+    fn many_sleepers_of_a_group_are_woken_by_the_thread() {
+        let group = WakeGroup::new().unwrap();
+        let config = SubscriptionConfig::default();
+        let mut delivery = Delivery::new(DeliveryConfig::default());
+        delivery.set_wake_thread(WakeThread::start(None, None).unwrap());
+        let (mut listeners, mut sleeping) = (Vec::new(), Vec::new());
+        for place in 0..SLEEPERS_MANY as u16 {
+            listeners.push((place, 0, PriorityClass::Generic));
+            let (subscription, ends) = Subscription::ring_in(&group, &config).unwrap();
+            let mut routing = Routing::new(1, &listeners);
+            routing.set_group(0, PriorityClass::Generic, group.clone());
+            delivery.exchange(place, Some(subscription), Box::new(routing));
+            let reader = RecordReader::open(ends.data).unwrap();
+            reader.prepare_sleep();
+            sleeping.push((reader, ends.wake.unwrap(), ends.counters));
+        }
+        delivery.deliver(&[action(0, 9)], &|| TaiNs(2_000));
+        for (reader, source, counters) in &mut sleeping {
+            assert_eq!(source.wait(None).unwrap(), WakeUp::Woken);
+            assert_eq!(next(reader).unwrap().id, 9);
+            assert_eq!(counters.wake_ups(), 1);
+        }
     }
 
     #[test]

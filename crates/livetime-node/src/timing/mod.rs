@@ -20,6 +20,7 @@ pub mod lease;
 pub mod signal_forwarder;
 pub mod status;
 pub mod tai_clock;
+pub mod wake_thread;
 
 pub use access::{AccessRules, AccessRulesError};
 pub use control::{Client, Control, ControlError, DeliveryMode};
@@ -30,3 +31,4 @@ pub use delivery::{
     Delivery, DeliveryConfig, Routing, Subscription, SubscriptionConfig, SubscriptionEnds,
 };
 pub use tai_clock::{ClockSource, TaiClock};
+pub use wake_thread::WakeThread;

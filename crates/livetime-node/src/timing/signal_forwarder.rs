@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use livetime_shm::{Found, RecordReader, WakeSource};
+use livetime_shm::{Found, RecordReader, WakeSource, WakeUp};
 use livetime_wire::TimingRecord;
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Message, block_on};
@@ -38,13 +38,7 @@ pub fn start(
         .name("timing-signals".to_owned())
         .spawn(move || {
             // A failure is the end of the connection.
-            let _ = forward(
-                &server,
-                &connection,
-                destination.as_deref(),
-                reader,
-                &WakeSource::from_fd(wake),
-            );
+            let _ = forward(&server, &connection, destination.as_deref(), reader, &wake);
         })?;
     Ok(())
 }
@@ -57,7 +51,7 @@ fn forward(
     wake: &WakeSource,
 ) -> zbus::Result<()> {
     let destination = destination.map(OwnedUniqueName::try_from).transpose()?;
-    let mut asleep = false;
+    let (mut asleep, mut ended) = (false, false);
     while !connection.is_closed() {
         match reader.poll() {
             Found::Record(words) => {
@@ -67,12 +61,13 @@ fn forward(
                 }
             }
             Found::Lost { .. } => {}
+            Found::Nothing if ended => break,
             Found::Nothing if !asleep => {
                 reader.prepare_sleep();
                 asleep = true;
             }
             Found::Nothing => {
-                wake.wait(Some(LOOK_AGAIN))?;
+                ended = wake.wait(Some(LOOK_AGAIN))? == WakeUp::Abandoned;
                 asleep = false;
             }
             Found::Closed(_) => break,

@@ -12,7 +12,7 @@ use livetime_shm::TscClock;
 use livetime_wire::TaiNs;
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 
-use crate::run_clock::TAI_MINUS_UTC_NS;
+use crate::run_clock::{BUILT_IN_TAI_MINUS_UTC_NS, kernel_tai_minus_utc_ns};
 
 /// Longest time that is taken from the tick counter after a reading, ns: the rate at which a time
 /// daemon slews the kernel's clock, at most 500 ppm, is 25 ns of it.
@@ -63,10 +63,8 @@ enum Kind {
 impl TaiClock {
     /// The machine's clock.
     pub fn machine() -> Self {
-        // Between two reads a second can pass; the offset is 0 or tens of seconds.
-        let utc = clock_gettime(ClockId::Realtime).tv_sec;
-        let is_set = read_kernel().tv_sec - utc > 1;
-        let added_ns = if is_set { 0 } else { TAI_MINUS_UTC_NS };
+        let of_kernel = kernel_tai_minus_utc_ns().map(|_| 0);
+        let added_ns = of_kernel.unwrap_or(BUILT_IN_TAI_MINUS_UTC_NS);
         Self {
             kind: Kind::Machine { added_ns },
             ticks: tick_counter(),

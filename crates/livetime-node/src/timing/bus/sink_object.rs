@@ -347,7 +347,8 @@ impl SoftwareActionSinkObject {
         new_condition(&self.server, connection, &header, spec).await
     }
 
-    /// A ring of records: its memory, a descriptor to sleep on, the subscription, the epoch.
+    /// A ring of records: its memory, a descriptor to sleep on, another to be kept open beside it
+    /// (it hangs up when the subscription ends), the subscription, the epoch.
     /// Options: `slots` u, `overflow` s (drop-oldest, drop-newest, disconnect), `class` s (high,
     /// generic, idle), `bound` t (ns after which a high record is late).
     async fn subscribe(
@@ -355,7 +356,7 @@ impl SoftwareActionSinkObject {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
         options: HashMap<String, OwnedVariant>,
-    ) -> fdo::Result<(OwnedFd, OwnedFd, u32, u32)> {
+    ) -> fdo::Result<(OwnedFd, OwnedFd, OwnedFd, u32, u32)> {
         let client = self.server.caller(connection, &header).await?;
         let config = subscription_config(&options)?;
         let control = &self.server.control;
@@ -365,7 +366,9 @@ impl SoftwareActionSinkObject {
         let wake = ends.wake.ok_or_else(|| {
             fdo::Error::Failed("a ring without a descriptor to sleep on".to_owned())
         })?;
-        Ok((ends.data.into(), wake.into(), place.into(), control.epoch()))
+        let (wake, life) = wake.into_fds();
+        let (number, epoch) = (place.into(), control.epoch());
+        Ok((ends.data.into(), wake.into(), life.into(), number, epoch))
     }
 
     /// A pipe of records of 64 bytes: its read end, the subscription, the epoch.
