@@ -1,7 +1,9 @@
 //! Workers: threads that poll their roles in a fixed order.
 //!
-//! A role is not a thread. Each duty cycle polls every role of the worker once; the sum of their
-//! work tells the waiter how to spend the time until the next. What a role does is in `role/`.
+//! A role is not a thread. Each duty cycle polls every role of the worker once, and urgent ones, the
+//! trigger nodes, again after each other role that had work: a decision does not wait for a whole
+//! cycle. The sum of their work tells the waiter how to spend the time until the next. What a role
+//! does is in `role/`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,6 +199,17 @@ pub struct WorkerResult {
     pub pin_error: Option<String>,
 }
 
+/// Polls these of the roles; returns their work.
+#[inline]
+fn poll_each<'a>(
+    roles: &mut [Box<dyn Role>],
+    which: impl Iterator<Item = &'a usize>,
+    clock: &RunClock,
+    phase: Phase,
+) -> usize {
+    which.map(|at| roles[*at].poll(clock.now(), phase)).sum()
+}
+
 impl Worker {
     /// Starts the thread.
     ///
@@ -223,6 +236,9 @@ impl Worker {
             commands,
         } = self;
         let pin = core.map(pin_current_thread).transpose();
+        let urgent: Vec<usize> = (0..roles.len())
+            .filter(|at| roles[*at].is_urgent())
+            .collect();
         let mut cycles = 0_u64;
         loop {
             let now_phase = phase.get();
@@ -236,12 +252,15 @@ impl Worker {
                 }
                 work += 1;
             }
-            for role in &mut roles {
-                let now = clock.now();
-                work += role.poll(now, now_phase);
+            for at in 0..roles.len() {
+                let (role, now) = (&mut roles[at], clock.now());
+                let of_role = role.poll(now, now_phase);
                 if let Some(report) = role.poll_report(now) {
                     board.put(role.id(), report);
                 }
+                work += of_role;
+                let between = urgent.iter().filter(|next| of_role > 0 && **next != at);
+                work += poll_each(&mut roles, between, clock, now_phase);
             }
             cycles += 1;
             if work == 0 || cycles.is_multiple_of(CYCLES_PER_LOOK) {

@@ -96,6 +96,12 @@ pub trait Role: Send {
         Some(Vec::new())
     }
 
+    /// Whether others wait for each of its outputs: then it is polled again after every role of its
+    /// worker that had work.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// The next unit that this role takes for dead, since it was silent for too long.
     fn poll_silent(&mut self) -> Option<UnitId> {
         None

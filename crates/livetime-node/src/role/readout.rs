@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use livetime_builder::{FragmentVerdict, FreeReason, Outgoing, ReadoutOutput, ReadoutUnit};
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
@@ -22,6 +23,9 @@ use crate::worker::Phase;
 /// Pages and messages taken in one duty cycle, so that other roles get their turn.
 const PAGES_PER_POLL: usize = 16;
 const MESSAGES_PER_POLL: usize = 64;
+/// Entries that are read ahead, so that the lines of their pages are on the way from the card's core
+/// while the page before is worked on.
+const PAGES_AHEAD: usize = 2;
 /// Pages that one message returns at most.
 const PAGES_PER_MESSAGE: usize = 8;
 
@@ -56,6 +60,8 @@ pub struct Readout {
     parts: ReadoutParts,
     /// Pages whose fragment is not complete yet, by link.
     held: Vec<HeldPages>,
+    /// Entries read ahead, in order.
+    ahead: ArrayVec<Completion, { PAGES_AHEAD + 1 }>,
     /// A fragment that found the core's table full.
     waiting: Option<(TriggerNumber, FragmentDescriptor)>,
     /// Pages on their way back; every page is in at most one place, so the pool bounds it.
@@ -81,6 +87,7 @@ impl Readout {
         let hold = |_: &FragmentAssembler| HeldPages::new(parts.pool.clone(), pages);
         Self {
             held: parts.assemblers.iter().map(hold).collect(),
+            ahead: ArrayVec::new(),
             waiting: None,
             pages_back: VecDeque::with_capacity(parts.pool.page_count() as usize),
             parts,
@@ -100,12 +107,9 @@ impl Readout {
         if let Some((trigger, fragment)) = self.waiting.take() {
             return self.file(now, trigger, fragment);
         }
-        let Ok(Some(entry)) = self.parts.completions.try_pop(Completion::parse) else {
+        self.read_ahead();
+        let Some(Completion { link, completed }) = self.ahead.pop_at(0) else {
             return false;
-        };
-        let Ok(Completion { link, completed }) = entry else {
-            self.malformed += 1;
-            return true;
         };
         let link = usize::from(link);
         let (Some(held), Some(assembler)) =
@@ -133,6 +137,23 @@ impl Readout {
                 }
                 true
             }
+        }
+    }
+
+    /// Reads entries as long as there is room for more of them ahead.
+    fn read_ahead(&mut self) {
+        while !self.ahead.is_full() {
+            let Ok(Some(entry)) = self.parts.completions.try_pop(Completion::parse) else {
+                break;
+            };
+            let Ok(entry) = entry else {
+                self.malformed += 1;
+                break;
+            };
+            if let Some(held) = self.held.get(usize::from(entry.link)) {
+                held.prepare(entry.completed.page, entry.completed.len_words);
+            }
+            self.ahead.push(entry);
         }
     }
 
@@ -214,7 +235,7 @@ impl Readout {
     fn return_pages(&mut self) -> usize {
         let mut work = 0;
         while !self.pages_back.is_empty() && self.parts.pages_back.has_room() {
-            let mut pairs = arrayvec::ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
+            let mut pairs = ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
             while !pairs.is_full() {
                 let Some(page) = self.pages_back.pop_front() else {
                     break;
@@ -245,6 +266,7 @@ impl Readout {
         let parts = &mut self.parts;
         let idle = parts.core.is_idle()
             && self.waiting.is_none()
+            && self.ahead.is_empty()
             && self.pages_back.is_empty()
             && parts.outbox.is_empty()
             && parts.completions.is_empty()

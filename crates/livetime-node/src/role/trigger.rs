@@ -151,6 +151,11 @@ impl Role for TriggerNode {
         &self.parts.id
     }
 
+    /// While it decides, a Level-2 buffer is taken.
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = 0;
         if let Some(merger) = &mut self.parts.merger {
