@@ -8,9 +8,11 @@ use livetime_wire::UnitId;
 
 /// One unit's end of the links to its peers: sends to any of them, receives from all.
 ///
-/// Messages of one pair of units stay in order; nothing is promised between pairs. A message that
-/// a core answers with [`crate::Handled::Busy`] is not consumed, and later ones of *other* pairs
-/// must still be handed in.
+/// Messages of one pair of units stay in order; nothing is promised between pairs. Not even that is
+/// of a link of datagrams, which may lose, repeat and reorder: between readout units, event manager
+/// and builder units only, whose cores make all of it good (see the table of [`crate`]). A message
+/// that a core answers with [`crate::Handled::Busy`] is not consumed, and later ones of *other*
+/// pairs must still be handed in.
 pub trait FrameLink {
     /// Takes a message for `to`.
     ///

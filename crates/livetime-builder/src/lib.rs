@@ -34,8 +34,8 @@
 //! | `FragmentRequest`, `FragmentData` | builder unit, after [`BuilderConfig::retry`] | asks again the units whose fragments miss, until the timeout |
 //! | `Release`, `ReleasePartial` | readout unit, after [`BuilderConfig::probe`] | sends one fragment again; a builder unit that is through with it releases again |
 //!
-//! The hops from the supervisor and to and from the filter units do not lose messages (rings of one
-//! machine, or a stream); only the death of a unit breaks them.
+//! So these hops may be datagrams. Those from the supervisor and to and from the filter units do not
+//! lose messages (rings of one machine, or a stream); only the death of a unit breaks them.
 //!
 //! # How a run ends
 //!

@@ -1,13 +1,16 @@
 //! What carries messages and payload between readout units, event manager and builder units, and
 //! whole events from there to filter units.
 //!
-//! Rings of shared memory, with fragments left in the pages of their readout unit, or TCP streams of
-//! this machine's loopback, one per pair of units, with payload sent into pages of the receiver.
-//! The link itself is in [`crate::transport`]; which pairs there are says [`crate::chain_plan`].
+//! Rings of shared memory, with fragments left in the pages of their readout unit, or TCP streams or
+//! UDP sockets of this machine's loopback, one per pair of units, with payload sent into pages of the
+//! receiver. UDP may lose, repeat and reorder, which only readout units, event manager and builder
+//! units make good between them. The link itself is in [`crate::transport`]; which pairs there are
+//! says [`crate::chain_plan`].
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::transport::set_congestion;
 
@@ -25,6 +28,11 @@ pub enum BuilderTransport {
         /// Name of the congestion control, such as `reno`; that of the system without one.
         congestion: Option<String>,
     },
+    /// UDP datagrams.
+    Udp {
+        /// Bytes asked for the receive buffer of each socket; 0 for as many as the credits need.
+        receive_buffer_bytes: u64,
+    },
 }
 
 impl BuilderTransport {
@@ -36,8 +44,29 @@ impl BuilderTransport {
     /// The congestion control that is asked for.
     pub fn congestion(&self) -> Option<&str> {
         match self {
-            Self::Shm => None,
+            Self::Shm | Self::Udp { .. } => None,
             Self::Tcp { congestion } => congestion.as_deref(),
+        }
+    }
+
+    /// The same without a congestion control, which is set later.
+    pub(crate) fn without_congestion(&self) -> Self {
+        match self {
+            Self::Tcp { .. } => Self::Tcp { congestion: None },
+            other => other.clone(),
+        }
+    }
+
+    /// Whether messages go in datagrams, which may be lost.
+    pub fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp { .. })
+    }
+
+    /// What the sockets of a pair of units are called where their descriptors are passed on.
+    pub(crate) fn socket_kind(&self) -> &'static str {
+        match self.is_udp() {
+            true => DATAGRAMS,
+            false => STREAM,
         }
     }
 }
@@ -47,8 +76,103 @@ impl fmt::Display for BuilderTransport {
         f.write_str(match self {
             Self::Shm => "shm",
             Self::Tcp { .. } => "tcp",
+            Self::Udp { .. } => "udp",
         })
     }
+}
+
+/// What a socket to a peer is called where its descriptor is passed on.
+pub(crate) const STREAM: &str = "stream";
+/// The same of one for datagrams.
+pub(crate) const DATAGRAMS: &str = "datagrams";
+
+/// One end of what is between two units.
+#[derive(Debug)]
+pub enum PeerSocket {
+    /// A TCP stream.
+    Stream(TcpStream),
+    /// A connected UDP socket.
+    Datagrams(UdpSocket),
+}
+
+impl PeerSocket {
+    /// What it is called where its descriptor is passed on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Stream(_) => STREAM,
+            Self::Datagrams(_) => DATAGRAMS,
+        }
+    }
+
+    /// The socket of a descriptor of that kind.
+    pub(crate) fn of_kind(kind: &str, fd: OwnedFd) -> Option<Self> {
+        match kind {
+            STREAM => Some(Self::Stream(fd.into())),
+            DATAGRAMS => Some(Self::Datagrams(fd.into())),
+            _ => None,
+        }
+    }
+
+    /// The stream, if it is one.
+    pub fn into_stream(self) -> Option<TcpStream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Datagrams(_) => None,
+        }
+    }
+}
+
+impl AsFd for PeerSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stream(stream) => stream.as_fd(),
+            Self::Datagrams(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl From<PeerSocket> for OwnedFd {
+    fn from(socket: PeerSocket) -> Self {
+        match socket {
+            PeerSocket::Stream(stream) => stream.into(),
+            PeerSocket::Datagrams(socket) => socket.into(),
+        }
+    }
+}
+
+/// Two connected sockets on this machine, and of streams the congestion control in force on both.
+pub(crate) struct SocketPair {
+    pub(crate) ends: [PeerSocket; 2],
+    pub(crate) congestion: Option<String>,
+}
+
+impl SocketPair {
+    /// Connects two sockets of a transport over the network.
+    ///
+    /// # Errors
+    /// What the system says; a congestion control that is not allowed is named with those that are.
+    pub(crate) fn connect(transport: &BuilderTransport) -> io::Result<Self> {
+        if transport.is_udp() {
+            let near = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
+            let far = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
+            near.connect(far.local_addr()?)?;
+            far.connect(near.local_addr()?)?;
+            return Ok(Self {
+                ends: [near, far].map(PeerSocket::Datagrams),
+                congestion: None,
+            });
+        }
+        let StreamPair { ends, congestion } = StreamPair::connect(transport.congestion())?;
+        Ok(Self {
+            ends: ends.map(PeerSocket::Stream),
+            congestion: Some(congestion),
+        })
+    }
+}
+
+/// A socket for datagrams at an address of this machine, at a port that is free.
+pub(crate) fn datagrams_at(address: IpAddr) -> io::Result<UdpSocket> {
+    UdpSocket::bind(SocketAddr::new(address, 0))
 }
 
 /// Two connected streams on this machine, and the congestion control in force on both.

@@ -12,7 +12,7 @@ use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
 use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 
-use crate::builder_transport::StreamPair;
+use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, role_of, transport_of, writers};
@@ -67,14 +67,14 @@ pub struct Chain {
     congestion: Option<String>,
 }
 
-/// Two units and the streams between them.
-type Connected = ((UnitId, UnitId), StreamPair);
+/// Two units and the sockets between them.
+type Connected = ((UnitId, UnitId), SocketPair);
 
 /// Makes every ring and pool of a plan and gives each role its ends.
 fn make_ends(
     plan: &ChainPlan,
     clock: &RunClock,
-    streams: Vec<Connected>,
+    connected: Vec<Connected>,
 ) -> Result<BTreeMap<String, RoleEnds>, ChainError> {
     let ends = |id: &String| {
         let ends = RoleEnds::new(id, CounterBlock::new(), clock.clone());
@@ -98,10 +98,10 @@ fn make_ends(
             ends.consumers.insert(planned.key, consumer);
         }
     }
-    for ((a, b), pair) in streams {
-        for ((unit, peer), stream) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
+    for ((a, b), pair) in connected {
+        for ((unit, peer), socket) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
             if let Some(ends) = roles.get_mut(&role_of(unit)) {
-                ends.streams.insert(peer, stream);
+                ends.sockets.insert(peer, socket);
             }
         }
     }
@@ -142,10 +142,10 @@ fn mender_of(config: &ChainConfig, commands: &[CommandBox], bells: &[Doorbell]) 
     StreamMender::new(workers.collect(), config.filter_transport.congestion())
 }
 
-/// Connects the units of a plan that have a stream between them.
-fn connect_streams(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected>, ChainError> {
+/// Connects the units of a plan that have a network between them.
+fn connect_units(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected>, ChainError> {
     let connect = |units: &(UnitId, UnitId)| {
-        let pair = StreamPair::connect(transport_of(config, *units).congestion());
+        let pair = SocketPair::connect(transport_of(config, *units));
         pair.map(|pair| (*units, pair)).map_err(ChainError::Stream)
     };
     plan.streams.iter().map(connect).collect()
@@ -181,17 +181,18 @@ impl Chain {
         let bells: Vec<Doorbell> = (config.workers.iter())
             .map(|_| Doorbell::in_process())
             .collect();
-        let streams = connect_streams(config, &plan)?;
-        let congestion = streams.first().map(|(_, pair)| pair.congestion.clone());
+        let connected = connect_units(config, &plan)?;
+        let mut pairs = connected.iter();
+        let congestion = pairs.find_map(|(_, pair)| pair.congestion.clone());
         let commands: Vec<CommandBox> = (config.workers.iter())
             .map(|_| CommandBox::default())
             .collect();
         let mut mender = mender_of(config, &commands, &bells);
-        for (units, pair) in &streams {
+        for (units, pair) in &connected {
             mender.note(*units, &pair.ends);
         }
         let clock = RunClock::start();
-        let mut ends = make_ends(&plan, &clock, streams)?;
+        let mut ends = make_ends(&plan, &clock, connected)?;
         hand_out_bells(&plan, &config.workers, &bells, &mut ends);
         let writers = writers(config).map(role_of);
         let mut files: BTreeMap<String, RunFile> = writers.zip(files.into().into_files()).collect();

@@ -17,9 +17,11 @@ use livetime_trigger::{
     MassWindowConfig, Menu, MergerConfig, StageClock, SupervisorConfig, UserFilter,
 };
 use livetime_wire::event::EventHeader;
+use livetime_wire::message_datagram::PAYLOAD_WORDS_MAX;
 use livetime_wire::{ByteSize, Problem, ProblemCode, RunNumber, SourceId, TaiNs, UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
+use crate::chain_plan::event_buffer_bytes;
 use crate::link::LinkTransport;
 use crate::packet_log::PacketLogConfig;
 use crate::python_filter::PythonConfig;
@@ -42,6 +44,16 @@ pub const FRAGMENT_LIMIT: ProblemCode = ProblemCode::new(
 /// Trigger packets that do not fit into a page of the trigger link.
 pub const PACKET_PAGE: ProblemCode =
     ProblemCode::new("L0204", "trigger packet does not fit into a page");
+/// Pages that do not go into datagrams between the units of the event builder.
+pub const DATAGRAM_PAGES: ProblemCode = ProblemCode::new(
+    "L0205",
+    "page does not go into a datagram of the event builder",
+);
+/// A receive buffer in which the fragments of one event overflow.
+pub const RECEIVE_BUFFER: ProblemCode = ProblemCode::new(
+    "L0206",
+    "receive buffer does not hold one event of a readout unit",
+);
 /// Events of the source that the run file does not take.
 pub const EVENT_LIMIT: ProblemCode = ProblemCode::new(
     "S0104",
@@ -280,6 +292,7 @@ impl ChainConfig {
             problems.extend(self.check_data_link(link, &link_path(index)));
         }
         problems.extend(self.check_trigger_link(trigger_path));
+        problems.extend(self.check_receive_buffer());
         problems.extend(self.check_store());
         problems.extend(self.check_output());
         problems.extend(self.check_workers(cores));
@@ -315,8 +328,54 @@ impl ChainConfig {
         problems
     }
 
+    /// Where datagrams carry payload, each takes a page, from its readout unit into one of its builder
+    /// unit.
+    fn check_datagram(&self, link: &DataLinkConfig, path: &str) -> Option<Problem> {
+        let (words, of_all) = (link.link.page_words, self.data_links[0].link.page_words);
+        if !self.transport.is_udp() || (words as usize <= PAYLOAD_WORDS_MAX && words == of_all) {
+            return None;
+        }
+        let size = |words: u32| ByteSize(u64::from(words) * 4);
+        let (allowed, help) = match words == of_all {
+            // Pages are divided into parts of 64 bytes.
+            true => (
+                format!("at most {} B", PAYLOAD_WORDS_MAX / 16 * 64),
+                "choose \"32 KiB\" or less, or `transport = \"tcp\"` under `[builder]`",
+            ),
+            false => (
+                format!("{}, as the other data links", size(of_all)),
+                "give all data links one page size, or set `transport = \"tcp\"` under `[builder]`",
+            ),
+        };
+        let key = format!("{path}.page");
+        let problem = Problem::new(DATAGRAM_PAGES, key, size(words), allowed, help);
+        Some(problem.with_related("builder.transport", "the transport of the payload"))
+    }
+
+    /// A builder unit that misses a fragment asks a readout unit for all that it has of the event: where
+    /// these overflow, the last ones never come.
+    fn check_receive_buffer(&self) -> Option<Problem> {
+        let BuilderTransport::Udp {
+            receive_buffer_bytes: found @ 1..,
+        } = self.transport
+        else {
+            return None;
+        };
+        let least = ByteSize(event_buffer_bytes(self).next_multiple_of(1 << 10));
+        (found < least.0).then(|| {
+            Problem::new(
+                RECEIVE_BUFFER,
+                "builder.receive_buffer",
+                ByteSize(found),
+                format!("at least {least}, for the largest fragments of one event"),
+                "leave the key out: the buffers are then as large as the credits need",
+            )
+        })
+    }
+
     fn check_data_link(&self, link: &DataLinkConfig, path: &str) -> Vec<Problem> {
         let mut problems: Vec<Problem> = check_alignment(&link.link, path).into_iter().collect();
+        problems.extend(self.check_datagram(link, path));
         let (sent, taken) = (
             self.source.fragment.bytes_max,
             ByteSize(u64::from(link.link.fragment_words_max) * 4),
@@ -627,6 +686,46 @@ mod tests {
             }
             assert_eq!(problems(&config), [(code, key.to_owned())]);
         }
+    }
+
+    #[test]
+    fn pages_that_do_not_go_into_datagrams_are_named() {
+        let over_udp = |change: fn(&mut ChainConfig)| {
+            let mut config = config();
+            change(&mut config);
+            let before = problems(&config);
+            config.transport = BuilderTransport::Udp {
+                receive_buffer_bytes: 0,
+            };
+            (before, problems(&config))
+        };
+        let all = |index: usize| ("L0205", format!("link[{index}].page"));
+        let (before, after) = over_udp(|config| {
+            config.source.fragment.bytes_mean = ByteSize(100);
+            for link in &mut config.data_links {
+                link.link.page_words = (64 << 10) / 4;
+            }
+        });
+        assert_eq!((before, after), (vec![], (0..4).map(all).collect()));
+        let (before, after) = over_udp(|config| {
+            config.data_links[1].link.page_words = 2048;
+            config.data_links[3].link.page_words = 2048;
+        });
+        assert_eq!((before, after), (vec![], vec![all(1), all(3)]));
+        let mut small = config();
+        small.transport = BuilderTransport::Udp {
+            receive_buffer_bytes: 32 << 10,
+        };
+        assert_eq!(
+            problems(&small),
+            [("L0206", "builder.receive_buffer".to_owned())]
+        );
+        let largest = |config: &mut ChainConfig| {
+            for link in &mut config.data_links {
+                link.link.page_words = 65_344 / 4;
+            }
+        };
+        assert_eq!(over_udp(largest), (vec![], vec![]));
     }
 
     #[test]

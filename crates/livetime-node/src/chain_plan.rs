@@ -13,16 +13,18 @@ use livetime_shm::{HugePages, PoolConfig, RingConfig};
 use livetime_wire::decision::REPLY_WORDS;
 use livetime_wire::fragment::OVERHEAD_WORDS;
 use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
+use livetime_wire::message_datagram::PAYLOAD_AT;
 use livetime_wire::{UnitId, UnitKind};
 
 use crate::builder_transport::BuilderTransport;
 use crate::building_group::BuildingGroup;
-use crate::chain_config::ChainConfig;
+use crate::chain_config::{ChainConfig, DataLinkConfig};
 use crate::completion::COMPLETION_WORDS;
 use crate::hand_over_stamp::STAMP_WORDS;
 use crate::packet_link::{config_for, slot_words};
 use crate::role_ends::unit_of;
 use crate::transport::STREAM_PAGES_MAX;
+use crate::transport::udp_frame_link::{BATCH, PARTIAL_FRAGMENTS_MAX};
 
 /// Slots of the rings between cards and hosts; when full, entries wait in the card's FIFO.
 const CARD_RING_SLOTS: u32 = 1024;
@@ -143,7 +145,7 @@ pub struct ChainPlan {
     pub pools: Vec<PoolPlan>,
     /// The bells.
     pub bells: Vec<BellPlan>,
-    /// The pairs of units between which a stream runs, where a network carries their messages.
+    /// The pairs of units with sockets between them, where a network carries their messages.
     pub streams: Vec<(UnitId, UnitId)>,
     /// Role ids, in the order of the data.
     pub roles: Vec<String>,
@@ -204,7 +206,7 @@ impl ChainPlan {
             .filter(move |ring| ring.key.from == unit || ring.key.to == unit)
     }
 
-    /// The peers to which a unit has a stream.
+    /// The peers to which a unit has a socket.
     pub fn stream_peers(&self, unit: UnitId) -> impl Iterator<Item = UnitId> + '_ {
         self.streams.iter().filter_map(move |(a, b)| match unit {
             unit if unit == *a => Some(*b),
@@ -269,8 +271,10 @@ impl ChainPlan {
                 let readers = readers_of_events(config, group).into_iter();
                 roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
                 let streams = config.builder.readout_units.len();
-                let (pages, page_words) =
-                    receive_pages(config, config.builder.credits.into(), streams);
+                let (pages, page_words) = match config.transport.is_udp() {
+                    false => receive_pages(config, config.builder.credits.into(), streams),
+                    true => datagram_pages(config),
+                };
                 self.pools.push(PoolPlan {
                     key: PoolKey::Builder(bu.index),
                     config: pool(pages, page_words),
@@ -374,7 +378,11 @@ pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderT
     match (a.kind, b.kind) {
         (Filter, Builder) | (Builder, Filter) => &config.filter_transport,
         (Supervisor, EventManager) | (EventManager, Supervisor) if config.event_manager_apart => {
-            &config.transport
+            match config.transport {
+                // The supervisor says each accept once: no datagram may lose it.
+                BuilderTransport::Udp { .. } => &BuilderTransport::Tcp { congestion: None },
+                _ => &config.transport,
+            }
         }
         (Readout | EventManager | Builder, Readout | EventManager | Builder) => &config.transport,
         _ => &BuilderTransport::Shm,
@@ -395,15 +403,78 @@ fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> 
 /// Number and words of the pages in which a unit receives payload: for all events that it may hold,
 /// each fragment of the most pages, and those that its streams set aside for what comes twice.
 fn receive_pages(config: &ChainConfig, events: u64, streams: usize) -> (u32, u32) {
-    let links = || config.data_links.iter().map(|link| &link.link);
-    let page_words = links().map(|link| link.page_words).max().unwrap_or(16);
-    let of_event: u64 = links()
-        .map(|link| {
-            let fragment_words = u64::from(link.fragment_words_max) + OVERHEAD_WORDS as u64;
-            fragment_words.div_ceil(page_words.into())
-        })
-        .sum();
     let set_aside = STREAM_PAGES_MAX * streams;
-    let pages = events * of_event + set_aside as u64;
-    (u32::try_from(pages).unwrap_or(u32::MAX), page_words)
+    let pages = events * pages_of_event(config) + set_aside as u64;
+    (u32::try_from(pages).unwrap_or(u32::MAX), page_words(config))
+}
+
+/// The same of a builder unit that receives datagrams: beside its events, the pages of a batch, and
+/// of fragments of each readout unit that are not whole.
+fn datagram_pages(config: &ChainConfig) -> (u32, u32) {
+    let fragments = config
+        .data_links
+        .iter()
+        .map(|link| fragment_pages(config, link));
+    let partial = fragments.max().unwrap_or(1) * PARTIAL_FRAGMENTS_MAX as u64;
+    let partial = partial * config.builder.readout_units.len() as u64;
+    let events = u64::from(config.builder.credits);
+    let pages = events * pages_of_event(config) + partial + BATCH as u64;
+    (u32::try_from(pages).unwrap_or(u32::MAX), page_words(config))
+}
+
+/// Words of a page that holds payload of any link.
+fn page_words(config: &ChainConfig) -> u32 {
+    let links = config.data_links.iter().map(|link| &link.link);
+    links.map(|link| link.page_words).max().unwrap_or(16)
+}
+
+/// Pages of the largest fragment of a link.
+fn fragment_pages(config: &ChainConfig, link: &DataLinkConfig) -> u64 {
+    let words = u64::from(link.link.fragment_words_max) + OVERHEAD_WORDS as u64;
+    words.div_ceil(page_words(config).into())
+}
+
+fn pages_of_event(config: &ChainConfig) -> u64 {
+    let links = config.data_links.iter();
+    links.map(|link| fragment_pages(config, link)).sum()
+}
+
+/// Bytes asked for each buffer of a socket for datagrams: what is configured, or so many that it holds
+/// what a readout unit sends for all credits of a builder unit, each fragment of the largest size.
+pub fn receive_buffer_bytes(config: &ChainConfig) -> usize {
+    const BYTES_MIN: u64 = 256 << 10;
+    const BYTES_MAX: u64 = 256 << 20;
+    let bytes = match config.transport {
+        BuilderTransport::Udp {
+            receive_buffer_bytes: bytes @ 1..,
+        } => bytes,
+        _ => {
+            let of_event = datagram_bytes(config, |link| fragment_pages(config, link));
+            (of_event * u64::from(config.builder.credits)).clamp(BYTES_MIN, BYTES_MAX)
+        }
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Bytes that a receive buffer needs for what a readout unit sends at once: all of its fragments of
+/// one event, of the largest size that the source makes.
+pub fn event_buffer_bytes(config: &ChainConfig) -> u64 {
+    let words = config.source.fragment.bytes_max.0.div_ceil(4) + OVERHEAD_WORDS as u64;
+    let pages = words.div_ceil(page_words(config).into());
+    datagram_bytes(config, |_| pages)
+}
+
+/// Bytes of the datagrams with one fragment of each link of the readout unit that has the most, by
+/// the pages of a fragment.
+fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u64) -> u64 {
+    /// What the kernel needs for a datagram beside its bytes. It rounds a datagram up to a power of
+    /// two, and doubles what it is asked for.
+    const OVERHEAD_BYTES: u64 = 1024;
+    let of_page = u64::from(page_words(config)) * 4 + PAYLOAD_AT as u64 * 4 + OVERHEAD_BYTES;
+    let of_unit = |unit: u16| -> u64 {
+        let links = config.data_links.iter().filter(|link| link.unit == unit);
+        links.map(&pages_of).sum()
+    };
+    let units = 0..config.builder.readout_units.len() as u16;
+    units.map(of_unit).max().unwrap_or(1) * of_page
 }

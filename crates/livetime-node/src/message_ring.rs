@@ -6,14 +6,14 @@
 //! travels, and why no ring needs to be larger than its regular work.
 
 use std::io;
-use std::net::TcpStream;
 
 use livetime_builder::{Handled, Outgoing};
 use livetime_shm::{Consumer, Producer};
 use livetime_wire::message::Envelope;
 use livetime_wire::{RunNs, UnitId};
 
-use crate::transport::TcpFrameLink;
+use crate::builder_transport::PeerSocket;
+use crate::transport::{NetworkLink, TcpFrameLink};
 
 /// Where messages of one sender come in.
 enum Incoming {
@@ -211,7 +211,7 @@ enum Route {
 /// Messages to several receivers.
 pub struct Outbox {
     routes: Vec<(UnitId, Route)>,
-    network: Option<TcpFrameLink>,
+    network: Option<NetworkLink>,
     pending: Option<Outgoing>,
     unroutable: u64,
 }
@@ -232,7 +232,7 @@ impl Outbox {
 
     /// Adds a network link and the receivers behind it.
     #[inline]
-    pub fn with_network(mut self, link: TcpFrameLink, to: impl Iterator<Item = UnitId>) -> Self {
+    pub fn with_network(mut self, link: NetworkLink, to: impl Iterator<Item = UnitId>) -> Self {
         self.routes.extend(to.map(|to| (to, Route::Network)));
         self.network = Some(link);
         self
@@ -240,8 +240,14 @@ impl Outbox {
 
     /// The network link, if there is one.
     #[inline]
-    pub fn network(&mut self) -> Option<&mut TcpFrameLink> {
+    pub fn network(&mut self) -> Option<&mut NetworkLink> {
         self.network.as_mut()
+    }
+
+    /// The streams, where the network link has some.
+    #[inline]
+    pub fn streams(&mut self) -> Option<&mut TcpFrameLink> {
+        self.network.as_mut()?.streams()
     }
 
     /// A receiver is lost: messages to it are dropped from now on.
@@ -257,16 +263,15 @@ impl Outbox {
         }
     }
 
-    /// A receiver is back behind a new stream.
+    /// A receiver is back behind a new socket.
     ///
     /// # Errors
-    /// What the system says about the stream.
-    pub fn restore_stream(&mut self, unit: UnitId, stream: TcpStream) -> io::Result<()> {
+    /// What the system says about the socket.
+    pub fn restore_socket(&mut self, unit: UnitId, socket: PeerSocket) -> io::Result<()> {
         let Some(network) = &mut self.network else {
             return Ok(());
         };
-        // Its congestion control was set by who made it.
-        network.add(unit, stream, None)?;
+        network.add(unit, socket)?;
         if let Some((_, route)) = self.routes.iter_mut().find(|(to, _)| *to == unit) {
             *route = Route::Network;
         }
@@ -324,7 +329,7 @@ impl Outbox {
     /// Whether nothing waits for room.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.pending.is_none() && self.network.as_ref().is_none_or(TcpFrameLink::is_flushed)
+        self.pending.is_none() && self.network.as_ref().is_none_or(NetworkLink::is_flushed)
     }
 
     /// Free slots of the ring to a receiver.

@@ -16,12 +16,12 @@ use livetime_source::{
 use livetime_trigger::{FirstStep, LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
-use crate::builder_transport::BuilderTransport;
+use crate::builder_transport::{BuilderTransport, PeerSocket};
 use crate::building_group::BuildingGroup;
 use crate::chain_config::{ChainConfig, FilterConfig};
 use crate::chain_plan::{
-    Channel, FRONT_END, PoolKey, RingKey, packet_link, reply_link, transport_of, trigger_nodes,
-    units,
+    Channel, FRONT_END, PoolKey, RingKey, packet_link, receive_buffer_bytes, reply_link,
+    transport_of, trigger_nodes, units,
 };
 use crate::counter_block::CounterBlock;
 use crate::event_fault::{EventFault, FaultyFilter};
@@ -45,7 +45,9 @@ use crate::role::trigger::{TriggerNode, TriggerNodeParts};
 use crate::role::writer::{Writer, WriterParts};
 use crate::run_clock::RunClock;
 use crate::run_file::RunFile;
-use crate::transport::{EventReceiver, EventSender, ReceivePages, TcpFrameLink};
+use crate::transport::{
+    EventReceiver, EventSender, NetworkLink, ReceivePages, TcpFrameLink, UdpFrameLink,
+};
 
 /// Epoch of a unit that was not lost yet.
 pub const FIRST_EPOCH: u32 = 1;
@@ -70,8 +72,8 @@ pub struct RoleEnds {
     pub consumers: BTreeMap<RingKey, Consumer>,
     /// Pools of pages.
     pub pools: BTreeMap<PoolKey, PagePool>,
-    /// Streams to other units, by unit.
-    pub streams: BTreeMap<UnitId, TcpStream>,
+    /// Sockets to other units, by unit.
+    pub sockets: BTreeMap<UnitId, PeerSocket>,
     /// Where it publishes its counters.
     pub block: Arc<CounterBlock>,
     /// What hand-overs are timed with, by both of their ends.
@@ -101,7 +103,7 @@ impl RoleEnds {
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
             pools: BTreeMap::new(),
-            streams: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             block,
             clock,
             bells: BTreeMap::new(),
@@ -228,7 +230,7 @@ impl RoleEnds {
         let sources = config.data_links.len();
         let mut sender = EventSender::new(unit, self.epoch, pools, sizes, sources);
         for filter in served.map(UnitId::filter) {
-            let Some(stream) = self.streams.remove(&filter) else {
+            let Some(stream) = self.take_stream(filter) else {
                 continue;
             };
             // Nobody is at the other end of the stream to one that is not there.
@@ -255,7 +257,10 @@ impl RoleEnds {
         // Its own pool is its first and only one.
         let pages = ReceivePages::new(self.pool(PoolKey::Filter(unit.index))?, 0);
         let mut link = TcpFrameLink::new(None, Some(pages)).ending_with_damage();
-        for (peer, stream) in std::mem::take(&mut self.streams) {
+        for (peer, socket) in std::mem::take(&mut self.sockets) {
+            let Some(stream) = socket.into_stream() else {
+                continue;
+            };
             if let Some(bell) = &self.own_bell
                 && let Err(error) = bell.watch(&stream)
             {
@@ -272,21 +277,27 @@ impl RoleEnds {
         Ok(Some((receiver, link)))
     }
 
-    /// The streams of a unit to its peers, where a network carries their messages.
+    /// The sockets of a unit to its peers, where a network carries their messages.
     fn network(
         &mut self,
         config: &ChainConfig,
         sent_from: Option<PagePool>,
         pages: Option<ReceivePages>,
-    ) -> Result<Option<TcpFrameLink>, MissingEnd> {
-        if !config.transport.is_network() {
-            return Ok(None);
-        }
-        let mut link = TcpFrameLink::new(sent_from, pages);
-        for (peer, stream) in std::mem::take(&mut self.streams) {
-            // Its congestion control was set by who made it.
-            if let Err(error) = link.add(peer, stream, None) {
-                return Err(self.missing(format!("stream to {peer}: {error}")));
+    ) -> Result<Option<NetworkLink>, MissingEnd> {
+        let mut link = match config.transport {
+            BuilderTransport::Shm => return Ok(None),
+            BuilderTransport::Tcp { .. } => {
+                NetworkLink::Tcp(Box::new(TcpFrameLink::new(sent_from, pages)))
+            }
+            BuilderTransport::Udp { .. } => {
+                let buffer_bytes = receive_buffer_bytes(config);
+                NetworkLink::Udp(Box::new(UdpFrameLink::new(sent_from, pages, buffer_bytes)))
+            }
+        };
+        for (peer, socket) in std::mem::take(&mut self.sockets) {
+            let kind = socket.kind();
+            if let Err(error) = link.add(peer, socket) {
+                return Err(self.missing(format!("{kind} to {peer}: {error}")));
             }
         }
         Ok(Some(link))
@@ -369,9 +380,14 @@ impl RoleEnds {
         Ok(MessageSender::Stream { to, link })
     }
 
+    /// The stream to a unit, if there is one.
+    fn take_stream(&mut self, peer: UnitId) -> Option<TcpStream> {
+        self.sockets.remove(&peer)?.into_stream()
+    }
+
     /// The stream to a unit, alone in its link.
     fn stream_to(&mut self, peer: UnitId) -> Result<TcpFrameLink, MissingEnd> {
-        let stream = self.streams.remove(&peer);
+        let stream = self.take_stream(peer);
         let stream = stream.ok_or_else(|| self.missing(format!("stream to {peer}")))?;
         let mut link = TcpFrameLink::new(None, None);
         // Its congestion control was set by who made it.
@@ -581,6 +597,7 @@ impl RoleEnds {
         let (streams, outbox) = match self.event_receiver(config, unit)? {
             None => (None, self.outbox(unit, builders)?),
             Some((streams, link)) => {
+                let link = NetworkLink::Tcp(Box::new(link));
                 let outbox = Outbox::new(Vec::new()).with_network(link, builders);
                 (Some(streams), outbox)
             }

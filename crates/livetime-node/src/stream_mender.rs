@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpStream};
 use livetime_shm::Doorbell;
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
-use crate::builder_transport::StreamPair;
+use crate::builder_transport::{PeerSocket, StreamPair};
 use crate::chain_plan::role_of;
 use crate::process::FaultTime;
 use crate::role::RoleCommand;
@@ -69,13 +69,16 @@ impl StreamMender {
     }
 
     /// Takes note of a stream between two units, so that a fault can cut it.
-    pub(crate) fn note(&mut self, (a, b): (UnitId, UnitId), ends: &[TcpStream; 2]) {
+    pub(crate) fn note(&mut self, (a, b): (UnitId, UnitId), ends: &[PeerSocket; 2]) {
         // The builder unit's end: another handle of the filter unit's would hide from the builder
         // unit that the filter unit has closed its own.
         let (units, end) = match (a.kind, b.kind) {
             (UnitKind::Builder, UnitKind::Filter) => ((a, b), &ends[0]),
             (UnitKind::Filter, UnitKind::Builder) => ((b, a), &ends[1]),
             _ => return,
+        };
+        let PeerSocket::Stream(end) = end else {
+            return;
         };
         self.streams.retain(|(noted, _)| *noted != units);
         // Without a descriptor left it cannot be cut; it works all the same.
@@ -122,8 +125,9 @@ impl StreamMender {
     fn connect_again(&mut self, from: UnitId, to: UnitId) -> Result<(), String> {
         let pair = StreamPair::connect(self.congestion.as_deref());
         let ends = pair.map_err(|error| error.to_string())?.ends;
+        let ends = ends.map(PeerSocket::Stream);
         self.note((from, to), &ends);
-        let [near, far] = ends;
+        let [near, far] = ends.map(PeerSocket::into_stream);
         for (role, unit, stream) in [(from, to, near), (to, from, far)] {
             let role = role_of(role);
             let worker = self
@@ -131,7 +135,6 @@ impl StreamMender {
                 .iter()
                 .find(|worker| worker.roles.contains(&role));
             let worker = worker.ok_or_else(|| format!("there is no {role}"))?;
-            let stream = Some(stream);
             worker
                 .commands
                 .put(&role, RoleCommand::StreamBack { unit, stream });

@@ -76,6 +76,11 @@ fn nothing_is_allocated_after_start() {
     let mut streamed = generated();
     streamed.filter_transport = BuilderTransport::Tcp { congestion: None };
     chain("events over TCP to filter units", streamed, discarding);
+    let mut in_datagrams = generated();
+    in_datagrams.transport = BuilderTransport::Udp {
+        receive_buffer_bytes: 0,
+    };
+    chain("fragments over UDP", in_datagrams, discarding);
     receiving_end();
     level_two();
 }

@@ -15,7 +15,9 @@ use livetime_node::message_ring::Outbox;
 use livetime_node::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
 use livetime_node::role::{Role, RoleCommand};
 use livetime_node::run_clock::RunClock;
-use livetime_node::transport::{EventReceiver, EventSender, ReceivePages, TcpFrameLink};
+use livetime_node::transport::{
+    EventReceiver, EventSender, NetworkLink, ReceivePages, TcpFrameLink,
+};
 use livetime_node::worker::Phase;
 use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
 use livetime_trigger::{EventFilter, FilterOutput};
@@ -124,7 +126,8 @@ impl Bench {
             pools: vec![own],
             bell: None,
             clock: RunClock::start(),
-            outbox: Outbox::new(Vec::new()).with_network(link, std::iter::once(BU)),
+            outbox: Outbox::new(Vec::new())
+                .with_network(NetworkLink::Tcp(Box::new(link)), std::iter::once(BU)),
             block: CounterBlock::new(),
             sources: SOURCES,
             epoch: 1,

@@ -373,8 +373,31 @@ pub struct WriterSummary {
 pub struct TransportSummary {
     /// Its kind, such as `tcp`.
     pub kind: String,
-    /// The congestion control in force.
-    pub congestion: String,
+    /// The congestion control in force, of streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// What became of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramSummary>,
+}
+
+/// What became of the datagrams between readout units, event manager and builder units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramSummary {
+    /// Handed to the network.
+    pub sent: u64,
+    /// Those that did not come, by their numbers; what they carried was asked for again.
+    pub lost: u64,
+    /// Those that the receiving systems dropped for want of room; among the lost.
+    pub kernel_drops: u64,
+    /// Those that came behind later ones.
+    pub late: u64,
+    /// Those that came again.
+    pub repeated: u64,
+    /// Those that were cut or damaged, or of somebody else; the damaged are among the lost.
+    pub bad: u64,
+    /// The smallest receive buffer in force, as the system counts it, its overhead included.
+    pub receive_buffer_bytes: u64,
 }
 
 /// What the Level-3 menu did, over all filter units.

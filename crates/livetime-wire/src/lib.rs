@@ -23,6 +23,7 @@ pub mod id;
 pub mod link_frame;
 pub mod loss;
 pub mod message;
+pub mod message_datagram;
 pub mod object;
 pub mod problem;
 pub mod quantity;

@@ -8,15 +8,15 @@ use std::fmt::Write;
 use std::path::Path;
 
 use livetime_node::run_clock::tai_minus_utc_ns;
-use livetime_node::{ChainConfig, ChainOutcome, RateSample, latency_summary};
+use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
-    FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies, MachineSummary, RateSeries,
-    RunIdentification, TransportSummary, WorkerSummary, WriterSummary,
+    DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies,
+    MachineSummary, RateSeries, RunIdentification, TransportSummary, WorkerSummary, WriterSummary,
 };
 
 use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
 use livetime_wire::{
-    ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,
+    ByteSize, ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,
 };
 use sha2::{Digest, Sha256};
 
@@ -136,14 +136,7 @@ pub(crate) fn summarise(
     summary.command = facts.command.clone();
     summary.roles = outcome.details.clone();
     summary.filter_failures = filter_failures(outcome);
-    let congestion = outcome.congestion.clone();
-    summary.builder_transport =
-        congestion
-            .filter(|_| chain.transport.is_network())
-            .map(|congestion| TransportSummary {
-                kind: chain.transport.to_string(),
-                congestion,
-            });
+    summary.builder_transport = builder_transport(chain, outcome);
     summary.writers = writers(chain, outcome);
     summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
     if !chain.builder.first_step.is_empty() {
@@ -151,6 +144,48 @@ pub(crate) fn summarise(
         add_two_step(&mut summary, &chain.builder.first_step, lost);
     }
     summary
+}
+
+/// What carried the event builder's payload over a network, with what of it was in force.
+fn builder_transport(chain: &ChainConfig, outcome: &ChainOutcome) -> Option<TransportSummary> {
+    let congestion = outcome.congestion.clone();
+    let kind = chain.transport.to_string();
+    match chain.transport {
+        BuilderTransport::Shm => None,
+        BuilderTransport::Tcp { .. } => congestion.map(|congestion| TransportSummary {
+            kind,
+            congestion: Some(congestion),
+            datagrams: None,
+        }),
+        BuilderTransport::Udp { .. } => Some(TransportSummary {
+            kind,
+            congestion: None,
+            datagrams: Some(datagrams(outcome)),
+        }),
+    }
+}
+
+/// What became of the datagrams of all roles.
+fn datagrams(outcome: &ChainOutcome) -> DatagramSummary {
+    let of_roles = |name: &str| {
+        let roles = outcome.details.values();
+        roles
+            .filter_map(|role| role.get(name).copied())
+            .collect::<Vec<u64>>()
+    };
+    let sum = |name: &str| of_roles(name).iter().sum();
+    DatagramSummary {
+        sent: sum("network_datagrams_sent"),
+        lost: sum("network_datagrams_lost"),
+        kernel_drops: sum("network_kernel_drops"),
+        late: sum("network_datagrams_late"),
+        repeated: sum("network_datagrams_repeated"),
+        bad: sum("network_datagrams_bad"),
+        receive_buffer_bytes: of_roles("network_receive_buffer_bytes")
+            .into_iter()
+            .min()
+            .unwrap_or(0),
+    }
 }
 
 /// What two-step building did, and whether builder and filter units agree about it.
@@ -450,11 +485,21 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         let _ = writeln!(text, "  {name:<10} {}", latency_text(latency));
     }
     if let Some(transport) = &summary.builder_transport {
-        let _ = writeln!(
-            text,
-            "  transport  {}, congestion control {}",
-            transport.kind, transport.congestion
-        );
+        let _ = write!(text, "  transport  {}", transport.kind);
+        if let Some(congestion) = &transport.congestion {
+            let _ = write!(text, ", congestion control {congestion}");
+        }
+        if let Some(datagrams) = &transport.datagrams {
+            let _ = write!(
+                text,
+                ", {} datagrams, {} lost, {} of them for want of room; receive buffers of {}",
+                datagrams.sent,
+                datagrams.lost,
+                datagrams.kernel_drops,
+                ByteSize(datagrams.receive_buffer_bytes)
+            );
+        }
+        let _ = writeln!(text);
     }
     let _ = writeln!(
         text,

@@ -29,6 +29,7 @@ use super::host_document::{BegunFile, BlockState, HostOrder, HostReport, Prepara
 use super::host_streams::{HostStreams, Occasion};
 use super::process_group::FIRST_RING_EPOCH;
 use super::run_page::{RunPage, SettleStep};
+use crate::builder_transport::{DATAGRAMS, PeerSocket, STREAM};
 use crate::chain_config::ChainConfig;
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of, writers};
 use crate::role_ends::unit_of;
@@ -493,7 +494,7 @@ impl HostRun {
         Ok(fds)
     }
 
-    /// What names stand for; a stream from another host is waited for.
+    /// What names stand for; a socket to another host is waited for.
     fn fds_of(
         &self,
         role: &HostRole,
@@ -503,7 +504,7 @@ impl HostRun {
         let of_name = |name: &EndName| {
             let found = match name.kind.as_str() {
                 "pool" => self.pool(&name.name),
-                "stream" => self.stream(role, name, occasion),
+                STREAM | DATAGRAMS => self.socket(role, name, occasion),
                 "bell" => self.bell(name),
                 _ => self.ring(name),
             };
@@ -545,7 +546,7 @@ impl HostRun {
         Ok(NamedFd::Ring(ring))
     }
 
-    fn stream(
+    fn socket(
         &self,
         role: &HostRole,
         name: &EndName,
@@ -559,23 +560,25 @@ impl HostRun {
                 .map(|(_, value)| value.clone())
         };
         let host = of(&self.preparation.placement, &role_of(peer)).ok_or("a unit without host")?;
-        // Of the front-ends' role, the supervisor has streams.
+        // Of the front-ends' role, the supervisor has sockets.
         let unit = match role.unit.kind {
             UnitKind::Source => UnitId::SUPERVISOR,
             _ => role.unit,
         };
-        let stream = if host == self.host {
-            self.streams.take_local(unit, peer, name.epoch)
+        let transport = transport_of(&self.config, (unit, peer));
+        let key = (unit, peer, name.epoch);
+        let socket = if host == self.host {
+            self.streams.take_local(key, transport)
         } else {
             let at = of(&self.preparation.streams_at, &host).ok_or("a host without address")?;
-            self.streams
-                .take_remote(unit, peer, name.epoch, &at, occasion)
+            self.streams.take_remote(key, transport, &at, occasion)
         };
-        let stream = stream.map_err(|error| error.to_string())?;
-        let transport = transport_of(&self.config, (unit, peer));
-        set_congestion(&stream, transport.congestion())
-            .map_err(|error| format!("congestion control: {error}"))?;
-        Ok(NamedFd::Owned(OwnedFd::from(stream)))
+        let socket = socket.map_err(|error| error.to_string())?;
+        if let PeerSocket::Stream(stream) = &socket {
+            set_congestion(stream, transport.congestion())
+                .map_err(|error| format!("congestion control: {error}"))?;
+        }
+        Ok(NamedFd::Owned(OwnedFd::from(socket)))
     }
 
     /// Hears a role until it is gone, and says how it ended.

@@ -4,6 +4,14 @@
 //! the one behind it; of two where one runs, the one that is started. What connects says
 //! in one line which run it is of, who it is, whom it is for and the epoch; anything else is sent
 //! away. A stream waits on the shelf until its role is given it.
+//!
+//! ```text
+//! livetime stream KEY UNIT PEER EPOCH            ─►  the stream is theirs from here on
+//! livetime datagrams KEY UNIT PEER EPOCH PORT    ─►  ◄─ PORT       and the stream ends
+//! ```
+//! Sockets for datagrams find each other over such a stream: either side binds one at its own address
+//! of the stream and connects it to the other's port. The host answers for its role, which may not
+//! have asked yet.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -13,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use livetime_wire::{UnitId, UnitKind};
 
-use crate::builder_transport::StreamPair;
+use crate::builder_transport::{
+    BuilderTransport, DATAGRAMS, PeerSocket, STREAM, SocketPair, datagrams_at,
+};
 use crate::role_ends::unit_of;
 
 /// How long a connecting peer may take to say who it is, and a connection to be made.
@@ -24,7 +34,7 @@ const LINE_MAX: usize = 256;
 const SHELF_MAX: usize = 4096;
 
 /// Who has which stream: the unit here, the unit at the other end, the epoch.
-type StreamKey = (UnitId, UnitId, u64);
+pub(super) type StreamKey = (UnitId, UnitId, u64);
 
 /// Why two roles are to have a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +64,7 @@ impl Occasion {
 pub(super) struct HostStreams {
     key: String,
     address: SocketAddr,
-    shelf: Mutex<BTreeMap<StreamKey, TcpStream>>,
+    shelf: Mutex<BTreeMap<StreamKey, PeerSocket>>,
     arrived: Condvar,
 }
 
@@ -82,64 +92,64 @@ impl HostStreams {
         self.address
     }
 
-    fn shelf(&self) -> MutexGuard<'_, BTreeMap<StreamKey, TcpStream>> {
+    fn shelf(&self) -> MutexGuard<'_, BTreeMap<StreamKey, PeerSocket>> {
         let locked = self.shelf.lock();
         locked.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn put(&self, key: StreamKey, stream: TcpStream) {
+    fn put(&self, key: StreamKey, socket: PeerSocket) {
         let mut shelf = self.shelf();
         if shelf.len() < SHELF_MAX {
-            shelf.insert(key, stream);
+            shelf.insert(key, socket);
         }
         self.arrived.notify_all();
     }
 
-    /// The stream of `unit` to a `peer` on this host.
+    /// The socket of a unit to a peer on this host.
     ///
     /// # Errors
     /// What the system says.
     pub(super) fn take_local(
         &self,
-        unit: UnitId,
-        peer: UnitId,
-        epoch: u64,
-    ) -> io::Result<TcpStream> {
+        key: StreamKey,
+        transport: &BuilderTransport,
+    ) -> io::Result<PeerSocket> {
         // Whoever asks first makes both ends.
         let mut shelf = self.shelf();
-        if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
-            return Ok(stream);
+        if let Some(socket) = shelf.remove(&key) {
+            return Ok(socket);
         }
-        let [near, far] = StreamPair::connect(None)?.ends;
+        let (unit, peer, epoch) = key;
+        let [near, far] = SocketPair::connect(&transport.without_congestion())?.ends;
         shelf.insert((peer, unit, epoch), far);
         Ok(near)
     }
 
-    /// The stream of `unit` to a `peer` on the host that accepts at `at`.
+    /// The socket of a unit to a peer on the host that accepts at `at`.
     ///
     /// # Errors
     /// What the system says, or that the peer did not connect.
     pub(super) fn take_remote(
         &self,
-        unit: UnitId,
-        peer: UnitId,
-        epoch: u64,
+        key: StreamKey,
+        transport: &BuilderTransport,
         at: &str,
         occasion: Occasion,
-    ) -> io::Result<TcpStream> {
+    ) -> io::Result<PeerSocket> {
+        let (unit, peer, _) = key;
         let is_ours = match occasion {
             Occasion::Start | Occasion::Cut => connects(unit, peer),
             Occasion::Restart => true,
             Occasion::PeerRestart => false,
         };
         if is_ours {
-            return self.connect(unit, peer, epoch, at);
+            return self.connect(key, transport, at);
         }
         let until = Instant::now() + occasion.patience();
         let mut shelf = self.shelf();
         loop {
-            if let Some(stream) = shelf.remove(&(unit, peer, epoch)) {
-                return Ok(stream);
+            if let Some(socket) = shelf.remove(&key) {
+                return Ok(socket);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -151,13 +161,29 @@ impl HostStreams {
         }
     }
 
-    fn connect(&self, unit: UnitId, peer: UnitId, epoch: u64, at: &str) -> io::Result<TcpStream> {
+    fn connect(
+        &self,
+        (unit, peer, epoch): StreamKey,
+        transport: &BuilderTransport,
+        at: &str,
+    ) -> io::Result<PeerSocket> {
         let no_address = |_| io::Error::other(format!("\"{at}\" is no address with port"));
         let address: SocketAddr = at.parse().map_err(no_address)?;
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        let line = format!("livetime stream {} {peer} {unit} {epoch}\n", self.key);
-        stream.write_all(line.as_bytes())?;
-        Ok(stream)
+        let ends = format!("{} {peer} {unit} {epoch}", self.key);
+        if !transport.is_udp() {
+            stream.write_all(format!("livetime {STREAM} {ends}\n").as_bytes())?;
+            return Ok(PeerSocket::Stream(stream));
+        }
+        let socket = datagrams_at(stream.local_addr()?.ip())?;
+        let port = socket.local_addr()?.port();
+        stream.write_all(format!("livetime {DATAGRAMS} {ends} {port}\n").as_bytes())?;
+        let answer = read_line(&mut stream).and_then(|line| line.parse().ok());
+        let port: u16 = answer.ok_or_else(|| {
+            io::Error::other(format!("{at} has no socket of {peer} for datagrams"))
+        })?;
+        socket.connect((stream.peer_addr()?.ip(), port))?;
+        Ok(PeerSocket::Datagrams(socket))
     }
 
     /// Takes in who has connected.
@@ -166,18 +192,35 @@ impl HostStreams {
             return;
         };
         let words: Vec<&str> = line.split(' ').collect();
-        let ["livetime", "stream", key, unit, peer, epoch] = words[..] else {
+        let ["livetime", kind, key, unit, peer, epoch, ref port @ ..] = words[..] else {
             return;
         };
         if key != self.key {
             return;
         }
-        if let (Some(unit), Some(peer), Ok(epoch)) = (unit_of(unit), unit_of(peer), epoch.parse())
-            && stream.set_read_timeout(None).is_ok()
+        let socket = match (kind, port) {
+            (STREAM, []) => {
+                let is_good = stream.set_read_timeout(None).is_ok();
+                is_good.then_some(PeerSocket::Stream(stream))
+            }
+            (DATAGRAMS, [port]) => answer_with_socket(&mut stream, port).ok(),
+            _ => None,
+        };
+        if let (Some(unit), Some(peer), Ok(epoch), Some(socket)) =
+            (unit_of(unit), unit_of(peer), epoch.parse(), socket)
         {
-            self.put((unit, peer, epoch), stream);
+            self.put((unit, peer, epoch), socket);
         }
     }
+}
+
+/// The socket for datagrams to the port of who has connected, who is told its own.
+fn answer_with_socket(stream: &mut TcpStream, port: &str) -> io::Result<PeerSocket> {
+    let port: u16 = port.parse().map_err(io::Error::other)?;
+    let socket = datagrams_at(stream.local_addr()?.ip())?;
+    socket.connect((stream.peer_addr()?.ip(), port))?;
+    writeln!(stream, "{}", socket.local_addr()?.port())?;
+    Ok(PeerSocket::Datagrams(socket))
 }
 
 /// Whether of two units that both start, or both run, this one connects.
@@ -222,34 +265,59 @@ mod tests {
 
     const EVM: UnitId = UnitId::EVENT_MANAGER;
 
-    fn ends_are_joined(mut a: TcpStream, mut b: TcpStream) {
-        a.write_all(b"x").unwrap();
+    const UDP: BuilderTransport = BuilderTransport::Udp {
+        receive_buffer_bytes: 0,
+    };
+    const TCP: BuilderTransport = BuilderTransport::Tcp { congestion: None };
+
+    fn ends_are_joined(a: PeerSocket, b: PeerSocket) {
         let mut byte = [0];
-        b.read_exact(&mut byte).unwrap();
+        match (a, b) {
+            (PeerSocket::Stream(mut a), PeerSocket::Stream(mut b)) => {
+                a.write_all(b"x").unwrap();
+                b.read_exact(&mut byte).unwrap();
+            }
+            (PeerSocket::Datagrams(a), PeerSocket::Datagrams(b)) => {
+                a.send(b"x").unwrap();
+                b.recv(&mut byte).unwrap();
+                assert_eq!(a.local_addr().unwrap(), b.peer_addr().unwrap());
+            }
+            ends => panic!("{ends:?}"),
+        }
         assert_eq!(byte, *b"x");
     }
 
     #[test]
     fn roles_of_two_hosts_and_of_one_are_joined() {
+        for transport in [TCP, UDP] {
+            are_joined(&transport);
+        }
+    }
+
+    fn are_joined(transport: &BuilderTransport) {
         let host = || HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap();
         let (a, b) = (host(), host());
         let unit = UnitId::builder(3);
         let at = a.address().to_string();
-        let near = b.take_remote(unit, EVM, 7, &at, Occasion::Start).unwrap();
-        let far = a.take_remote(EVM, unit, 7, "unused", Occasion::Start);
+        let near = b
+            .take_remote((unit, EVM, 7), transport, &at, Occasion::Start)
+            .unwrap();
+        let far = a.take_remote((EVM, unit, 7), transport, "unused", Occasion::Start);
         ends_are_joined(near, far.unwrap());
         // Whoever is started while the other runs connects.
         let filter = UnitId::filter(1);
         for (new, old) in [(filter, unit), (unit, filter)] {
-            let near = b.take_remote(new, old, 6, &at, Occasion::Restart).unwrap();
-            let far = a.take_remote(old, new, 6, "unused", Occasion::PeerRestart);
+            let near = b
+                .take_remote((new, old, 6), transport, &at, Occasion::Restart)
+                .unwrap();
+            let far = a.take_remote((old, new, 6), transport, "unused", Occasion::PeerRestart);
             ends_are_joined(near, far.unwrap());
         }
-        let near = a.take_local(unit, EVM, 8).unwrap();
-        let far = a.take_local(EVM, unit, 8).unwrap();
+        let near = a.take_local((unit, EVM, 8), transport).unwrap();
+        let far = a.take_local((EVM, unit, 8), transport).unwrap();
         ends_are_joined(near, far);
         assert!(a.shelf().is_empty());
-        let none = a.take_remote(EVM, unit, 9, "unused", Occasion::Cut);
+        let none = a.take_remote((EVM, unit, 9), transport, "unused", Occasion::Cut);
         assert_eq!(none.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
@@ -259,6 +327,9 @@ mod tests {
         for line in [
             "livetime stream other evm bu0 1\n".to_owned(),
             "livetime stream k evm nobody 1\n".to_owned(),
+            "livetime stream k evm bu0 1 4000\n".to_owned(),
+            "livetime datagrams k evm bu0 1\n".to_owned(),
+            "livetime datagrams k evm bu0 1 70000\n".to_owned(),
             "GET / HTTP/1.1\r\n\r\n".to_owned(),
             "x".repeat(LINE_MAX + 1),
         ] {

@@ -1,10 +1,9 @@
-//! The ends of rings and streams on their way to the role processes that get them.
+//! The ends of rings and sockets on their way to the role processes that get them.
 //!
 //! In a run on one host the parent makes both ends and passes their descriptors; in a run over several
 //! it only names them, and each role's host makes what the names stand for.
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -13,14 +12,14 @@ use livetime_wire::UnitId;
 
 use super::ProcessError;
 use super::control_message::EndName;
-use crate::builder_transport::{BuilderTransport, StreamPair};
+use crate::builder_transport::{BuilderTransport, PeerSocket, SocketPair};
 use crate::chain_plan::{RingPlan, role_of};
 
 /// The ends of all roles, as they are made.
 pub(super) struct Passing {
     /// Whether ends are only named here, since the roles' hosts make them.
     is_named: bool,
-    /// Names, memory and streams by role id.
+    /// Names, memory and sockets by role id.
     ends: BTreeMap<String, Vec<(EndName, PassedEnd)>>,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Passing {
 #[derive(Clone)]
 pub(super) enum PassedEnd {
     Ring(Arc<RingRegion>),
-    Stream(Arc<TcpStream>),
+    Socket(Arc<PeerSocket>),
     /// Made by the role's host.
     Named,
 }
@@ -37,7 +36,7 @@ impl PassedEnd {
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Ring(region) => region.fd(),
-            Self::Stream(stream) => Some(stream.as_fd()),
+            Self::Socket(socket) => Some(socket.as_fd()),
             Self::Named => None,
         }
     }
@@ -70,7 +69,7 @@ impl Passing {
         Ok(())
     }
 
-    /// Connects two units by a stream and notes its two ends; returns the congestion control.
+    /// Connects two units by sockets and notes both ends; returns the congestion control of streams.
     pub(super) fn connect(
         &mut self,
         units: (UnitId, UnitId),
@@ -86,13 +85,13 @@ impl Passing {
             let asked = transport.congestion().map(str::to_owned);
             ([PassedEnd::Named, PassedEnd::Named], asked)
         } else {
-            let pair = StreamPair::connect(transport.congestion()).map_err(failed)?;
-            let ends = pair.ends.map(|end| PassedEnd::Stream(Arc::new(end)));
-            (ends, Some(pair.congestion))
+            let pair = SocketPair::connect(transport).map_err(failed)?;
+            let ends = pair.ends.map(|end| PassedEnd::Socket(Arc::new(end)));
+            (ends, pair.congestion)
         };
         for ((unit, peer), end) in [(a, b), (b, a)].into_iter().zip(ends) {
             let name = EndName {
-                kind: "stream".to_owned(),
+                kind: transport.socket_kind().to_owned(),
                 name: peer.to_string(),
                 epoch,
             };

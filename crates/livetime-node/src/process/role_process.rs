@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,6 +22,7 @@ use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, 
 use super::role_loop::{PeerTrouble, run_role};
 use super::run_page::RunPage;
 use super::writer_process::records_of;
+use crate::builder_transport::PeerSocket;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, RingKey};
 use crate::event_fault::EventFault;
@@ -352,12 +352,10 @@ fn open_end(
                 ends.bells.insert(unit, Doorbell::open(fd)?);
             }
         }
-        "stream" => {
-            if let Some(peer) = unit_of(&name.name) {
-                ends.streams.insert(peer, TcpStream::from(fd));
-            }
+        kind => {
+            let socket = PeerSocket::of_kind(kind, fd);
+            ends.sockets.extend(unit_of(&name.name).zip(socket));
         }
-        _ => {}
     }
     Ok(())
 }
@@ -430,13 +428,10 @@ fn to_command(
         return Ok(None);
     };
     let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
-    let mut stream = None;
+    let mut socket = None;
     for (name, fd) in ends.iter().zip(fds) {
-        if name.kind == "stream" {
-            stream = Some(TcpStream::from(fd));
-            continue;
-        }
         let Some(key) = ring_key(plan, &name.name) else {
+            socket = PeerSocket::of_kind(&name.kind, fd);
             continue;
         };
         if name.kind == "producer" {
@@ -450,13 +445,16 @@ fn to_command(
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
-        "reconnect" => Some(RoleCommand::StreamBack { unit, stream }),
+        "reconnect" => Some(RoleCommand::StreamBack {
+            unit,
+            stream: socket.and_then(PeerSocket::into_stream),
+        }),
         "back" => Some(RoleCommand::PeerBack {
             unit,
             epoch,
             producers,
             consumers,
-            stream,
+            socket,
         }),
         _ => None,
     })

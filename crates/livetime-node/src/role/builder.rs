@@ -13,8 +13,9 @@ use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{
     Role, RoleCommand, RoleResult, latency_histogram, network_details, poll_cut, reconnect,
-    record_latency, restore_stream,
+    record_latency, restore_socket,
 };
+use crate::builder_transport::PeerSocket;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::hand_over_stamp::{STAMP_WORDS, add_room, stamp};
 use crate::message_ring::{Inbox, Outbox, receive};
@@ -327,16 +328,17 @@ impl Role for Builder {
                 epoch,
                 producers,
                 consumers,
-                stream,
+                socket,
             } => {
                 self.parts.core.renew_peer(unit, epoch);
                 if let (UnitKind::Filter, Some(streams)) = (unit.kind, &mut self.parts.streams) {
+                    let stream = socket.and_then(PeerSocket::into_stream);
                     // One that cannot be used is as good as ended: it is not open then.
                     let _is_open = stream.map(|stream| streams.add(unit, stream));
                     self.parts.core.handle_filter_back(unit.index);
                     return;
                 }
-                restore_stream(&mut self.parts.outbox, unit, stream);
+                restore_socket(&mut self.parts.outbox, unit, socket);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);

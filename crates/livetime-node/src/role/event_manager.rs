@@ -7,7 +7,7 @@ use std::sync::Arc;
 use livetime_builder::EventManager;
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_stream};
+use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
 use crate::worker::Phase;
@@ -114,10 +114,10 @@ impl Role for EventManagerRole {
                 epoch,
                 producers,
                 consumers,
-                stream,
+                socket,
             } => {
                 self.core.handle_builder_back(unit.index, epoch);
-                restore_stream(&mut self.outbox, unit, stream);
+                restore_socket(&mut self.outbox, unit, socket);
                 let inbox = self.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);

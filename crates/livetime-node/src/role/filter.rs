@@ -20,8 +20,9 @@ use super::filter_batch::FilterBatches;
 use super::verdict_log::{Verdict, VerdictLog};
 use super::{
     Role, RoleCommand, RoleReport, RoleResult, latency_histogram, network_details, record_latency,
-    restore_stream,
+    restore_socket,
 };
+use crate::builder_transport::PeerSocket;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::hand_over_stamp::stamp_of;
 use crate::message_ring::Outbox;
@@ -362,7 +363,8 @@ impl FilterUnit {
             // Without it the unit looks now and then.
             let _rings = bell.watch(&stream);
         }
-        restore_stream(&mut self.parts.outbox, unit, Some(stream));
+        let socket = PeerSocket::Stream(stream);
+        restore_socket(&mut self.parts.outbox, unit, Some(socket));
     }
 
     /// Takes what has come over streams.
@@ -370,7 +372,7 @@ impl FilterUnit {
         let FilterUnitParts {
             streams, outbox, ..
         } = &mut self.parts;
-        match (streams, outbox.network()) {
+        match (streams, outbox.streams()) {
             (Some(streams), Some(link)) => streams.poll(link),
             _ => 0,
         }
@@ -477,7 +479,7 @@ impl Role for FilterUnit {
                     let FilterUnitParts {
                         streams, outbox, ..
                     } = &mut self.parts;
-                    if let (Some(streams), Some(link)) = (streams, outbox.network()) {
+                    if let (Some(streams), Some(link)) = (streams, outbox.streams()) {
                         streams.lose(unit, link);
                     }
                 }
@@ -490,7 +492,7 @@ impl Role for FilterUnit {
                 unit,
                 producers,
                 consumers,
-                stream,
+                socket,
                 ..
             } => {
                 let index = usize::from(unit.index);
@@ -498,7 +500,7 @@ impl Role for FilterUnit {
                     return;
                 }
                 self.answers.renew(index);
-                if let Some(stream) = stream {
+                if let Some(stream) = socket.and_then(PeerSocket::into_stream) {
                     self.take_stream(unit, stream);
                 }
                 let messages = producers.into_values().next();
@@ -517,7 +519,7 @@ impl Role for FilterUnit {
                 let FilterUnitParts {
                     streams, outbox, ..
                 } = &mut self.parts;
-                if let (Some(streams), Some(link)) = (streams, outbox.network()) {
+                if let (Some(streams), Some(link)) = (streams, outbox.streams()) {
                     streams.restart(unit, link);
                 }
                 self.take_stream(unit, stream);
@@ -550,7 +552,7 @@ impl Role for FilterUnit {
         let FilterUnitParts {
             streams, outbox, ..
         } = &mut self.parts;
-        let is_expecting = match (streams, outbox.network()) {
+        let is_expecting = match (streams, outbox.streams()) {
             // What is on its way shows only when the stream has ended.
             (Some(streams), Some(link)) => !streams.is_ended(link),
             _ => false,
@@ -616,7 +618,7 @@ impl Role for FilterUnit {
 
 /// The pages of an event that a network has brought are needed no more.
 fn free_pages(outbox: &mut Outbox, ticket: &EventTicket) {
-    if let Some(link) = outbox.network() {
+    if let Some(link) = outbox.streams() {
         free_event(link, ticket);
     }
 }

@@ -12,6 +12,7 @@ use livetime_shm::{Consumer, Producer};
 use livetime_store::Histogram as FilledHistogram;
 use livetime_wire::{DecisionDigest, RunNs, TriggerNumber, UnitId};
 
+use crate::builder_transport::PeerSocket;
 use crate::chain_plan::RingKey;
 use crate::counter_block::RoleCounts;
 use crate::message_ring::Outbox;
@@ -65,8 +66,8 @@ pub enum RoleCommand {
         producers: BTreeMap<RingKey, Producer>,
         /// New rings from it.
         consumers: BTreeMap<RingKey, Consumer>,
-        /// A new stream to it, where a network carries its messages.
-        stream: Option<TcpStream>,
+        /// A new socket to it, where a network carries its messages.
+        socket: Option<PeerSocket>,
     },
     /// The stream to a unit was cut, and both live: there is another, or none could be made yet.
     StreamBack {
@@ -181,11 +182,11 @@ pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
     histogram.saturating_record(ns.max(1));
 }
 
-/// A peer is back behind a new stream. One that cannot be used is as good as ended: its peer finds
+/// A peer is back behind a new socket. One that cannot be used is as good as ended: its peer finds
 /// the other end hung up.
-fn restore_stream(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) {
-    if let Some(stream) = stream
-        && outbox.restore_stream(unit, stream).is_err()
+fn restore_socket(outbox: &mut Outbox, unit: UnitId, socket: Option<PeerSocket>) {
+    if let Some(socket) = socket
+        && outbox.restore_socket(unit, socket).is_err()
     {
         outbox.lose(unit);
     }
@@ -195,7 +196,7 @@ fn restore_stream(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) 
 /// cores make good: who waits asks again. One that cannot be used is as good as none: the link says
 /// once more that it was cut.
 fn reconnect(outbox: &mut Outbox, unit: UnitId, stream: Option<TcpStream>) {
-    let _cut = stream.map(|stream| outbox.restore_stream(unit, stream));
+    let _cut = stream.map(|stream| outbox.restore_socket(unit, PeerSocket::Stream(stream)));
 }
 
 /// The next peer of a network link whose stream has ended by itself.
@@ -205,23 +206,5 @@ fn poll_cut(outbox: &mut Outbox, now: RunNs) -> Option<UnitId> {
 
 /// Counters of the network link, where there is one, for the report.
 fn network_details(outbox: &mut Outbox) -> Vec<(&'static str, u64)> {
-    let Some(network) = outbox.network() else {
-        return Vec::new();
-    };
-    let counts = *network.counts();
-    vec![
-        ("network_frames_sent", counts.frames_sent),
-        ("network_frames_received", counts.frames_received),
-        ("network_payload_bytes_sent", counts.payload_bytes_sent),
-        (
-            "network_payload_bytes_received",
-            counts.payload_bytes_received,
-        ),
-        ("network_writes", counts.writes),
-        ("network_reads", counts.reads),
-        ("network_payloads_damaged", counts.payloads_damaged),
-        ("network_waits_for_pages", counts.waits_for_pages),
-        ("network_strangers", counts.strangers),
-        ("network_streams_ended", counts.streams_ended),
-    ]
+    (outbox.network()).map_or_else(Vec::new, |network| network.details())
 }

@@ -13,7 +13,7 @@ use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_stream};
+use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
@@ -341,10 +341,10 @@ impl Role for Readout {
                 epoch,
                 producers,
                 consumers,
-                stream,
+                socket,
             } => {
                 self.parts.core.handle_builder_back(unit.index, epoch);
-                restore_stream(&mut self.parts.outbox, unit, stream);
+                restore_socket(&mut self.parts.outbox, unit, socket);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);

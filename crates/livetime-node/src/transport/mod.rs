@@ -1,16 +1,21 @@
 //! What carries builder messages between machines, behind `livetime_builder::FrameLink`.
 //!
-//! [`TcpFrameLink`] has one stream per pair of units. Payload goes from the sender's pages into the
-//! receiver's without a copy by our code. [`EventSender`] and [`EventReceiver`] carry whole events
-//! over it, from a builder unit to its filter units. Rings of one machine are in
-//! [`crate::message_ring`].
+//! [`TcpFrameLink`] has one stream per pair of units, [`UdpFrameLink`] one socket for datagrams; either
+//! brings payload from the sender's pages into the receiver's ([`ReceivePages`]) without a copy by our
+//! code. [`NetworkLink`] is the one that a configuration asks for. [`EventSender`] and
+//! [`EventReceiver`] carry whole events over streams, from a builder unit to its filter units. Rings
+//! of one machine are in [`crate::message_ring`].
 
 pub mod event_receiver;
 pub mod event_sender;
+pub mod network_link;
+pub mod receive_pages;
 pub mod tcp_frame_link;
+pub mod udp_frame_link;
 
 pub use event_receiver::EventReceiver;
 pub use event_sender::EventSender;
-pub use tcp_frame_link::{
-    ReceivePages, STREAM_PAGES_MAX, TcpFrameCounts, TcpFrameLink, set_congestion,
-};
+pub use network_link::NetworkLink;
+pub use receive_pages::ReceivePages;
+pub use tcp_frame_link::{STREAM_PAGES_MAX, TcpFrameCounts, TcpFrameLink, set_congestion};
+pub use udp_frame_link::{UdpFrameCounts, UdpFrameLink};

@@ -25,13 +25,13 @@ use livetime_wire::message::{Envelope, MESSAGE_WORDS_MAX, MessageWords};
 use livetime_wire::{DurationNs, RunNs, UnitId};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
-mod receive_pages;
 mod receiving;
 mod sending;
 
-pub use receive_pages::ReceivePages;
+use super::receive_pages::ReceivePages;
 use receiving::Receiving;
-use sending::{Sending, fragment_of};
+use sending::Sending;
+pub(super) use sending::{fragment_of, hold_pages};
 
 /// Upper 24 bits of word 0; the last byte of them is the version.
 const MAGIC: u32 = 0x4C46_0100;
@@ -335,7 +335,7 @@ impl TcpFrameLink {
 }
 
 /// The pool of that index, or the only one.
-fn pool_of(pools: &[PagePool], index: u16) -> Option<&PagePool> {
+pub(super) fn pool_of(pools: &[PagePool], index: u16) -> Option<&PagePool> {
     match pools {
         [only] => Some(only),
         all => all.get(usize::from(index)),

@@ -6,7 +6,10 @@ use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_wire::{ByteSize, Problem, UnitKind};
 
 use super::document::{Findings, Section};
-use super::problem_code::{BAD_CHOICE, BOTH_KEYS};
+use super::problem_code::{BAD_CHOICE, BOTH_KEYS, OUT_OF_RANGE};
+
+/// Largest receive buffer of a socket that may be asked for.
+const RECEIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 /// What is done when a unit is lost, by its name.
 pub(super) const ON_LOSS: [(&str, OnLoss); 3] = [
@@ -22,8 +25,24 @@ const ON_READOUT_LOSS: [(&str, OnLoss); 2] =
 /// Who makes the readout units send, by its name.
 const MODE: [(&str, BuildMode); 2] = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
 
-/// What carries messages and payload, by its name.
-const TRANSPORT: [(&str, bool); 2] = [("shm", false), ("tcp", true)];
+/// What carries messages and payload between the units of the event builder, by its name.
+const TRANSPORT: [(&str, Carrier); 3] = [
+    ("shm", Carrier::Shm),
+    ("tcp", Carrier::Tcp),
+    ("udp", Carrier::Udp),
+];
+
+/// What carries whole events, by its name: they are sent once.
+pub(super) const EVENT_TRANSPORT: [(&str, Carrier); 2] =
+    [("shm", Carrier::Shm), ("tcp", Carrier::Tcp)];
+
+/// What carries messages and payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carrier {
+    Shm,
+    Tcp,
+    Udp,
+}
 
 /// Reads the table; its readout units follow from the links, its filter units from `[filter]`.
 pub(crate) fn read_builder(
@@ -35,7 +54,8 @@ pub(crate) fn read_builder(
     let Some(mut section) = root.section("builder") else {
         return (config, BuilderTransport::default());
     };
-    let transport = read_transport(&mut section, findings);
+    let mut transport = read_transport(&mut section, &TRANSPORT, findings);
+    read_receive_buffer(&mut section, &mut transport, findings);
     if let Some(units) = section.integer("builder_units", 1..=4096) {
         config.builder_units = u16::try_from(units).unwrap_or(u16::MAX);
     }
@@ -98,22 +118,60 @@ fn read_first_step(section: &mut Section<'_, '_>, findings: &Findings) -> Vec<u1
     units
 }
 
-/// What carries messages and payload: `transport` and `congestion` of a table.
+/// What carries messages and payload: `transport`, one of these, and `congestion` of a table.
 pub(super) fn read_transport(
     section: &mut Section<'_, '_>,
+    allowed: &[(&'static str, Carrier)],
     findings: &Findings,
 ) -> BuilderTransport {
-    let is_tcp = section.choice("transport", &TRANSPORT) == Some(true);
-    match (is_tcp, section.text("congestion")) {
-        (true, congestion) => return BuilderTransport::Tcp { congestion },
-        (false, Some(name)) => findings.report(Problem::new(
+    let carrier = section.choice("transport", allowed);
+    let congestion = section.text("congestion");
+    if carrier == Some(Carrier::Tcp) {
+        return BuilderTransport::Tcp { congestion };
+    }
+    if let Some(name) = congestion {
+        findings.report(Problem::new(
             BOTH_KEYS,
             section.key_path("congestion"),
             name,
             "only with `transport = \"tcp\"`",
             "leave the key out, or set `transport = \"tcp\"`",
-        )),
-        (false, None) => {}
+        ));
     }
-    BuilderTransport::Shm
+    match carrier {
+        Some(Carrier::Udp) => BuilderTransport::Udp {
+            receive_buffer_bytes: 0,
+        },
+        _ => BuilderTransport::Shm,
+    }
+}
+
+/// The size of the receive buffers, where datagrams carry the payload.
+fn read_receive_buffer(
+    section: &mut Section<'_, '_>,
+    transport: &mut BuilderTransport,
+    findings: &Findings,
+) {
+    let mut bytes = ByteSize(0);
+    section.quantity("receive_buffer", &mut bytes);
+    match transport {
+        BuilderTransport::Udp {
+            receive_buffer_bytes,
+        } if bytes.0 <= RECEIVE_BUFFER_BYTES_MAX => *receive_buffer_bytes = bytes.0,
+        BuilderTransport::Udp { .. } => findings.report(Problem::new(
+            OUT_OF_RANGE,
+            section.key_path("receive_buffer"),
+            bytes,
+            format!("at most {}", ByteSize(RECEIVE_BUFFER_BYTES_MAX)),
+            "leave the key out: the buffers are then as large as the credits need",
+        )),
+        _ if bytes.0 > 0 => findings.report(Problem::new(
+            BOTH_KEYS,
+            section.key_path("receive_buffer"),
+            bytes,
+            "only with `transport = \"udp\"`",
+            "leave the key out, or set `transport = \"udp\"`",
+        )),
+        _ => {}
+    }
 }

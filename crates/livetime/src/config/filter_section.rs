@@ -14,7 +14,7 @@ use livetime_trigger::{
 };
 use livetime_wire::{DurationNs, Problem};
 
-use super::builder_section::{ON_LOSS, read_transport};
+use super::builder_section::{EVENT_TRANSPORT, ON_LOSS, read_transport};
 use super::document::{Findings, Section};
 use super::event_menu_section::read_event_menu;
 use super::trigger_section::ENERGY;
@@ -44,7 +44,7 @@ pub(crate) fn read_filter(
             transport: BuilderTransport::default(),
         };
     };
-    let transport = read_transport(&mut section, findings);
+    let transport = read_transport(&mut section, &EVENT_TRANSPORT, findings);
     if let Some(units) = section.integer("units", 1..=4096) {
         builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
     }

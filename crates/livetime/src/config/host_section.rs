@@ -263,7 +263,7 @@ impl HostTable {
                     "they share pages or rings in memory; `transport = \"tcp\"` under `[builder]` \
                      lets readout and building be on different hosts"
                 }
-                BuilderTransport::Tcp { .. } => {
+                BuilderTransport::Tcp { .. } | BuilderTransport::Udp { .. } => {
                     "they share pages or rings in memory; put them on one host; `[filter] subfarms` \
                      and as many `[store] writers` divide building over several"
                 }

@@ -76,6 +76,14 @@ fn with_filters_apart(config: String) -> String {
 
 const LOCAL: &str = "launcher = \"local\"";
 
+/// A configuration with datagrams where the builder has streams. Whoever waits asks again soon.
+fn over_udp(config: String) -> String {
+    let keys = "[builder]\ntransport = \"udp\"\nretry = \"10 ms\"\nprobe = \"50 ms\"\n";
+    let changed = config.replace("[builder]\ntransport = \"tcp\"\n", keys);
+    assert_ne!(changed, config, "a builder over streams");
+    changed
+}
+
 /// A run of the example on several hosts that decides and stores what one host does.
 fn like_one_host(on_hosts: impl Fn(String) -> String) -> Run {
     let one = Run::of(on_one_host, &["--triggers", "10000"]);
@@ -115,6 +123,23 @@ fn survives_the_death_of(roles: &[&str], on_hosts: impl Fn(String) -> String) {
 fn two_hosts_take_the_decisions_of_one_and_store_the_same_events() {
     let _turn = turn();
     like_one_host(on_two_hosts(LOCAL));
+}
+
+/// The event manager is on a host of its own, so that accepts cross hosts, too.
+#[test]
+fn hosts_over_udp_store_what_one_host_stores() {
+    let _turn = turn();
+    let on_hosts: [&dyn Fn(String) -> String; 2] = [&on_two_hosts(LOCAL), &building_on_two];
+    for on_hosts in on_hosts {
+        let run = like_one_host(|config| over_udp(on_hosts(config)));
+        let transport = &run.summary["builder_transport"];
+        assert_eq!(transport["kind"], "udp", "{transport}");
+        assert!(
+            transport["datagrams"]["sent"].as_u64() > Some(1000),
+            "{transport}"
+        );
+    }
+    survives_the_death_of(&["bu0"], |config| over_udp(on_two_hosts(LOCAL)(config)));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use livetime_client::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_run::{Run, example, text, turn};
-use crate::{in_two_groups, on_one_host, with_filters_apart};
+use crate::{in_two_groups, on_one_host, over_udp, with_filters_apart};
 
 /// Hosts on the bridge, by the last number of their addresses.
 const HOSTS: [(&str, u8); 6] = [
@@ -65,6 +65,8 @@ struct Network {
     prefix: String,
     /// Hosts with their roles.
     roles: &'static [(&'static str, &'static str)],
+    /// Whether the builder's messages go in datagrams of their own.
+    is_udp: bool,
 }
 
 impl Network {
@@ -72,6 +74,7 @@ impl Network {
         let network = Self {
             prefix: format!("lt{}", std::process::id()),
             roles,
+            is_udp: false,
         };
         let switch = network.namespace("switch");
         system(&format!("ip netns add {switch}"))?;
@@ -94,6 +97,11 @@ impl Network {
             }
         }
         Ok(network)
+    }
+
+    fn over_udp(mut self) -> Self {
+        self.is_udp = true;
+        self
     }
 
     fn namespace(&self, host: &str) -> String {
@@ -130,6 +138,9 @@ impl Network {
             config = in_two_groups(config);
         } else if self.roles == TWO_FILTER {
             config = with_filters_apart(config);
+        }
+        if self.is_udp {
+            config = over_udp(config);
         }
         config += "\n[control]\naddress = \"10.77.0.1:7450\"\n";
         for (host, roles) in self.roles {
@@ -415,13 +426,28 @@ fn a_slow_builder_unit_costs_no_event() {
 #[test]
 fn lost_datagrams_cost_no_event() {
     let _turn = turn();
-    let Some(network) = network() else {
-        return;
-    };
+    if let Some(network) = network() {
+        costs_no_event_where_datagrams_are_lost(&network, "");
+    }
+}
+
+#[test]
+fn lost_datagrams_of_udp_cost_no_event() {
+    let _turn = turn();
+    if let Some(network) = network().map(Network::over_udp) {
+        costs_no_event_where_datagrams_are_lost(&network, " over UDP");
+    }
+}
+
+fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str) {
     let namespace = network.namespace("readout");
     let at = format!("tc -n {namespace} qdisc add dev eth0 root");
-    // Where the system loses none at random, a queue does that is too short for two events.
-    let lost = ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"];
+    // Where the system loses none at random, a queue does that is too short for a few events. What
+    // one readout unit sends for one event must pass: it is sent again as a whole.
+    let lost = match network.is_udp {
+        false => ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"],
+        true => ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 20kb"],
+    };
     let tried = lost.map(|how| system(&format!("{at} {how}")));
     if let [Err(reason), Err(_)] = tried {
         println!("SKIPPED: this machine loses no datagrams on demand: {reason}");
@@ -432,5 +458,14 @@ fn lost_datagrams_cost_no_event() {
     assert_eq!(run.causes(), BTreeSet::new());
     let datagrams = network.datagrams_lost("readout");
     assert!(datagrams > 0, "nothing was lost: the test shows nothing");
-    account(&format!("{datagrams} datagrams of readout lost"), &run);
+    let case = format!("{datagrams} datagrams of readout lost{how_carried}");
+    account(&case, &run);
+    let transport = &run.summary["builder_transport"];
+    println!("{case}: {transport}");
+    if network.is_udp {
+        assert!(
+            transport["datagrams"]["lost"].as_u64() > Some(0),
+            "{transport}"
+        );
+    }
 }

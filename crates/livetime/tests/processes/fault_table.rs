@@ -182,7 +182,7 @@ fn a_run_may_go_on_without_a_readout_unit() {
         let key = "[builder]\non_readout_loss = \"continue\"\n";
         patient(config).replace("[builder]\n", key)
     };
-    for edit in ["", "transport = \"tcp\"\n"] {
+    for edit in ["", "transport = \"tcp\"\n", "transport = \"udp\"\n"] {
         let edit = |config| go_on(config).replace("[builder]\n", &format!("[builder]\n{edit}"));
         let arguments = ["--triggers", "8000", "--processes", "--fault"];
         let fault = ["kill:ru1@3000triggers"];

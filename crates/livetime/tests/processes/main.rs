@@ -7,6 +7,7 @@
 //! by its trigger numbers.
 
 mod cut_streams;
+mod datagrams;
 mod fault_table;
 mod filter_streams;
 mod filter_units;

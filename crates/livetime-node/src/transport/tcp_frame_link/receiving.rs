@@ -15,7 +15,7 @@ use livetime_wire::message::{
 };
 use zerocopy::IntoBytes;
 
-use super::receive_pages::ReceivePages;
+use super::super::receive_pages::ReceivePages;
 use super::sending::fragment_of;
 use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
 

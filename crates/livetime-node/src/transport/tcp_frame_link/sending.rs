@@ -198,7 +198,7 @@ impl Sending {
 }
 
 /// The fragment of a message, if it has one.
-pub(super) fn fragment_of(envelope: &Envelope) -> Option<&FragmentDescriptor> {
+pub(in super::super) fn fragment_of(envelope: &Envelope) -> Option<&FragmentDescriptor> {
     match &envelope.message {
         BuilderMessage::FragmentData { fragment, .. } => Some(fragment),
         _ => None,
@@ -206,7 +206,7 @@ pub(super) fn fragment_of(envelope: &Envelope) -> Option<&FragmentDescriptor> {
 }
 
 /// Holds the pages of a fragment until they are sent; returns its words, 0 where one is not there.
-fn hold_pages(
+pub(in super::super) fn hold_pages(
     pool: &PagePool,
     fragment: &FragmentDescriptor,
     pages: &mut VecDeque<(PageReader, usize)>,

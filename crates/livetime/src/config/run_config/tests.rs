@@ -496,7 +496,8 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         let table = lines[start..end].join("\n");
         let mut known: Vec<&str> = problem.allowed.split(", ").collect();
         // Tables of this one have headers of their own, a path has one kind of prescale, and a link
-        // one kind of transport: files go without the keys of UDP. Push mode has one step.
+        // one kind of transport: files go without the keys of UDP. Push mode has one step, and
+        // streams have no receive buffer.
         let elsewhere = [
             "fragment",
             "physics",
@@ -505,6 +506,7 @@ fn every_key_that_a_table_knows_is_in_the_file() {
             "frames",
             "file",
             "first_step",
+            "receive_buffer",
         ];
         let prescales = ["prescale", "prescales", "interval_min", "luminosity_max"];
         let compared = |key: &&str| !elsewhere.contains(key) && !prescales.contains(key);
@@ -827,6 +829,29 @@ fn a_congestion_control_without_streams_is_a_problem() {
             ("C0120", "filter.congestion")
         ]
     );
+}
+
+#[test]
+fn datagrams_have_a_receive_buffer_and_carry_no_whole_events() {
+    let udp = EVERY_KEY.replacen("congestion = \"reno\"\n", "receive_buffer = \"3 MiB\"\n", 1);
+    let text = udp.replacen("transport = \"tcp\"", "transport = \"udp\"", 1);
+    let transport = BuilderTransport::Udp {
+        receive_buffer_bytes: 3 << 20,
+    };
+    assert_eq!(good(&text).chain.transport, transport);
+    let problems = |text: &str| -> Vec<(&str, String)> {
+        let problems = read_plain(text).problems.into_iter();
+        problems
+            .map(|problem| (problem.code.code, problem.path))
+            .collect()
+    };
+    let refused = |code, key: &str| vec![(code, key.to_owned())];
+    assert_eq!(problems(&udp), refused("C0120", "builder.receive_buffer"));
+    let huge = text.replace("\"3 MiB\"", "\"3 GiB\"");
+    assert_eq!(problems(&huge), refused("C0006", "builder.receive_buffer"));
+    let events = EVERY_KEY.replace("congestion = \"reno\"\n", "");
+    let events = events.replace("transport = \"tcp\"", "transport = \"udp\"");
+    assert_eq!(problems(&events), refused("C0005", "filter.transport"));
 }
 
 #[test]
