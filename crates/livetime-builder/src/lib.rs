@@ -58,6 +58,7 @@ pub mod filter_answers;
 pub mod filter_dispatch;
 pub mod frame_link;
 mod held_trigger;
+mod held_triggers;
 pub mod linear_shift;
 pub mod liveness;
 pub mod message_exchange;

@@ -35,10 +35,16 @@ pub(crate) struct TriggerTable<V> {
 impl<V: Copy + Default> TriggerTable<V> {
     /// A table for at most `capacity` triggers, two to a chain where it is full.
     pub(crate) fn new(capacity: usize) -> Self {
-        let heads = capacity.div_ceil(2).next_power_of_two();
+        Self::reserving(capacity, capacity)
+    }
+
+    /// As [`TriggerTable::new`], with memory for `reserved` triggers, as many as there are usually;
+    /// it takes more where there are more.
+    pub(crate) fn reserving(capacity: usize, reserved: usize) -> Self {
+        let heads = reserved.div_ceil(2).next_power_of_two();
         Self {
             heads: vec![0; heads],
-            entries: Vec::with_capacity(capacity),
+            entries: Vec::with_capacity(reserved),
             unused: NONE,
             shift: heads.trailing_zeros(),
             len: 0,
