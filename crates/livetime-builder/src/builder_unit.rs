@@ -249,7 +249,11 @@ impl BuilderUnit {
             retry: config.retry,
             slots: TriggerTable::new(credits),
             history: ClosedEvents::new(config),
-            partials: PartialLog::new(credits.max(PARTIALS_MIN), assembly.words_per_event()),
+            partials: PartialLog::new(
+                credits.max(PARTIALS_MIN),
+                assembly.words_per_event(),
+                payload,
+            ),
             waiting: VecDeque::with_capacity(credits),
             requesting: TriggerList::new(),
             request_round: Round::default(),
