@@ -29,6 +29,7 @@ use crate::source_map::SourceMap;
 use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
+mod copies;
 mod counted;
 mod early;
 mod freed_pages;
@@ -36,6 +37,8 @@ mod lost_peer;
 mod redispatch;
 mod two_step;
 mod writing;
+
+pub use copies::MessageCopy;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -688,6 +691,14 @@ impl BuilderUnit {
             }
             self.request_round.start(self.index, units);
         }
+        let to = self.next_to_ask(now);
+        let triggers = self.requesting.clone();
+        Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }))
+    }
+
+    /// The next readout unit of a round of requests.
+    fn next_to_ask(&mut self, now: RunNs) -> usize {
+        let units = self.readout_count();
         let mut to = self.request_round.step(units);
         while !self.is_asked(to) && self.request_round.left > 0 {
             to = self.request_round.step(units);
@@ -696,8 +707,7 @@ impl BuilderUnit {
             self.request_round.left = 0;
             self.start_building(now);
         }
-        let triggers = self.requesting.clone();
-        Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }))
+        to
     }
 
     /// Every readout unit was asked for the current group: retries are counted from here.
@@ -759,7 +769,7 @@ impl BuilderUnit {
                 *self.releasing.insert(next)
             }
         };
-        let to = self.release_round.step(units);
+        let to = usize::from(self.release_round.next);
         let message = match releasing {
             Releasing::Whole(events) => BuilderMessage::Release {
                 triggers: self.finished_events().take(events).collect(),
@@ -769,6 +779,13 @@ impl BuilderUnit {
                 self.partial_release(to, trigger, slot)
             }
         };
+        self.next_to_release(releasing);
+        Some(self.send_readout(to, message))
+    }
+
+    /// The next readout unit of a round of releases.
+    fn next_to_release(&mut self, releasing: Releasing) -> usize {
+        let to = self.release_round.step(self.readout_count());
         if self.release_round.left == 0 {
             self.releasing = None;
             let released = match releasing {
@@ -777,7 +794,7 @@ impl BuilderUnit {
             };
             self.clearing.extend(self.finished.drain(..released));
         }
-        Some(self.send_readout(to, message))
+        to
     }
 
     /// What the next round of releases says: the first of `finished`, grouped with those behind it.

@@ -78,7 +78,7 @@ pub use accept_log::AcceptLog;
 pub use barrel_shifter::{BarrelShifter, Block, Pace};
 pub use block_assembler::{BlockAssembler, BlockAssemblers};
 pub use builder_config::{BuildMode, BuilderConfig};
-pub use builder_unit::{BuilderCounts, BuilderUnit};
+pub use builder_unit::{BuilderCounts, BuilderUnit, MessageCopy};
 pub use event_manager::{AcceptedTrigger, EventManager, EventManagerCounts};
 pub use filter_answers::FilterAnswers;
 pub use filter_dispatch::FilterDispatch;

@@ -5,8 +5,8 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    Block, FragmentVerdict, Handled, PhaseBarrier, ReadoutOutput, ShiftSchedule,
-    barrel_shifter::Piece,
+    Block, FragmentVerdict, Handled, MessageCopy, Outgoing, PhaseBarrier, ReadoutOutput,
+    ShiftSchedule, barrel_shifter::Piece,
 };
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
@@ -50,8 +50,10 @@ pub(super) enum NetworkEvent {
     Buffered(u8, buffered::Step),
     /// The supervisor has another trigger.
     Trigger,
-    /// A control message comes to a unit, by its code.
+    /// A control message of the event manager comes to a unit, by its code.
     Letter { to: u16, text: u32, sequence: u32 },
+    /// The first control message of a builder unit comes to its receiver.
+    LetterOf(u16),
     /// A readout unit is through with a message.
     Work(u16),
     /// A builder unit looks for work.
@@ -127,6 +129,8 @@ pub(super) struct NetworkWorld<'t> {
     /// The message that brings a fragment, filled in anew for each.
     fragment: Envelope,
     whole: Vec<Piece>,
+    /// The other receivers of a message that a builder unit sends.
+    copies: Vec<MessageCopy>,
     barrier: PhaseBarrier,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
@@ -193,6 +197,7 @@ impl<'t> NetworkWorld<'t> {
             ticket: EventTicket::with_capacity(0),
             fragment: blank_fragment(),
             whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
+            copies: Vec::with_capacity(units as usize),
             barrier: PhaseBarrier::new(units as usize),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
@@ -266,7 +271,7 @@ impl<'t> NetworkWorld<'t> {
                     .processor
                     .spend(s.now(), self.plan.hosts.message);
                 let sequence = sent.envelope.sequence;
-                let (text, bytes) = self.texts.keep(sent.envelope);
+                let (text, bytes) = self.texts.keep(sent.envelope, 1);
                 let link = &mut self.manager.link;
                 let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
                 let at = link.spend(ready, time) + self.control_latency;
@@ -320,12 +325,14 @@ impl<'t> NetworkWorld<'t> {
             }
         }
         if is_time || self.plan.hosts.interval == DurationPs::ZERO {
+            let mut copies = std::mem::take(&mut self.copies);
             while let Some(sent) = self.builders[usize::from(unit)]
                 .unit
-                .poll_output(now.to_run_ns())
+                .poll_copies(now.to_run_ns(), &mut copies)
             {
-                self.send_from_builder(unit, sent.to, sent.envelope, s);
+                self.send_from_builder(unit, sent, &copies, s);
             }
+            self.copies = copies;
         }
         let timeout = self.builders[usize::from(unit)].unit.poll_timeout();
         self.arm(1 + usize::from(unit), timeout, s);
@@ -334,32 +341,54 @@ impl<'t> NetworkWorld<'t> {
     fn send_from_builder(
         &mut self,
         unit: u16,
-        to: UnitId,
-        envelope: Envelope,
+        sent: Outgoing,
+        copies: &[MessageCopy],
         s: &mut Scheduler<NetworkEvent>,
     ) {
-        self.tally.messages += 1;
-        let sequence = envelope.sequence;
-        let (text, bytes) = self.texts.keep(envelope);
-        let host = &mut self.builders[usize::from(unit)];
-        let ready = host.processor.spend(s.now(), self.plan.hosts.message);
-        if self.is_shared && to.kind == UnitKind::Readout {
-            let letter = Letter {
-                ready,
-                text,
-                sequence,
-            };
-            let port = self.readout_port[usize::from(to.index)];
-            host.outbox.push_back((port.into(), letter));
-            if host.is_idle {
-                self.send_letters(unit, s);
-            }
-            return;
-        }
+        let receivers = 1 + copies.len() as u32;
+        self.tally.messages += u64::from(receivers);
+        let first = (sent.to, sent.envelope.sequence);
+        let (text, bytes) = self.texts.keep(sent.envelope, receivers);
         let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
-        let at = host.link.spend(ready, time) + self.control_latency;
-        let to = to.to_code();
-        s.at(at, HOST, NetworkEvent::Letter { to, text, sequence });
+        let units = self.readouts.len() as u16;
+        let others = copies.iter();
+        let others = others.map(|copy| (UnitId::readout(copy.to), copy.sequence));
+        for (to, sequence) in std::iter::once(first).chain(others) {
+            let host = &mut self.builders[usize::from(unit)];
+            let ready = host.processor.spend(s.now(), self.plan.hosts.message);
+            if self.is_shared && to.kind == UnitKind::Readout {
+                let letter = Letter {
+                    ready,
+                    text,
+                    sequence,
+                };
+                let port = self.readout_port[usize::from(to.index)];
+                host.outbox.push_back((port.into(), letter));
+                if host.is_idle {
+                    self.send_letters(unit, s);
+                }
+                continue;
+            }
+            let at = host.link.spend(ready, time) + self.control_latency;
+            let key = s.reserve(at, HOST);
+            if host.letters.push(key, to, (text, sequence), units) {
+                s.enter(key, NetworkEvent::LetterOf(unit));
+            }
+        }
+    }
+
+    /// The first letter of a builder unit comes, and the next one is the first.
+    fn take_letter(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+        let units = self.readouts.len() as u16;
+        let letters = &mut self.builders[usize::from(unit)].letters;
+        let Some((_, to, text, sequence)) = letters.first() else {
+            return;
+        };
+        letters.pop(units);
+        if let Some((key, ..)) = letters.first() {
+            s.enter(key, NetworkEvent::LetterOf(unit));
+        }
+        self.receive(to, text, sequence, s);
     }
 
     /// The next control message of a builder unit goes into the other direction of the network.
@@ -897,6 +926,11 @@ impl World for NetworkWorld<'_> {
             }
             NetworkEvent::Trigger => (0, 0, self.manager.given),
             NetworkEvent::Letter { to, sequence, .. } => (1, *to, u64::from(*sequence)),
+            NetworkEvent::LetterOf(unit) => {
+                let first = self.builders[usize::from(*unit)].letters.first();
+                let (to, sequence) = first.map_or((0, 0), |(_, to, _, n)| (to.to_code(), n));
+                (1, to, sequence.into())
+            }
             NetworkEvent::Work(unit) => (2, *unit, 0),
             NetworkEvent::Tick(unit) => (3, *unit, 0),
             NetworkEvent::Done(unit) => (4, *unit, 0),
@@ -954,6 +988,7 @@ impl World for NetworkWorld<'_> {
                 Some(to) => self.receive(to, text, sequence, s),
                 None => self.texts.done(text),
             },
+            NetworkEvent::LetterOf(unit) => self.take_letter(unit, s),
             NetworkEvent::Work(unit) => self.feed_adapters(unit, s),
             NetworkEvent::Tick(unit) => {
                 if !self.builders[usize::from(unit)].is_dead {
