@@ -267,7 +267,7 @@ impl BuilderUnit {
             release_round: Round::default(),
             clearing: VecDeque::with_capacity(credits),
             clears_again: VecDeque::with_capacity(credits),
-            releases_again: VecDeque::with_capacity(RELEASES_AGAIN_MAX),
+            releases_again: VecDeque::with_capacity(payload.reserved(RELEASES_AGAIN_MAX)),
             dispatch: dispatch_of(config, index),
             accepted: VecDeque::with_capacity(credits),
             subfarms: config.subfarms.max(1),
@@ -295,7 +295,7 @@ impl BuilderUnit {
                 Payload::Described => vec![0; config.readout_units.len()],
                 Payload::Counted => Vec::new(),
             },
-            answers: VecDeque::with_capacity(lost_peer::ANSWERS_MAX),
+            answers: VecDeque::with_capacity(payload.reserved(lost_peer::ANSWERS_MAX)),
             freed_pages: None,
             #[cfg(feature = "mutants")]
             mutant: config.mutant,

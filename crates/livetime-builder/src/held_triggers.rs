@@ -24,7 +24,7 @@ const BUILDER: u32 = 0x1FFF;
 const _: () = assert!((UnitId::INDEX_MAX as u32) < BUILDER);
 /// Sources whose two masks share a word.
 const SOURCES_PER_WORD: usize = 16;
-/// The table for those outside of the window has memory at once for a part of them.
+/// The table for those outside of the window is made for a part of them, this many times smaller.
 const OUTSIDE_SHARE: usize = 64;
 
 /// Where a live trigger is, until the next one is inserted or removed.
@@ -70,7 +70,7 @@ impl HeldTriggers {
             first_cell: 0,
             capacity,
             inside: 0,
-            outside: TriggerTable::reserving(capacity, capacity / OUTSIDE_SHARE),
+            outside: TriggerTable::with_few(capacity, capacity / OUTSIDE_SHARE),
         }
     }
 

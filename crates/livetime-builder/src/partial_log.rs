@@ -16,13 +16,9 @@ pub(crate) struct PartialLog {
 }
 
 impl PartialLog {
-    /// Room for `events` events of `words_per_event` bit words each. Where payload is counted there
-    /// are thousands of units, of which few need it, and memory is taken when it is needed.
+    /// Room for `events` events of `words_per_event` bit words each.
     pub(crate) fn new(events: usize, words_per_event: usize, payload: Payload) -> Self {
-        let reserved = match payload {
-            Payload::Described => events,
-            Payload::Counted => 0,
-        };
+        let reserved = payload.reserved(events);
         Self {
             triggers: Vec::with_capacity(reserved),
             received: Vec::with_capacity(reserved * words_per_event),

@@ -21,7 +21,7 @@ use crate::peer_table::{Arrival, PeerTable};
 use crate::trigger_history::{Closing, Past};
 
 /// Triggers in the work queue for which there is memory at once: it is emptied after each message.
-const WORK_USUAL: usize = 256;
+const WORK_USUAL: usize = 128;
 
 /// What a readout unit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
