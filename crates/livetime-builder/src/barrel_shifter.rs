@@ -347,12 +347,18 @@ impl BarrelShifter {
         self.schedule.receiver(self.sender, self.step)
     }
 
-    /// Bytes of the first fragment that waits for a receiver; 0 if none does.
+    /// Reads what a block to a receiver, or a fragment for it, will touch, for drivers that have many
+    /// shifters and know what comes; gives bytes that wait, of the first fragments and the last.
     #[inline]
-    pub fn first_waiting_bytes(&self, to: u16) -> u32 {
-        let lane = self.lanes.get(usize::from(to));
-        let first = lane.and_then(|lane| self.waiting.get(lane.first as usize));
-        first.map_or(0, |first| first.bytes)
+    pub fn foresee(&self, to: u16) -> u32 {
+        let Some(lane) = self.lanes.get(usize::from(to)) else {
+            return 0;
+        };
+        let of = |index: u32| self.waiting.get(index as usize);
+        let (first, last) = (of(lane.first), of(lane.last));
+        let second = first.and_then(|first| of(first.next));
+        let fragments = [first, last, second].into_iter().flatten();
+        fragments.fold(0, |sum, fragment| sum ^ fragment.bytes)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.

@@ -815,11 +815,12 @@ impl ReadoutUnit {
         self.held.len() == 0
     }
 
-    /// Reads what a fragment or request of a trigger will touch, for drivers that have many units
-    /// and know what comes; says whether it has fragments or requests.
+    /// Reads what a fragment, request or release of a trigger will touch, for drivers that have many
+    /// units and know what comes; says whether it has fragments or requests, or is forgotten.
     #[inline]
     pub fn foresee(&self, trigger: TriggerNumber) -> bool {
-        self.held.get(trigger).is_some() || self.past(trigger) == Past::Forgotten
+        // Both are read in any case.
+        self.held.get(trigger).is_some() | (self.past(trigger) == Past::Forgotten)
     }
 
     /// The number that the next message of a builder unit has if none was lost; 0 for a unit that
