@@ -195,3 +195,53 @@ impl Texts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::SimPs;
+
+    proptest! {
+        /// Whatever is sent in whatever steps comes in its order, with its place, and equal steps to
+        /// neighbours take one run.
+        #[test]
+        fn letters_come_as_they_were_sent(
+            sent in prop::collection::vec((0..5_u16, 0..2_u32, 0..3_u64), 1..60),
+            units in 5..9_u16,
+        ) {
+            let mut letters = LettersOut::default();
+            let mut expected = VecDeque::new();
+            let mut time = SimPs::ZERO;
+            for (number, (to, text, step)) in sent.into_iter().enumerate() {
+                time = time + DurationPs(step);
+                let key = EventKey::new(time, HOST, number as u64);
+                let to = UnitId::readout(to);
+                let is_first = letters.push(key, to, (text, 7), units);
+                prop_assert_eq!(is_first, expected.is_empty());
+                expected.push_back((key, to, text, 7));
+                if number % 3 == 2 {
+                    prop_assert_eq!(letters.first(), expected.pop_front());
+                    letters.pop(units);
+                }
+            }
+            while let Some(letter) = expected.pop_front() {
+                prop_assert_eq!(letters.first(), Some(letter));
+                letters.pop(units);
+            }
+            prop_assert_eq!(letters.first(), None);
+        }
+    }
+
+    #[test]
+    fn a_round_is_one_run() {
+        let mut letters = LettersOut::default();
+        for number in 0..6_u16 {
+            let time = SimPs::ZERO + DurationPs(2_000) * u64::from(number);
+            let key = EventKey::new(time, HOST, number.into());
+            letters.push(key, UnitId::readout((4 + number) % 6), (1, 0), 6);
+        }
+        assert_eq!(letters.runs.len(), 1);
+    }
+}
