@@ -242,6 +242,7 @@ impl BuilderUnit {
     ) -> Self {
         let credits = config.credits as usize;
         let assembly = EventAssembly::new(credits, sources.len(), payload);
+        let partials = credits.max(PARTIALS_MIN);
         let peers = |kind, count: usize| PeerTable::new(kind, count, epoch);
         Self {
             index,
@@ -252,11 +253,7 @@ impl BuilderUnit {
             retry: config.retry,
             slots: TriggerTable::new(credits),
             history: ClosedEvents::new(config),
-            partials: PartialLog::new(
-                credits.max(PARTIALS_MIN),
-                assembly.words_per_event(),
-                payload,
-            ),
+            partials: PartialLog::new(partials, assembly.words_per_event(), payload),
             waiting: VecDeque::with_capacity(credits),
             requesting: TriggerList::new(),
             request_round: Round::default(),
@@ -696,20 +693,6 @@ impl BuilderUnit {
         Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }))
     }
 
-    /// The next readout unit of a round of requests.
-    fn next_to_ask(&mut self, now: RunNs) -> usize {
-        let units = self.readout_count();
-        let mut to = self.request_round.step(units);
-        while !self.is_asked(to) && self.request_round.left > 0 {
-            to = self.request_round.step(units);
-        }
-        if !self.has_more_to_ask() {
-            self.request_round.left = 0;
-            self.start_building(now);
-        }
-        to
-    }
-
     /// Every readout unit was asked for the current group: retries are counted from here.
     fn start_building(&mut self, now: RunNs) {
         let retry_at = now.after(self.retry);
@@ -781,20 +764,6 @@ impl BuilderUnit {
         };
         self.next_to_release(releasing);
         Some(self.send_readout(to, message))
-    }
-
-    /// The next readout unit of a round of releases.
-    fn next_to_release(&mut self, releasing: Releasing) -> usize {
-        let to = self.release_round.step(self.readout_count());
-        if self.release_round.left == 0 {
-            self.releasing = None;
-            let released = match releasing {
-                Releasing::Whole(events) => events,
-                Releasing::Partial(_) => 1,
-            };
-            self.clearing.extend(self.finished.drain(..released));
-        }
-        to
     }
 
     /// What the next round of releases says: the first of `finished`, grouped with those behind it.

@@ -42,6 +42,34 @@ impl BuilderUnit {
         Some(first)
     }
 
+    /// The next readout unit of a round of requests.
+    pub(super) fn next_to_ask(&mut self, now: RunNs) -> usize {
+        let units = self.readout_count();
+        let mut to = self.request_round.step(units);
+        while !self.is_asked(to) && self.request_round.left > 0 {
+            to = self.request_round.step(units);
+        }
+        if !self.has_more_to_ask() {
+            self.request_round.left = 0;
+            self.start_building(now);
+        }
+        to
+    }
+
+    /// The next readout unit of a round of releases.
+    pub(super) fn next_to_release(&mut self, releasing: Releasing) -> usize {
+        let to = self.release_round.step(self.readout_count());
+        if self.release_round.left == 0 {
+            self.releasing = None;
+            let released = match releasing {
+                Releasing::Whole(events) => events,
+                Releasing::Partial(_) => 1,
+            };
+            self.clearing.extend(self.finished.drain(..released));
+        }
+        to
+    }
+
     fn copy(&mut self, to: usize) -> MessageCopy {
         let sequence = self.readouts.next_sequence(to, &mut self.counts.messages);
         MessageCopy {

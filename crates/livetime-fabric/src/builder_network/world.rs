@@ -5,8 +5,8 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    Block, FragmentVerdict, Handled, MessageCopy, Outgoing, PhaseBarrier, ReadoutOutput,
-    ShiftSchedule, barrel_shifter::Piece,
+    Block, FragmentVerdict, Handled, MessageCopy, PhaseBarrier, ReadoutOutput, ShiftSchedule,
+    barrel_shifter::Piece,
 };
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
@@ -106,13 +106,13 @@ pub(super) struct NetworkWorld<'t> {
     load: &'t Load,
     engines: Vec<Engine<'t>>,
     pub(super) rails: usize,
-    control_bits_per_s: u64,
-    control_latency: DurationPs,
-    is_shared: bool,
+    pub(super) control_bits_per_s: u64,
+    pub(super) control_latency: DurationPs,
+    pub(super) is_shared: bool,
     pub(super) readouts: Vec<ReadoutHost>,
     pub(super) builders: Vec<BuilderHost>,
     pub(super) manager: ManagerHost,
-    readout_port: Vec<u16>,
+    pub(super) readout_port: Vec<u16>,
     pub(super) readout_at: Vec<u16>,
     pub(super) builder_port: Vec<u16>,
     pub(super) builder_at: Vec<u16>,
@@ -338,61 +338,8 @@ impl<'t> NetworkWorld<'t> {
         self.arm(1 + usize::from(unit), timeout, s);
     }
 
-    fn send_from_builder(
-        &mut self,
-        unit: u16,
-        sent: Outgoing,
-        copies: &[MessageCopy],
-        s: &mut Scheduler<NetworkEvent>,
-    ) {
-        let receivers = 1 + copies.len() as u32;
-        self.tally.messages += u64::from(receivers);
-        let first = (sent.to, sent.envelope.sequence);
-        let (text, bytes) = self.texts.keep(sent.envelope, receivers);
-        let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
-        let units = self.readouts.len() as u16;
-        let others = copies.iter();
-        let others = others.map(|copy| (UnitId::readout(copy.to), copy.sequence));
-        for (to, sequence) in std::iter::once(first).chain(others) {
-            let host = &mut self.builders[usize::from(unit)];
-            let ready = host.processor.spend(s.now(), self.plan.hosts.message);
-            if self.is_shared && to.kind == UnitKind::Readout {
-                let letter = Letter {
-                    ready,
-                    text,
-                    sequence,
-                };
-                let port = self.readout_port[usize::from(to.index)];
-                host.outbox.push_back((port.into(), letter));
-                if host.is_idle {
-                    self.send_letters(unit, s);
-                }
-                continue;
-            }
-            let at = host.link.spend(ready, time) + self.control_latency;
-            let key = s.reserve(at, HOST);
-            if host.letters.push(key, to, (text, sequence), units) {
-                s.enter(key, NetworkEvent::LetterOf(unit));
-            }
-        }
-    }
-
-    /// The first letter of a builder unit comes, and the next one is the first.
-    fn take_letter(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
-        let units = self.readouts.len() as u16;
-        let letters = &mut self.builders[usize::from(unit)].letters;
-        let Some((_, to, text, sequence)) = letters.first() else {
-            return;
-        };
-        letters.pop(units);
-        if let Some((key, ..)) = letters.first() {
-            s.enter(key, NetworkEvent::LetterOf(unit));
-        }
-        self.receive(to, text, sequence, s);
-    }
-
     /// The next control message of a builder unit goes into the other direction of the network.
-    fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
         let host = &mut self.builders[usize::from(unit)];
         let Some((to, letter)) = host.outbox.pop_front() else {
             host.is_idle = true;
@@ -648,7 +595,13 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// A control message comes to a unit.
-    fn receive(&mut self, to: UnitId, text: u32, sequence: u32, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn receive(
+        &mut self,
+        to: UnitId,
+        text: u32,
+        sequence: u32,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
         let (now, cost) = (s.now(), self.plan.hosts.message);
         let index = usize::from(to.index);
         match to.kind {
