@@ -13,7 +13,7 @@
 //! ru2 to     bu2      bu0      bu1
 //! ```
 //! Work per block: one queue looked at, its pieces copied (32 bytes each); nothing is allocated. The
-//! queues share one store, so that a receiver costs 12 bytes and a fragment that waits 24.
+//! queues share one store, so that a receiver costs 20 bytes and a fragment that waits 16.
 
 use std::sync::Arc;
 
@@ -114,22 +114,35 @@ const NONE: u32 = u32::MAX;
 /// A fragment that waits, or is partly sent.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
-    trigger: TriggerNumber,
+    /// The low bits of its trigger, as on a link.
+    trigger_low: u32,
     source: SourceId,
     bytes: u32,
-    sent: u32,
-    /// The next of its queue, the first after the last; or the next unused one.
+    /// The next of its queue; or the next unused one.
     next: u32,
 }
 
 /// The queue towards a receiver.
 #[derive(Debug, Clone, Copy)]
 struct Lane {
-    /// Its last fragment, whose `next` is the first; [`NONE`] if it is empty.
+    /// Its first fragment, and what of it is sent.
+    first: u32,
+    sent: u32,
     last: u32,
+    /// Fragments in it; without any, first and last mean nothing.
     held: u32,
     /// Number of the next block.
     sequence: u32,
+}
+
+impl Lane {
+    const EMPTY: Self = Self {
+        first: NONE,
+        sent: 0,
+        last: NONE,
+        held: 0,
+        sequence: 0,
+    };
 }
 
 /// A readout unit's shifter.
@@ -146,6 +159,8 @@ pub struct BarrelShifter {
     waiting_max: usize,
     /// First of the unused ones among them.
     unused: u32,
+    /// The last trigger that came: all that wait are within 2^31 of it.
+    newest: TriggerNumber,
     step: u64,
     counts: ShiftCounts,
 }
@@ -168,24 +183,21 @@ impl BarrelShifter {
         assert!(usize::from(sender) < schedule.senders(), "sender {sender}");
         assert!(block_bytes > 0, "blocks without payload");
         let receivers = usize::from(schedule.receivers());
-        let lane = Lane {
-            last: NONE,
-            held: 0,
-            sequence: 0,
-        };
         Self {
             schedule,
             sender,
             pace,
             block_bytes,
             queue_max,
-            lanes: vec![lane; receivers],
-            waiting: Vec::with_capacity(receivers * queue_max),
+            lanes: vec![Lane::EMPTY; receivers],
+            waiting: Vec::new(),
             waiting_max: receivers * queue_max,
             unused: NONE,
+            newest: TriggerNumber(0),
             step: 0,
             counts: ShiftCounts::default(),
         }
+        .with_waiting_max(usize::MAX)
     }
 
     /// With room for so many fragments towards all receivers together: what a readout unit holds
@@ -218,28 +230,28 @@ impl BarrelShifter {
         if held >= self.queue_max || is_full {
             return Err(QueueFull { to, held });
         }
-        let mut waiting = Waiting {
-            trigger,
+        let waiting = Waiting {
+            trigger_low: trigger.low(),
             source,
             bytes,
-            sent: 0,
             next: NONE,
         };
+        self.newest = trigger;
         let index = match self.unused {
             NONE => {
                 self.waiting.push(waiting);
                 self.waiting.len() as u32 - 1
             }
             index => {
-                self.unused = self.waiting[index as usize].next;
+                let unused = core::mem::replace(&mut self.waiting[index as usize], waiting);
+                self.unused = unused.next;
                 index
             }
         };
-        waiting.next = match lane.last {
-            NONE => index,
-            last => core::mem::replace(&mut self.waiting[last as usize].next, index),
-        };
-        self.waiting[index as usize] = waiting;
+        match lane.held {
+            0 => lane.first = index,
+            _ => self.waiting[lane.last as usize].next = index,
+        }
         lane.last = index;
         lane.held += 1;
         Ok(())
@@ -286,28 +298,23 @@ impl BarrelShifter {
         let lane = &mut self.lanes[usize::from(block.to)];
         block.pieces.clear();
         let mut room = self.block_bytes;
-        while room > 0 && lane.last != NONE && !block.pieces.is_full() {
-            let last = lane.last as usize;
-            let index = self.waiting[last].next;
-            let first = &mut self.waiting[index as usize];
-            let bytes = room.min(first.bytes - first.sent);
+        while room > 0 && lane.held > 0 && !block.pieces.is_full() {
+            let first = &mut self.waiting[lane.first as usize];
+            let bytes = room.min(first.bytes - lane.sent);
             block.pieces.push(Piece {
-                trigger: first.trigger,
+                trigger: self.newest.extend(first.trigger_low),
                 source: first.source,
-                offset: first.sent,
+                offset: lane.sent,
                 bytes,
                 total: first.bytes,
             });
             room -= bytes;
-            first.sent += bytes;
-            if first.sent == first.bytes {
+            lane.sent += bytes;
+            if lane.sent == first.bytes {
                 let after = core::mem::replace(&mut first.next, self.unused);
-                self.unused = index;
+                self.unused = core::mem::replace(&mut lane.first, after);
+                lane.sent = 0;
                 lane.held -= 1;
-                match lane.held {
-                    0 => lane.last = NONE,
-                    _ => self.waiting[last].next = after,
-                }
                 self.counts.fragments += 1;
             }
         }
@@ -340,18 +347,23 @@ impl BarrelShifter {
         self.schedule.receiver(self.sender, self.step)
     }
 
-    /// Bytes of the first fragment that waits for a receiver; 0 if none does.
+    /// Reads what a block to a receiver, or a fragment for it, will touch, for drivers that have many
+    /// shifters and know what comes; gives bytes that wait, of the first fragments and the last.
     #[inline]
-    pub fn first_waiting_bytes(&self, to: u16) -> u32 {
-        let lane = self.lanes.get(usize::from(to));
-        let last = lane.and_then(|lane| self.waiting.get(lane.last as usize));
-        let first = last.and_then(|last| self.waiting.get(last.next as usize));
-        first.map_or(0, |first| first.bytes)
+    pub fn foresee(&self, to: u16) -> u32 {
+        let Some(lane) = self.lanes.get(usize::from(to)) else {
+            return 0;
+        };
+        let of = |index: u32| self.waiting.get(index as usize);
+        let (first, last) = (of(lane.first), of(lane.last));
+        let second = first.and_then(|first| of(first.next));
+        let fragments = [first, last, second].into_iter().flatten();
+        fragments.fold(0, |sum, fragment| sum ^ fragment.bytes)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.
     pub fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.last == NONE)
+        self.lanes.iter().all(|lane| lane.held == 0)
     }
 
     /// Takes away what waits for a receiver that is lost; returns how many fragments.
@@ -359,14 +371,19 @@ impl BarrelShifter {
         let Some(lane) = self.lanes.get_mut(usize::from(to)) else {
             return 0;
         };
-        let withdrawn = core::mem::take(&mut lane.held);
-        let last = core::mem::replace(&mut lane.last, NONE);
-        if last != NONE {
-            // The ring is cut behind its last and put before the unused ones.
-            let first = &mut self.waiting[last as usize].next;
-            self.unused = core::mem::replace(first, self.unused);
+        let sequence = lane.sequence;
+        let withdrawn = core::mem::replace(
+            lane,
+            Lane {
+                sequence,
+                ..Lane::EMPTY
+            },
+        );
+        if withdrawn.held > 0 {
+            self.waiting[withdrawn.last as usize].next = self.unused;
+            self.unused = withdrawn.first;
         }
-        withdrawn as usize
+        withdrawn.held as usize
     }
 
     /// What it did.

@@ -2,9 +2,9 @@
 //!
 //! Blocks of a sender carry numbers, so that one that is lost is noticed: the fragments of which a
 //! piece was in it are broken, and the builder unit asks for them again. A [`BlockAssembler`] is for
-//! one sender, [`BlockAssemblers`] for all of a builder unit: 24 bytes for each.
+//! one sender, [`BlockAssemblers`] for all of a builder unit: 20 bytes for each.
 
-use livetime_wire::{SourceId, TriggerNumber};
+use livetime_wire::SourceId;
 
 use crate::barrel_shifter::{Block, Piece};
 
@@ -27,7 +27,8 @@ pub struct AssemblyCounts {
 /// here.
 #[derive(Debug, Clone, Copy)]
 struct Sender {
-    trigger: TriggerNumber,
+    /// The low bits of its trigger, as on a link.
+    trigger_low: u32,
     source: SourceId,
     next: u32,
     /// Bytes of the fragment that are here.
@@ -38,7 +39,7 @@ struct Sender {
 
 impl Sender {
     const FIRST: Self = Self {
-        trigger: TriggerNumber(0),
+        trigger_low: 0,
         source: SourceId(0),
         next: 0,
         had: 0,
@@ -71,8 +72,8 @@ impl Sender {
     #[inline]
     fn take(&mut self, piece: &Piece, counts: &mut AssemblyCounts, done: &mut impl FnMut(Piece)) {
         let continues = self.total > 0
-            && (self.trigger, self.source, self.total, self.had)
-                == (piece.trigger, piece.source, piece.total, piece.offset);
+            && (self.trigger_low, self.source, self.total, self.had)
+                == (piece.trigger.low(), piece.source, piece.total, piece.offset);
         if !continues {
             self.give_up(counts);
         }
@@ -94,7 +95,7 @@ impl Sender {
                 ..*piece
             });
         } else {
-            (self.trigger, self.source) = (piece.trigger, piece.source);
+            (self.trigger_low, self.source) = (piece.trigger.low(), piece.source);
             (self.had, self.total) = (bytes, piece.total);
         }
     }

@@ -29,6 +29,7 @@ use crate::source_map::SourceMap;
 use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
+mod copies;
 mod counted;
 mod early;
 mod freed_pages;
@@ -36,6 +37,8 @@ mod lost_peer;
 mod redispatch;
 mod two_step;
 mod writing;
+
+pub use copies::MessageCopy;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -239,6 +242,7 @@ impl BuilderUnit {
     ) -> Self {
         let credits = config.credits as usize;
         let assembly = EventAssembly::new(credits, sources.len(), payload);
+        let partials = credits.max(PARTIALS_MIN);
         let peers = |kind, count: usize| PeerTable::new(kind, count, epoch);
         Self {
             index,
@@ -249,7 +253,7 @@ impl BuilderUnit {
             retry: config.retry,
             slots: TriggerTable::new(credits),
             history: ClosedEvents::new(config),
-            partials: PartialLog::new(credits.max(PARTIALS_MIN), assembly.words_per_event()),
+            partials: PartialLog::new(partials, assembly.words_per_event(), payload),
             waiting: VecDeque::with_capacity(credits),
             requesting: TriggerList::new(),
             request_round: Round::default(),
@@ -260,7 +264,7 @@ impl BuilderUnit {
             release_round: Round::default(),
             clearing: VecDeque::with_capacity(credits),
             clears_again: VecDeque::with_capacity(credits),
-            releases_again: VecDeque::with_capacity(RELEASES_AGAIN_MAX),
+            releases_again: VecDeque::with_capacity(payload.reserved(RELEASES_AGAIN_MAX)),
             dispatch: dispatch_of(config, index),
             accepted: VecDeque::with_capacity(credits),
             subfarms: config.subfarms.max(1),
@@ -288,7 +292,7 @@ impl BuilderUnit {
                 Payload::Described => vec![0; config.readout_units.len()],
                 Payload::Counted => Vec::new(),
             },
-            answers: VecDeque::with_capacity(lost_peer::ANSWERS_MAX),
+            answers: VecDeque::with_capacity(payload.reserved(lost_peer::ANSWERS_MAX)),
             freed_pages: None,
             #[cfg(feature = "mutants")]
             mutant: config.mutant,
@@ -684,14 +688,7 @@ impl BuilderUnit {
             }
             self.request_round.start(self.index, units);
         }
-        let mut to = self.request_round.step(units);
-        while !self.is_asked(to) && self.request_round.left > 0 {
-            to = self.request_round.step(units);
-        }
-        if !self.has_more_to_ask() {
-            self.request_round.left = 0;
-            self.start_building(now);
-        }
+        let to = self.next_to_ask(now);
         let triggers = self.requesting.clone();
         Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }))
     }
@@ -755,7 +752,7 @@ impl BuilderUnit {
                 *self.releasing.insert(next)
             }
         };
-        let to = self.release_round.step(units);
+        let to = usize::from(self.release_round.next);
         let message = match releasing {
             Releasing::Whole(events) => BuilderMessage::Release {
                 triggers: self.finished_events().take(events).collect(),
@@ -765,14 +762,7 @@ impl BuilderUnit {
                 self.partial_release(to, trigger, slot)
             }
         };
-        if self.release_round.left == 0 {
-            self.releasing = None;
-            let released = match releasing {
-                Releasing::Whole(events) => events,
-                Releasing::Partial(_) => 1,
-            };
-            self.clearing.extend(self.finished.drain(..released));
-        }
+        self.next_to_release(releasing);
         Some(self.send_readout(to, message))
     }
 

@@ -117,6 +117,17 @@ pub(crate) enum Payload {
     Counted,
 }
 
+impl Payload {
+    /// Of so much that is needed after losses alone, what memory is taken for at once: none where
+    /// payload is counted, since there are hundreds of units then, of which few need it.
+    pub(crate) const fn reserved(self, most: usize) -> usize {
+        match self {
+            Self::Described => most,
+            Self::Counted => 0,
+        }
+    }
+}
+
 /// The slots.
 #[derive(Debug)]
 pub(crate) struct EventAssembly {

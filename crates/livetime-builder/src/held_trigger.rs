@@ -1,4 +1,4 @@
-//! What a readout unit knows of a live trigger, in 12 bytes: a large builder has millions of them.
+//! What a readout unit knows of a live trigger. How it is kept is in [`crate::held_triggers`].
 
 use crate::readout_unit::FreeReason;
 
@@ -31,14 +31,14 @@ pub(crate) enum Mark {
 }
 
 /// A live trigger.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Sources that came, by bit.
     pub(crate) present: u32,
     /// Sources that came and are to be sent.
     pub(crate) unsent: u32,
     pub(crate) builder: u16,
-    /// Bits 1:0 the stage, the others a [`Mark`] each.
+    /// Bits 1:0 the stage, bits 6:2 a [`Mark`] each; bit 7 is not used.
     pub(crate) marks: u8,
     /// Scans since something happened to it.
     pub(crate) scans: u8,

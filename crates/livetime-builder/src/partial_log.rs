@@ -3,6 +3,8 @@
 
 use livetime_wire::TriggerNumber;
 
+use crate::event_assembly::Payload;
+
 /// The received sources of the last few events that were closed without all of them.
 #[derive(Debug)]
 pub(crate) struct PartialLog {
@@ -15,10 +17,11 @@ pub(crate) struct PartialLog {
 
 impl PartialLog {
     /// Room for `events` events of `words_per_event` bit words each.
-    pub(crate) fn new(events: usize, words_per_event: usize) -> Self {
+    pub(crate) fn new(events: usize, words_per_event: usize, payload: Payload) -> Self {
+        let reserved = payload.reserved(events);
         Self {
-            triggers: Vec::with_capacity(events),
-            received: Vec::with_capacity(events * words_per_event),
+            triggers: Vec::with_capacity(reserved),
+            received: Vec::with_capacity(reserved * words_per_event),
             words_per_event,
             most: events,
             next: 0,
@@ -51,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_oldest_event_is_forgotten_first() {
-        let mut log = PartialLog::new(2, 2);
+        let mut log = PartialLog::new(2, 2, Payload::Described);
         for trigger in 1..=3 {
             log.record(TriggerNumber(trigger), &[trigger, 10 * trigger]);
         }

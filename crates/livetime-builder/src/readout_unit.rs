@@ -15,10 +15,13 @@ use livetime_wire::{
 use crate::builder_config::BuilderConfig;
 use crate::dense_history::DenseHistory;
 use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
+use crate::held_triggers::{HeldTriggers, Place};
 use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
 use crate::trigger_history::{Closing, Past};
-use crate::trigger_table::TriggerTable;
+
+/// Triggers in the work queue for which there is memory at once: it is emptied after each message.
+const WORK_USUAL: usize = 128;
 
 /// What a readout unit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,7 +130,7 @@ pub struct ReadoutUnit {
     epoch: u32,
     /// Ordered; bit `n` of a mask is the `n`-th.
     sources: Vec<SourceId>,
-    held: TriggerTable<Held>,
+    held: HeldTriggers,
     history: DenseHistory,
     /// Triggers with something to send or to free.
     work: VecDeque<TriggerNumber>,
@@ -174,14 +177,15 @@ impl ReadoutUnit {
     pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
         let held = config.trigger_window as usize;
         // A builder unit has closed the event by then, whatever became of its messages.
+        let sources = config.sources_of(index);
         let scans = 2 * config.timeout.0 / config.probe.0.max(1) + 3;
         Self {
             index,
             epoch,
-            sources: config.sources_of(index),
-            held: TriggerTable::new(held),
+            held: HeldTriggers::new(held, sources.len()),
+            sources,
             history: DenseHistory::new(config.history as usize),
-            work: VecDeque::with_capacity(held + 1),
+            work: VecDeque::with_capacity(WORK_USUAL.min(held + 1)),
             work_max: held + 1,
             newest: TriggerNumber(0),
             joined_after: TriggerNumber(0),
@@ -216,7 +220,7 @@ impl ReadoutUnit {
         let Ok(bit) = self.sources.binary_search(&source) else {
             return self.lose(LossCause::FragmentStranger);
         };
-        if let Some(held) = self.held.get_mut(trigger) {
+        if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
                 Stage::Open if held.present & (1 << bit) != 0 => {
                     return self.lose(LossCause::FragmentDuplicate);
@@ -227,8 +231,9 @@ impl ReadoutUnit {
                     self.counts.fragments_filed += 1;
                     if held.builder != NO_BUILDER {
                         held.unsent |= 1 << bit;
-                        self.enqueue(trigger);
+                        self.enqueue(trigger, &mut held);
                     }
+                    self.held.set(place, held);
                     return FragmentVerdict::Hold;
                 }
                 Stage::Closed(FreeReason::Dropped | FreeReason::Unasked) => {
@@ -289,11 +294,9 @@ impl ReadoutUnit {
         self.held.insert(trigger, entry)
     }
 
-    /// Puts a trigger at the end of the work queue unless it is in it.
-    fn enqueue(&mut self, trigger: TriggerNumber) {
-        let Some(held) = self.held.get_mut(trigger) else {
-            return;
-        };
+    /// Puts a trigger at the end of the work queue unless it is in it, and marks it.
+    #[inline]
+    fn enqueue(&mut self, trigger: TriggerNumber, held: &mut Held) {
         if held.has(Mark::Queued) {
             return;
         }
@@ -302,8 +305,8 @@ impl ReadoutUnit {
             // Triggers that were forgotten meanwhile; each live one is in the queue once at most.
             let live = &self.held;
             self.work.retain(|trigger| {
-                live.get(*trigger)
-                    .is_some_and(|held| held.has(Mark::Queued))
+                let held = live.get(*trigger);
+                held.is_some_and(|held| held.has(Mark::Queued))
             });
         }
         assert!(self.work.len() < self.work_max, "work queue has a bound");
@@ -376,7 +379,7 @@ impl ReadoutUnit {
 
     fn decide(&mut self, now: RunNs, trigger: TriggerNumber, keep: Keep) {
         self.newest = self.newest.max(trigger);
-        let Some(held) = self.held.get_mut(trigger) else {
+        let Some((place, mut held)) = self.held.find(trigger) else {
             self.decide_absent(now, trigger, keep);
             return;
         };
@@ -394,13 +397,14 @@ impl ReadoutUnit {
                 held.close(FreeReason::Dropped);
                 self.counts.triggers_dropped += 1;
                 self.counts.fragments_dropped_by_decision += u64::from(held.present.count_ones());
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
             }
             (Stage::Closed(FreeReason::Dropped | FreeReason::Unasked), Keep::Build) => {
                 self.counts.decisions_conflicting += 1;
             }
             (Stage::Closed(_), _) => self.counts.decisions_repeated += 1,
         }
+        self.held.set(place, held);
     }
 
     /// A decision on a trigger of which nothing came yet. A keep is worth an entry only to see a
@@ -427,7 +431,7 @@ impl ReadoutUnit {
 
     fn request(&mut self, now: RunNs, trigger: TriggerNumber, builder: u16, arrival: Arrival) {
         self.newest = self.newest.max(trigger);
-        if let Some(held) = self.held.get_mut(trigger) {
+        if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
                 Stage::Closed(_) => self.counts.requests_closed += 1,
                 Stage::Open
@@ -439,7 +443,7 @@ impl ReadoutUnit {
                     held.unsent = held.present;
                     held.scans = 0;
                     self.counts.triggers_requested += 1;
-                    self.enqueue(trigger);
+                    self.enqueue(trigger, &mut held);
                 }
                 Stage::Open if held.builder != builder => {
                     self.counts.requests_conflicting += 1;
@@ -452,10 +456,11 @@ impl ReadoutUnit {
                         self.counts.fragments_sent_again += u64::from(again.count_ones());
                         held.unsent = held.present;
                         held.scans = 0;
-                        self.enqueue(trigger);
+                        self.enqueue(trigger, &mut held);
                     }
                 }
             }
+            self.held.set(place, held);
         } else if trigger.0 == 0 || self.past(trigger) != Past::Open || self.ending {
             self.counts.requests_closed += 1;
         } else {
@@ -475,13 +480,14 @@ impl ReadoutUnit {
     /// rejected it, as a decision does. False for any other.
     fn drop_unasked(&mut self, trigger: TriggerNumber) -> bool {
         let past = self.past(trigger);
-        match self.held.get_mut(trigger) {
-            Some(held) if held.is_open() && held.builder == NO_BUILDER => {
+        match self.held.find(trigger) {
+            Some((place, mut held)) if held.is_open() && held.builder == NO_BUILDER => {
                 held.close(FreeReason::Dropped);
                 held.set(Mark::Unasked);
                 let dropped = u64::from(held.present.count_ones());
                 self.counts.fragments_dropped_by_decision += dropped;
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
+                self.held.set(place, held);
             }
             None if trigger.0 > 0 && past == Past::Open => {
                 self.history.record(trigger, Closing::Dropped);
@@ -498,7 +504,7 @@ impl ReadoutUnit {
     fn release(&mut self, trigger: TriggerNumber, builder: u16, missing: u32) {
         self.newest = self.newest.max(trigger);
         let cause = self.late_cause();
-        if let Some(held) = self.held.get_mut(trigger) {
+        if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
                 Stage::Closed(_) => self.counts.releases_repeated += 1,
                 Stage::Open
@@ -513,7 +519,8 @@ impl ReadoutUnit {
                     let lost = held.present & missing;
                     self.losses.add(cause, u64::from(lost.count_ones()));
                     self.counts.triggers_released += 1;
-                    self.enqueue(trigger);
+                    self.enqueue(trigger, &mut held);
+                    self.held.set(place, held);
                 }
             }
         } else if trigger.0 == 0 || self.past(trigger) != Past::Open {
@@ -528,7 +535,7 @@ impl ReadoutUnit {
     /// they were asked for.
     pub fn poll_output(&mut self) -> Option<ReadoutOutput> {
         while let Some(trigger) = self.work.front().copied() {
-            let Some(held) = self.held.get_mut(trigger) else {
+            let Some((place, mut held)) = self.held.find(trigger) else {
                 self.end_work();
                 continue;
             };
@@ -554,17 +561,23 @@ impl ReadoutUnit {
             }
             if held.unsent == 0 {
                 held.unset(Mark::Queued);
+                self.held.set(place, held);
                 self.end_work();
                 continue;
             }
-            return Some(self.send_fragment(trigger));
+            return Some(self.send_fragment(trigger, place, held));
         }
         None
     }
 
     /// The next unsent fragment of the trigger at the front of the work queue.
-    fn send_fragment(&mut self, trigger: TriggerNumber) -> ReadoutOutput {
-        let held = self.held.get_mut(trigger).expect("found by the caller");
+    #[inline]
+    fn send_fragment(
+        &mut self,
+        trigger: TriggerNumber,
+        place: Place,
+        mut held: Held,
+    ) -> ReadoutOutput {
         let bit = held.unsent.trailing_zeros();
         held.unsent &= held.unsent - 1;
         self.counts.fragments_sent += 1;
@@ -579,6 +592,7 @@ impl ReadoutUnit {
             held.unset(Mark::Queued);
             self.end_work();
         }
+        self.held.set(place, held);
         ReadoutOutput::SendFragment {
             to: UnitId::builder(builder),
             sequence: self
@@ -635,7 +649,7 @@ impl ReadoutUnit {
         self.scan_at = now.after(self.probe);
         self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
         for slot in 0..self.held.slot_count() {
-            let Some((trigger, held)) = self.held.slot_mut(slot) else {
+            let Some((trigger, place, mut held)) = self.held.slot(slot) else {
                 continue;
             };
             let is_requested = held.builder != NO_BUILDER;
@@ -649,12 +663,13 @@ impl ReadoutUnit {
                 held.unsent = 1 << held.present.trailing_zeros();
                 held.scans = patience - 1;
                 self.counts.fragments_sent_again += 1;
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
             } else if held.present == 0 && held.scans >= self.scans_max {
                 held.close(FreeReason::Released);
                 self.counts.requests_forgotten += 1;
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
             }
+            self.held.set(place, held);
         }
     }
 
@@ -664,8 +679,10 @@ impl ReadoutUnit {
     pub fn handle_builder_lost(&mut self, now: RunNs, builder: u16, lost: &[TriggerNumber]) {
         for trigger in lost {
             let past = self.past(*trigger);
-            match self.held.get_mut(*trigger) {
-                Some(held) if held.builder == NO_BUILDER => held.builder = builder,
+            match self.held.find(*trigger) {
+                Some((place, held)) if held.builder == NO_BUILDER => {
+                    self.held.set(place, Held { builder, ..held });
+                }
                 Some(_) => {}
                 // An entry without fragments is closed below and thereby remembered.
                 None if past == Past::Open => {
@@ -693,7 +710,7 @@ impl ReadoutUnit {
         open.sort_unstable();
         let mut freed = 0;
         for slot in 0..self.held.slot_count() {
-            let Some((trigger, held)) = self.held.slot_mut(slot) else {
+            let Some((trigger, place, mut held)) = self.held.slot(slot) else {
                 continue;
             };
             if held.builder != builder || !held.is_open() {
@@ -710,8 +727,9 @@ impl ReadoutUnit {
                 held.close(FreeReason::Released);
                 freed += u64::from(held.present.count_ones());
                 self.counts.triggers_released += 1;
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
             }
+            self.held.set(place, held);
         }
         freed
     }
@@ -728,12 +746,13 @@ impl ReadoutUnit {
                 continue;
             }
             let past = self.past(*trigger);
-            match self.held.get_mut(*trigger) {
-                Some(held) if held.is_open() => {
+            match self.held.find(*trigger) {
+                Some((place, mut held)) if held.is_open() => {
                     held.close(FreeReason::Released);
                     freed += u64::from(held.present.count_ones());
                     self.counts.triggers_released += 1;
-                    self.enqueue(*trigger);
+                    self.enqueue(*trigger, &mut held);
+                    self.held.set(place, held);
                 }
                 None if past == Past::Open => self.history.record(*trigger, Closing::Complete),
                 _ => {}
@@ -753,11 +772,11 @@ impl ReadoutUnit {
     pub fn handle_manager_back(&mut self, epoch: u32) {
         self.manager.renew(0, epoch);
         for slot in 0..self.held.slot_count() {
-            if let Some((_, held)) = self.held.slot_mut(slot)
+            if let Some((_, place, held)) = self.held.slot(slot)
                 && held.is_open()
                 && held.builder != NO_BUILDER
             {
-                held.set(Mark::Uncertain);
+                self.held.set(place, held.with(Mark::Uncertain));
             }
         }
     }
@@ -796,11 +815,12 @@ impl ReadoutUnit {
         self.held.len() == 0
     }
 
-    /// Reads what a fragment or request of a trigger will touch, for drivers that have many units
-    /// and know what comes; says whether it has fragments or requests.
+    /// Reads what a fragment, request or release of a trigger will touch, for drivers that have many
+    /// units and know what comes; says whether it has fragments or requests, or is forgotten.
     #[inline]
     pub fn foresee(&self, trigger: TriggerNumber) -> bool {
-        self.held.get(trigger).is_some() || self.past(trigger) == Past::Forgotten
+        // Both are read in any case.
+        self.held.get(trigger).is_some() | (self.past(trigger) == Past::Forgotten)
     }
 
     /// The number that the next message of a builder unit has if none was lost; 0 for a unit that
@@ -832,14 +852,15 @@ impl ReadoutUnit {
 
     fn free_open(&mut self, is_freed: impl Fn(&Held) -> bool) {
         for slot in 0..self.held.slot_count() {
-            if let Some((trigger, held)) = self.held.slot_mut(slot)
+            if let Some((trigger, place, mut held)) = self.held.slot(slot)
                 && held.is_open()
-                && is_freed(held)
+                && is_freed(&held)
             {
                 held.close(FreeReason::Aborted);
                 let lost = u64::from(held.present.count_ones());
                 self.losses.add(LossCause::FragmentAborted, lost);
-                self.enqueue(trigger);
+                self.enqueue(trigger, &mut held);
+                self.held.set(place, held);
             }
         }
     }

@@ -35,10 +35,20 @@ pub(crate) struct TriggerTable<V> {
 impl<V: Copy + Default> TriggerTable<V> {
     /// A table for at most `capacity` triggers, two to a chain where it is full.
     pub(crate) fn new(capacity: usize) -> Self {
-        let heads = capacity.div_ceil(2).next_power_of_two();
+        Self::with_chains(capacity, capacity.div_ceil(2), capacity)
+    }
+
+    /// As [`TriggerTable::new`], of which little is used as a rule: with chains for so many triggers
+    /// and memory for an eighth of them; it takes more where there are more.
+    pub(crate) fn with_few(capacity: usize, usual: usize) -> Self {
+        Self::with_chains(capacity, usual, usual / 8)
+    }
+
+    fn with_chains(capacity: usize, chains: usize, reserved: usize) -> Self {
+        let heads = chains.next_power_of_two();
         Self {
             heads: vec![0; heads],
-            entries: Vec::with_capacity(capacity),
+            entries: Vec::with_capacity(reserved),
             unused: NONE,
             shift: heads.trailing_zeros(),
             len: 0,

@@ -24,6 +24,7 @@ mod control;
 mod engine;
 mod foresight;
 mod hosts;
+mod letters;
 mod loss;
 mod outcome;
 mod placement;

@@ -48,14 +48,42 @@ impl<E> Scheduler<E> {
     /// bug of the model.
     #[inline]
     pub fn at(&mut self, time: SimPs, class: EventClass, event: E) {
+        let key = self.reserve(time, class);
+        self.queue.push(key, event);
+        self.pending_peak = self.pending_peak.max(self.queue.len());
+    }
+
+    /// Reserves the place in the order that an event scheduled now would have, for
+    /// [`Scheduler::enter`]. A node that knows many of its events in their order keeps them itself and
+    /// enters each when the one before it has come: the order of all events is the same, and the
+    /// queue holds one of them.
+    ///
+    /// # Panics
+    /// As [`Scheduler::at`], if `time` is in the past.
+    #[inline]
+    pub fn reserve(&mut self, time: SimPs, class: EventClass) -> EventKey {
         assert!(
             time >= self.now,
             "event scheduled at {time}, before the present {}",
             self.now
         );
-        self.queue
-            .push(EventKey::new(time, class, self.scheduled), event);
+        let key = EventKey::new(time, class, self.scheduled);
         self.scheduled += 1;
+        key
+    }
+
+    /// Schedules an event at a place that was reserved, once.
+    ///
+    /// # Panics
+    /// If the place is before that of the event that is being handled.
+    #[inline]
+    pub fn enter(&mut self, key: EventKey, event: E) {
+        assert!(
+            key > self.handling,
+            "event entered at {}, which is over",
+            key.time
+        );
+        self.queue.push(key, event);
         self.pending_peak = self.pending_peak.max(self.queue.len());
     }
 

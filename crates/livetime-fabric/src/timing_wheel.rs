@@ -9,7 +9,7 @@
 //! level 0   256 slots of 1 granule       4 ns    the next 1 us
 //! level 1   256 slots of 256 granules    1 us    the next 268 us
 //! level 2   256 slots of 65536 granules  268 us  the next 69 ms      (to level 7: all of u64)
-//! current   the granule being drained, sorted; arrivals: a heap of what is scheduled into it
+//! current   the granule being drained, sorted; queues and a heap of what is scheduled into it
 //! ```
 //!
 //! When a slot above level 0 comes up, the wheel jumps straight to the earliest granule in it, so
@@ -19,7 +19,7 @@
 //! forbid the past; see [`crate::scheduler`] for both.
 
 use core::mem;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::queue::{EventKey, Pending};
 use crate::time::SimPs;
@@ -33,9 +33,13 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 /// Words of 64 flags that a level's occupied slots take.
 const WORDS: usize = SLOTS / 64;
-/// A slot that is empty again keeps room for this many events at most, so that a burst does not
-/// leave its footprint in every slot it has visited.
-const RETAINED_EVENTS: usize = 256;
+/// A slot that is empty again gives its room to others, so that few and warm ones do for all; the
+/// room of so many slots is kept.
+const SPARES: usize = 64;
+/// Room for more events than these is not kept, so that a burst does not leave its footprint.
+const RETAINED_EVENTS: usize = 1024;
+/// Queues of events that arrive in their order: of the lowest class, and of all others.
+const QUEUES: usize = 2;
 
 /// Events of type `E` in a hierarchical timing wheel.
 #[derive(Debug, Clone)]
@@ -46,14 +50,21 @@ pub struct TimingWheel<E> {
     position: u64,
     /// Events of the current granule, the earliest last.
     current: Vec<Pending<E>>,
-    /// Events scheduled into the current granule (or before it) after it was sorted.
+    /// Events scheduled into the current granule after it was sorted, where they come in their order,
+    /// as those of one instant and class do.
+    queues: [VecDeque<Pending<E>>; QUEUES],
+    /// Those that come in another order, or before the current granule.
     arrivals: BinaryHeap<Pending<E>>,
+    /// Room of slots that are empty again.
+    spare: Vec<Vec<Pending<E>>>,
     /// Slot `digit` of `level` is number `level * SLOTS + digit`; unordered within.
     slots: Vec<Vec<Pending<E>>>,
     /// Which slots of each level hold events.
     occupied: [[u64; WORDS]; LEVELS],
     /// Which levels hold events, one bit each.
     levels_used: u32,
+    /// Events in `queues` and `arrivals`.
+    arrived: usize,
     len: usize,
 }
 
@@ -74,10 +85,13 @@ impl<E> TimingWheel<E> {
             granule_bits: granule_bits.min(u64::BITS - 1),
             position: 0,
             current: Vec::new(),
+            queues: [VecDeque::new(), VecDeque::new()],
             arrivals: BinaryHeap::new(),
+            spare: Vec::new(),
             slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
             occupied: [[0; WORDS]; LEVELS],
             levels_used: 0,
+            arrived: 0,
             len: 0,
         }
     }
@@ -89,7 +103,7 @@ impl<E> TimingWheel<E> {
         let granule = self.granule(key);
         let pending = Pending { key, event };
         if granule <= self.position {
-            self.arrivals.push(pending);
+            self.arrive(pending);
         } else {
             self.file(granule, pending);
         }
@@ -98,21 +112,52 @@ impl<E> TimingWheel<E> {
     /// Takes the first event if its time is at most `limit`.
     #[inline]
     pub fn pop_until(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
-        if self.current.is_empty() && self.arrivals.is_empty() && !self.advance(limit) {
+        if self.current.is_empty() && self.arrived == 0 && !self.advance(limit) {
             return None;
         }
+        if self.arrived > 0 {
+            return self.pop_arrived(limit);
+        }
+        if self.current.last()?.key.time > limit {
+            return None;
+        }
+        let Pending { key, event } = self.current.pop()?;
+        self.len -= 1;
+        Some((key, event))
+    }
+
+    /// Adds an event of the current granule, or one before it.
+    #[inline]
+    fn arrive(&mut self, pending: Pending<E>) {
+        self.arrived += 1;
+        let queue = &mut self.queues[usize::from(pending.key.class().0).min(QUEUES - 1)];
+        match queue.back() {
+            Some(last) if last.key > pending.key => self.arrivals.push(pending),
+            _ => queue.push_back(pending),
+        }
+    }
+
+    /// As [`TimingWheel::pop_until`], where events have arrived.
+    fn pop_arrived(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
         // The earliest is the greatest, and no event at all is the least: `None < Some`.
-        let arrived = self.arrivals.peek();
+        let [low, high] = &self.queues;
+        let queue = usize::from(high.front() > low.front());
+        let queued = self.queues[queue].front();
+        let heaped = self.arrivals.peek();
+        let arrived = queued.max(heaped);
         let sorted = self.current.last();
-        let arrived_first = arrived > sorted;
-        let first = if arrived_first { arrived } else { sorted };
-        if first.is_none_or(|pending| pending.key.time > limit) {
+        let first = arrived.max(sorted)?;
+        if first.key.time > limit {
             return None;
         }
-        let first = if arrived_first {
-            self.arrivals.pop()
-        } else {
+        let first = if sorted >= arrived {
             self.current.pop()
+        } else {
+            self.arrived -= 1;
+            match queued > heaped {
+                true => self.queues[queue].pop_front(),
+                false => self.arrivals.pop(),
+            }
         };
         let Pending { key, event } = first?;
         self.len -= 1;
@@ -145,7 +190,13 @@ impl<E> TimingWheel<E> {
         let highest_bit = u64::BITS - 1 - (granule ^ self.position).leading_zeros();
         let level = (highest_bit / DIGIT_BITS) as usize;
         let digit = (granule >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
-        self.slots[level * SLOTS + digit].push(pending);
+        let slot = &mut self.slots[level * SLOTS + digit];
+        if slot.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *slot = spare;
+        }
+        slot.push(pending);
         self.occupied[level][digit / 64] |= 1 << (digit % 64);
         self.levels_used |= 1 << level;
     }
@@ -181,8 +232,8 @@ impl<E> TimingWheel<E> {
                 }
             }
         }
-        if events.capacity() <= RETAINED_EVENTS {
-            self.slots[level * SLOTS + digit] = events;
+        if self.spare.len() < SPARES && events.capacity() <= RETAINED_EVENTS {
+            self.spare.push(events);
         }
         self.current.sort_unstable();
         !self.current.is_empty()
@@ -267,19 +318,16 @@ mod tests {
     #[test]
     fn a_burst_leaves_no_footprint() {
         let mut wheel = TimingWheel::new();
-        for burst in 1..=400_u64 {
+        for burst in 1..=100_u64 {
             for sequence in 0..2_000 {
-                wheel.push(key(burst * 300_000, burst * 2_000 + sequence), ());
+                wheel.push(key(burst * 300_000, burst * 8_000 + sequence), ());
             }
+            wheel.push(key(burst * 300_000 + 200_000, burst * 8_000), ());
             while wheel.pop_until(SimPs::MAX).is_some() {}
         }
-        let room: usize = wheel.slots.iter().map(Vec::capacity).sum();
-        assert!(room <= LEVELS * SLOTS * RETAINED_EVENTS);
-        assert!(
-            wheel
-                .slots
-                .iter()
-                .all(|slot| slot.capacity() <= RETAINED_EVENTS)
-        );
+        assert!(wheel.slots.iter().all(|slot| slot.capacity() == 0));
+        assert!((1..=SPARES).contains(&wheel.spare.len()));
+        let mut spares = wheel.spare.iter();
+        assert!(spares.all(|spare| spare.capacity() <= RETAINED_EVENTS));
     }
 }

@@ -198,6 +198,40 @@ fn requests_are_grouped_and_a_lone_event_does_not_wait() {
 }
 
 #[test]
+fn copies_are_the_messages_that_would_follow() {
+    let [mut one, mut other] = [Bench::new(), Bench::new()];
+    let mut groups = Vec::new();
+    for step in 0..10_u64 {
+        for bench in [&mut one, &mut other] {
+            let trigger = 5 + step / 2;
+            if step % 2 == 0 {
+                bench.assign(trigger);
+            } else {
+                bench.fragments(trigger);
+                if bench.ticket().is_some() && step > 2 {
+                    bench.done(UnitId::filter(0), trigger - 1);
+                }
+            }
+        }
+        let mut copies = Vec::new();
+        while let Some(first) = one.unit.poll_copies(RunNs(0), &mut copies) {
+            groups.push(1 + copies.len());
+            assert_eq!(other.unit.poll_output(RunNs(0)).as_ref(), Some(&first));
+            for copy in &copies {
+                let mut expected = first.clone();
+                expected.to = UnitId::readout(copy.to);
+                expected.envelope.sequence = copy.sequence;
+                assert_eq!(other.unit.poll_output(RunNs(0)), Some(expected));
+            }
+        }
+        assert_eq!(other.unit.poll_output(RunNs(0)), None);
+    }
+    assert!(groups.contains(&1), "a clear goes alone: {groups:?}");
+    assert!(groups.iter().filter(|group| **group == 2).count() >= 8);
+    assert_eq!(one.unit.counts(), other.unit.counts());
+}
+
+#[test]
 fn a_complete_event_goes_to_the_filter_and_is_released_then_cleared() {
     let mut bench = Bench::new();
     bench.assign(5);

@@ -96,7 +96,7 @@ impl Adapter {
             return 0;
         };
         let port = port.or_else(|| shifter.next_receiver());
-        port.map_or(0, |port| shifter.first_waiting_bytes(port))
+        port.map_or(0, |port| shifter.foresee(port))
     }
 
     /// Whether it sends whether or not there is something to send.

@@ -1,12 +1,16 @@
 //! Control messages on their way: each text once, however many readout units it goes to.
 //!
 //! A builder unit sends the same request to every readout unit; only receiver and sequence number
-//! differ. The text is kept until the last of them has come, so that a message in flight costs an
-//! event of the kernel and no more.
+//! differ. The text is kept until the last of them has come, and the letters wait as runs of equal
+//! steps, so that a message in flight costs an event of the kernel and no memory.
 
-use livetime_wire::TriggerNumber;
+use std::collections::VecDeque;
+
 use livetime_wire::message::{BuilderMessage, Envelope};
+use livetime_wire::{TriggerNumber, UnitId};
 
+use super::world::HOST;
+use crate::queue::EventKey;
 use crate::time::{DurationPs, SimPs};
 
 /// Something that does one thing at a time: a processor, a link, a bus.
@@ -41,26 +45,99 @@ struct Text {
 pub(super) struct Texts {
     texts: Vec<Option<Text>>,
     free: Vec<u32>,
-    last: Option<u32>,
+}
+
+/// Letters one after the other: of one text, to neighbours, as far apart in time.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// The first of them that has not come.
+    key: EventKey,
+    step: DurationPs,
+    text: u32,
+    sequence: u32,
+    to: UnitId,
+    left: u16,
+}
+
+impl Run {
+    /// The letter after so many.
+    fn key_after(&self, letters: u16) -> EventKey {
+        let time = self.key.time + self.step * u64::from(letters);
+        let sequence = self.key.sequence() + u64::from(letters);
+        EventKey::new(time, HOST, sequence)
+    }
+}
+
+/// Letters of a host that go out one after the other, in the order in which they come: the kernel
+/// has the first of them.
+#[derive(Debug, Default)]
+pub(super) struct LettersOut {
+    runs: VecDeque<Run>,
+}
+
+impl LettersOut {
+    /// Adds the last letter; what the kernel is to be told, if it is the only one. There are `units`
+    /// of the receiver's kind.
+    pub(super) fn push(
+        &mut self,
+        key: EventKey,
+        to: UnitId,
+        (text, sequence): (u32, u32),
+        units: u16,
+    ) -> bool {
+        let is_first = self.runs.is_empty();
+        if let Some(run) = self.runs.back_mut()
+            && (run.text, run.sequence, run.to.kind) == (text, sequence, to.kind)
+            && (run.to.index + run.left) % units == to.index
+        {
+            if run.left == 1 && key.time >= run.key.time {
+                run.step = key.time - run.key.time;
+            }
+            if run.key_after(run.left) == key {
+                run.left += 1;
+                return is_first;
+            }
+        }
+        self.runs.push_back(Run {
+            key,
+            step: DurationPs::ZERO,
+            text,
+            sequence,
+            to,
+            left: 1,
+        });
+        is_first
+    }
+
+    /// The first letter: its place in the order, receiver, text and sequence number.
+    pub(super) fn first(&self) -> Option<(EventKey, UnitId, u32, u32)> {
+        let run = self.runs.front()?;
+        Some((run.key, run.to, run.text, run.sequence))
+    }
+
+    /// The first letter has come.
+    pub(super) fn pop(&mut self, units: u16) {
+        let Some(run) = self.runs.front_mut() else {
+            return;
+        };
+        run.left -= 1;
+        if run.left == 0 {
+            self.runs.pop_front();
+            return;
+        }
+        run.key = run.key_after(1);
+        run.to.index = (run.to.index + 1) % units;
+    }
 }
 
 impl Texts {
-    /// Keeps a message for one more receiver; returns its number and its bytes on a link.
-    pub(super) fn keep(&mut self, envelope: Envelope) -> (u32, u32) {
-        if let Some(index) = self.last
-            && let Some(last) = &mut self.texts[index as usize]
-            && last.envelope.sender == envelope.sender
-            && last.envelope.epoch == envelope.epoch
-            && last.envelope.message == envelope.message
-        {
-            last.left += 1;
-            return (index, last.bytes);
-        }
+    /// Keeps a message for so many receivers; returns its number and its bytes on a link.
+    pub(super) fn keep(&mut self, envelope: Envelope, receivers: u32) -> (u32, u32) {
         let bytes = 4 * envelope.to_words().len() as u32;
         let text = Some(Text {
             envelope,
             bytes,
-            left: 1,
+            left: receivers,
         });
         let index = match self.free.pop() {
             Some(index) => {
@@ -72,7 +149,6 @@ impl Texts {
                 self.texts.len() as u32 - 1
             }
         };
-        self.last = Some(index);
         (index, bytes)
     }
 
@@ -116,9 +192,56 @@ impl Texts {
         if text.left == 0 {
             *slot = None;
             self.free.push(index);
-            if self.last == Some(index) {
-                self.last = None;
-            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::SimPs;
+
+    proptest! {
+        /// Whatever is sent in whatever steps comes in its order, with its place, and equal steps to
+        /// neighbours take one run.
+        #[test]
+        fn letters_come_as_they_were_sent(
+            sent in prop::collection::vec((0..5_u16, 0..2_u32, 0..3_u64), 1..60),
+            units in 5..9_u16,
+        ) {
+            let mut letters = LettersOut::default();
+            let mut expected = VecDeque::new();
+            let mut time = SimPs::ZERO;
+            for (number, (to, text, step)) in sent.into_iter().enumerate() {
+                time = time + DurationPs(step);
+                let key = EventKey::new(time, HOST, number as u64);
+                let to = UnitId::readout(to);
+                let is_first = letters.push(key, to, (text, 7), units);
+                prop_assert_eq!(is_first, expected.is_empty());
+                expected.push_back((key, to, text, 7));
+                if number % 3 == 2 {
+                    prop_assert_eq!(letters.first(), expected.pop_front());
+                    letters.pop(units);
+                }
+            }
+            while let Some(letter) = expected.pop_front() {
+                prop_assert_eq!(letters.first(), Some(letter));
+                letters.pop(units);
+            }
+            prop_assert_eq!(letters.first(), None);
+        }
+    }
+
+    #[test]
+    fn a_round_is_one_run() {
+        let mut letters = LettersOut::default();
+        for number in 0..6_u16 {
+            let time = SimPs::ZERO + DurationPs(2_000) * u64::from(number);
+            let key = EventKey::new(time, HOST, number.into());
+            letters.push(key, UnitId::readout((4 + number) % 6), (1, 0), 6);
+        }
+        assert_eq!(letters.runs.len(), 1);
     }
 }

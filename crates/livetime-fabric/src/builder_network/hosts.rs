@@ -9,7 +9,7 @@ use livetime_builder::{
 use livetime_wire::{RunNs, SourceId, TriggerNumber};
 
 use super::adapter::{Adapter, Sending};
-use super::control::Server;
+use super::control::{LettersOut, Server};
 use super::placement::is_sick;
 use super::{BuilderNetwork, Shaping};
 use crate::time::{DurationPs, SimPs};
@@ -55,8 +55,9 @@ pub(super) struct BuilderHost {
     pub(super) unit: BuilderUnit,
     pub(super) processor: Server,
     pub(super) bus: Server,
-    /// Its link to the control network.
+    /// Its link to the control network, and what is on it.
     pub(super) link: Server,
+    pub(super) letters: LettersOut,
     /// Messages that wait for the other direction of the data network, with their ports.
     pub(super) outbox: VecDeque<(u32, Letter)>,
     /// That direction waits for one.
@@ -82,6 +83,7 @@ impl BuilderHost {
             processor: Server::default(),
             bus: Server::default(),
             link: Server::default(),
+            letters: LettersOut::default(),
             outbox: VecDeque::new(),
             is_idle: true,
             assemblers: BlockAssemblers::new(assemblers),

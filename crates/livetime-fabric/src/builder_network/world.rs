@@ -5,7 +5,7 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    Block, FragmentVerdict, Handled, PhaseBarrier, ReadoutOutput, ShiftSchedule,
+    Block, FragmentVerdict, Handled, MessageCopy, PhaseBarrier, ReadoutOutput, ShiftSchedule,
     barrel_shifter::Piece,
 };
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, FragmentDescriptor};
@@ -50,8 +50,10 @@ pub(super) enum NetworkEvent {
     Buffered(u8, buffered::Step),
     /// The supervisor has another trigger.
     Trigger,
-    /// A control message comes to a unit, by its code.
+    /// A control message of the event manager comes to a unit, by its code.
     Letter { to: u16, text: u32, sequence: u32 },
+    /// The first control message of a builder unit comes to its receiver.
+    LetterOf(u16),
     /// A readout unit is through with a message.
     Work(u16),
     /// A builder unit looks for work.
@@ -104,13 +106,13 @@ pub(super) struct NetworkWorld<'t> {
     load: &'t Load,
     engines: Vec<Engine<'t>>,
     pub(super) rails: usize,
-    control_bits_per_s: u64,
-    control_latency: DurationPs,
-    is_shared: bool,
+    pub(super) control_bits_per_s: u64,
+    pub(super) control_latency: DurationPs,
+    pub(super) is_shared: bool,
     pub(super) readouts: Vec<ReadoutHost>,
     pub(super) builders: Vec<BuilderHost>,
     pub(super) manager: ManagerHost,
-    readout_port: Vec<u16>,
+    pub(super) readout_port: Vec<u16>,
     pub(super) readout_at: Vec<u16>,
     pub(super) builder_port: Vec<u16>,
     pub(super) builder_at: Vec<u16>,
@@ -127,6 +129,8 @@ pub(super) struct NetworkWorld<'t> {
     /// The message that brings a fragment, filled in anew for each.
     fragment: Envelope,
     whole: Vec<Piece>,
+    /// The other receivers of a message that a builder unit sends.
+    copies: Vec<MessageCopy>,
     barrier: PhaseBarrier,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
@@ -193,6 +197,7 @@ impl<'t> NetworkWorld<'t> {
             ticket: EventTicket::with_capacity(0),
             fragment: blank_fragment(),
             whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
+            copies: Vec::with_capacity(units as usize),
             barrier: PhaseBarrier::new(units as usize),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
@@ -266,7 +271,7 @@ impl<'t> NetworkWorld<'t> {
                     .processor
                     .spend(s.now(), self.plan.hosts.message);
                 let sequence = sent.envelope.sequence;
-                let (text, bytes) = self.texts.keep(sent.envelope);
+                let (text, bytes) = self.texts.keep(sent.envelope, 1);
                 let link = &mut self.manager.link;
                 let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
                 let at = link.spend(ready, time) + self.control_latency;
@@ -320,50 +325,21 @@ impl<'t> NetworkWorld<'t> {
             }
         }
         if is_time || self.plan.hosts.interval == DurationPs::ZERO {
+            let mut copies = std::mem::take(&mut self.copies);
             while let Some(sent) = self.builders[usize::from(unit)]
                 .unit
-                .poll_output(now.to_run_ns())
+                .poll_copies(now.to_run_ns(), &mut copies)
             {
-                self.send_from_builder(unit, sent.to, sent.envelope, s);
+                self.send_from_builder(unit, sent, &copies, s);
             }
+            self.copies = copies;
         }
         let timeout = self.builders[usize::from(unit)].unit.poll_timeout();
         self.arm(1 + usize::from(unit), timeout, s);
     }
 
-    fn send_from_builder(
-        &mut self,
-        unit: u16,
-        to: UnitId,
-        envelope: Envelope,
-        s: &mut Scheduler<NetworkEvent>,
-    ) {
-        self.tally.messages += 1;
-        let sequence = envelope.sequence;
-        let (text, bytes) = self.texts.keep(envelope);
-        let host = &mut self.builders[usize::from(unit)];
-        let ready = host.processor.spend(s.now(), self.plan.hosts.message);
-        if self.is_shared && to.kind == UnitKind::Readout {
-            let letter = Letter {
-                ready,
-                text,
-                sequence,
-            };
-            let port = self.readout_port[usize::from(to.index)];
-            host.outbox.push_back((port.into(), letter));
-            if host.is_idle {
-                self.send_letters(unit, s);
-            }
-            return;
-        }
-        let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
-        let at = host.link.spend(ready, time) + self.control_latency;
-        let to = to.to_code();
-        s.at(at, HOST, NetworkEvent::Letter { to, text, sequence });
-    }
-
     /// The next control message of a builder unit goes into the other direction of the network.
-    fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
         let host = &mut self.builders[usize::from(unit)];
         let Some((to, letter)) = host.outbox.pop_front() else {
             host.is_idle = true;
@@ -619,7 +595,13 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// A control message comes to a unit.
-    fn receive(&mut self, to: UnitId, text: u32, sequence: u32, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn receive(
+        &mut self,
+        to: UnitId,
+        text: u32,
+        sequence: u32,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
         let (now, cost) = (s.now(), self.plan.hosts.message);
         let index = usize::from(to.index);
         match to.kind {
@@ -897,6 +879,11 @@ impl World for NetworkWorld<'_> {
             }
             NetworkEvent::Trigger => (0, 0, self.manager.given),
             NetworkEvent::Letter { to, sequence, .. } => (1, *to, u64::from(*sequence)),
+            NetworkEvent::LetterOf(unit) => {
+                let first = self.builders[usize::from(*unit)].letters.first();
+                let (to, sequence) = first.map_or((0, 0), |(_, to, _, n)| (to.to_code(), n));
+                (1, to, sequence.into())
+            }
             NetworkEvent::Work(unit) => (2, *unit, 0),
             NetworkEvent::Tick(unit) => (3, *unit, 0),
             NetworkEvent::Done(unit) => (4, *unit, 0),
@@ -954,6 +941,7 @@ impl World for NetworkWorld<'_> {
                 Some(to) => self.receive(to, text, sequence, s),
                 None => self.texts.done(text),
             },
+            NetworkEvent::LetterOf(unit) => self.take_letter(unit, s),
             NetworkEvent::Work(unit) => self.feed_adapters(unit, s),
             NetworkEvent::Tick(unit) => {
                 if !self.builders[usize::from(unit)].is_dead {

@@ -1,0 +1,80 @@
+//! Messages that go to many readout units alike, said once: for drivers that can send copies.
+//!
+//! A request or a release of whole events is the same for every readout unit but for its number.
+
+use livetime_wire::RunNs;
+use livetime_wire::message::BuilderMessage;
+
+use super::{BuilderUnit, Releasing};
+use crate::message_exchange::Outgoing;
+
+/// Another receiver of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageCopy {
+    /// Index of the readout unit.
+    pub to: u16,
+    /// The sequence number of its copy.
+    pub sequence: u32,
+}
+
+impl BuilderUnit {
+    /// As [`BuilderUnit::poll_output`], for a message and those that follow it and say the same to
+    /// other readout units: these are named in `copies`, in their order.
+    pub fn poll_copies(&mut self, now: RunNs, copies: &mut Vec<MessageCopy>) -> Option<Outgoing> {
+        copies.clear();
+        let first = self.poll_output(now)?;
+        // Either kind may come again out of its round, but not while one is going on.
+        match first.envelope.message {
+            BuilderMessage::FragmentRequest { .. } => {
+                while self.request_round.left > 0 {
+                    let to = self.next_to_ask(now);
+                    copies.push(self.copy(to));
+                }
+            }
+            BuilderMessage::Release { .. } => {
+                while let Some(releasing @ Releasing::Whole(_)) = self.releasing {
+                    let to = self.next_to_release(releasing);
+                    copies.push(self.copy(to));
+                }
+            }
+            _ => {}
+        }
+        Some(first)
+    }
+
+    /// The next readout unit of a round of requests.
+    pub(super) fn next_to_ask(&mut self, now: RunNs) -> usize {
+        let units = self.readout_count();
+        let mut to = self.request_round.step(units);
+        while !self.is_asked(to) && self.request_round.left > 0 {
+            to = self.request_round.step(units);
+        }
+        if !self.has_more_to_ask() {
+            self.request_round.left = 0;
+            self.start_building(now);
+        }
+        to
+    }
+
+    /// The next readout unit of a round of releases.
+    pub(super) fn next_to_release(&mut self, releasing: Releasing) -> usize {
+        let to = self.release_round.step(self.readout_count());
+        if self.release_round.left == 0 {
+            self.releasing = None;
+            let released = match releasing {
+                Releasing::Whole(events) => events,
+                Releasing::Partial(_) => 1,
+            };
+            self.clearing.extend(self.finished.drain(..released));
+        }
+        to
+    }
+
+    fn copy(&mut self, to: usize) -> MessageCopy {
+        let sequence = self.readouts.next_sequence(to, &mut self.counts.messages);
+        MessageCopy {
+            to: to as u16,
+            sequence,
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The live triggers of a readout unit: one cell for each number of a window that slides along.
+//!
+//! Trigger numbers are dense, and most triggers are released in about the order in which they
+//! came. So a live trigger stands at its number in a ring of cells: found without a search, beside
+//! its neighbours, in 4 bytes with one source and 8 with up to sixteen. The few that stay while the
+//! window passes, such as an event in a slow filter, go to a [`TriggerTable`]. Only the number of
+//! all of them together is bounded. What a live trigger is stands in [`crate::held_trigger`].
+//!
+//! ```text
+//! word 0   7:0 marks   15:8 scans   28:16 builder unit   29 present, 30 unsent, of one source
+//! word 1   15:0 present, 31:16 unsent, of up to 16 sources; or present of up to 32
+//! word 2   unsent of up to 32
+//! ```
+
+use livetime_wire::{TriggerNumber, UnitId};
+
+use crate::held_trigger::{Held, NO_BUILDER};
+use crate::trigger_table::TriggerTable;
+
+/// Beside the marks of a trigger: the cell holds one.
+const OCCUPIED: u32 = 1 << 7;
+/// Bits of a builder unit, all set for none.
+const BUILDER: u32 = 0x1FFF;
+const _: () = assert!((UnitId::INDEX_MAX as u32) < BUILDER);
+/// Sources whose two masks share a word.
+const SOURCES_PER_WORD: usize = 16;
+/// The table for those outside of the window is made for a part of them, this many times smaller.
+const OUTSIDE_SHARE: usize = 64;
+
+/// Where a live trigger is, until the next one is inserted or removed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// First word of its cell.
+    Cell(usize),
+    /// Outside of the window.
+    Outside(TriggerNumber),
+}
+
+/// The live triggers.
+#[derive(Debug)]
+pub(crate) struct HeldTriggers {
+    /// Round about.
+    cells: Vec<u32>,
+    /// Words of a cell.
+    cell_words: usize,
+    /// The trigger with which the window begins.
+    first: u64,
+    /// Its cell.
+    first_cell: usize,
+    /// Numbers in the window, and the most live triggers.
+    capacity: usize,
+    /// Live triggers in the window.
+    inside: usize,
+    /// Those before the window.
+    outside: TriggerTable<Held>,
+}
+
+impl HeldTriggers {
+    /// At most `capacity` triggers of so many sources.
+    pub(crate) fn new(capacity: usize, sources: usize) -> Self {
+        let cell_words = match sources {
+            0..=1 => 1,
+            2..=SOURCES_PER_WORD => 2,
+            _ => 3,
+        };
+        Self {
+            cells: vec![0; capacity * cell_words],
+            cell_words,
+            first: 1,
+            first_cell: 0,
+            capacity,
+            inside: 0,
+            outside: TriggerTable::with_few(capacity, capacity / OUTSIDE_SHARE),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.inside + self.outside.len()
+    }
+
+    /// First word of the cell of the `ahead`-th number of the window.
+    #[inline]
+    fn cell(&self, ahead: usize) -> usize {
+        let cell = self.first_cell + ahead;
+        let round = if cell < self.capacity {
+            0
+        } else {
+            self.capacity
+        };
+        (cell - round) * self.cell_words
+    }
+
+    /// How far into the window a trigger is; `None` outside of it. Numbers go round about, as damaged
+    /// ones may be the largest.
+    #[inline]
+    fn ahead(&self, trigger: TriggerNumber) -> Option<usize> {
+        let ahead = trigger.0.wrapping_sub(self.first);
+        (ahead < self.capacity as u64).then_some(ahead as usize)
+    }
+
+    #[inline]
+    fn is_occupied(&self, at: usize) -> bool {
+        self.cells[at] & OCCUPIED != 0
+    }
+
+    #[inline]
+    fn place(&self, trigger: TriggerNumber) -> Option<Place> {
+        if let Some(ahead) = self.ahead(trigger) {
+            let at = self.cell(ahead);
+            return self.is_occupied(at).then_some(Place::Cell(at));
+        }
+        if self.outside.len() == 0 || self.outside.get(trigger).is_none() {
+            return None;
+        }
+        Some(Place::Outside(trigger))
+    }
+
+    /// What is known of a live trigger.
+    #[inline]
+    pub(crate) fn get(&self, trigger: TriggerNumber) -> Option<Held> {
+        self.find(trigger).map(|(_, held)| held)
+    }
+
+    /// As [`HeldTriggers::get`], with its place for [`HeldTriggers::set`].
+    #[inline]
+    pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
+        let place = self.place(trigger)?;
+        Some((place, self.at(place)))
+    }
+
+    #[inline]
+    fn at(&self, place: Place) -> Held {
+        match place {
+            Place::Cell(at) => self.read(at),
+            Place::Outside(trigger) => self.outside.get(trigger).copied().unwrap_or_default(),
+        }
+    }
+
+    #[inline]
+    fn read(&self, at: usize) -> Held {
+        let word = self.cells[at];
+        let (present, unsent) = match self.cells[at..at + self.cell_words] {
+            [_, masks] => (masks & 0xFFFF, masks >> 16),
+            [_, present, unsent] => (present, unsent),
+            _ => (word >> 29 & 1, word >> 30 & 1),
+        };
+        let builder = match word >> 16 & BUILDER {
+            BUILDER => NO_BUILDER,
+            builder => builder as u16,
+        };
+        Held {
+            present,
+            unsent,
+            builder,
+            marks: (word & (OCCUPIED - 1)) as u8,
+            scans: (word >> 8) as u8,
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, at: usize, held: Held) {
+        let builder = u32::from(held.builder) & BUILDER;
+        let word = u32::from(held.marks) | OCCUPIED | u32::from(held.scans) << 8 | builder << 16;
+        match &mut self.cells[at..at + self.cell_words] {
+            [first, masks] => (*first, *masks) = (word, held.present | held.unsent << 16),
+            [first, present, unsent] => {
+                (*first, *present, *unsent) = (word, held.present, held.unsent);
+            }
+            cell => cell[0] = word | held.present << 29 | held.unsent << 30,
+        }
+    }
+
+    /// Changes what is known of the trigger at a place.
+    #[inline]
+    pub(crate) fn set(&mut self, place: Place, held: Held) {
+        match place {
+            Place::Cell(at) => self.write(at, held),
+            Place::Outside(trigger) => {
+                if let Some(outside) = self.outside.get_mut(trigger) {
+                    *outside = held;
+                }
+            }
+        }
+    }
+
+    /// Adds a trigger; false, and nothing is changed, when there are as many as there may be, it is
+    /// there already, or it is number 0.
+    #[must_use]
+    #[inline]
+    pub(crate) fn insert(&mut self, trigger: TriggerNumber, held: Held) -> bool {
+        if self.len() >= self.capacity || trigger.0 == 0 || self.place(trigger).is_some() {
+            return false;
+        }
+        if self.ahead(trigger).is_none() {
+            self.slide(trigger);
+        }
+        match self.ahead(trigger) {
+            Some(ahead) => {
+                self.write(self.cell(ahead), held);
+                self.inside += 1;
+                true
+            }
+            None => self.outside.insert(trigger, held),
+        }
+    }
+
+    /// Lets the window end with a trigger beyond it, or begin anywhere if nothing is held.
+    #[cold]
+    fn slide_far(&mut self, trigger: TriggerNumber) {
+        self.first = trigger.0.saturating_sub(self.capacity as u64 / 2).max(1);
+        self.first_cell = 0;
+    }
+
+    /// Makes the window reach up to a trigger outside of it; what it leaves goes to the table.
+    #[inline]
+    fn slide(&mut self, trigger: TriggerNumber) {
+        if self.len() == 0 {
+            return self.slide_far(trigger);
+        }
+        let end = self.first.saturating_add(self.capacity as u64 - 1);
+        let Some(steps) = trigger.0.checked_sub(end) else {
+            return;
+        };
+        let left = steps.min(self.capacity as u64) as usize;
+        for ahead in 0..left {
+            if self.inside == 0 {
+                break;
+            }
+            let at = self.cell(ahead);
+            if self.is_occupied(at) {
+                let held = self.read(at);
+                let moved = TriggerNumber(self.first.wrapping_add(ahead as u64));
+                let is_new = self.outside.insert(moved, held);
+                debug_assert!(is_new, "there is room for all, and it was not there");
+                self.vacate(at);
+            }
+        }
+        self.first += steps;
+        self.first_cell = (self.first_cell + left) % self.capacity;
+    }
+
+    #[inline]
+    fn vacate(&mut self, at: usize) {
+        self.cells[at] = 0;
+        self.inside -= 1;
+    }
+
+    /// Removes a trigger.
+    #[inline]
+    pub(crate) fn remove(&mut self, trigger: TriggerNumber) {
+        match self.place(trigger) {
+            Some(Place::Cell(at)) => self.vacate(at),
+            Some(Place::Outside(trigger)) => {
+                self.outside.remove(trigger);
+            }
+            None => {}
+        }
+    }
+
+    /// Number of slots, for [`HeldTriggers::slot`].
+    pub(crate) fn slot_count(&self) -> usize {
+        self.capacity + self.outside.slot_count()
+    }
+
+    /// The trigger in a slot, if there is one: those outside of the window, then the window in the
+    /// order of its numbers.
+    pub(crate) fn slot(&mut self, slot: usize) -> Option<(TriggerNumber, Place, Held)> {
+        let Some(ahead) = slot.checked_sub(self.outside.slot_count()) else {
+            let (trigger, held) = self.outside.slot_mut(slot)?;
+            return Some((trigger, Place::Outside(trigger), *held));
+        };
+        let at = self.cell(ahead);
+        let is_occupied = self.is_occupied(at);
+        is_occupied.then(|| {
+            let trigger = TriggerNumber(self.first.wrapping_add(ahead as u64));
+            (trigger, Place::Cell(at), self.read(at))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const T: fn(u64) -> TriggerNumber = TriggerNumber;
+
+    fn held(present: u32, builder: u16) -> Held {
+        Held {
+            present,
+            unsent: present >> 1,
+            builder: builder % (UnitId::INDEX_MAX + 1),
+            marks: 0x55,
+            scans: builder as u8,
+        }
+    }
+
+    #[test]
+    fn one_that_stays_is_found_when_the_window_has_passed() {
+        let mut table = HeldTriggers::new(4, 1);
+        assert!(!table.insert(T(0), held(1, 0)));
+        assert!(table.insert(T(1), held(1, 7)));
+        for trigger in 2..100 {
+            assert!(table.insert(T(trigger), held(1, 8)));
+            assert!(!table.insert(T(trigger), held(0, 8)), "already there");
+            if trigger > 2 {
+                table.remove(T(trigger - 1));
+            }
+        }
+        assert_eq!(table.get(T(1)).map(|held| held.builder), Some(7));
+        assert_eq!(table.get(T(98)), None);
+        assert_eq!(table.len(), 2);
+        for passed_over in [6, 5] {
+            assert!(table.insert(T(passed_over), held(0, 1)));
+        }
+        assert!(!table.insert(T(100), held(0, 1)), "full");
+    }
+
+    #[test]
+    fn the_window_begins_anew_where_nothing_is_held() {
+        let mut table = HeldTriggers::new(4, 1);
+        for trigger in [u64::MAX, 3, 1 << 40, 2] {
+            assert!(table.insert(T(trigger), held(1, 3)));
+            assert_eq!(table.inside, 1);
+            assert_eq!(table.get(T(trigger)), Some(held(1, 3)));
+            table.remove(T(trigger));
+        }
+        assert_eq!(table.len(), 0);
+    }
+
+    proptest! {
+        /// Against an ordered map, under any sequence of operations, with numbers that jump and
+        /// any number of sources.
+        #[test]
+        fn behaves_like_a_map(
+            operations in prop::collection::vec((0..4u8, 0..24u64), 1..400),
+            stride in prop::sample::select(vec![1u64, 3, 16, 1 << 40]),
+            sources in 1..33_usize,
+        ) {
+            let mut table = HeldTriggers::new(16, sources);
+            let mut map: BTreeMap<TriggerNumber, Held> = BTreeMap::new();
+            let all = (1_u64 << sources) as u32;
+            for (i, (operation, number)) in operations.into_iter().enumerate() {
+                let trigger = T((number + i as u64 / 8) * stride);
+                let value = held((i as u32).wrapping_mul(0x9E37_79B9) & all.wrapping_sub(1), i as u16);
+                match operation {
+                    0 | 1 => {
+                        let fits = map.len() < 16 && trigger.0 > 0 && !map.contains_key(&trigger);
+                        prop_assert_eq!(table.insert(trigger, value), fits);
+                        if fits {
+                            map.insert(trigger, value);
+                        }
+                    }
+                    2 => {
+                        table.remove(trigger);
+                        map.remove(&trigger);
+                    }
+                    _ => {
+                        prop_assert_eq!(table.get(trigger), map.get(&trigger).copied());
+                        if let Some((place, _)) = table.find(trigger) {
+                            table.set(place, value);
+                            map.insert(trigger, value);
+                        }
+                    }
+                }
+                prop_assert_eq!(table.len(), map.len());
+            }
+            let slots = 0..table.slot_count();
+            let mut entries: Vec<_> = slots.filter_map(|slot| table.slot(slot)).collect();
+            entries.sort_by_key(|(trigger, ..)| *trigger);
+            let entries: Vec<_> = entries.into_iter().map(|(t, _, held)| (t, held)).collect();
+            prop_assert_eq!(entries, map.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
