@@ -74,6 +74,12 @@ impl HeldTriggers {
         }
     }
 
+    /// Takes the memory for all of them outside of the window; only while there are none.
+    pub(crate) fn reserve_outside(&mut self) {
+        debug_assert!(self.outside.len() == 0, "called at the start");
+        self.outside = TriggerTable::new(self.capacity);
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.inside + self.outside.len()

@@ -131,7 +131,7 @@ pub(super) fn readout_hosts(
     let most = (queue, 2 * config.trigger_window as usize);
     let schedule = Arc::new(schedule);
     let host = |unit| ReadoutHost {
-        unit: ReadoutUnit::new(config, unit, FIRST_EPOCH),
+        unit: ReadoutUnit::lean(config, unit, FIRST_EPOCH),
         fed: 0,
         processor: Server::default(),
         inbox: VecDeque::new(),
