@@ -132,10 +132,7 @@ impl PyTimingListener {
 
     /// Ends a prepared wait.
     fn woken(&self) -> PyResult<()> {
-        match self.lock().subscription() {
-            Some(subscription) => subscription.woken().map_err(failed),
-            None => Ok(()),
-        }
+        self.lock().woken().map_err(failed)
     }
 
     /// Times that the daemon was found again.

@@ -12,11 +12,9 @@ from livetime import timing
 from program import PROGRAM, ROOT
 
 
-@pytest.fixture
-def daemon(tmp_path):
+def serve(socket):
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM} is not built")
-    socket = tmp_path / "t.sock"
     process = subprocess.Popen(
         [PROGRAM, "timing", "serve", "--socket", socket], stdout=subprocess.PIPE, text=True
     )
@@ -24,6 +22,13 @@ def daemon(tmp_path):
     if not line.startswith("ready "):
         process.kill()
         pytest.skip(f"{PROGRAM} has no timing daemon")
+    return process
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    socket = tmp_path / "t.sock"
+    process = serve(socket)
     yield str(socket)
     process.terminate()
     process.wait()
@@ -72,6 +77,34 @@ def test_callbacks_and_asyncio(daemon):
                 return int(record["param"])
 
     assert asyncio.run(asyncio.wait_for(listen(), 30)) == 2
+
+
+def test_asyncio_goes_on_with_the_next_daemon(tmp_path):
+    socket = tmp_path / "t.sock"
+    processes = [serve(socket)]
+
+    def next_daemon():
+        processes[0].kill()
+        processes[0].wait()
+        processes.append(serve(socket))
+
+    async def listen():
+        with timing.Listener([timing.group(8)], address=str(socket)) as listener:
+            asyncio.get_running_loop().call_soon(next_daemon)
+            kinds = []
+            async for record in listener:
+                kinds.append(timing.Kind(record["kind_class"] & 0xF))
+                if kinds[-1] == timing.Kind.MESSAGE:
+                    return kinds
+                timing.Control(str(socket)).inject(timing.group(8).id, 1)
+
+    try:
+        kinds = asyncio.run(asyncio.wait_for(listen(), 30))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert kinds == [timing.Kind.RESTART, timing.Kind.MESSAGE]
 
 
 def test_a_small_ring_tells_what_it_lost(daemon):

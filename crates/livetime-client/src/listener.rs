@@ -150,6 +150,26 @@ impl Listener {
             .map(|session| &mut session.subscription)
     }
 
+    /// For event loops: makes the descriptor of the present subscription unreadable again. When the
+    /// daemon is gone there is none, and the next look for a record connects again.
+    ///
+    /// # Errors
+    /// [`ClientError::System`].
+    pub fn woken(&mut self) -> Result<(), ClientError> {
+        match self
+            .session
+            .as_ref()
+            .map(|session| session.subscription.woken())
+        {
+            Some(Err(ClientError::Gone)) => {
+                self.session = None;
+                Ok(())
+            }
+            Some(result) => result,
+            None => Ok(()),
+        }
+    }
+
     /// Calls `handle` for each record, in a thread of its own, until the returned value is
     /// dropped. An error is given once and ends it.
     ///

@@ -130,11 +130,12 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
     let pairs: Result<Vec<_>, _> = (0..FAN_OUT).map(|_| wake_pair()).collect();
     let (mut wakers, sources): (Vec<Waker>, Vec<WakeSource>) =
         pairs.map_err(failed)?.into_iter().unzip();
-    let (clock, started) = (TscClock::calibrate(), AtomicU64::new(0));
+    let clock = TscClock::calibrate();
+    let (started, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let first = wakers.remove(0);
     let mut next = wakers.into_iter();
     std::thread::scope(|scope| {
-        let started = &started;
+        let (started, done) = (&started, &done);
         let threads: Vec<_> = sources
             .into_iter()
             .map(|source| {
@@ -147,9 +148,12 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
                         wait_for(&source)?;
                         match &next {
                             Some(next) => next.wake(),
-                            // Relaxed: the wake-ups order it.
-                            None => samples
-                                .push(clock.ticks().wrapping_sub(started.load(Ordering::Relaxed))),
+                            None => {
+                                // Relaxed: the wake-ups order it.
+                                let start = started.load(Ordering::Relaxed);
+                                samples.push(clock.ticks().wrapping_sub(start));
+                                done.fetch_add(1, Ordering::Relaxed);
+                            }
                         }
                     }
                     Ok((samples, next))
@@ -161,8 +165,12 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
             let begin = Instant::now();
             for round in 1..=rounds {
                 let at = Duration::from_nanos(FAN_OUT_PERIOD_NS) * round;
-                while begin.elapsed() < at {
+                // Two wake-ups of one sleep would be one.
+                while begin.elapsed() < at || done.load(Ordering::Relaxed) + 1 < round.into() {
                     std::hint::spin_loop();
+                    if begin.elapsed() > at + PATIENCE {
+                        return Err(BenchError::Stuck);
+                    }
                 }
                 started.store(clock.ticks(), Ordering::Relaxed);
                 first.wake();
