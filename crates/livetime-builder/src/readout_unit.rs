@@ -147,7 +147,11 @@ pub struct ReadoutUnit {
     /// Who is sent fragments of triggers that nobody asked for, at this scan.
     probed_builder: u16,
     /// Scans after which a request without any fragment is forgotten.
+    /// Scans that count as one where the timeout is many of them.
+    scans_per_count: u64,
+    /// Counts after which nobody asks any more.
     scans_max: u8,
+    scans: u64,
     scan_at: RunNs,
     ending: bool,
     /// Whether events may be released of which nothing was asked for here.
@@ -191,6 +195,7 @@ impl ReadoutUnit {
         let sources = config.sources_of(index);
         // A builder unit has closed the event by then, whatever became of its messages.
         let scans = 2 * config.timeout.0 / config.probe.0.max(1) + 3;
+        let scans_per_count = scans.div_ceil(u8::MAX.into());
         Self {
             index,
             epoch,
@@ -210,7 +215,9 @@ impl ReadoutUnit {
             any_epoch: is_any_epoch(config),
             probe: config.probe,
             probed_builder: 0,
-            scans_max: u8::try_from(scans).unwrap_or(u8::MAX),
+            scans_per_count,
+            scans_max: scans.div_ceil(scans_per_count) as u8,
+            scans: 0,
             scan_at: RunNs::MAX,
             ending: false,
             counts: ReadoutCounts::default(),
@@ -660,6 +667,8 @@ impl ReadoutUnit {
         }
         self.scan_at = now.after(self.probe);
         self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
+        self.scans += 1;
+        let counts = self.scans.is_multiple_of(self.scans_per_count);
         for slot in 0..self.held.slot_count() {
             let Some((trigger, place, mut held)) = self.held.slot(slot) else {
                 continue;
@@ -669,7 +678,10 @@ impl ReadoutUnit {
             if !held.is_open() || !is_wanted || held.unsent != 0 {
                 continue;
             }
-            held.scans = held.scans.saturating_add(1);
+            let is_probed = is_requested && held.present != 0;
+            if is_probed || counts {
+                held.scans = held.scans.saturating_add(1);
+            }
             let patience = if is_requested { 2 } else { self.scans_max };
             if held.present != 0 && held.scans >= patience {
                 held.unsent = 1 << held.present.trailing_zeros();

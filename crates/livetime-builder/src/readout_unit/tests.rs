@@ -304,6 +304,23 @@ fn a_full_table_makes_fragments_wait_and_requests_come_again() {
 }
 
 #[test]
+fn a_request_is_not_forgotten_before_the_timeout_however_often_is_probed() {
+    let mut bench = Bench::new();
+    bench.config.timeout = DurationNs(20_000_000_000);
+    bench.config.probe = DurationNs(50_000_000);
+    bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
+    bench.request(0, 2);
+    while bench.unit.triggers_held() == 1 {
+        let at = bench.unit.poll_timeout();
+        bench.unit.handle_timeout(at);
+        assert!(at.0 < 60_000_000_000, "for ever");
+        let is_over = at.0 >= 2 * bench.config.timeout.0;
+        bench.sent(1);
+        assert!(is_over || bench.unit.triggers_held() == 1, "{at:?}");
+    }
+}
+
+#[test]
 fn a_missing_release_is_asked_for_and_a_forgotten_request_ends() {
     let mut bench = Bench::new();
     bench.fragments(1);

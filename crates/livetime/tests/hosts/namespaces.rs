@@ -443,17 +443,24 @@ fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str)
     let namespace = network.namespace("readout");
     let at = format!("tc -n {namespace} qdisc add dev eth0 root");
     // Where the system loses none at random, a queue does that is too short for a few events. What
-    // one readout unit sends for one event must pass: it is sent again as a whole.
-    let lost = match network.is_udp {
-        false => ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"],
-        true => ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 20kb"],
+    // one readout unit sends for one event must pass: it is sent again as a whole, and events that
+    // pile up must drain faster than others come.
+    let (lost, pace) = match network.is_udp {
+        false => (
+            ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"],
+            PACE,
+        ),
+        true => (
+            ["netem loss 1%", "tbf rate 400mbit burst 4kb limit 20kb"],
+            ["--rate", "1kHz", "--duration", "5s"],
+        ),
     };
     let tried = lost.map(|how| system(&format!("{at} {how}")));
     if let [Err(reason), Err(_)] = tried {
         println!("SKIPPED: this machine loses no datagrams on demand: {reason}");
         return;
     }
-    let run = network.run(&PACE);
+    let run = network.run(&pace);
     assert!(run.output.status.success(), "{}", run.errors());
     assert_eq!(run.causes(), BTreeSet::new());
     let datagrams = network.datagrams_lost("readout");
