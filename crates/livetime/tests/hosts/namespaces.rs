@@ -451,7 +451,7 @@ fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str)
             PACE,
         ),
         true => (
-            ["netem loss 1%", "tbf rate 400mbit burst 4kb limit 20kb"],
+            ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 20kb"],
             ["--rate", "1kHz", "--duration", "5s"],
         ),
     };
@@ -470,9 +470,8 @@ fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str)
     let transport = &run.summary["builder_transport"];
     println!("{case}: {transport}");
     if network.is_udp {
-        assert!(
-            transport["datagrams"]["lost"].as_u64() > Some(0),
-            "{transport}"
-        );
+        // The last few may have nothing behind them by which they would be missed.
+        let missed = transport["datagrams"]["lost"].as_u64();
+        assert!(missed > Some(0) || datagrams < 10, "{transport}");
     }
 }
