@@ -597,10 +597,12 @@ impl Delivery {
         class: PriorityClass,
         now: &impl Fn() -> TaiNs,
     ) {
-        let listeners = self.routing.listeners(action.sink, class);
-        let Some(listeners) = listeners.filter(|listeners| !listeners.places.is_empty()) else {
+        let Some(listeners) = self.routing.listeners(action.sink, class) else {
             return;
         };
+        if listeners.places.is_empty() {
+            return;
+        }
         let mut fenced = None;
         for place in &listeners.places {
             if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
