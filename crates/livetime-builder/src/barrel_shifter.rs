@@ -96,6 +96,10 @@ pub struct ShiftCounts {
     pub fragments: u64,
     /// Steps passed over because they were over before anybody asked (with a clock).
     pub steps_missed: u64,
+    /// Those of them at which something waited for their receiver.
+    pub blocks_missed: u64,
+    /// Steps given away by the driver, since the receiver's link could not take a block.
+    pub steps_given_away: u64,
 }
 
 /// The queue towards a builder unit is full.
@@ -266,32 +270,73 @@ impl BarrelShifter {
 
     /// As [`BarrelShifter::poll_block`], in place of what is in `block`; false if there is none.
     pub fn poll_block_into(&mut self, now: RunNs, block: &mut Block) -> bool {
-        if let Pace::Clock { start, step } = self.pace {
-            let Some(since) = now.0.checked_sub(start.0) else {
-                return false;
-            };
-            let due = since / step.0.max(1);
+        let Some(to) = self.poll_turn(now) else {
+            return false;
+        };
+        (block.to, block.step) = (to, self.step);
+        self.step += 1;
+        self.fill(block);
+        true
+    }
+
+    /// Whose turn it is, for drivers that ask whether its link can take a block before they take one:
+    /// at [`BarrelShifter::poll_block_into`], or give the turn away. `None` before the next step, or
+    /// where this sender rests at it.
+    pub fn poll_turn(&mut self, now: RunNs) -> Option<u16> {
+        if let Pace::Clock { .. } = self.pace {
+            let due = self.step_at(now)?;
             if due < self.step {
-                return false;
+                return None;
             }
-            self.counts.steps_missed += due - self.step;
-            self.step = due;
+            self.miss_until(due);
         }
         // With as many steps as receivers the first will do; the others rest at some.
         for _ in 0..self.schedule.steps().max(1) {
-            let step = self.step;
-            self.step += 1;
-            match self.schedule.receiver(self.sender, step) {
-                Some(to) => {
-                    (block.to, block.step) = (to, step);
-                    self.fill(block);
-                    return true;
-                }
-                None if matches!(self.pace, Pace::BackPressure) => {}
-                None => return false,
+            match self.schedule.receiver(self.sender, self.step) {
+                Some(to) => return Some(to),
+                None => self.step += 1,
+            }
+            if !matches!(self.pace, Pace::BackPressure) {
+                return None;
             }
         }
-        false
+        None
+    }
+
+    /// Gives the present turn away: its receiver's link cannot take a block.
+    pub fn give_turn_away(&mut self) {
+        self.step += 1;
+        self.counts.steps_given_away += 1;
+    }
+
+    /// Goes on with the step that is on by the clock, without a count of those before it: nothing
+    /// was to be sent. Without a clock there is none to go on with.
+    pub fn skip_to(&mut self, now: RunNs) {
+        if let Some(due) = self.step_at(now) {
+            self.step = self.step.max(due);
+        }
+    }
+
+    /// The step that is on by the clock, if there is one and it has begun.
+    fn step_at(&self, now: RunNs) -> Option<u64> {
+        let Pace::Clock { start, step } = self.pace else {
+            return None;
+        };
+        Some(now.0.checked_sub(start.0)? / step.0.max(1))
+    }
+
+    /// Passes over all steps before `due`. Of a cycle of them each receiver has one.
+    fn miss_until(&mut self, due: u64) {
+        let missed = due - self.step;
+        let steps = u64::from(self.schedule.steps().max(1));
+        for ahead in 0..missed.min(steps) {
+            let to = self.schedule.receiver(self.sender, self.step + ahead);
+            if to.is_some_and(|to| self.lanes[usize::from(to)].held > 0) {
+                self.counts.blocks_missed += 1 + (missed - ahead - 1) / steps;
+            }
+        }
+        self.counts.steps_missed += missed;
+        self.step = due;
     }
 
     fn fill(&mut self, block: &mut Block) {

@@ -7,6 +7,7 @@ use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, TRIGGERS_MAX};
 use livetime_wire::{ByteSize, DurationNs, Problem, SourceId, UnitId};
 
 use crate::problem_code;
+use crate::shaping_config::ShapingConfig;
 
 /// Most sources of one readout unit: its masks have 32 bits.
 pub const READOUT_SOURCES_MAX: usize = 32;
@@ -103,6 +104,9 @@ pub struct BuilderConfig {
     /// Silence after which a builder unit is taken for dead and its events are built by others.
     /// Default 500 ms. With `heartbeat` only.
     pub dead: DurationNs,
+    /// How the readout units shape what they send to builder units over a network. Default `None`:
+    /// they send what is asked for as the links take it.
+    pub shaping: Option<ShapingConfig>,
     /// What is broken on purpose, to see whether the checks of the simulation find it.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::mutant::Mutant>,
@@ -132,6 +136,7 @@ impl Default for BuilderConfig {
             heartbeat: DurationNs(0),
             suspect: DurationNs(300 * DurationNs::MILLISECOND.0),
             dead: DurationNs(500 * DurationNs::MILLISECOND.0),
+            shaping: None,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -217,6 +222,10 @@ impl BuilderConfig {
         self.check_bytes(path, &mut problems);
         self.check_liveness(path, &mut problems);
         self.check_steps(path, &mut problems);
+        if let Some(shaping) = &self.shaping {
+            let units = (self.readout_units.len(), self.builder_units);
+            problems.extend(shaping.validate(path, units));
+        }
         problems
     }
 

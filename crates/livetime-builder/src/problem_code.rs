@@ -39,5 +39,7 @@ pub const FIRST_STEP: ProblemCode = ProblemCode::new("B0115", "first step out of
 pub const SUBFARMS: ProblemCode = ProblemCode::new("B0116", "subfarms without units");
 /// Subfarms cannot be divided among the writers.
 pub const WRITERS: ProblemCode = ProblemCode::new("B0117", "subfarms not divisible by writers");
+/// A block or a turn of traffic shaping is out of range.
+pub const SHAPING: ProblemCode = ProblemCode::new("B0118", "traffic shaping out of range");
 /// A table of triggers is too small, too large, or not a power of two.
 pub const TRIGGER_WINDOW: ProblemCode = ProblemCode::new("B0111", "trigger table out of range");

@@ -75,6 +75,47 @@ fn a_late_shifter_passes_over_what_it_missed_and_is_in_step() {
 }
 
 #[test]
+fn what_a_late_shifter_missed_is_counted_where_something_waited() {
+    let pace = Pace::Clock {
+        start: RunNs(0),
+        step: DurationNs(10),
+    };
+    let mut shifter = shifter(3, 1, 3, pace);
+    // Nothing is missed while there is nothing to send.
+    shifter.skip_to(RunNs(1000));
+    assert_eq!(shifter.poll_turn(RunNs(1000)), Some(2), "step 100");
+    push(&mut shifter, 0, 1, 1500);
+    // At steps 100 to 106 it was the turn of 2 0 1 2 0 1 2.
+    assert_eq!(shifter.poll_turn(RunNs(1079)), Some(0), "step 107");
+    let counts = *shifter.counts();
+    assert_eq!((counts.steps_missed, counts.blocks_missed), (7, 2));
+    shifter.give_turn_away();
+    assert_eq!(shifter.poll_turn(RunNs(1079)), None, "one per step");
+    let block = shifter.poll_block(RunNs(1100)).unwrap();
+    assert_eq!(
+        (block.to, block.step, block.payload_bytes()),
+        (0, 110, 1000)
+    );
+    let counts = *shifter.counts();
+    assert_eq!((counts.steps_missed, counts.blocks_missed), (9, 2));
+    assert_eq!((counts.steps_given_away, counts.blocks), (1, 1));
+}
+
+#[test]
+fn a_turn_that_is_given_away_is_the_next_ones() {
+    let mut shifter = shifter(4, 3, 2, Pace::BackPressure);
+    push(&mut shifter, 0, 1, 10);
+    push(&mut shifter, 1, 2, 10);
+    // It rests at the step of a third receiver, and where there is a fourth.
+    assert_eq!(shifter.poll_turn(RunNs(0)), Some(0));
+    shifter.give_turn_away();
+    assert_eq!(shifter.poll_turn(RunNs(0)), Some(1));
+    assert_eq!(shifter.poll_block(RunNs(0)).unwrap().pieces.len(), 1);
+    assert_eq!(shifter.poll_block(RunNs(0)).unwrap().to, 0);
+    assert!(shifter.is_empty());
+}
+
+#[test]
 fn a_lost_block_breaks_the_fragments_in_it_and_no_others() {
     let mut shifter = shifter(1, 0, 1, Pace::BackPressure);
     for trigger in 1..=6 {
