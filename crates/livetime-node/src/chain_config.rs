@@ -54,6 +54,9 @@ pub const RECEIVE_BUFFER: ProblemCode = ProblemCode::new(
     "L0206",
     "receive buffer does not hold one event of a readout unit",
 );
+/// Traffic shaping between units that share memory.
+pub const SHAPING_IN_MEMORY: ProblemCode =
+    ProblemCode::new("L0207", "traffic shaping without a network");
 /// Events of the source that the run file does not take.
 pub const EVENT_LIMIT: ProblemCode = ProblemCode::new(
     "S0104",
@@ -293,6 +296,7 @@ impl ChainConfig {
         }
         problems.extend(self.check_trigger_link(trigger_path));
         problems.extend(self.check_receive_buffer());
+        problems.extend(self.check_shaping());
         problems.extend(self.check_store());
         problems.extend(self.check_output());
         problems.extend(self.check_workers(cores));
@@ -370,6 +374,21 @@ impl ChainConfig {
                 format!("at least {least}, for the largest fragments of one event"),
                 "leave the key out: the buffers are then as large as the credits need",
             )
+        })
+    }
+
+    /// In shared memory payload stays where the links have put it: there is no traffic to shape.
+    fn check_shaping(&self) -> Option<Problem> {
+        let is_shaped = self.builder.shaping.is_some();
+        (is_shaped && !self.transport.is_network()).then(|| {
+            Problem::new(
+                SHAPING_IN_MEMORY,
+                "builder.shaping",
+                "\"barrel-shifter\"",
+                "\"none\" with `transport = \"shm\"`, where fragments do not move",
+                "set `transport` to \"tcp\" or \"udp\", or leave `shaping` out",
+            )
+            .with_related("builder.transport", "what carries the payload")
         })
     }
 
@@ -583,6 +602,7 @@ fn some_of(roles: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use livetime_builder::ShapingConfig;
     use livetime_source::SourceConfig;
     use livetime_trigger::MenuConfig;
 
@@ -726,6 +746,15 @@ mod tests {
             }
         };
         assert_eq!(over_udp(largest), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_does_not_move_is_not_shaped() {
+        let mut config = config();
+        config.builder.shaping = Some(ShapingConfig::default());
+        assert_eq!(problems(&config), [("L0207", "builder.shaping".to_owned())]);
+        config.transport = BuilderTransport::Tcp { congestion: None };
+        assert_eq!(problems(&config), []);
     }
 
     #[test]

@@ -46,7 +46,8 @@ use crate::role::writer::{Writer, WriterParts};
 use crate::run_clock::RunClock;
 use crate::run_file::RunFile;
 use crate::transport::{
-    EventReceiver, EventSender, NetworkLink, ReceivePages, TcpFrameLink, UdpFrameLink,
+    EventReceiver, EventSender, FragmentShaper, NetworkLink, ReceivePages, TcpFrameLink,
+    UdpFrameLink,
 };
 
 /// Epoch of a unit that was not lost yet.
@@ -284,14 +285,25 @@ impl RoleEnds {
         sent_from: Option<PagePool>,
         pages: Option<ReceivePages>,
     ) -> Result<Option<NetworkLink>, MissingEnd> {
+        // Only who sends payload has something to hold back.
+        let shaping = config.builder.shaping.as_ref();
+        let shaping = shaping.filter(|_| sent_from.is_some());
         let mut link = match config.transport {
             BuilderTransport::Shm => return Ok(None),
             BuilderTransport::Tcp { .. } => {
-                NetworkLink::Tcp(Box::new(TcpFrameLink::new(sent_from, pages)))
+                let mut link = TcpFrameLink::new(sent_from, pages);
+                if let Some(shaping) = shaping {
+                    link = link.shaped(FragmentShaper::send_buffer_bytes(shaping));
+                }
+                NetworkLink::Tcp(Box::new(link))
             }
             BuilderTransport::Udp { .. } => {
                 let buffer_bytes = receive_buffer_bytes(config);
-                NetworkLink::Udp(Box::new(UdpFrameLink::new(sent_from, pages, buffer_bytes)))
+                let mut link = UdpFrameLink::new(sent_from, pages, buffer_bytes);
+                if let Some(shaping) = shaping {
+                    link = link.shaped(FragmentShaper::send_buffer_bytes(shaping));
+                }
+                NetworkLink::Udp(Box::new(link))
             }
         };
         for (peer, socket) in std::mem::take(&mut self.sockets) {
@@ -494,6 +506,8 @@ impl RoleEnds {
         let buffer = FragmentBufferConfig {
             triggers_max: config.builder.trigger_window,
         };
+        let shaping = config.builder.shaping.as_ref();
+        let shaper = shaping.map(|shaping| FragmentShaper::new(shaping, &config.builder, index));
         Ok(Box::new(Readout::new(ReadoutParts {
             core: ReadoutUnit::new(&config.builder, index, self.epoch),
             assemblers,
@@ -504,6 +518,7 @@ impl RoleEnds {
             pages_back: self.sender(unit, UnitId::SUPERVISOR, Channel::PagesBack)?,
             inboxes: self.inboxes(unit, senders)?,
             outbox,
+            shaper: shaper.filter(|_| is_network),
             id: self.id,
             block: self.block,
         })))

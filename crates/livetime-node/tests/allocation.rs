@@ -11,7 +11,7 @@
 use std::alloc::System;
 use std::time::{Duration, Instant};
 
-use livetime_builder::BuilderConfig;
+use livetime_builder::{BuilderConfig, ShapingConfig, ShapingPace};
 use livetime_node::link::LinkTransport;
 use livetime_node::{
     BuilderTransport, Chain, ChainConfig, DataLinkConfig, FilterConfig, RunFile, WorkerConfig,
@@ -32,7 +32,7 @@ use livetime_trigger::{
 use livetime_wire::fragment::{CrcCheck, FragmentHeader, OVERHEAD_WORDS};
 use livetime_wire::slink::ControlWord;
 use livetime_wire::trigger_packet::{SvtTrack, TriggerPacket, TriggerPacketView};
-use livetime_wire::{ByteSize, RunNs, RunNumber, SourceId, TriggerNumber};
+use livetime_wire::{ByteSize, DurationNs, RunNs, RunNumber, SourceId, TriggerNumber};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 
 #[global_allocator]
@@ -80,7 +80,22 @@ fn nothing_is_allocated_after_start() {
     in_datagrams.transport = BuilderTransport::Udp {
         receive_buffer_bytes: 0,
     };
-    chain("fragments over UDP", in_datagrams, discarding);
+    chain("fragments over UDP", in_datagrams.clone(), discarding);
+    let clocked = ShapingPace::Clock {
+        step: DurationNs(20_000),
+    };
+    in_datagrams.builder.shaping = Some(ShapingConfig {
+        pace: clocked,
+        ..ShapingConfig::default()
+    });
+    chain("blocks over UDP, by a clock", in_datagrams, discarding);
+    let mut in_blocks = generated();
+    in_blocks.transport = BuilderTransport::Tcp { congestion: None };
+    in_blocks.builder.shaping = Some(ShapingConfig {
+        block_bytes: 4096,
+        ..ShapingConfig::default()
+    });
+    chain("blocks over TCP, by back-pressure", in_blocks, discarding);
     receiving_end();
     level_two();
 }

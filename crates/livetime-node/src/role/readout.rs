@@ -18,6 +18,8 @@ use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
 use crate::pooled_page::HeldPages;
+use crate::transport::FragmentShaper;
+use crate::transport::fragment_shaper::QueuedFragment;
 use crate::worker::Phase;
 
 /// Pages and messages taken in one duty cycle, so that other roles get their turn.
@@ -51,6 +53,8 @@ pub struct ReadoutParts {
     pub inboxes: Vec<Inbox>,
     /// Messages to the builder units.
     pub outbox: Outbox,
+    /// What gives builder units behind a network their turns, if their traffic is shaped.
+    pub shaper: Option<FragmentShaper>,
     /// Where the counters are published.
     pub block: Arc<CounterBlock>,
 }
@@ -64,8 +68,9 @@ pub struct Readout {
     ahead: ArrayVec<Completion, { PAGES_AHEAD + 1 }>,
     /// A fragment that found the core's table full.
     waiting: Option<(TriggerNumber, FragmentDescriptor)>,
-    /// Pages on their way back; every page is in at most one place, so the pool bounds it.
-    pages_back: VecDeque<u32>,
+    freed: Freed,
+    /// When it was last polled.
+    polled_at: RunNs,
     counts: RoleCounts,
     malformed: u64,
     aborted: bool,
@@ -74,10 +79,60 @@ pub struct Readout {
     freed_of_lost: u64,
     /// Payload bytes sent to builder units, repetitions included.
     sent_bytes: u64,
+}
+
+/// What is off the file.
+struct Freed {
+    /// Pages on their way back; every page is in at most one place, so the pool bounds it.
+    pages_back: VecDeque<u32>,
+    /// Triggers, since it was last asked.
+    triggers: usize,
     /// Fragments that were never asked for, since the first step rejected their events.
     unasked: u64,
     /// Their payload bytes.
     unasked_bytes: u64,
+}
+
+impl Freed {
+    /// The next fragment on file that the core wants sent; what it wants freed before that is.
+    fn next_to_send(
+        &mut self,
+        core: &mut ReadoutUnit,
+        buffer: &mut FragmentBuffer,
+    ) -> Option<(QueuedFragment, FragmentDescriptor)> {
+        loop {
+            match core.poll_output()? {
+                ReadoutOutput::SendFragment {
+                    to,
+                    sequence,
+                    trigger,
+                    source,
+                } => {
+                    let Some(fragment) = buffer.fragment(trigger, source).cloned() else {
+                        continue;
+                    };
+                    let to_send = QueuedFragment {
+                        to: to.index,
+                        sequence,
+                        trigger,
+                        source,
+                    };
+                    return Some((to_send, fragment));
+                }
+                ReadoutOutput::Free { trigger, reason } => {
+                    self.triggers += 1;
+                    let is_unasked = reason == FreeReason::Unasked;
+                    buffer.remove(trigger, |fragment| {
+                        if is_unasked {
+                            self.unasked += 1;
+                            self.unasked_bytes += u64::from(fragment.words) * 4;
+                        }
+                        self.pages_back.extend(fragment.pages.iter().copied());
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl Readout {
@@ -89,16 +144,20 @@ impl Readout {
             held: parts.assemblers.iter().map(hold).collect(),
             ahead: ArrayVec::new(),
             waiting: None,
-            pages_back: VecDeque::with_capacity(parts.pool.page_count() as usize),
+            freed: Freed {
+                pages_back: VecDeque::with_capacity(parts.pool.page_count() as usize),
+                triggers: 0,
+                unasked: 0,
+                unasked_bytes: 0,
+            },
             parts,
+            polled_at: RunNs(0),
             counts: RoleCounts::default(),
             malformed: 0,
             aborted: false,
             lost_here: 0,
             freed_of_lost: 0,
             sent_bytes: 0,
-            unasked: 0,
-            unasked_bytes: 0,
         }
     }
 
@@ -133,7 +192,7 @@ impl Readout {
             Assembled::Refused { pages, .. } => {
                 for page in pages {
                     held.drop_page(page);
-                    self.pages_back.push_back(page);
+                    self.freed.pages_back.push_back(page);
                 }
                 true
             }
@@ -171,7 +230,8 @@ impl Readout {
                 true
             }
             FragmentVerdict::Discard { .. } => {
-                self.pages_back.extend(fragment.pages.iter().copied());
+                let pages = fragment.pages.iter().copied();
+                self.freed.pages_back.extend(pages);
                 true
             }
             FragmentVerdict::Wait => {
@@ -182,62 +242,50 @@ impl Readout {
     }
 
     /// Does what the core says, as long as there is room for its messages.
-    fn act(&mut self) -> usize {
+    fn act(&mut self, now: RunNs) -> usize {
         let Self {
             parts,
-            pages_back,
+            freed,
             sent_bytes,
-            unasked,
-            unasked_bytes,
             ..
         } = self;
         let ReadoutParts {
             core,
             buffer,
             outbox,
+            shaper,
             ..
         } = parts;
-        let mut work = 0;
-        let sent = outbox.send_all(|| {
-            loop {
-                match core.poll_output()? {
-                    ReadoutOutput::SendFragment {
-                        to,
-                        sequence,
-                        trigger,
-                        source,
-                    } => {
-                        let Some(fragment) = buffer.fragment(trigger, source).cloned() else {
-                            continue;
-                        };
-                        *sent_bytes += u64::from(fragment.words) * 4;
-                        let envelope = core.fragment_message(sequence, trigger, fragment);
-                        return Some(Outgoing { to, envelope });
-                    }
-                    ReadoutOutput::Free { trigger, reason } => {
-                        work += 1;
-                        let is_unasked = reason == FreeReason::Unasked;
-                        buffer.remove(trigger, |fragment| {
-                            if is_unasked {
-                                *unasked += 1;
-                                *unasked_bytes += u64::from(fragment.words) * 4;
-                            }
-                            pages_back.extend(fragment.pages.iter().copied());
-                        });
-                    }
+        let mut next = |core: &mut ReadoutUnit| freed.next_to_send(core, buffer);
+        let sent = match (shaper, outbox.network()) {
+            (Some(shaper), Some(network)) => {
+                shaper.begin_cycle(now);
+                while let Some((fragment, on_file)) = next(core) {
+                    shaper.push(fragment, on_file.words * 4);
                 }
+                shaper.poll(now, network, |fragment| {
+                    let on_file = buffer.fragment(fragment.trigger, fragment.source)?.clone();
+                    Some(core.fragment_message(fragment.sequence, fragment.trigger, on_file))
+                })
             }
-        });
-        work + sent
+            _ => outbox.send_all(|| {
+                let (fragment, on_file) = next(core)?;
+                *sent_bytes += u64::from(on_file.words) * 4;
+                let to = UnitId::builder(fragment.to);
+                let envelope = core.fragment_message(fragment.sequence, fragment.trigger, on_file);
+                Some(Outgoing { to, envelope })
+            }),
+        };
+        sent + core::mem::take(&mut freed.triggers)
     }
 
     /// Returns pages to their links, several per message.
     fn return_pages(&mut self) -> usize {
         let mut work = 0;
-        while !self.pages_back.is_empty() && self.parts.pages_back.has_room() {
+        while !self.freed.pages_back.is_empty() && self.parts.pages_back.has_room() {
             let mut pairs = ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
             while !pairs.is_full() {
-                let Some(page) = self.pages_back.pop_front() else {
+                let Some(page) = self.freed.pages_back.pop_front() else {
                     break;
                 };
                 let first_pages = &self.parts.first_pages;
@@ -267,8 +315,9 @@ impl Readout {
         let idle = parts.core.is_idle()
             && self.waiting.is_none()
             && self.ahead.is_empty()
-            && self.pages_back.is_empty()
+            && self.freed.pages_back.is_empty()
             && parts.outbox.is_empty()
+            && parts.shaper.as_ref().is_none_or(FragmentShaper::is_empty)
             && parts.completions.is_empty()
             && parts.inboxes.iter_mut().all(Inbox::is_empty);
         let mut losses = *parts.core.losses();
@@ -295,6 +344,7 @@ impl Role for Readout {
     }
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        self.polled_at = now;
         if phase == Phase::Aborting && !self.aborted {
             self.aborted = true;
             self.parts.core.abort();
@@ -309,7 +359,7 @@ impl Role for Readout {
         if self.parts.core.poll_timeout() <= now {
             self.parts.core.handle_timeout(now);
         }
-        work += self.act() + self.return_pages();
+        work += self.act(now) + self.return_pages();
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
@@ -325,6 +375,9 @@ impl Role for Readout {
                 }
                 self.parts.outbox.lose(unit);
                 if unit.kind == UnitKind::Builder {
+                    if let Some(shaper) = &mut self.parts.shaper {
+                        shaper.lose(unit.index);
+                    }
                     self.freed_of_lost += self.parts.core.take_back(unit.index, &triggers);
                 }
             }
@@ -364,7 +417,7 @@ impl Role for Readout {
         // A fragment that waited for room was received and is lost now.
         self.lost_here += u64::from(self.waiting.take().is_some());
         self.parts.core.close();
-        self.act();
+        self.act(self.polled_at);
     }
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
@@ -393,17 +446,21 @@ impl Role for Readout {
             ("messages_received", counts.messages.received),
             ("messages_malformed", malformed + self.malformed),
         ];
+        let shaper = self.parts.shaper.as_ref();
+        let sent_bytes = self.sent_bytes + shaper.map_or(0, |shaper| shaper.counts().payload_bytes);
         let of_steps = self.parts.core.is_two_step().then_some([
-            ("bytes_sent_to_builders", self.sent_bytes),
-            ("fragments_unasked", self.unasked),
-            ("bytes_unasked", self.unasked_bytes),
+            ("bytes_sent_to_builders", sent_bytes),
+            ("fragments_unasked", self.freed.unasked),
+            ("bytes_unasked", self.freed.unasked_bytes),
         ]);
+        let of_shaper = shaper.map(FragmentShaper::details);
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
             details: details
                 .into_iter()
                 .chain(of_steps.into_iter().flatten())
+                .chain(of_shaper.into_iter().flatten())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),

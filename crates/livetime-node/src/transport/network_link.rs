@@ -70,6 +70,30 @@ impl NetworkLink {
         }
     }
 
+    /// As [`NetworkLink::flush`], to one unit.
+    pub fn flush_to(&mut self, unit: UnitId) {
+        match self {
+            Self::Tcp(link) => link.flush_to(unit),
+            Self::Udp(link) => link.flush_to(unit),
+        }
+    }
+
+    /// Lets so many bytes of the payload that waits for a unit go out, where a shaper decides that.
+    pub fn allow(&mut self, unit: UnitId, bytes: u32) {
+        match self {
+            Self::Tcp(link) => link.allow(unit, bytes),
+            Self::Udp(link) => link.allow(unit, bytes),
+        }
+    }
+
+    /// Whether the kernel has all that may go out to a unit.
+    pub fn is_block_taken(&self, unit: UnitId) -> bool {
+        match self {
+            Self::Tcp(link) => link.is_block_taken(unit),
+            Self::Udp(link) => link.is_block_taken(unit),
+        }
+    }
+
     /// Whether the kernel has everything.
     pub fn is_flushed(&self) -> bool {
         match self {

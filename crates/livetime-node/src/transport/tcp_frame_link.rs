@@ -28,6 +28,7 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 mod receiving;
 mod sending;
 
+use super::allowance::Allowance;
 use super::receive_pages::ReceivePages;
 use receiving::Receiving;
 use sending::Sending;
@@ -90,6 +91,9 @@ pub struct TcpFrameLink {
     pages: Option<ReceivePages>,
     /// Whether a stream ends with the first payload that is damaged.
     ends_with_damage: bool,
+    /// How much a shaper lets out on a new stream, and the send buffer that it asks for.
+    allowance: Allowance,
+    send_buffer_bytes: Option<usize>,
     /// Where the next look for a message begins.
     turn: usize,
     /// Words of the message that [`FrameLink::poll`] shows, and whose it is.
@@ -106,6 +110,8 @@ impl TcpFrameLink {
             sent_from: sent_from.into_iter().collect(),
             pages,
             ends_with_damage: false,
+            allowance: Allowance::new(false),
+            send_buffer_bytes: None,
             turn: 0,
             current: None,
             counts: TcpFrameCounts::default(),
@@ -115,6 +121,14 @@ impl TcpFrameLink {
     /// Ends a stream at the first payload that is damaged, where nobody asks for it again.
     pub fn ending_with_damage(mut self) -> Self {
         self.ends_with_damage = true;
+        self
+    }
+
+    /// Lets payload out only by [`TcpFrameLink::allow`], over streams with send buffers of so many
+    /// bytes, or as large as the system likes.
+    pub fn shaped(mut self, send_buffer_bytes: Option<usize>) -> Self {
+        self.allowance = Allowance::new(true);
+        self.send_buffer_bytes = send_buffer_bytes;
         self
     }
 
@@ -133,6 +147,9 @@ impl TcpFrameLink {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let name = set_congestion(&stream, congestion)?;
+        if let Some(bytes) = &self.send_buffer_bytes {
+            setsockopt(&stream, sockopt::SndBuf, bytes)?;
+        }
         self.lose(unit);
         match self.peers.iter_mut().find(|peer| peer.unit == unit) {
             Some(peer) => {
@@ -144,7 +161,7 @@ impl TcpFrameLink {
                 unit,
                 stream: Some(stream),
                 cut_due: None,
-                sending: Sending::new(),
+                sending: Sending::new(self.allowance),
                 receiving: Receiving::new(),
             }),
         }
@@ -153,7 +170,7 @@ impl TcpFrameLink {
 
     /// A unit is gone: messages to it are dropped, what came of it is still taken.
     pub fn lose(&mut self, unit: UnitId) {
-        if let Some(at) = self.peers.iter().position(|peer| peer.unit == unit) {
+        if let Some(at) = self.place_of(unit) {
             self.end(at);
             self.peers[at].cut_due = None;
         }
@@ -196,6 +213,30 @@ impl TcpFrameLink {
         }
     }
 
+    /// As [`TcpFrameLink::flush`], to one unit.
+    pub fn flush_to(&mut self, unit: UnitId) {
+        if let Some(at) = self.place_of(unit) {
+            self.flush_peer(at);
+        }
+    }
+
+    /// Lets so many bytes of the payload that waits for a unit go out, if it is [`Self::shaped`].
+    pub fn allow(&mut self, unit: UnitId, bytes: u32) {
+        if let Some(at) = self.place_of(unit) {
+            self.peers[at].sending.allow(bytes);
+        }
+    }
+
+    /// Whether the kernel has all that may go out to a unit; of one that is gone, always.
+    pub fn is_block_taken(&self, unit: UnitId) -> bool {
+        let peer = self.place_of(unit).map(|at| &self.peers[at]);
+        peer.is_none_or(|peer| peer.stream.is_none() || peer.sending.is_block_taken())
+    }
+
+    fn place_of(&self, unit: UnitId) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.unit == unit)
+    }
+
     fn flush_peer(&mut self, at: usize) {
         let peer = &mut self.peers[at];
         if let Some(stream) = &mut peer.stream
@@ -207,7 +248,7 @@ impl TcpFrameLink {
 
     /// Whether a message to a unit would be taken now; one to a unit that is gone always is.
     pub fn has_room(&mut self, to: UnitId) -> bool {
-        let Some(at) = self.peers.iter().position(|peer| peer.unit == to) else {
+        let Some(at) = self.place_of(to) else {
             return true;
         };
         if !self.peers[at].sending.has_room() {
@@ -255,7 +296,7 @@ impl TcpFrameLink {
         words: &[u32],
         envelope: &Envelope,
     ) -> Result<(), LinkFull> {
-        let Some(at) = self.peers.iter().position(|peer| peer.unit == to) else {
+        let Some(at) = self.place_of(to) else {
             return Ok(());
         };
         if !self.peers[at].sending.has_room() {

@@ -37,6 +37,7 @@ use livetime_wire::message_datagram::{DatagramHead, HEAD_WORDS, Piece, next_mess
 use livetime_wire::{UnitId, UnitKind};
 use nix::sys::socket::{MultiHeaders, getsockopt, setsockopt, sockopt};
 
+use super::allowance::Allowance;
 use super::receive_pages::ReceivePages;
 use super::tcp_frame_link::{fragment_of, hold_pages, pool_of};
 
@@ -135,6 +136,9 @@ pub struct UdpFrameLink {
     held: VecDeque<(PageReader, usize)>,
     pages: Option<ReceivePages>,
     buffer_bytes: usize,
+    /// How much a shaper lets out through a new socket, and the send buffer that it asks for.
+    allowance: Allowance,
+    send_buffer_bytes: Option<usize>,
     /// What came together, of whom, and which words of the last opened datagram are not taken.
     receiving: Receiving,
     of_peer: usize,
@@ -161,6 +165,8 @@ impl UdpFrameLink {
             held: VecDeque::with_capacity(FRAGMENT_PAGES_MAX),
             pages,
             buffer_bytes,
+            allowance: Allowance::new(false),
+            send_buffer_bytes: None,
             receiving: Receiving::new(),
             of_peer: 0,
             rest: 0..0,
@@ -168,6 +174,14 @@ impl UdpFrameLink {
             current: None,
             counts: UdpFrameCounts::default(),
         }
+    }
+
+    /// Lets payload out only by [`UdpFrameLink::allow`], through sockets with send buffers of so many
+    /// bytes, or as large as those for receiving.
+    pub fn shaped(mut self, send_buffer_bytes: Option<usize>) -> Self {
+        self.allowance = Allowance::new(true);
+        self.send_buffer_bytes = send_buffer_bytes;
+        self
     }
 
     /// Adds the connected socket to a unit, or replaces the one to its former life.
@@ -178,6 +192,9 @@ impl UdpFrameLink {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
         let buffer_bytes = set_buffers(&socket, self.buffer_bytes)?;
+        if let Some(bytes) = &self.send_buffer_bytes {
+            setsockopt(&socket, sockopt::SndBuf, bytes)?;
+        }
         let least = match self.counts.receive_buffer_bytes {
             0 => buffer_bytes,
             least => least.min(buffer_bytes),
@@ -187,7 +204,7 @@ impl UdpFrameLink {
         let peer = Peer {
             unit,
             socket: Some(socket),
-            sending: Sending::new(),
+            sending: Sending::new(self.allowance),
             numbers: DatagramNumbers::new(),
             partials: PartialFragments::new(),
             kernel_drops: 0,
@@ -231,6 +248,29 @@ impl UdpFrameLink {
                 peer.sending.flush(socket, &mut self.counts);
             }
         }
+    }
+
+    /// As [`UdpFrameLink::flush`], to one unit.
+    pub fn flush_to(&mut self, unit: UnitId) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.unit == unit)
+            && let Some(socket) = &peer.socket
+        {
+            peer.sending.flush(socket, &mut self.counts);
+        }
+    }
+
+    /// Lets so many bytes of the payload that waits for a unit go out, if it is [`Self::shaped`]; a
+    /// datagram goes with its last byte.
+    pub fn allow(&mut self, unit: UnitId, bytes: u32) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.unit == unit) {
+            peer.sending.allow(bytes);
+        }
+    }
+
+    /// Whether the kernel has all that may go out to a unit; of one that is gone, always.
+    pub fn is_block_taken(&self, unit: UnitId) -> bool {
+        let peer = self.peers.iter().find(|peer| peer.unit == unit);
+        peer.is_none_or(|peer| peer.socket.is_none() || peer.sending.is_block_taken())
     }
 
     /// Whether the kernel has everything.

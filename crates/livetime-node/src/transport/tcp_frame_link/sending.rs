@@ -12,6 +12,7 @@ use livetime_wire::message::{
 };
 use zerocopy::IntoBytes;
 
+use super::super::allowance::Allowance;
 use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
 
 /// Most pages that one batch holds: a few fragments of the most pages, or one small one a frame.
@@ -69,15 +70,18 @@ pub(super) struct Sending {
     /// Bytes of the table, and of the payload's first page, that the kernel has.
     table_bytes: usize,
     page_bytes: usize,
+    /// Payload that may be handed to the kernel, where a shaper says how much.
+    allowance: Allowance,
 }
 
 impl Sending {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(allowance: Allowance) -> Self {
         Self {
             gathering: Batch::new(),
             written: Batch::new(),
             table_bytes: 0,
             page_bytes: 0,
+            allowance,
         }
     }
 
@@ -85,6 +89,20 @@ impl Sending {
         self.gathering.clear();
         self.written.clear();
         (self.table_bytes, self.page_bytes) = (0, 0);
+        self.allowance.clear();
+    }
+
+    /// Lets so many bytes of payload more go out.
+    pub(super) fn allow(&mut self, bytes: u32) {
+        self.allowance.allow(bytes.into());
+    }
+
+    /// Whether the kernel has all that may go out.
+    pub(super) fn is_block_taken(&self) -> bool {
+        let is_table_out = self.table_bytes == self.written.table.len() * 4;
+        self.gathering.frames == 0
+            && (self.written.frames == 0 || is_table_out)
+            && self.allowance.is_used_up()
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -110,6 +128,7 @@ impl Sending {
         batch.table.extend_from_slice(words);
         batch.frames += 1;
         batch.payload_bytes += 4 * payload as u64;
+        self.allowance.push(4 * payload as u64);
     }
 
     /// Adds what is left of the batch that is being written.
@@ -119,11 +138,15 @@ impl Sending {
             slices.push(IoSlice::new(&table[self.table_bytes..]));
         }
         let mut skip = self.page_bytes;
+        let mut allowed = self.allowance.bytes();
         for (page, words) in &self.written.pages {
-            if slices.is_full() {
+            if slices.is_full() || allowed == 0 {
                 break;
             }
-            slices.push(IoSlice::new(&page[..*words].as_bytes()[skip..]));
+            let bytes = &page[..*words].as_bytes()[skip..];
+            let bytes = &bytes[..bytes.len().min(allowed)];
+            allowed -= bytes.len();
+            slices.push(IoSlice::new(bytes));
             skip = 0;
         }
     }
@@ -145,6 +168,10 @@ impl Sending {
             let taken = {
                 let mut slices = ArrayVec::<IoSlice<'_>, SLICES_MAX>::new();
                 self.add_slices(&mut slices);
+                if slices.is_empty() {
+                    // What is left of the fragment goes with the next block.
+                    return Ok(());
+                }
                 stream.write_vectored(&slices)
             };
             match taken {
@@ -165,6 +192,7 @@ impl Sending {
         let of_table = taken.min(self.written.table.len() * 4 - self.table_bytes);
         self.table_bytes += of_table;
         taken -= of_table;
+        self.allowance.take(taken as u64);
         while let Some((_, words)) = self.written.pages.front() {
             let left = words * 4 - self.page_bytes;
             if taken < left {

@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmmsg};
 use zerocopy::IntoBytes;
 
+use super::super::allowance::Allowance;
 use super::{BATCH, HEADERS, UdpFrameCounts};
 
 /// Datagrams that wait at most while the kernel takes no more.
@@ -93,16 +94,19 @@ pub(super) struct Sending {
     /// Whether the system has refused the first datagram once. The error may be another's: what
     /// became of an earlier one is told with a later call.
     was_refused: bool,
+    /// Payload that may be handed to the kernel, where a shaper says how much.
+    allowance: Allowance,
 }
 
 impl Sending {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(allowance: Allowance) -> Self {
         Self {
             queue: VecDeque::with_capacity(QUEUE_MAX),
             spare: (0..QUEUE_MAX).map(|_| Datagram::new()).collect(),
             is_gathering: false,
             number: 0,
             was_refused: false,
+            allowance,
         }
     }
 
@@ -110,6 +114,29 @@ impl Sending {
     pub(super) fn clear(&mut self) {
         while self.drop_first().is_some() {}
         (self.is_gathering, self.number, self.was_refused) = (false, 0, false);
+        self.allowance.clear();
+    }
+
+    /// Lets so many bytes of payload more go out. A datagram goes with its last byte.
+    pub(super) fn allow(&mut self, bytes: u32) {
+        self.allowance.allow(bytes.into());
+    }
+
+    /// Whether the kernel has all that may go out.
+    pub(super) fn is_block_taken(&self) -> bool {
+        !self.is_gathering && self.allowed(1) == 0
+    }
+
+    /// Datagrams at the front whose payload may go out, `most` at most.
+    fn allowed(&self, most: usize) -> usize {
+        let mut left = self.allowance.bytes();
+        let is_allowed = |datagram: &&Datagram| {
+            let bytes = datagram.payload().len() * 4;
+            let is_allowed = bytes <= left;
+            left = left.saturating_sub(bytes);
+            is_allowed
+        };
+        self.queue.iter().take(most).take_while(is_allowed).count()
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -157,6 +184,7 @@ impl Sending {
         datagram.clear();
         datagram.push(message);
         (datagram.piece, datagram.page) = (piece, page);
+        self.allowance.push(4 * datagram.payload().len() as u64);
         self.queue.push_back(datagram);
         self.is_gathering = true;
     }
@@ -179,6 +207,7 @@ impl Sending {
             .is_none_or(|piece| piece.index + 1 == piece.count);
         let messages = if is_whole { first.messages } else { 0 };
         let sent = (messages, first.payload().len());
+        self.allowance.take(4 * sent.1 as u64);
         first.page = None;
         self.spare.push(first);
         Some(sent)
@@ -187,8 +216,12 @@ impl Sending {
     /// Hands the kernel as much as it takes.
     pub(super) fn flush(&mut self, socket: &UdpSocket, counts: &mut UdpFrameCounts) {
         self.seal();
-        while !self.queue.is_empty() {
-            match self.send_some(socket) {
+        loop {
+            let count = self.allowed(BATCH);
+            if count == 0 {
+                return;
+            }
+            match self.send_some(socket, count) {
                 Ok(sent) => {
                     counts.sends += 1;
                     self.was_refused = false;
@@ -222,7 +255,8 @@ impl Sending {
         }
     }
 
-    fn send_some(&self, socket: &UdpSocket) -> Result<usize, Errno> {
+    /// Sends the first `count` datagrams, as far as the kernel takes them.
+    fn send_some(&self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
         let mut datagrams = self.queue.iter();
         let slices: [[IoSlice<'_>; 2]; BATCH] = core::array::from_fn(|_| {
             let datagram = datagrams.next();
@@ -230,7 +264,6 @@ impl Sending {
             let payload = datagram.map_or(&[][..], Datagram::payload);
             [words, payload].map(|words| IoSlice::new(words.as_bytes()))
         });
-        let count = self.queue.len().min(BATCH);
         HEADERS.with_borrow_mut(|headers| {
             let no_control: [ControlMessage<'_>; 0] = [];
             let sent = sendmmsg(
