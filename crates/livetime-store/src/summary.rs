@@ -379,6 +379,35 @@ pub struct TransportSummary {
     /// What became of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramSummary>,
+    /// How what the readout units send was shaped, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shaping: Option<ShapingSummary>,
+}
+
+/// The traffic shaping of all readout units.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShapingSummary {
+    /// Its kind, such as `barrel-shifter`.
+    pub kind: String,
+    /// What ends a turn: `back-pressure` or `clock`.
+    pub pace: String,
+    /// Payload bytes of a full block.
+    pub block_bytes: u64,
+    /// Time of a step, with a clock \[ns\].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<u64>,
+    /// Blocks that were sent.
+    pub blocks: u64,
+    /// Payload bytes in them.
+    pub payload_bytes: u64,
+    /// Turns at which nothing waited, while something did for other builder units.
+    pub turns_empty: u64,
+    /// Turns missed since the readout unit was late, with a clock.
+    pub turns_missed: u64,
+    /// Turns of builder units that had not taken their last block.
+    pub turns_refused: u64,
+    /// Turns in which the block was not taken in time, by back-pressure.
+    pub turns_overrun: u64,
 }
 
 /// What became of the datagrams between readout units, event manager and builder units.

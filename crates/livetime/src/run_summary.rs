@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use livetime_builder::{ShapingConfig, ShapingPace};
 use livetime_node::run_clock::tai_minus_utc_ns;
 use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
     DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies,
-    MachineSummary, RateSeries, RunIdentification, TransportSummary, WorkerSummary, WriterSummary,
+    MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary, WorkerSummary,
+    WriterSummary,
 };
 
 use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
@@ -150,30 +152,55 @@ pub(crate) fn summarise(
 fn builder_transport(chain: &ChainConfig, outcome: &ChainOutcome) -> Option<TransportSummary> {
     let congestion = outcome.congestion.clone();
     let kind = chain.transport.to_string();
+    let shaping = chain.builder.shaping.as_ref();
+    let shaping = shaping.map(|shaping| shaping_summary(shaping, outcome));
     match chain.transport {
         BuilderTransport::Shm => None,
-        BuilderTransport::Tcp { .. } => congestion.map(|congestion| TransportSummary {
+        // On several hosts nobody here knows the congestion control in force.
+        BuilderTransport::Tcp { .. } => Some(TransportSummary {
             kind,
-            congestion: Some(congestion),
+            congestion,
             datagrams: None,
+            shaping,
         }),
         BuilderTransport::Udp { .. } => Some(TransportSummary {
             kind,
             congestion: None,
             datagrams: Some(datagrams(outcome)),
+            shaping,
         }),
+    }
+}
+
+/// The counter of that name of each role that has it.
+fn of_roles(outcome: &ChainOutcome, name: &str) -> impl Iterator<Item = u64> {
+    let roles = outcome.details.values();
+    roles.filter_map(move |role| role.get(name).copied())
+}
+
+/// How the readout units' traffic was shaped, and what the shapers did.
+fn shaping_summary(shaping: &ShapingConfig, outcome: &ChainOutcome) -> ShapingSummary {
+    let sum = |name: &str| of_roles(outcome, name).sum();
+    ShapingSummary {
+        kind: "barrel-shifter".to_owned(),
+        pace: shaping.pace.to_string(),
+        block_bytes: shaping.block_bytes.into(),
+        step_ns: match shaping.pace {
+            ShapingPace::BackPressure { .. } => None,
+            ShapingPace::Clock { step } => Some(step.0),
+        },
+        blocks: sum("shaping_blocks"),
+        payload_bytes: sum("shaping_block_bytes"),
+        turns_empty: sum("shaping_turns_empty"),
+        turns_missed: sum("shaping_turns_missed"),
+        turns_refused: sum("shaping_turns_refused"),
+        turns_overrun: sum("shaping_turns_overrun"),
     }
 }
 
 /// What became of the datagrams of all roles.
 fn datagrams(outcome: &ChainOutcome) -> DatagramSummary {
-    let of_roles = |name: &str| {
-        let roles = outcome.details.values();
-        roles
-            .filter_map(|role| role.get(name).copied())
-            .collect::<Vec<u64>>()
-    };
-    let sum = |name: &str| of_roles(name).iter().sum();
+    let sum = |name: &str| of_roles(outcome, name).sum();
     DatagramSummary {
         sent: sum("network_datagrams_sent"),
         lost: sum("network_datagrams_lost"),
@@ -181,8 +208,7 @@ fn datagrams(outcome: &ChainOutcome) -> DatagramSummary {
         late: sum("network_datagrams_late"),
         repeated: sum("network_datagrams_repeated"),
         bad: sum("network_datagrams_bad"),
-        receive_buffer_bytes: of_roles("network_receive_buffer_bytes")
-            .into_iter()
+        receive_buffer_bytes: of_roles(outcome, "network_receive_buffer_bytes")
             .min()
             .unwrap_or(0),
     }
@@ -500,6 +526,9 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
             );
         }
         let _ = writeln!(text);
+        if let Some(shaping) = &transport.shaping {
+            let _ = writeln!(text, "  shaping    {}", shaping_text(shaping));
+        }
     }
     let _ = writeln!(
         text,
@@ -507,6 +536,23 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         summary.throughput_bytes_per_s / 1e6,
         summary.copies_per_byte
     );
+}
+
+fn shaping_text(shaping: &ShapingSummary) -> String {
+    let ShapingSummary { blocks, kind, .. } = shaping;
+    let pace = match shaping.step_ns {
+        Some(ns) => format!("every {}", DurationNs(ns)),
+        None => format!("by {}", shaping.pace),
+    };
+    format!(
+        "{kind}, {blocks} blocks of {} {pace}, {} in each on average; turns: {} empty, {} missed, {} refused, {} overrun",
+        ByteSize(shaping.block_bytes),
+        ByteSize(shaping.payload_bytes / (*blocks).max(1)),
+        shaping.turns_empty,
+        shaping.turns_missed,
+        shaping.turns_refused,
+        shaping.turns_overrun,
+    )
 }
 
 fn latency_text(latency: &LatencySummary) -> String {

@@ -16,7 +16,8 @@ use super::scenario::{duration_or, parse_bit_rate};
 
 /// The most of any count.
 const COUNT_MAX: u64 = 1 << 20;
-const RATE: &str = "a rate with unit in quotes, such as \"1 Gb/s\" or \"132 MB/s\"";
+/// How a rate of a link is written.
+pub(super) const RATE: &str = "a rate with unit in quotes, such as \"1 Gb/s\" or \"132 MB/s\"";
 
 /// The builder, if the scenario has one.
 pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork> {

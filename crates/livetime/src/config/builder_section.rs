@@ -7,6 +7,7 @@ use livetime_wire::{ByteSize, Problem, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{BAD_CHOICE, BOTH_KEYS, OUT_OF_RANGE};
+use super::shaping_keys::read_shaping;
 
 /// Largest receive buffer of a socket that may be asked for.
 const RECEIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
@@ -70,6 +71,7 @@ pub(crate) fn read_builder(
             *field = u32::try_from(value).unwrap_or(u32::MAX);
         }
     }
+    config.shaping = read_shaping(&mut section, findings);
     config.first_step = read_first_step(&mut section, findings);
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.builder = on_loss;

@@ -19,6 +19,7 @@ mod render;
 mod run_config;
 mod run_fault;
 mod scenario;
+mod shaping_keys;
 mod source_section;
 mod store_section;
 mod timing_section;

@@ -142,6 +142,25 @@ fn hosts_over_udp_store_what_one_host_stores() {
     survives_the_death_of(&["bu0"], |config| over_udp(on_two_hosts(LOCAL)(config)));
 }
 
+/// Traffic shaping on two hosts that build: by back-pressure over TCP, and by the run's clock, which
+/// is common to all hosts, over UDP.
+#[test]
+fn hosts_with_shaped_traffic_store_what_one_host_stores() {
+    let _turn = turn();
+    let shaped = |config: String, lines: &str| {
+        let lines = format!("[builder]\nshaping = \"barrel-shifter\"\nblock = \"4 KiB\"\n{lines}");
+        config.replace("[builder]\n", &lines)
+    };
+    let clock = "pace = \"clock\"\nstep = \"100 us\"\n";
+    let by_links = like_one_host(|config| shaped(building_on_two(config), ""));
+    let by_clock = like_one_host(|config| shaped(over_udp(building_on_two(config)), clock));
+    for run in [by_links, by_clock] {
+        let shaping = &run.summary["builder_transport"]["shaping"];
+        assert!(shaping["blocks"].as_u64() > Some(100), "{shaping}");
+    }
+    survives_the_death_of(&["bu1"], |config| shaped(building_on_two(config), clock));
+}
+
 #[test]
 fn roles_of_hosts_may_die_and_are_replaced_there() {
     let _turn = turn();

@@ -14,6 +14,7 @@ mod filter_units;
 mod process_run;
 mod random_fault;
 mod run_left_behind;
+mod shaping;
 mod subfarms;
 mod two_step;
 

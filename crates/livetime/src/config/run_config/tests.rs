@@ -1,7 +1,7 @@
 //! Every key of every table is read, the defaults are those of the cores, and problems stand where
 //! the person who wrote them looks.
 
-use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_builder::{BuildMode, BuilderConfig, ShapingConfig, ShapingPace};
 use livetime_node::link::{LinkTransport, UdpConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_node::{BuilderTransport, DataLinkConfig, WorkerConfig};
@@ -207,6 +207,14 @@ fn every_key_is_read_into_its_field() {
         heartbeat: us(50_000),
         suspect: us(250_000),
         dead: us(600_000),
+        shaping: Some(ShapingConfig {
+            block_bytes: 32 << 10,
+            // Of 2^18 bits, rounded up.
+            pace: ShapingPace::Clock {
+                step: DurationNs(262_144),
+            },
+            numbers: vec![2],
+        }),
         ..BuilderConfig::default()
     };
     assert_eq!(chain.builder, builder);
@@ -496,8 +504,9 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         let table = lines[start..end].join("\n");
         let mut known: Vec<&str> = problem.allowed.split(", ").collect();
         // Tables of this one have headers of their own, a path has one kind of prescale, and a link
-        // one kind of transport: files go without the keys of UDP. Push mode has one step, and
-        // streams have no receive buffer.
+        // one kind of transport: files go without the keys of UDP. Push mode has one step,
+        // streams have no receive buffer, and the rate of a link gives the step of a clock, with
+        // which turns have no other time.
         let elsewhere = [
             "fragment",
             "physics",
@@ -507,6 +516,8 @@ fn every_key_that_a_table_knows_is_in_the_file() {
             "file",
             "first_step",
             "receive_buffer",
+            "step",
+            "turn_max",
         ];
         let prescales = ["prescale", "prescales", "interval_min", "luminosity_max"];
         let compared = |key: &&str| !elsewhere.contains(key) && !prescales.contains(key);
@@ -826,6 +837,7 @@ fn a_congestion_control_without_streams_is_a_problem() {
         found,
         [
             ("C0120", "builder.congestion"),
+            ("L0207", "builder.shaping"),
             ("C0120", "filter.congestion")
         ]
     );
@@ -852,6 +864,85 @@ fn datagrams_have_a_receive_buffer_and_carry_no_whole_events() {
     let events = EVERY_KEY.replace("congestion = \"reno\"\n", "");
     let events = events.replace("transport = \"tcp\"", "transport = \"udp\"");
     assert_eq!(problems(&events), refused("C0005", "filter.transport"));
+}
+
+#[test]
+fn traffic_is_shaped_by_the_keys_that_go_together() {
+    let (before, after) = EVERY_KEY
+        .split_once("shaping = \"barrel-shifter\"\n")
+        .expect("it is shaped");
+    let (_, after) = after.split_once("shift_numbers = [2]\n").expect("it is");
+    let with = |lines: &str| format!("{before}{lines}{after}");
+    let shaping = |lines: &str| {
+        let lines = format!("shaping = \"barrel-shifter\"\n{lines}");
+        good(&with(&lines)).chain.builder.shaping
+    };
+    assert_eq!(shaping(""), Some(ShapingConfig::default()));
+    let turn_max = ShapingConfig {
+        pace: ShapingPace::BackPressure {
+            turn_max: DurationNs(3_000_000),
+        },
+        ..ShapingConfig::default()
+    };
+    let written = "pace = \"back-pressure\"\nturn_max = \"3 ms\"\n";
+    assert_eq!(shaping(written), Some(turn_max));
+    let stepped = ShapingConfig {
+        pace: ShapingPace::Clock {
+            step: DurationNs(600_000),
+        },
+        ..ShapingConfig::default()
+    };
+    let written = "pace = \"clock\"\nstep = \"600 us\"\n";
+    assert_eq!(shaping(written), Some(stepped));
+    assert_eq!(
+        good(&with("shaping = \"none\"\n")).chain.builder.shaping,
+        None
+    );
+    let shaped = "shaping = \"barrel-shifter\"\n";
+    let clock = "shaping = \"barrel-shifter\"\npace = \"clock\"\n";
+    for (lines, expected) in [
+        ("block = \"4 KiB\"\n", vec![("C0120", "builder.block")]),
+        (
+            "shaping = \"none\"\npace = \"clock\"\nlink_rate = \"1 Gb/s\"\n",
+            vec![("C0120", "builder.pace"), ("C0120", "builder.link_rate")],
+        ),
+        ("shaping = \"barrel\"\n", vec![("C0005", "builder.shaping")]),
+        (clock, vec![("C0007", "builder.link_rate")]),
+        (
+            &format!("{clock}step = \"1 ms\"\nlink_rate = \"1 Gb/s\"\nturn_max = \"1 ms\"\n"),
+            vec![
+                ("C0120", "builder.link_rate"),
+                ("C0120", "builder.turn_max"),
+            ],
+        ),
+        (
+            &format!("{clock}link_rate = \"1 b/s\"\n"),
+            vec![("C0006", "builder.link_rate")],
+        ),
+        (
+            &format!("{clock}step = \"1 ns\"\nblock = \"1 B\"\n"),
+            vec![("B0118", "builder.step"), ("B0118", "builder.block")],
+        ),
+        (
+            &format!("{shaped}step = \"1 ms\"\nshift_numbers = [7]\n"),
+            vec![
+                ("C0120", "builder.step"),
+                ("B0114", "builder.shift_numbers[0]"),
+            ],
+        ),
+    ] {
+        let mut expected: Vec<(&str, String)> = expected
+            .into_iter()
+            .map(|(code, key)| (code, key.to_owned()))
+            .collect();
+        let mut found = problems(&with(lines));
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{lines}");
+    }
+    let (first, rest) = (with(shaped), "transport = \"shm\"\n");
+    let shm = first.replacen("transport = \"tcp\"\ncongestion = \"reno\"\n", rest, 1);
+    assert_eq!(problems(&shm), each([("L0207", "builder.shaping")]));
 }
 
 #[test]
