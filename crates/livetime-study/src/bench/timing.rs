@@ -7,9 +7,11 @@
 //! and descriptors a client process gets; a process more costs the same wake-up. The floors are
 //! one way of an eventfd from a core that spins until a time to one that has slept as long as a
 //! client between two messages, on the same two cores; half the round trip of a cache line; and for
-//! 32 clients one wake-up from core to core and from there hand-overs on one core through 32 threads,
-//! each of which slept as long as those clients. Two threads that hand over to each other are shown
-//! beside it: what they need is in the nearest cache, which no 32 clients find.
+//! 32 clients one wake-up from core to core and 32 hand-overs between two threads of one core.
+//! Beside it stands a chain of wake-ups through 32 threads that slept as long as those clients: what
+//! two threads need is in the nearest cache, which no 32 clients find.
+//! Daemon, clients and floors alike ask for `SCHED_FIFO`, as such daemons and their clients do where
+//! they are at work; monitors do not. The document says whether it was granted.
 //! Not measured: machines with more than two cores, and real-time kernels.
 
 use std::os::fd::OwnedFd;
@@ -25,7 +27,9 @@ use livetime_node::timing::core_worker::CoreCommand;
 use livetime_node::timing::delivery::{Routing, Subscription as DeliveryEnd};
 use livetime_node::timing::{CoreConfig, Daemon, DaemonConfig, SubscriptionConfig, TaiClock};
 use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_one_way};
-use livetime_shm::{TscClock, WakeSource, WakeUp, Waker, pin_current_thread, wake_pair};
+use livetime_shm::{
+    TscClock, WakeSource, WakeUp, Waker, pin_current_thread, request_normal, wake_pair,
+};
 use livetime_timing::{
     ActionUnit, Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry,
     RegistryConfig, Role, SchedulePlayer, SinkId, SinkKind, SinkSpec, TableLimits,
@@ -37,7 +41,7 @@ use serde_json::json;
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::interleave::{Interleaved, LIKE_FLOORS, Selection, interleave};
 use super::two_cores::{cores, run_pair};
-use super::{BenchError, BenchOptions};
+use super::{BenchError, BenchOptions, Scheduling};
 
 /// Who measures: the owner of everything.
 const ADMIN: Caller = Caller {
@@ -280,7 +284,7 @@ impl BenchDaemon {
         let spec = SinkSpec::new(SinkKind::Software, format!("bench{id}"));
         let sink = control.create_sink(&ADMIN, spec)?;
         let subscriptions = self.subscribe(sink, id, count, wait)?;
-        let samples = deadline_to_client(self, id, subscriptions, messages, period_ns)?;
+        let samples = deadline_to_client(self, id, subscriptions, wait, messages, period_ns)?;
         control.destroy_sink(&ADMIN, sink)?;
         Ok(samples)
     }
@@ -342,9 +346,9 @@ fn every(sink: SinkId, id: EventId, mask: u64) -> Result<ConditionSpec, BenchErr
 struct ClientClock {
     clock: TaiClock,
     ticks: TscClock,
-    /// The clock's time, and the ticks just before it: times from these are late, never early.
+    /// The clock's time, and the ticks in the middle of its reading.
     at: TaiNs,
-    before: u64,
+    read_at: u64,
 }
 
 impl ClientClock {
@@ -352,24 +356,27 @@ impl ClientClock {
     const READING_NS_MAX: u64 = 50_000;
 
     fn new(ticks: TscClock) -> Self {
-        let clock = TaiClock::machine();
-        let before = ticks.ticks();
-        let at = clock.now();
-        Self {
-            clock,
+        let mut own = Self {
+            clock: TaiClock::machine(),
             ticks,
-            at,
-            before,
-        }
+            at: TaiNs(0),
+            read_at: 0,
+        };
+        own.read();
+        own
     }
 
+    /// Reads the clock, which takes some 30 ns, and looks at the ticks within it: those of the middle
+    /// are wrong by a few ns to either side.
     fn read(&mut self) {
-        self.before = self.ticks.ticks();
+        let before = self.ticks.ticks();
         self.at = self.clock.now();
+        let took = self.ticks.ticks().wrapping_sub(before);
+        self.read_at = before.wrapping_add(took / 2);
     }
 
     fn now(&self) -> TaiNs {
-        let passed = self.ticks.ticks().wrapping_sub(self.before);
+        let passed = self.ticks.ticks().wrapping_sub(self.read_at);
         match self.ticks.ticks_to_ns(passed) {
             ns if ns <= Self::READING_NS_MAX => TaiNs(self.at.0 + ns),
             _ => self.clock.now(),
@@ -382,6 +389,7 @@ impl ClientClock {
 fn read_all(
     mut subscription: Subscription,
     count: u64,
+    wait: Wait,
     ticks: TscClock,
 ) -> Result<Vec<u64>, BenchError> {
     let mut clock = ClientClock::new(ticks);
@@ -391,7 +399,10 @@ fn read_all(
             Some(record) => samples.push(clock.now().0.saturating_sub(record.deadline.0)),
             None => return Err(BenchError::Stuck),
         }
-        clock.read();
+        // Who sleeps does so for longer than a reading is good for.
+        if wait == Wait::Spin {
+            clock.read();
+        }
     }
     let lost = subscription.lost();
     conserved("records of a client", samples.len() as u64 + lost, count)?;
@@ -414,6 +425,7 @@ fn deadline_to_client(
     own: &BenchDaemon,
     id: u64,
     subscriptions: Vec<Subscription>,
+    wait: Wait,
     messages: u64,
     period_ns: u64,
 ) -> Result<Samples, BenchError> {
@@ -426,7 +438,7 @@ fn deadline_to_client(
             let pinned = pin_current_thread(cores()[1]);
             ready.wait();
             let samples = pinned.map_err(BenchError::from);
-            let samples = samples.and_then(|()| read_all(subscription, messages, ticks));
+            let samples = samples.and_then(|()| read_all(subscription, messages, wait, ticks));
             // Nobody listens any more after a time without any client done.
             let _ = done.send(samples);
         });
@@ -459,8 +471,12 @@ struct Block {
 pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let size = Size::of(options.quick);
     let mut document = BenchDocument::new("timing");
+    let hurried = Scheduling::new(!options.quick);
+    document.add_floor("scheduling", hurried.name());
     add_latencies(&size, &mut document)?;
     add_monitors(&size, &mut document)?;
+    // What follows has two of its threads share a core.
+    drop(hurried);
     add_matching(&size, &mut document)?;
     add_stream(&size, &mut document)?;
     add_loads(&size, &mut document)?;
@@ -527,14 +543,14 @@ fn add_latency_targets(selection: &Selection<'_, Floor, Block>, document: &mut B
         kept.block.spinning.p50() as f64 / kept.floor(|floor| floor.line.p50() as f64)
     });
     let fan_out = selection.median(|kept| {
-        kept.block.last_of_many.p50() as f64 / kept.floor(|floor| floor.to_many.p50() as f64)
-    });
-    let beside_two = selection.median(|kept| {
-        let of_two = |floor: &Floor| FAN_OUT as f64 * floor.same_core.p50() as f64;
-        let floor = kept.floor(|floor| floor.across.p50() as f64 + of_two(floor));
+        let hand_overs = |floor: &Floor| FAN_OUT as f64 * floor.same_core.p50() as f64;
+        let floor = kept.floor(|floor| floor.across.p50() as f64 + hand_overs(floor));
         kept.block.last_of_many.p50() as f64 / floor
     });
-    document.add_ratio("last_of_32_to_hand_overs_of_two", beside_two);
+    let beside_chain = selection.median(|kept| {
+        kept.block.last_of_many.p50() as f64 / kept.floor(|floor| floor.to_many.p50() as f64)
+    });
+    document.add_ratio("last_of_32_to_chain_of_32", beside_chain);
     for (name, value, target) in [
         ("sleeping_p50", p50, 1.2),
         ("sleeping_p95", p95, 1.5),
@@ -587,6 +603,8 @@ impl Monitors {
 }
 
 fn monitor(client: &TimingClient, stop: &AtomicBool) -> Result<u64, BenchError> {
+    // Those who look at displays do not compete with those who act.
+    let _unhurried = request_normal();
     let receiver = "/org/livetime/Timing1/tr0";
     let mut reads = 0;
     let mut next = Instant::now();
