@@ -153,6 +153,7 @@ impl Subscription {
     ///
     /// # Errors
     /// As [`Subscription::try_next`], or [`ClientError::System`].
+    #[inline]
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
         if self.reader.is_ready()
             && let Some(record) = self.try_next()?
@@ -166,6 +167,7 @@ impl Subscription {
         }
     }
 
+    #[inline]
     fn spin_for_next(
         &mut self,
         deadline: Option<Instant>,

@@ -20,6 +20,10 @@
 //! lock). Under the other rules no slot is overwritten before the reader has passed it, and the
 //! gap shows in the sequence numbers.
 //!
+//! A writer that knows a record before its time puts the words into the slot ahead
+//! ([`RecordWriter::write_ahead`]) and publishes it later by the stamp alone; that needs a slot that
+//! the reader has passed, so that nobody looks at anything but its stamp.
+//!
 //! Budget per record: one cache line written, one count beside it; per wake-up one look at the
 //! reader's line. No system call, no allocation, no loop that a peer could prolong.
 
@@ -201,6 +205,8 @@ pub trait RecordStorage {
     fn load_record(&self, position: u64) -> [u64; RECORD_WORDS - 1];
     /// Stores them.
     fn store_record(&self, position: u64, words: &[u64; RECORD_WORDS - 1]);
+    /// Stores the last of them.
+    fn store_last_word(&self, position: u64, word: u64);
     /// A word beside the slots.
     fn load(&self, word: RingWord, order: Ordering) -> u64;
     /// Stores it.
@@ -282,6 +288,13 @@ impl RecordStorage for RecordMemory {
             // Relaxed: ordered by the writer's fence before and its Release store after.
             place.store(*word, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    fn store_last_word(&self, position: u64, word: u64) {
+        // Relaxed, as the words of a record.
+        let [.., last] = &self.slot(position).words;
+        last.store(word, Ordering::Relaxed);
     }
 
     #[inline]
@@ -372,6 +385,8 @@ pub struct RecordWriter<S: RecordStorage = RecordMemory> {
     written: u64,
     /// The reader's last sane report.
     passed_seen: u64,
+    /// Whether the words of the next record are in its slot.
+    is_ahead: bool,
     closed: bool,
 }
 
@@ -422,6 +437,7 @@ impl<S: RecordStorage> RecordWriter<S> {
             offered: 0,
             written: 0,
             passed_seen: 0,
+            is_ahead: false,
             closed: false,
         }
     }
@@ -478,6 +494,46 @@ impl<S: RecordStorage> RecordWriter<S> {
     #[inline]
     pub fn prepare(&self) {
         self.memory.prepare_to_write(self.written);
+    }
+
+    /// Puts the words of the next record into its slot, where [`RecordWriter::publish_ahead`] has
+    /// little left to do. False if the ring is closed, or full as far as the reader has said: its
+    /// reader may still look at the record there.
+    #[inline]
+    pub fn write_ahead(&mut self, record: &[u64; RECORD_WORDS]) -> bool {
+        if self.closed || self.is_full() {
+            return false;
+        }
+        let [_, words @ ..] = record;
+        // After the Acquire of the report by which the reader has passed the record that was here.
+        self.memory.store_record(self.written, words);
+        self.is_ahead = true;
+        true
+    }
+
+    /// Offers the record that was written ahead, with another last word, as
+    /// [`RecordWriter::publish`] does; `None` if none was, or another one was offered since.
+    #[inline]
+    pub fn publish_ahead(&mut self, last: u64) -> Option<Offered> {
+        if !core::mem::take(&mut self.is_ahead) || self.closed {
+            return None;
+        }
+        let sequence = self.offered;
+        self.memory.store_last_word(self.written, last);
+        // Release pairs with the Acquire load of the stamp in the reader.
+        let stamp = published(sequence);
+        self.memory
+            .store_stamp(self.written, stamp, Ordering::Release);
+        self.written += 1;
+        self.offered += 1;
+        // Release as in `publish`.
+        self.memory
+            .store(RingWord::Offered, self.offered, Ordering::Release);
+        Some(Offered {
+            sequence,
+            outcome: OfferOutcome::Written,
+            wake: false,
+        })
     }
 
     /// Has all records that this thread has published before, in any ring, seen by their readers
@@ -553,6 +609,7 @@ impl<S: RecordStorage> RecordWriter<S> {
         // Release pairs with the Acquire load of the stamp in the reader.
         memory.store_stamp(self.written, stamp, Ordering::Release);
         self.written += 1;
+        self.is_ahead = false;
     }
 
     /// Whether the reader went to sleep and must be woken; it is told only once per sleep. After

@@ -493,7 +493,7 @@ enum RecordFlaw {
 }
 
 /// Record ring storage of two slots; only the first two words of a record are stored, which keeps
-/// the number of interleavings small, and the others are 0.
+/// the number of interleavings small, and the others are 0; the second stands for the last.
 struct LoomRecords {
     stamps: [AtomicU64; 2],
     words: [[AtomicU64; 2]; 2],
@@ -552,6 +552,10 @@ impl RecordStorage for LoomRecords {
         for (word, value) in self.words[position as usize % 2].iter().zip(record) {
             word.store(*value, Ordering::Relaxed);
         }
+    }
+
+    fn store_last_word(&self, position: u64, word: u64) {
+        self.words[position as usize % 2][1].store(word, Ordering::Relaxed);
     }
 
     fn load(&self, word: RingWord, order: Ordering) -> u64 {
@@ -635,6 +639,38 @@ fn relaxed_publication_of_a_record_is_noticed() {
 #[should_panic(expected = "torn record")]
 fn unordered_second_look_is_noticed() {
     records_are_whole(OverflowRule::DropOldest, RecordFlaw::SecondLook);
+}
+
+/// As above, with records written ahead wherever that is allowed.
+fn records_written_ahead_are_whole(flaw: RecordFlaw) {
+    check(move || {
+        let (mut writer, mut reader) = LoomRecords::ends(OverflowRule::DropOldest, flaw);
+        let offering = thread::spawn(move || {
+            for number in 0..3 {
+                let mut early = record(number);
+                early[2] = u64::MAX;
+                let offered = match writer.write_ahead(&early) {
+                    true => writer.publish_ahead(number * 10),
+                    false => Some(writer.publish(&record(number))),
+                };
+                assert_eq!(offered.map(|offered| offered.sequence), Some(number));
+            }
+            writer
+        });
+        read_records(&mut reader, 3);
+        assert_eq!(offering.join().unwrap().offered(), 3);
+    });
+}
+
+#[test]
+fn records_written_ahead_are_whole_or_reported_lost() {
+    records_written_ahead_are_whole(RecordFlaw::None);
+}
+
+#[test]
+#[should_panic(expected = "torn record")]
+fn relaxed_publication_of_a_record_written_ahead_is_noticed() {
+    records_written_ahead_are_whole(RecordFlaw::Stamp);
 }
 
 /// A reader that announces its sleep and then finds nothing is woken by the next record.

@@ -252,8 +252,15 @@ impl TimingRecord {
             self.executed.0,
             join(self.tef, self.condition),
             join(head, self.match_lead_ns),
-            join(self.enqueue_delay_ns, self.epoch),
+            Self::last_word(self.enqueue_delay_ns, self.epoch),
         ]
+    }
+
+    /// The last of its words, which says how long after its execution the record entered the ring
+    /// [ns]: all others are known before.
+    #[inline]
+    pub fn last_word(enqueue_delay_ns: u32, epoch: u32) -> u64 {
+        u64::from(enqueue_delay_ns) | u64::from(epoch) << 32
     }
 
     /// The record in words.

@@ -427,6 +427,7 @@ impl CoreWorker {
         while now < until {
             now = self.clock.now_from(reading);
         }
+        self.delivery.publish_prepared(self.receiver.time(now));
         self.deliver(count, now, reading);
     }
 

@@ -76,6 +76,14 @@ pub struct SubscriptionConfig {
     pub epoch: u32,
 }
 
+impl SubscriptionConfig {
+    /// Whether a record that enters the ring so long after its execution is late, ns.
+    #[inline]
+    fn is_late(&self, delay_ns: u64) -> bool {
+        self.class == PriorityClass::High && delay_ns > self.bound_ns
+    }
+}
+
 impl Default for SubscriptionConfig {
     fn default() -> Self {
         Self {
@@ -171,6 +179,16 @@ pub struct Subscription {
     transport: Transport,
     config: SubscriptionConfig,
     counters: Arc<SubscriptionCounters>,
+    /// The record that lies in the ring ahead of its time, if there was room for it.
+    prepared: Option<Prepared>,
+}
+
+/// The next record of a client, made before its time.
+#[derive(Debug)]
+struct Prepared {
+    action: ExecutedAction,
+    /// How long after its execution it was published, once it was.
+    delay_ns: Option<u64>,
 }
 
 /// What control keeps and hands to the client.
@@ -285,6 +303,7 @@ impl Subscription {
             transport,
             config: *config,
             counters,
+            prepared: None,
         }
     }
 
@@ -299,13 +318,64 @@ impl Subscription {
         }
     }
 
-    /// Gets on its way what [`Subscription::offer`] will need.
+    /// Gets on its way what [`Subscription::offer`] will need, and puts what is known of the record
+    /// into the ring: all but the time at which it enters.
     #[inline]
-    fn prepare(&self) {
-        if let Transport::Ring { writer, .. } = &self.transport {
-            writer.prepare();
-        }
+    fn prepare(&mut self, action: &ExecutedAction) {
         std::hint::black_box(self.counters.offered());
+        let record = self.record(action, 0, false);
+        if let Transport::Ring { writer, .. } = &mut self.transport {
+            writer.prepare();
+            // Without room it is written in its time, by its rule.
+            let _is_ahead = writer.write_ahead(&record.to_words());
+        }
+        self.prepared = Some(Prepared {
+            action: *action,
+            delay_ns: None,
+        });
+    }
+
+    /// Publishes the record that [`Subscription::prepare`] has put into the ring; what else there is
+    /// to do for it, [`Subscription::offer`] does.
+    #[inline]
+    fn publish_prepared(&mut self, now: TaiNs) {
+        let Some(prepared) = &mut self.prepared else {
+            return;
+        };
+        let delay_ns = now.0.saturating_sub(prepared.action.executed.0);
+        let is_late = self.config.is_late(delay_ns);
+        // One that is late says so, in a word that is written already.
+        if let Transport::Ring { writer, .. } = &mut self.transport
+            && !is_late
+        {
+            let last = TimingRecord::last_word(saturate(delay_ns), self.config.epoch);
+            prepared.delay_ns = writer.publish_ahead(last).map(|_| delay_ns);
+        }
+    }
+
+    fn record(&self, action: &ExecutedAction, delay_ns: u64, deferred: bool) -> TimingRecord {
+        let mut flags = action.flags;
+        if self.config.is_late(delay_ns) {
+            flags.0 |= RecordFlags::DELIVERED_LATE;
+        }
+        if deferred {
+            flags.0 |= RecordFlags::DEFERRED;
+        }
+        TimingRecord {
+            sequence: 0,
+            kind: RecordKind::Message,
+            class: self.config.class,
+            id: action.id,
+            param: action.param,
+            deadline: action.deadline,
+            executed: action.executed,
+            tef: action.tef,
+            condition: action.condition,
+            flags,
+            match_lead_ns: saturate(action.executed.0.saturating_sub(action.matched.0)),
+            enqueue_delay_ns: saturate(delay_ns),
+            epoch: self.config.epoch,
+        }
     }
 
     /// Wakes the client.
@@ -338,40 +408,40 @@ impl Subscription {
         wake
     }
 
-    /// Writes one record; `now` is when it enters the ring. The caller wakes the client, if it is
-    /// to be woken.
+    /// Writes one record, unless it is in the ring already; `now` is when it enters the ring. The
+    /// caller wakes the client, if it is to be woken.
     #[inline]
-    fn offer(&mut self, action: &ExecutedAction, now: TaiNs, deferred: bool) {
-        let delay_ns = now.0.saturating_sub(action.executed.0);
+    fn offer(&mut self, action: &ExecutedAction, now: &impl Fn() -> TaiNs, deferred: bool) {
+        let prepared = self.prepared.take();
+        debug_assert!(prepared.as_ref().is_none_or(|its| its.action == *action));
+        let published = prepared.and_then(|prepared| prepared.delay_ns);
+        let delay_ns = match published {
+            Some(delay_ns) => delay_ns,
+            None => now().0.saturating_sub(action.executed.0),
+        };
+        if published.is_none() && !self.offer_whole(action, delay_ns, deferred) {
+            return;
+        }
         let counters = &*self.counters;
-        let mut flags = action.flags;
-        if self.config.class == PriorityClass::High && delay_ns > self.config.bound_ns {
-            flags.0 |= RecordFlags::DELIVERED_LATE;
+        SubscriptionCounters::add(&counters.offered);
+        let bin = (delay_ns.max(1).ilog2() as usize).min(LATENCY_BINS - 1);
+        SubscriptionCounters::add(&counters.latency[bin]);
+    }
+
+    /// Writes all of a record; false if the subscription is closed.
+    #[inline]
+    fn offer_whole(&mut self, action: &ExecutedAction, delay_ns: u64, deferred: bool) -> bool {
+        let mut record = self.record(action, delay_ns, deferred);
+        let is_late = self.config.is_late(delay_ns);
+        let counters = &*self.counters;
+        if is_late {
             SubscriptionCounters::add(&counters.delivered_late);
         }
-        if deferred {
-            flags.0 |= RecordFlags::DEFERRED;
-        }
-        let mut record = TimingRecord {
-            sequence: 0,
-            kind: RecordKind::Message,
-            class: self.config.class,
-            id: action.id,
-            param: action.param,
-            deadline: action.deadline,
-            executed: action.executed,
-            tef: action.tef,
-            condition: action.condition,
-            flags,
-            match_lead_ns: saturate(action.executed.0.saturating_sub(action.matched.0)),
-            enqueue_delay_ns: saturate(delay_ns),
-            epoch: self.config.epoch,
-        };
         match &mut self.transport {
             Transport::Ring { writer, waker } => {
                 let offered = writer.publish(&record.to_words());
                 if offered.outcome == OfferOutcome::Closed {
-                    return;
+                    return false;
                 }
                 if writer.is_closed() {
                     // This record has ended it, by its rule.
@@ -388,7 +458,7 @@ impl Subscription {
                 closed,
             } => {
                 if *closed {
-                    return;
+                    return false;
                 }
                 record.sequence = *sequence;
                 *sequence += 1;
@@ -398,13 +468,11 @@ impl Subscription {
                 }
             }
         }
-        SubscriptionCounters::add(&counters.offered);
-        let bin = (delay_ns.max(1).ilog2() as usize).min(LATENCY_BINS - 1);
-        SubscriptionCounters::add(&counters.latency[bin]);
+        true
     }
 
     /// Offers a record that was put off, and wakes the client if that is due.
-    fn offer_deferred(&mut self, action: &ExecutedAction, now: TaiNs) {
+    fn offer_deferred(&mut self, action: &ExecutedAction, now: &impl Fn() -> TaiNs) {
         self.offer(action, now, true);
         self.fence();
         if self.must_wake() {
@@ -494,6 +562,8 @@ pub struct Delivery {
     pending: VecDeque<(u16, ExecutedAction)>,
     /// Places whose clients are to be woken for the present record.
     sleepers: Vec<u16>,
+    /// Places in whose rings a record lies ahead of its time.
+    ahead: Vec<u16>,
     /// Wakes groups in which many sleep.
     wake_thread: Option<WakeThread>,
     config: DeliveryConfig,
@@ -507,6 +577,7 @@ impl Delivery {
             routing: Box::default(),
             pending: VecDeque::with_capacity(config.idle_pending.max(1)),
             sleepers: Vec::with_capacity(SUBSCRIPTIONS_MAX),
+            ahead: Vec::with_capacity(SUBSCRIPTIONS_MAX),
             wake_thread: None,
             config,
         }
@@ -535,7 +606,7 @@ impl Delivery {
             for _ in 0..self.pending.len() {
                 if let Some((of, action)) = self.pending.pop_front() {
                     if of == place {
-                        old.offer_deferred(&action, action.executed);
+                        old.offer_deferred(&action, &|| action.executed);
                     } else {
                         self.pending.push_back((of, action));
                     }
@@ -574,17 +645,35 @@ impl Delivery {
         }
     }
 
-    /// Brings what the delivery of these actions will need into the near cache.
+    /// Brings what the delivery of these actions will need into the near cache, and does what can be
+    /// done of it before its time. [`Delivery::publish_prepared`] and [`Delivery::deliver`] of the
+    /// same actions come next.
     #[inline]
-    pub fn prepare(&self, actions: &[ExecutedAction]) {
+    pub fn prepare(&mut self, actions: &[ExecutedAction]) {
+        self.ahead.clear();
         for action in actions {
             for class in [PriorityClass::High, PriorityClass::Generic] {
                 let listeners = self.routing.listeners(action.sink, class);
                 for place in listeners.map_or(&[][..], |listeners| &listeners.places) {
-                    if let Some(subscription) = &self.subscriptions[usize::from(*place)] {
-                        subscription.prepare();
+                    let Some(subscription) = &mut self.subscriptions[usize::from(*place)] else {
+                        continue;
+                    };
+                    // One that has an action before this one stays as it is.
+                    if subscription.prepared.is_none() {
+                        subscription.prepare(action);
+                        self.ahead.push(*place);
                     }
                 }
+            }
+        }
+    }
+
+    /// Lets clients that look see the first record of each that was prepared.
+    #[inline]
+    pub fn publish_prepared(&mut self, now: TaiNs) {
+        for place in &self.ahead {
+            if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
+                subscription.publish_prepared(now);
             }
         }
     }
@@ -606,7 +695,7 @@ impl Delivery {
         let mut fenced = None;
         for place in &listeners.places {
             if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
-                subscription.offer(action, now(), false);
+                subscription.offer(action, now, false);
                 fenced = Some(*place);
             }
         }
@@ -652,7 +741,7 @@ impl Delivery {
                 return;
             };
             if let Some(subscription) = &mut self.subscriptions[usize::from(place)] {
-                subscription.offer_deferred(&action, now());
+                subscription.offer_deferred(&action, now);
             }
         }
     }
@@ -727,6 +816,73 @@ mod tests {
             1,
             "150 ns lie between 2^7 and 2^8"
         );
+    }
+
+    #[test]
+    fn what_was_prepared_comes_once_in_order_and_as_if_it_was_not() {
+        let of = |class, slots| SubscriptionConfig {
+            class,
+            slots,
+            bound_ns: 50,
+            ..SubscriptionConfig::default()
+        };
+        let configs = [
+            of(PriorityClass::High, 8),
+            of(PriorityClass::Generic, 8),
+            // Full after two.
+            of(PriorityClass::Generic, 2),
+            of(PriorityClass::Idle, 8),
+        ];
+        let actions = [action(1, 5), action(2, 6), action(1, 7), action(1, 8)];
+        // In time for class high, and too late for it.
+        for (delay_ns, prepared) in [(50, true), (50, false), (51, true), (51, false)] {
+            let mut delivery = Delivery::new(DeliveryConfig::default());
+            let mut listeners = Vec::new();
+            let mut ends =
+                configs.map(|config| subscribe(&mut delivery, &mut listeners, 1, &config));
+            let now = || TaiNs(1_100 + delay_ns);
+            for _ in 0..2 {
+                if prepared {
+                    delivery.prepare(&actions);
+                    assert!(ends.iter_mut().all(|(reader, _)| next(reader).is_none()));
+                    delivery.publish_prepared(now());
+                }
+                delivery.deliver(&actions, &now);
+                for ((reader, ends), config) in ends.iter_mut().zip(&configs) {
+                    while delivery.deliver_idle(&now) > 0 {}
+                    let records: Vec<_> = std::iter::from_fn(|| match reader.poll() {
+                        Found::Nothing => None,
+                        found => Some(found),
+                    })
+                    .collect();
+                    let mut ids = Vec::new();
+                    for found in records {
+                        let Found::Record(words) = found else {
+                            assert_eq!(config.slots, 2, "{found:?}");
+                            continue;
+                        };
+                        let record = TimingRecord::new_checked(&words).unwrap();
+                        ids.push(record.id);
+                        assert_eq!(u64::from(record.enqueue_delay_ns), delay_ns);
+                        let is_late = record.flags.0 & RecordFlags::DELIVERED_LATE != 0;
+                        assert_eq!(
+                            is_late,
+                            config.class == PriorityClass::High && delay_ns > 50
+                        );
+                    }
+                    match config.slots {
+                        2 => assert_eq!(ids.last(), Some(&8)),
+                        _ => assert_eq!(ids, [5, 7, 8]),
+                    }
+                    let in_bins: u64 = ends.counters.latency().iter().sum();
+                    assert_eq!(in_bins, ends.counters.offered());
+                }
+            }
+            let offered = ends.each_ref().map(|(_, ends)| ends.counters.offered());
+            assert_eq!(offered, [6; 4], "prepared {prepared}");
+            let late = ends[0].1.counters.delivered_late();
+            assert_eq!(late, if delay_ns > 50 { 6 } else { 0 });
+        }
     }
 
     #[test]

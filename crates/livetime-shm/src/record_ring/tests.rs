@@ -23,6 +23,13 @@ fn record(value: u64) -> [u64; RECORD_WORDS] {
     [0, value, !value, value << 7, value ^ 0x55, 1, 2, value]
 }
 
+/// As it is known before its last word is.
+fn early(value: u64) -> [u64; RECORD_WORDS] {
+    let mut words = record(value);
+    words[RECORD_WORDS - 1] = u64::MAX;
+    words
+}
+
 fn found(sequence: u64, value: u64) -> Found {
     let mut words = record(value);
     words[0] = published(sequence);
@@ -71,6 +78,36 @@ fn drop_oldest_keeps_the_latest_and_names_what_is_gone() {
     }
     assert_eq!(reader.poll(), Found::Nothing);
     assert_eq!((reader.lost(), writer.monitor().lost()), (13, 13));
+}
+
+#[test]
+fn a_record_written_ahead_is_seen_when_it_is_published_and_not_before() {
+    let (mut writer, mut reader) = pair(2, OverflowRule::DropOldest);
+    assert!(writer.publish_ahead(0).is_none(), "there is none");
+    assert!(writer.write_ahead(&early(9)));
+    assert_eq!(reader.poll(), Found::Nothing);
+    for n in 0..2 {
+        assert!(writer.write_ahead(&early(n)));
+        assert_eq!((reader.behind(), reader.is_ready()), (n, n > 0));
+        let offered = writer.publish_ahead(n).unwrap();
+        assert_eq!(
+            (offered.sequence, offered.outcome),
+            (n, OfferOutcome::Written)
+        );
+        assert!(writer.publish_ahead(n).is_none(), "only once");
+    }
+    // The reader may be at any slot of a full ring.
+    assert!(!writer.write_ahead(&early(2)));
+    assert_eq!((reader.poll(), reader.poll()), (found(0, 0), found(1, 1)));
+    assert_eq!(reader.poll(), Found::Nothing);
+    assert!(writer.write_ahead(&early(2)), "the reader has said so");
+    writer.offer(&record(7));
+    assert!(writer.publish_ahead(2).is_none(), "another took its place");
+    assert_eq!(reader.poll(), found(2, 7));
+    assert!(writer.write_ahead(&early(3)));
+    writer.close(RingClosed::Finished);
+    assert!(writer.publish_ahead(3).is_none() && !writer.write_ahead(&early(3)));
+    assert_eq!(reader.poll(), Found::Closed(RingClosed::Finished));
 }
 
 #[test]
@@ -206,7 +243,7 @@ proptest! {
     /// of that bound would give, and nothing is unaccounted for.
     #[test]
     fn operations_against_a_queue(
-        operations in prop::collection::vec(any::<bool>(), 0..300),
+        operations in prop::collection::vec(0..3u8, 0..300),
         bits in 1u32..4,
         newest: bool,
     ) {
@@ -219,6 +256,7 @@ proptest! {
             match reader.poll() {
                 Found::Record(words) => {
                     received += 1;
+                    assert_eq!(words[1..], record(words[1])[1..]);
                     while queue.front().is_some_and(|front| *front < words[1]) {
                         queue.pop_front();
                     }
@@ -230,17 +268,23 @@ proptest! {
             }
             (true, received, lost)
         };
-        for offer in operations {
-            if offer {
-                let sequence = writer.offered();
-                if writer.offer(&record(sequence)).outcome != OfferOutcome::Dropped {
-                    queue.push_back(sequence);
-                }
-                if queue.len() > slots as usize {
-                    queue.pop_front();
-                }
-            } else {
+        for operation in operations {
+            if operation == 0 {
                 check(&mut reader, &mut queue);
+                continue;
+            }
+            let sequence = writer.offered();
+            let is_ahead = operation == 2 && writer.write_ahead(&early(sequence));
+            let offered = match is_ahead {
+                true => writer.publish_ahead(sequence).unwrap(),
+                false => writer.offer(&record(sequence)),
+            };
+            prop_assert_eq!(offered.sequence, sequence);
+            if offered.outcome != OfferOutcome::Dropped {
+                queue.push_back(sequence);
+            }
+            if queue.len() > slots as usize {
+                queue.pop_front();
             }
         }
         let (mut more, mut received, mut lost) = (true, 0, 0);
