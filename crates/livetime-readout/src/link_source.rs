@@ -7,7 +7,7 @@
 use livetime_wire::slink::ControlWord;
 use livetime_wire::{DurationNs, LossCause, LossCounts, Problem, RunNs};
 
-use crate::line::{FlowControl, LineSlice, LinkState, LinkStatus};
+use crate::line::{FlowControl, LineBlock, LineSlice, LinkState, LinkStatus};
 use crate::problem_code;
 use crate::self_test::TestPattern;
 
@@ -210,6 +210,41 @@ impl SlinkSource {
         })
     }
 
+    /// The whole fragment as a block, for a line that can take one at once, with the same result as
+    /// its slices; `None` unless all of it is still to be sent and nothing holds it up. What the line
+    /// took is told by [`handle_sent`](Self::handle_sent), or by
+    /// [`handle_block_sent`](Self::handle_block_sent) if it was all of it.
+    ///
+    /// # Panics
+    /// As [`poll_line`](Self::poll_line).
+    #[inline]
+    pub fn poll_block<'a>(&self, fragment: &'a [u32]) -> Option<LineBlock<'a>> {
+        let Sending { words, next } = self.sending?;
+        if next > 0 || self.test.is_some() || self.flow == FlowControl::Xoff {
+            return None;
+        }
+        assert_eq!(fragment.len(), words, "another fragment than was begun");
+        let clean = |word: ControlWord| word.with_errors(false, false);
+        Some(LineBlock {
+            begin: clean(self.config.begin),
+            data: fragment,
+            end: clean(self.config.end),
+        })
+    }
+
+    /// The line took all of the block polled.
+    ///
+    /// # Panics
+    /// If there was none.
+    #[inline]
+    pub fn handle_block_sent(&mut self) {
+        let sending = self.sending.take().expect("words of a fragment");
+        assert_eq!(sending.next, 0, "a block was polled");
+        self.counters.control_words += 2;
+        self.counters.data_words += sending.words as u64;
+        self.counters.ended += 1;
+    }
+
     /// The line took the first `words` words of the last slice polled.
     ///
     /// # Panics
@@ -385,6 +420,33 @@ mod tests {
         let mut source = SlinkSource::new(SourceLinkConfig::default());
         assert_eq!(source.begin(FRAGMENT.len()), Begun::Sending);
         source
+    }
+
+    #[test]
+    fn a_block_is_what_the_slices_are() {
+        let (mut by_block, mut by_slices) = (sending(), sending());
+        let block = by_block.poll_block(&FRAGMENT).unwrap();
+        let mut words = vec![LineWord::Control(block.begin)];
+        words.extend(block.data.iter().copied().map(LineWord::Data));
+        words.push(LineWord::Control(block.end));
+        by_block.handle_block_sent();
+        assert_eq!(words, send_all(&mut by_slices, usize::MAX));
+        assert!(by_block.is_idle() && by_block.poll_block(&FRAGMENT).is_none());
+        assert_eq!(by_block.counters(RunNs(0)), by_slices.counters(RunNs(0)));
+    }
+
+    #[test]
+    fn there_is_no_block_of_a_fragment_that_is_held_up_or_begun() {
+        let mut source = sending();
+        source.handle_flow(RunNs(0), FlowControl::Xoff);
+        assert!(source.poll_block(&FRAGMENT).is_none());
+        source.handle_flow(RunNs(0), FlowControl::Xon);
+        assert!(source.poll_block(&FRAGMENT).is_some());
+        source.handle_sent(1);
+        assert!(source.poll_block(&FRAGMENT).is_none());
+        let mut source = sending();
+        source.handle_test(RunNs(0), SourceTest::WalkingOne);
+        assert!(source.poll_block(&FRAGMENT).is_none());
     }
 
     #[test]
