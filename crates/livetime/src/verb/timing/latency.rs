@@ -14,7 +14,7 @@ use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_round_trip};
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
-use super::{Daemon, Failure};
+use super::{Daemon, Failure, Urgency};
 use crate::console::print_line;
 
 /// Options of the act.
@@ -31,6 +31,8 @@ pub(crate) struct Options {
     /// The listener polls instead of sleeping
     #[arg(long)]
     spin: bool,
+    #[command(flatten)]
+    urgency: Urgency,
     /// Print one JSON document (livetime.timing_latency/1)
     #[arg(long)]
     json: bool,
@@ -56,6 +58,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let address = options.daemon.address();
     let mut listener = Listener::start(&address, &[filter], &asked)?;
     let client = options.daemon.connect()?;
+    // The floors' threads inherit it.
+    options.urgency.apply();
     let mut floors = vec![measure_floors()?];
     let clock = TaiClock::machine();
     let start = client.raw_time()?.0 + START_NS;

@@ -81,6 +81,25 @@ impl Daemon {
     }
 }
 
+/// How urgent the thread is that handles records.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Urgency {
+    /// Real-time priority to ask for, 1 to 99
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    fifo: Option<u8>,
+}
+
+impl Urgency {
+    /// Asks for it, for this thread. A refusal is said and no error.
+    fn apply(&self) {
+        if let Some(Err(error)) = self.fifo.map(livetime_shm::request_fifo) {
+            say(format_args!(
+                "warning: {error}; give the program the right with `setcap cap_sys_nice+ep`, or raise the limit with `ulimit -r`"
+            ));
+        }
+    }
+}
+
 /// Why an act failed: a text for the user.
 #[derive(Debug)]
 pub(crate) struct Failure(String);

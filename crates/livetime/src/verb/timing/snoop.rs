@@ -10,7 +10,7 @@ use livetime_client::{
 use serde_json::json;
 
 use super::text::{record_json, record_line};
-use super::{Daemon, Failure, hex};
+use super::{Daemon, Failure, Urgency, hex};
 use crate::console::{print_line, say};
 
 /// Options of the act.
@@ -57,6 +57,8 @@ pub(crate) struct Options {
     /// Poll without pause instead of sleeping
     #[arg(long)]
     spin: bool,
+    #[command(flatten)]
+    urgency: Urgency,
 }
 
 fn rule(text: &str) -> Result<OverflowRule, String> {
@@ -93,6 +95,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         ..SubscriptionOptions::default()
     };
     let mut listener = Listener::start(&options.daemon.address(), &[filter], &asked)?;
+    options.urgency.apply();
     if options.summary {
         print_line("listening")?;
     } else {
