@@ -70,6 +70,20 @@ fn class(text: &str) -> Result<PriorityClass, String> {
     PriorityClass::from_name(text).ok_or_else(|| format!("`{text}` is not high, generic or idle"))
 }
 
+fn asked(options: &Options) -> SubscriptionOptions {
+    SubscriptionOptions {
+        slots: options.slots,
+        rule: options.overflow,
+        class: options.class,
+        wait: if options.spin {
+            Wait::Spin
+        } else {
+            Wait::Sleep
+        },
+        ..SubscriptionOptions::default()
+    }
+}
+
 /// Longest wait without a look for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -83,17 +97,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         offset_ns: options.offset,
         accept_all: true,
     };
-    let asked = SubscriptionOptions {
-        slots: options.slots,
-        rule: options.overflow,
-        class: options.class,
-        wait: if options.spin {
-            Wait::Spin
-        } else {
-            Wait::Sleep
-        },
-        ..SubscriptionOptions::default()
-    };
+    let asked = asked(options);
     let mut listener = Listener::start(&options.daemon.address(), &[filter], &asked)?;
     options.urgency.apply();
     if options.summary {
