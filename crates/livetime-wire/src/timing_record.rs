@@ -257,7 +257,7 @@ impl TimingRecord {
     }
 
     /// The last of its words, which says how long after its execution the record entered the ring
-    /// [ns]: all others are known before.
+    /// \[ns\]: all others are known before.
     #[inline]
     pub fn last_word(enqueue_delay_ns: u32, epoch: u32) -> u64 {
         u64::from(enqueue_delay_ns) | u64::from(epoch) << 32
