@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::evidence::{count, named_tests};
+use super::evidence::named_tests;
 use super::judged_command::targets_met;
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
@@ -64,7 +64,7 @@ const TESTS: [(&str, &str); 5] = [
     ("livetime-timing", ""),
     ("livetime-wire", "timing_"),
     ("livetime-shm", "record_ring"),
-    ("livetime-capi", "timing"),
+    ("livetime-capi", "a_c_program_hears"),
     ("livetime", "timing::"),
 ];
 
@@ -150,7 +150,10 @@ fn spill_report(stage: &Stage) -> Result<Shown, Failure> {
         "out",
     ];
     let document = stage.program.json(folder.path(), run)?;
-    let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
+    let of_source = |name: &str| {
+        let value = document["roles"]["src0"][name].as_f64();
+        value.ok_or_else(|| Failure::from(format!("the document has no roles.src0.{name}")))
+    };
     let (ramps, gates) = (of_source("ramps_started")?, of_source("gates_opened")?);
     let scheduled = of_source("triggers_scheduled")?;
     finish(stage.program.command(folder.path(), ["report", "out"]))?;
