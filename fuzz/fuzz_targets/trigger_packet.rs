@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use livetime_wire::crc::crc16;
+use livetime_wire::crc16::crc16;
 use livetime_wire::trigger_packet::{TriggerPacket, TriggerPacketView};
 
 fuzz_target!(|data: &[u8]| {

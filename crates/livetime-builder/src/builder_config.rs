@@ -62,7 +62,9 @@ pub struct BuilderConfig {
     /// than the worst delay of a fragment breaks good events.
     pub timeout: DurationNs,
     /// Time after which a builder unit asks again for fragments that did not come. Default 100 ms.
-    /// Must be longer than the round trip, or every fragment is sent twice.
+    /// Must be longer than the round trip, or every fragment is sent twice. While nothing comes of an
+    /// event the time doubles with each request, up to 16 times this one: a network that loses what
+    /// it is asked for is not asked for more.
     pub retry: DurationNs,
     /// Time after which the event manager and the readout units ask whether an event is still in
     /// work. Default 1 s. One small message per event in work and interval.

@@ -40,6 +40,8 @@ mod writing;
 
 pub use copies::MessageCopy;
 
+/// While nothing of an event comes, the time between two requests doubles so often at most.
+const RETRY_DOUBLINGS_MAX: u32 = 4;
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
 /// Least number of incomplete events whose parts are remembered.
@@ -174,8 +176,9 @@ pub struct BuilderUnit {
     finished: VecDeque<u32>,
     releasing: Option<Releasing>,
     release_round: Round,
-    /// Slots that every readout unit was told to release.
-    clearing: VecDeque<u32>,
+    /// Slots that every readout unit was told to release, by whether the writer has taken the event: a
+    /// clear tells of one kind.
+    clearing: [VecDeque<u32>; 2],
     clears_again: VecDeque<TriggerNumber>,
     releases_again: VecDeque<(u16, TriggerNumber)>,
     dispatch: FilterDispatch,
@@ -262,7 +265,7 @@ impl BuilderUnit {
             finished: VecDeque::with_capacity(credits),
             releasing: None,
             release_round: Round::default(),
-            clearing: VecDeque::with_capacity(credits),
+            clearing: [(); 2].map(|()| VecDeque::with_capacity(credits)),
             clears_again: VecDeque::with_capacity(credits),
             releases_again: VecDeque::with_capacity(payload.reserved(RELEASES_AGAIN_MAX)),
             dispatch: dispatch_of(config, index),
@@ -505,6 +508,7 @@ impl BuilderUnit {
             self.free_pages(fragment);
         } else {
             let is_last = self.assembly.place(slot, rank, fragment);
+            self.note_progress(now, slot);
             if let Some(bytes) = self.bytes_by_readout.get_mut(usize::from(readout)) {
                 *bytes += u64::from(fragment.words) * 4;
             }
@@ -708,6 +712,18 @@ impl BuilderUnit {
         }
     }
 
+    /// A fragment came of an event that was asked for again: what still misses is on its way as well,
+    /// or was lost by itself.
+    #[inline]
+    fn note_progress(&mut self, now: RunNs, slot: u32) {
+        let event = self.assembly.event_mut(slot);
+        if event.retries > 0 {
+            event.retries = 0;
+            event.retry_at = now.after(self.retry);
+            self.timeout_at = self.timeout_at.min(event.retry_at);
+        }
+    }
+
     /// Asks for the missing fragments of an event again, where there are any.
     fn poll_repetition(&mut self) -> Option<Outgoing> {
         let units = self.readout_count();
@@ -816,11 +832,14 @@ impl BuilderUnit {
         Some(self.send_readout(to, message))
     }
 
-    /// Returns the credits of released events; only now are their slots vacant.
+    /// Returns the credits of released events; only now are their slots vacant. What a clear that was
+    /// lost has said of the filter is not remembered: said again, it might have been accepted.
     fn poll_clear(&mut self) -> Option<Outgoing> {
         let mut triggers = TriggerList::new();
+        // The kind of which there are more: none waits for ever.
+        let are_accepted = self.clearing[1].len() >= self.clearing[0].len();
         while triggers.len() < self.group_max
-            && let Some(slot) = self.clearing.pop_front()
+            && let Some(slot) = self.clearing[usize::from(are_accepted)].pop_front()
         {
             let event = *self.assembly.event(slot);
             let closing = match event.outcome {
@@ -838,7 +857,8 @@ impl BuilderUnit {
             self.counts.cleared += 1;
             triggers.push(event.trigger);
         }
-        while triggers.len() < self.group_max
+        while are_accepted
+            && triggers.len() < self.group_max
             && let Some(trigger) = self.clears_again.pop_front()
         {
             self.counts.clears_repeated += 1;
@@ -847,7 +867,10 @@ impl BuilderUnit {
         if triggers.is_empty() {
             return None;
         }
-        Some(self.send_manager(BuilderMessage::Clear { triggers }))
+        Some(self.send_manager(match are_accepted {
+            true => BuilderMessage::ClearAccepted { triggers },
+            false => BuilderMessage::Clear { triggers },
+        }))
     }
 
     /// When [`BuilderUnit::handle_timeout`] is next worth calling; it may turn out that nothing was
@@ -883,7 +906,9 @@ impl BuilderUnit {
                 continue;
             }
             if event.stage == Stage::Building && !event.is_early && event.retry_at <= now {
-                event.retry_at = now.after(self.retry);
+                event.retries += 1;
+                let doublings = event.retries.min(RETRY_DOUBLINGS_MAX);
+                event.retry_at = now.after(DurationNs(self.retry.0 << doublings));
                 if !event.is_repeating {
                     event.is_repeating = true;
                     self.repeating.push_back(slot);

@@ -56,6 +56,8 @@ pub(crate) struct Event {
     pub(crate) deadline: RunNs,
     /// When missing fragments are asked for again.
     pub(crate) retry_at: RunNs,
+    /// How often they were since one came.
+    pub(crate) retries: u32,
     pub(crate) stage: Stage,
     pub(crate) outcome: Outcome,
     /// Number of fragments that came.
@@ -76,6 +78,8 @@ pub(crate) struct Event {
     pub(crate) streams: u16,
     /// Whether a writer that is gone had it.
     pub(crate) is_written_again: bool,
+    /// Whether the filter has accepted it.
+    pub(crate) is_accepted: bool,
 }
 
 impl Event {
@@ -88,6 +92,7 @@ impl Event {
         built_at: RunNs(0),
         deadline: RunNs::MAX,
         retry_at: RunNs::MAX,
+        retries: 0,
         stage: Stage::Vacant,
         outcome: Outcome::Complete,
         received: 0,
@@ -99,6 +104,7 @@ impl Event {
         filter_reason: 0,
         streams: 0,
         is_written_again: false,
+        is_accepted: false,
     };
 
     /// Whether fragments are still awaited.

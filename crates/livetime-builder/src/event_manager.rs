@@ -119,6 +119,8 @@ pub struct EventManager {
     lives: Option<Liveness>,
     /// By builder unit: it is taken for gone, and nothing of it counts until it is back.
     withdrawn: Vec<bool>,
+    /// By builder unit: events of all its lives that it had handed to the writer when it cleared them.
+    accepted: Vec<u64>,
     /// Finished triggers of which the supervisor is to be told, where it wants to know.
     closed: Option<VecDeque<TriggerNumber>>,
     /// A builder unit is new, and is to be heard from now on.
@@ -169,6 +171,7 @@ impl EventManager {
             silent: Vec::with_capacity(config.builder_units.into()),
             recovery: None,
             withdrawn: vec![false; config.builder_units.into()],
+            accepted: vec![0; config.builder_units.into()],
             closed: None,
             is_expecting: true,
             scan_at: RunNs::MAX,
@@ -224,6 +227,7 @@ impl EventManager {
             envelope.message,
             BuilderMessage::EventRequest { .. }
                 | BuilderMessage::Clear { .. }
+                | BuilderMessage::ClearAccepted { .. }
                 | BuilderMessage::EventSize { .. }
                 | BuilderMessage::Alive
                 | BuilderMessage::Recovered { .. }
@@ -243,7 +247,13 @@ impl EventManager {
         }
         match &envelope.message {
             BuilderMessage::EventRequest { credits } => self.grant(builder.into(), *credits),
-            BuilderMessage::Clear { triggers } => self.clear(builder, triggers),
+            BuilderMessage::Clear { triggers } => {
+                self.clear(builder, triggers);
+            }
+            BuilderMessage::ClearAccepted { triggers } => {
+                let cleared = self.clear(builder, triggers);
+                self.accepted[usize::from(builder)] += cleared;
+            }
             BuilderMessage::EventSize { sizes } => {
                 for (trigger, bytes) in sizes {
                     self.settle_size(builder, *trigger, *bytes);
@@ -308,7 +318,9 @@ impl EventManager {
         self.counts.credits_granted += u64::from(credits);
     }
 
-    fn clear(&mut self, builder: u16, triggers: &TriggerList) {
+    /// Events that a builder unit is through with; says how many it had.
+    fn clear(&mut self, builder: u16, triggers: &TriggerList) -> u64 {
+        let before = self.counts.cleared;
         for trigger in triggers {
             let entry = self.in_flight.get(*trigger).copied();
             let Some(entry) = entry.filter(|entry| entry.builder == builder) else {
@@ -322,6 +334,7 @@ impl EventManager {
             self.tell_closed(*trigger);
             self.return_credit(usize::from(builder), entry.bytes);
         }
+        self.counts.cleared - before
     }
 
     /// An event is built and its size known: what was set aside beyond it is free again.

@@ -758,6 +758,21 @@ impl ReadoutUnit {
         freed
     }
 
+    /// A builder unit is gone together with all who could say what it had handed on: which of its
+    /// unfinished events it had released here, so that they cannot be built again. From here on nothing
+    /// that it said counts. Follow it up with [`ReadoutUnit::take_back`]. Allocates; this is not the
+    /// data path.
+    pub fn released_by(&mut self, builder: u16, events: &[TriggerNumber]) -> Vec<TriggerNumber> {
+        let epoch = self.builders.epoch_of(builder.into());
+        self.builders.renew(builder, epoch.wrapping_add(1));
+        let is_released = |trigger: &TriggerNumber| match self.held.get(*trigger) {
+            Some(held) => !held.is_open(),
+            // One that came before this unit did was never here.
+            None => *trigger > self.joined_after && self.past(*trigger) != Past::Open,
+        };
+        events.iter().copied().filter(is_released).collect()
+    }
+
     /// Events that are finished, though the builder unit that would say so is gone: those that it
     /// had handed on. It may not have asked for their fragments here, if this unit was away then.
     /// Call it when no filter unit or writer reads their pages any more, whoever built them.

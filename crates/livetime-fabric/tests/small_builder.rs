@@ -189,7 +189,9 @@ impl Hall {
                 buffer.most = buffer.most.max(buffer.used);
                 *buffer.events.entry(*trigger).or_default() += FRAGMENT_BYTES;
             }
-            BuilderMessage::Clear { triggers } if to == UnitId::EVENT_MANAGER => {
+            BuilderMessage::Clear { triggers } | BuilderMessage::ClearAccepted { triggers }
+                if to == UnitId::EVENT_MANAGER =>
+            {
                 let buffer = &mut self.buffers[usize::from(envelope.sender.index)];
                 for trigger in triggers {
                     buffer.used -= buffer.events.remove(trigger).unwrap_or_default();

@@ -15,7 +15,7 @@ use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
-use crate::chain_plan::{ChainPlan, role_of, transport_of, writers};
+use crate::chain_plan::{ChainPlan, name_of_socket, role_of, transport_of, writers};
 use crate::counter_block::CounterBlock;
 use crate::process::lost_unit::{Neighbours, settle_lost};
 use crate::process::{
@@ -101,7 +101,7 @@ fn make_ends(
     for ((a, b), pair) in connected {
         for ((unit, peer), socket) in [(a, b), (b, a)].into_iter().zip(pair.ends) {
             if let Some(ends) = roles.get_mut(&role_of(unit)) {
-                ends.sockets.insert(peer, socket);
+                ends.put_socket(name_of_socket(unit, peer), socket);
             }
         }
     }
@@ -148,7 +148,8 @@ fn connect_units(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected
         let pair = SocketPair::connect(transport_of(config, *units));
         pair.map(|pair| (*units, pair)).map_err(ChainError::Stream)
     };
-    plan.streams.iter().map(connect).collect()
+    let all = plan.streams.iter().chain(&plan.data_sockets);
+    all.map(connect).collect()
 }
 
 /// What the living units next to lost ones have counted.
@@ -182,7 +183,8 @@ impl Chain {
             .map(|_| Doorbell::in_process())
             .collect();
         let connected = connect_units(config, &plan)?;
-        let mut pairs = connected.iter();
+        let of_builder = plan.streams.len();
+        let mut pairs = connected.iter().take(of_builder);
         let congestion = pairs.find_map(|(_, pair)| pair.congestion.clone());
         let commands: Vec<CommandBox> = (config.workers.iter())
             .map(|_| CommandBox::default())
@@ -401,6 +403,7 @@ impl Chain {
             let (results, workers) = (left.results, left.workers);
             let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
             outcome.filter_failures.extend(left.filter_failures);
+            outcome.lost_groups = left.lost_groups;
             outcome.congestion = self.congestion;
             if !lost.is_empty() {
                 let roles = outcome.roles.clone();

@@ -168,6 +168,9 @@ pub struct ChainConfig {
     /// Whether the event manager is on another host than the front-ends, so that the supervisor's
     /// accepts go to it as the builder's messages do.
     pub event_manager_apart: bool,
+    /// Indices of readout units on other hosts than the front-ends, so that the supervisor's decisions
+    /// go to them over streams.
+    pub readout_apart: Vec<u16>,
     /// What carries whole events from builder units to filter units.
     pub filter_transport: BuilderTransport,
     /// What filter units run.
@@ -635,6 +638,7 @@ mod tests {
             },
             transport: BuilderTransport::Shm,
             event_manager_apart: false,
+            readout_apart: Vec::new(),
             filter_transport: BuilderTransport::Shm,
             filter: FilterConfig::AcceptAll,
             first_step: FirstStepConfig::default(),

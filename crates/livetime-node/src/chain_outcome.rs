@@ -11,7 +11,7 @@ use livetime_wire::{
 };
 
 use crate::counter_block::RoleCounts;
-use crate::process::FilterFailure;
+use crate::process::{FilterFailure, LostGroupLeft};
 use crate::python_filter::FilterHistograms;
 use crate::role::{RoleResult, latency_histogram};
 use crate::run_file::ClosingFile;
@@ -70,6 +70,8 @@ pub struct ChainOutcome {
     pub filter_histograms: FilterHistograms,
     /// The congestion control of the streams between the roles, where there were streams.
     pub congestion: Option<String>,
+    /// Building groups that the run went on without.
+    pub lost_groups: Vec<LostGroupLeft>,
 }
 
 impl ChainOutcome {
@@ -101,6 +103,7 @@ impl ChainOutcome {
             filter_failures: Vec::new(),
             filter_histograms: FilterHistograms::default(),
             congestion: None,
+            lost_groups: Vec::new(),
         };
         for result in results {
             outcome.add(result);

@@ -102,7 +102,8 @@ impl fmt::Display for PoolKey {
 /// Role id of a unit.
 pub fn role_of(unit: UnitId) -> String {
     match unit.kind {
-        UnitKind::Supervisor => FRONT_END.to_owned(),
+        // The front-ends of all data links, by their index, and the supervisor.
+        UnitKind::Source | UnitKind::Supervisor => FRONT_END.to_owned(),
         _ => unit.to_string(),
     }
 }
@@ -147,6 +148,8 @@ pub struct ChainPlan {
     pub bells: Vec<BellPlan>,
     /// The pairs of units with sockets between them, where a network carries their messages.
     pub streams: Vec<(UnitId, UnitId)>,
+    /// The data links over sockets: the front-end of each, by the link's index, and its readout unit.
+    pub data_sockets: Vec<(UnitId, UnitId)>,
     /// Role ids, in the order of the data.
     pub roles: Vec<String>,
 }
@@ -184,6 +187,7 @@ impl ChainPlan {
             pools: Vec::new(),
             bells: Vec::new(),
             streams: Vec::new(),
+            data_sockets: data_sockets(config).collect(),
             roles: config.role_ids(),
         };
         plan.add_pools(config);
@@ -253,7 +257,10 @@ impl ChainPlan {
             let links = || config.data_links.iter().filter(|l| l.unit == ru.index);
             let pages = links().map(|link| link.link.pages).sum();
             let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
-            let mut roles = vec![FRONT_END.to_owned(), ru.to_string()];
+            let mut roles = vec![ru.to_string()];
+            if has_cards(config, ru.index) {
+                roles.insert(0, FRONT_END.to_owned());
+            }
             if !is_network {
                 let groups = writers(config).map(|writer| BuildingGroup::of(config, writer.index));
                 roles.extend(groups.flat_map(|group| readers_of_events(config, group)));
@@ -314,7 +321,8 @@ impl ChainPlan {
             self.add_ring(node, cards, Channel::Packets, pages, reply_words);
         }
         let slots = u64::from(CARD_RING_SLOTS);
-        for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
+        let units = units(UnitKind::Readout, config.builder.readout_units.len());
+        for ru in units.filter(|ru| has_cards(config, ru.index)) {
             self.add_ring(cards, ru, Channel::Completions, slots, COMPLETION_WORDS);
             self.add_ring(ru, cards, Channel::PagesBack, slots, PAGES_BACK_WORDS);
         }
@@ -372,18 +380,59 @@ impl ChainPlan {
     }
 }
 
+/// The front-end of a data link.
+pub fn front_end_of(link: usize) -> UnitId {
+    UnitId {
+        kind: UnitKind::Source,
+        index: link as u16,
+    }
+}
+
+/// What a unit knows its socket to another by: the unit at the other end, or the front-end of a data
+/// link at both of its ends, since a readout unit has many.
+pub fn name_of_socket(unit: UnitId, peer: UnitId) -> UnitId {
+    match unit.kind {
+        UnitKind::Source => unit,
+        _ => peer,
+    }
+}
+
+/// The data links over sockets, as [`ChainPlan::data_sockets`].
+fn data_sockets(config: &ChainConfig) -> impl Iterator<Item = (UnitId, UnitId)> + '_ {
+    let links = config.data_links.iter().enumerate();
+    let over_sockets = links.filter(|(_, link)| link.transport.socket().is_some());
+    over_sockets.map(|(index, link)| (front_end_of(index), UnitId::readout(link.unit)))
+}
+
+/// Whether pages of a readout unit are filled in the front-end's role, as by a card beside it.
+pub fn has_cards(config: &ChainConfig, unit: u16) -> bool {
+    let mut of_unit = config.data_links.iter().filter(|link| link.unit == unit);
+    of_unit.any(|link| link.transport.socket().is_none())
+}
+
 /// What is between two units.
 pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderTransport {
-    use UnitKind::{Builder, EventManager, Filter, Readout, Supervisor};
+    use UnitKind::{Builder, EventManager, Filter, Readout, Source, Supervisor};
     match (a.kind, b.kind) {
+        (Source, Readout) | (Readout, Source) => {
+            let link = if a.kind == Source { a.index } else { b.index };
+            let link = config.data_links.get(usize::from(link));
+            link.and_then(|link| link.transport.socket())
+                .unwrap_or(&BuilderTransport::Shm)
+        }
         (Filter, Builder) | (Builder, Filter) => &config.filter_transport,
         (Supervisor, EventManager) | (EventManager, Supervisor) if config.event_manager_apart => {
             match config.transport {
+                BuilderTransport::Tcp { .. } => &config.transport,
                 // The supervisor says each accept once: no datagram may lose it.
-                BuilderTransport::Udp { .. } => &BuilderTransport::Tcp { congestion: None },
-                _ => &config.transport,
+                _ => &BuilderTransport::Tcp { congestion: None },
             }
         }
+        (Supervisor, Readout) if config.readout_apart.contains(&b.index) => {
+            // As with accepts: each decision is said once.
+            &BuilderTransport::Tcp { congestion: None }
+        }
+        (Readout, Supervisor) => transport_of(config, (b, a)),
         (Readout | EventManager | Builder, Readout | EventManager | Builder) => &config.transport,
         _ => &BuilderTransport::Shm,
     }

@@ -74,6 +74,12 @@ impl<P: LinkStore> EmulatedLink<P> {
         self.source.is_idle()
     }
 
+    /// Whether nothing is on the link and nothing waits at its end: polling it changes nothing.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.source.is_idle() && self.receiver.is_settled()
+    }
+
     /// Moves words until the fragment is through or the receiver takes no more.
     pub fn pump(&mut self, now: RunNs) -> LinkProgress {
         if self.source.is_idle() {

@@ -4,6 +4,7 @@
 //! itself; what differs is who opened the ends. Which ends there are is in [`crate::chain_plan`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -14,18 +15,18 @@ use livetime_source::{
     EventGenerator, FragmentWriter, PacketEncoder, PhysicsGenerator, TriggerSource,
 };
 use livetime_trigger::{FirstStep, LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
-use livetime_wire::{RunNs, UnitId, UnitKind};
+use livetime_wire::{RunNs, SourceId, UnitId, UnitKind};
 
 use crate::builder_transport::{BuilderTransport, PeerSocket};
 use crate::building_group::BuildingGroup;
-use crate::chain_config::{ChainConfig, FilterConfig};
+use crate::chain_config::{ChainConfig, DataLinkConfig, FilterConfig};
 use crate::chain_plan::{
-    Channel, FRONT_END, PoolKey, RingKey, packet_link, receive_buffer_bytes, reply_link,
-    transport_of, trigger_nodes, units,
+    Channel, FRONT_END, PoolKey, RingKey, front_end_of, has_cards, packet_link,
+    receive_buffer_bytes, reply_link, transport_of, trigger_nodes, units,
 };
 use crate::counter_block::CounterBlock;
 use crate::event_fault::{EventFault, FaultyFilter};
-use crate::link::{FragmentLink, LinkTransport, run_of_frames};
+use crate::link::{FragmentLink, LinkReceiver, LinkSender, LinkTransport, run_of_frames};
 use crate::message_ring::{Inbox, MessageSender, Outbox};
 use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
@@ -37,9 +38,9 @@ use crate::role::builder::{Builder, BuilderParts};
 use crate::role::event_manager::EventManagerRole;
 use crate::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
 use crate::role::front_end::{
-    DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerPath, TriggerRings,
+    CardRings, DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerPath, TriggerRings,
 };
-use crate::role::readout::{Readout, ReadoutParts};
+use crate::role::readout::{CardEnds, Readout, ReadoutParts, SocketLink};
 use crate::role::spill_gate::SpillGate;
 use crate::role::trigger::{TriggerNode, TriggerNodeParts};
 use crate::role::writer::{Writer, WriterParts};
@@ -75,6 +76,8 @@ pub struct RoleEnds {
     pub pools: BTreeMap<PoolKey, PagePool>,
     /// Sockets to other units, by unit.
     pub sockets: BTreeMap<UnitId, PeerSocket>,
+    /// Sockets of data links, by the front-end of each.
+    pub data_sockets: BTreeMap<UnitId, PeerSocket>,
     /// Where it publishes its counters.
     pub block: Arc<CounterBlock>,
     /// What hand-overs are timed with, by both of their ends.
@@ -105,6 +108,7 @@ impl RoleEnds {
             consumers: BTreeMap::new(),
             pools: BTreeMap::new(),
             sockets: BTreeMap::new(),
+            data_sockets: BTreeMap::new(),
             block,
             clock,
             bells: BTreeMap::new(),
@@ -136,6 +140,14 @@ impl RoleEnds {
             }
             UnitKind::Supervisor => Err(self.missing("place of its own")),
         }
+    }
+
+    /// Takes a socket that is known by the unit at its other end, or by the front-end of its data link.
+    pub(crate) fn put_socket(&mut self, name: UnitId, socket: PeerSocket) {
+        match name.kind {
+            UnitKind::Source => self.data_sockets.insert(name, socket),
+            _ => self.sockets.insert(name, socket),
+        };
     }
 
     fn missing(&self, end: impl ToString) -> MissingEnd {
@@ -339,13 +351,14 @@ impl RoleEnds {
     }
 
     fn front_end(mut self, config: &ChainConfig) -> Made {
-        let cards = UnitId::SUPERVISOR;
         let mut rings = Vec::new();
         for ru in readout_units(config) {
+            let is_carded = has_cards(config, ru.index);
+            let of_cards = is_carded.then(|| self.card_rings(ru)).transpose()?;
+            let is_apart = config.readout_apart.contains(&ru.index);
             rings.push(ReadoutRings {
-                completions: self.sender(cards, ru, Channel::Completions)?,
-                pages_back: self.receiver(ru, cards, Channel::PagesBack)?,
-                decisions: self.sender(cards, ru, Channel::Messages)?,
+                cards: of_cards,
+                decisions: self.sender_of_decisions(ru, is_apart)?,
                 sequence: 0,
                 is_lost: false,
             });
@@ -370,7 +383,8 @@ impl RoleEnds {
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
             readout_units: rings,
-            event_manager: self.sender_of_accepts(config)?,
+            event_manager: self
+                .sender_of_decisions(UnitId::EVENT_MANAGER, config.event_manager_apart)?,
             faults: config.faults.clone(),
             id: self.id,
             block: self.block,
@@ -378,10 +392,23 @@ impl RoleEnds {
         })))
     }
 
-    /// The supervisor's way to the event manager.
-    fn sender_of_accepts(&mut self, config: &ChainConfig) -> Result<MessageSender, MissingEnd> {
-        let (from, to) = (UnitId::SUPERVISOR, UnitId::EVENT_MANAGER);
-        if !config.event_manager_apart {
+    /// The rings of the links of a readout unit whose pages are filled by the front-end.
+    fn card_rings(&mut self, unit: UnitId) -> Result<CardRings, MissingEnd> {
+        let cards = UnitId::SUPERVISOR;
+        Ok(CardRings {
+            completions: self.sender(cards, unit, Channel::Completions)?,
+            pages_back: self.receiver(unit, cards, Channel::PagesBack)?,
+        })
+    }
+
+    /// The supervisor's way to the event manager or a readout unit.
+    fn sender_of_decisions(
+        &mut self,
+        to: UnitId,
+        is_apart: bool,
+    ) -> Result<MessageSender, MissingEnd> {
+        let from = UnitId::SUPERVISOR;
+        if !is_apart {
             return Ok(MessageSender::Ring(self.sender(
                 from,
                 to,
@@ -427,28 +454,91 @@ impl RoleEnds {
         })
     }
 
-    fn data_links(&self, config: &ChainConfig) -> Result<Vec<DataLink>, MissingEnd> {
-        let pools = self.readout_pools(config)?;
-        let mut next_page = vec![0; pools.len()];
-        let mut next_index = vec![0; pools.len()];
-        let links = config.data_links.iter().map(|link| {
+    fn data_links(&mut self, config: &ChainConfig) -> Result<Vec<DataLink>, MissingEnd> {
+        let units = config.builder.readout_units.len();
+        let (mut next_page, mut next_index) = (vec![0; units], vec![0; units]);
+        let links = config.data_links.iter().enumerate().map(|(index, link)| {
             let unit = usize::from(link.unit);
             let (first_page, index_at_unit) = (next_page[unit], next_index[unit]);
             next_page[unit] += link.link.pages;
             next_index[unit] += 1;
-            let source = link.source;
-            let pool = pools[unit].clone();
-            let link = FragmentLink::open(&link.transport, link.link.clone(), pool, first_page)
-                .map_err(|error| self.missing(format!("link to source {source}: {error}")))?;
             Ok(DataLink {
-                link,
+                link: self.fragment_link(index, link, first_page)?,
                 unit,
                 index_at_unit,
-                source,
+                source: link.source,
                 has_ended: false,
             })
         });
         links.collect()
+    }
+
+    /// The front-end's part of a data link.
+    fn fragment_link(
+        &mut self,
+        index: usize,
+        link: &DataLinkConfig,
+        first_page: u32,
+    ) -> Result<FragmentLink, MissingEnd> {
+        let source = link.source;
+        let failed = |ends: &Self, error: io::Error| {
+            ends.missing(format!("link to source {source}: {error}"))
+        };
+        let receiver = link.link.clone();
+        match &link.transport {
+            LinkTransport::Emulated => {
+                let pool = self.pool(PoolKey::Readout(link.unit))?;
+                Ok(FragmentLink::emulated(receiver, pool, first_page))
+            }
+            LinkTransport::File { path } => {
+                let pool = self.pool(PoolKey::Readout(link.unit))?;
+                FragmentLink::play(path, receiver, pool, first_page)
+                    .map_err(|error| failed(self, error))
+            }
+            transport @ (LinkTransport::Udp { .. } | LinkTransport::Tcp) => {
+                let socket = self.data_socket(index, source)?;
+                let words_max = receiver.fragment_words_max as usize;
+                LinkSender::new(socket, words_max, transport.datagram_words())
+                    .map(FragmentLink::over_socket)
+                    .map_err(|error| failed(self, error))
+            }
+        }
+    }
+
+    /// The socket of a data link.
+    fn data_socket(&mut self, index: usize, source: SourceId) -> Result<PeerSocket, MissingEnd> {
+        let found = self.data_sockets.remove(&front_end_of(index));
+        found.ok_or_else(|| self.missing(format!("socket of the link to source {source}")))
+    }
+
+    /// The links over sockets that end at a readout unit; each fills its part of the pool.
+    fn socket_links(
+        &mut self,
+        config: &ChainConfig,
+        unit: u16,
+        first_pages: &[u32],
+    ) -> Result<Vec<SocketLink>, MissingEnd> {
+        let pool = self.pool(PoolKey::Readout(unit))?;
+        let links = config.data_links.iter().enumerate();
+        let of_unit = links.filter(|(_, link)| link.unit == unit);
+        let mut opened = Vec::new();
+        for (at_unit, (index, link)) in of_unit.enumerate() {
+            let transport = &link.transport;
+            if transport.socket().is_none() {
+                continue;
+            }
+            let socket = self.data_socket(index, link.source)?;
+            let (receiver, first_page) = (link.link.clone(), first_pages[at_unit]);
+            let end = LinkReceiver::open(socket, transport, receiver, pool.clone(), first_page);
+            opened.push(SocketLink {
+                index: at_unit as u16,
+                front_end: front_end_of(index),
+                receiver: end.map_err(|error| {
+                    self.missing(format!("link from source {}: {error}", link.source))
+                })?,
+            });
+        }
+        Ok(opened)
     }
 
     fn trigger_node(mut self, config: &ChainConfig, node: UnitId) -> Made {
@@ -498,7 +588,17 @@ impl RoleEnds {
         let is_network = config.transport.is_network();
         let pool = self.pool(PoolKey::Readout(index))?;
         let peers = builder_units(config).chain(is_pushed(config).then_some(UnitId::EVENT_MANAGER));
-        let senders = std::iter::once(UnitId::SUPERVISOR).chain(peers.filter(|_| !is_network));
+        let is_apart = config.readout_apart.contains(&index);
+        let supervisor = Some(UnitId::SUPERVISOR).filter(|_| !is_apart);
+        let senders = supervisor.into_iter().chain(peers.filter(|_| !is_network));
+        let mut inboxes = self.inboxes(unit, senders)?;
+        if is_apart {
+            let link = self.stream_to(UnitId::SUPERVISOR)?;
+            inboxes.push(Inbox::over_stream(UnitId::SUPERVISOR, link));
+        }
+        let is_carded = has_cards(config, index);
+        let cards = is_carded.then(|| self.card_ends(unit)).transpose()?;
+        let links = self.socket_links(config, index, &first_pages)?;
         let mut outbox = self.outbox(unit, builder_units(config).filter(|_| !is_network))?;
         if let Some(network) = self.network(config, Some(pool.clone()), None)? {
             outbox = outbox.with_network(network, builder_units(config));
@@ -514,14 +614,23 @@ impl RoleEnds {
             first_pages,
             buffer: FragmentBuffer::new(buffer, &config.builder.sources_of(index)),
             pool,
-            completions: self.receiver(UnitId::SUPERVISOR, unit, Channel::Completions)?,
-            pages_back: self.sender(unit, UnitId::SUPERVISOR, Channel::PagesBack)?,
-            inboxes: self.inboxes(unit, senders)?,
+            cards,
+            links,
+            inboxes,
             outbox,
             shaper: shaper.filter(|_| is_network),
             id: self.id,
             block: self.block,
         })))
+    }
+
+    /// The rings of the links of a readout unit whose pages are filled elsewhere.
+    fn card_ends(&mut self, unit: UnitId) -> Result<CardEnds, MissingEnd> {
+        let cards = UnitId::SUPERVISOR;
+        Ok(CardEnds {
+            completions: self.receiver(cards, unit, Channel::Completions)?,
+            pages_back: self.sender(unit, cards, Channel::PagesBack)?,
+        })
     }
 
     fn event_manager(mut self, config: &ChainConfig) -> Made {

@@ -128,7 +128,10 @@ impl StreamMender {
         let ends = ends.map(PeerSocket::Stream);
         self.note((from, to), &ends);
         let [near, far] = ends.map(PeerSocket::into_stream);
+        // Of a data link, both ends know its front-end.
+        let link = [from, to].into_iter().find(|u| u.kind == UnitKind::Source);
         for (role, unit, stream) in [(from, to, near), (to, from, far)] {
+            let unit = link.unwrap_or(unit);
             let role = role_of(role);
             let worker = self
                 .workers

@@ -218,6 +218,7 @@ fn generated() -> ChainConfig {
         },
         transport: BuilderTransport::Shm,
         event_manager_apart: false,
+        readout_apart: Vec::new(),
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         first_step: FirstStepConfig::default(),

@@ -218,6 +218,13 @@ impl Receiver {
         self.flow
     }
 
+    /// Whether nothing waits to be polled and no XOFF stands: as long as nothing comes, polling
+    /// changes nothing.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.flow == FlowControl::Xon && self.fifos.acknowledge_filled() == 0
+    }
+
     /// Gives a polled page back to the link's free pages.
     ///
     /// # Errors

@@ -364,8 +364,19 @@ pub struct WriterSummary {
     pub host: Option<String>,
     /// Its file there, the first of those that it wrote.
     pub file: String,
-    /// Events in its files.
+    /// Events in its files. Of a lost writer whose files cannot be read, what it said last.
     pub events_stored: u64,
+    /// Whether it was lost with all that built for it, and the others went on: its files end where
+    /// it left them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+    /// Of a lost writer, events that others built again and that may be in its files, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events_built_again: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What carried messages and payload between readout units, event manager and builder units.

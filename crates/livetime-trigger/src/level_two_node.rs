@@ -167,7 +167,7 @@ impl LevelTwoNode {
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::crc::crc16;
+    use livetime_wire::crc16::crc16;
     use livetime_wire::trigger_packet::{Cluster, Sums, TriggerPacket};
 
     use super::*;

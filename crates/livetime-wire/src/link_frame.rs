@@ -9,6 +9,9 @@
 //! w0 0x4C544C46   w1 31:16 version, 1 end of block, 0 begin of block   w2 frame number, low half
 //! w3 high half    w4 block number, low half (receivers extend it)      w5 data words   data ..
 //! ```
+//! Between blocks a sender may say how much it has sent, in a tally: a header with bit 2 of w1, the
+//! number that the next frame and block will have, and no data. What the receiver says back is in
+//! [`crate::link_return`].
 
 /// First word.
 pub const MAGIC: u32 = 0x4C54_4C46;
@@ -21,6 +24,42 @@ pub const DATA_WORDS_MAX: usize = 16_370;
 
 const BEGINS: u32 = 1;
 const ENDS: u32 = 2;
+const TALLY: u32 = 4;
+
+/// What a sender says of how much it has sent: whatever has a lower number and does not come is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkTally {
+    /// Frames of this link so far.
+    pub frames: u64,
+    /// Blocks of this link so far, low half.
+    pub blocks_low: u32,
+}
+
+impl LinkTally {
+    /// Its words.
+    pub fn emit(&self) -> [u32; HEADER_WORDS] {
+        let (low, high) = (self.frames as u32, (self.frames >> 32) as u32);
+        [MAGIC, VERSION << 16 | TALLY, low, high, self.blocks_low, 0]
+    }
+
+    /// Reads the words of a header; `None` if they are no tally.
+    #[inline]
+    pub fn parse(words: &[u32; HEADER_WORDS]) -> Option<Self> {
+        let [magic, flags, low, high, blocks_low, data_words] = *words;
+        let is_tally = magic == MAGIC && flags == VERSION << 16 | TALLY && data_words == 0;
+        is_tally.then_some(Self {
+            frames: u64::from(high) << 32 | u64::from(low),
+            blocks_low,
+        })
+    }
+
+    /// The blocks sent, of which `settled` came or are lost for certain. A tally that is older than
+    /// those says as many as are settled.
+    pub fn blocks(&self, settled: u64) -> u64 {
+        let ahead = self.blocks_low.wrapping_sub(settled as u32) as i32;
+        settled + u64::try_from(ahead).unwrap_or(0)
+    }
+}
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +193,14 @@ impl FrameNumbers {
         })
     }
 
+    /// What says how many there are so far.
+    pub fn tally(&self) -> LinkTally {
+        LinkTally {
+            frames: self.next_frame,
+            blocks_low: self.next_block as u32,
+        }
+    }
+
     /// Frames made so far.
     pub fn frames_made(&self) -> u64 {
         self.next_frame
@@ -191,7 +238,27 @@ mod tests {
             words.extend(header.emit());
             words.extend(&data[range]);
         }
+        words.extend(numbers.tally().emit());
         assert_eq!(words, golden);
+        let tally = golden.last_chunk().and_then(LinkTally::parse);
+        assert_eq!(tally, Some(numbers.tally()));
+        // Who knows no tallies refuses one, and a frame is none.
+        let last = golden.last_chunk().unwrap();
+        assert!(FrameHeader::parse(last).is_err());
+        assert_eq!(LinkTally::parse(golden.first_chunk().unwrap()), None);
+    }
+
+    #[test]
+    fn a_tally_counts_blocks_on_from_those_settled() {
+        let of = |blocks_low| LinkTally {
+            frames: 0,
+            blocks_low,
+        };
+        assert_eq!(of(7).blocks(7), 7);
+        assert_eq!(of(9).blocks(7), 9);
+        assert_eq!(of(5).blocks(7), 7, "it is older");
+        assert_eq!(of(1).blocks(0xFFFF_FFFE), 0x1_0000_0001);
+        assert_eq!(of(0xFFFF_FFFF).blocks(0x1_0000_0002), 0x1_0000_0002);
     }
 
     proptest! {

@@ -215,6 +215,13 @@ pub enum BuilderMessage {
         /// Which events, and what the filter says about each.
         events: AcceptedList,
     },
+    /// Builder unit to event manager: as [`BuilderMessage::Clear`], of events that the filter has
+    /// accepted and the writer has taken; or of which the builder unit does not remember whether it
+    /// was so. Only so is it known what a writer had that dies together with its builder units.
+    ClearAccepted {
+        /// Which triggers.
+        triggers: TriggerList,
+    },
 }
 
 /// What happens to the fragments of a trigger.
@@ -309,6 +316,7 @@ impl BuilderMessage {
             Self::FetchRest { .. } => 16,
             Self::Event { .. } => 17,
             Self::EventsAccepted { .. } => 18,
+            Self::ClearAccepted { .. } => 19,
         }
     }
 }
@@ -383,6 +391,7 @@ impl Envelope {
             BuilderMessage::FragmentRequest { triggers }
             | BuilderMessage::Release { triggers }
             | BuilderMessage::Clear { triggers }
+            | BuilderMessage::ClearAccepted { triggers }
             | BuilderMessage::EventDone { triggers }
             | BuilderMessage::FetchRest { triggers } => push_list(triggers, &mut out),
             BuilderMessage::Push {
@@ -543,6 +552,9 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         17 => body.event()?,
         18 => BuilderMessage::EventsAccepted {
             events: body.accepted()?,
+        },
+        19 => BuilderMessage::ClearAccepted {
+            triggers: body.triggers()?,
         },
         kind => return Err(MessageError::Kind { kind }),
     };

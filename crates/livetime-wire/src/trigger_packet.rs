@@ -16,7 +16,7 @@
 
 use core::cmp::Reverse;
 
-use crate::crc::{Crc16, crc16};
+use crate::crc16::{crc16, crc16_without_end};
 
 /// Words before the first block.
 pub const HEADER_WORDS: usize = 6;
@@ -604,10 +604,7 @@ impl<'a> TriggerPacketView<'a> {
                 words: words.len(),
             });
         }
-        let mut crc = Crc16::new();
-        crc.update(body);
-        crc.update(&[last & 0xFFFF_0000]);
-        let computed = crc.value();
+        let computed = crc16_without_end(words);
         let found = (last & 0xFFFF) as u16;
         if found != computed {
             return Err(PacketError::Crc { found, computed });

@@ -255,8 +255,12 @@ fn writers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WriterSummary> {
             writer,
             ..FileName::default()
         };
+        let mut lost = outcome.lost_groups.iter();
+        let lost = lost.find(|group| group.writer == writer);
         WriterSummary {
             events_stored: stored(&role),
+            lost: lost.is_some(),
+            events_built_again: lost.map_or(0, |group| group.built_again),
             role,
             host: None,
             file: name.to_string(),
@@ -333,6 +337,24 @@ pub(crate) fn machine() -> MachineSummary {
     }
 }
 
+/// What became of a writer that was lost with its building group.
+fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
+    let host = writer.host.as_ref();
+    let there = host.map_or(String::new(), |host| format!(" on host {host}"));
+    let _ = writeln!(
+        text,
+        "\n  {} was lost with its group, and the others went on: {} events are in {}{there}",
+        writer.role, writer.events_stored, writer.file
+    );
+    if writer.events_built_again > 0 {
+        let _ = writeln!(
+            text,
+            "  up to {} of its last events may be there and in another file, too",
+            writer.events_built_again
+        );
+    }
+}
+
 /// What `livetime run` prints at its end.
 pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &Path) -> String {
     let mut text = String::new();
@@ -369,6 +391,9 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
             failure.trigger,
             deaths.join(", ")
         );
+    }
+    for writer in summary.writers.iter().filter(|writer| writer.lost) {
+        lost_writer_text(&mut text, writer);
     }
     if let Some(menu) = &summary.filter_menu {
         menu_text(&mut text, menu);

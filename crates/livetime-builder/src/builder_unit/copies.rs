@@ -65,7 +65,10 @@ impl BuilderUnit {
                 Releasing::Whole(events) => events,
                 Releasing::Partial(_) => 1,
             };
-            self.clearing.extend(self.finished.drain(..released));
+            for slot in self.finished.drain(..released) {
+                let is_accepted = self.assembly.event(slot).is_accepted;
+                self.clearing[usize::from(is_accepted)].push_back(slot);
+            }
         }
         to
     }

@@ -20,6 +20,7 @@ enum Sent {
     Release(u16, Vec<u64>),
     Partial(u16, u64, u32),
     Clear(Vec<u64>),
+    ClearAccepted(Vec<u64>),
 }
 
 fn descriptor(source: u32) -> FragmentDescriptor {
@@ -166,6 +167,10 @@ impl Bench {
                     assert_eq!(to, UnitId::EVENT_MANAGER);
                     Sent::Clear(numbers(triggers))
                 }
+                BuilderMessage::ClearAccepted { triggers } => {
+                    assert_eq!(to, UnitId::EVENT_MANAGER);
+                    Sent::ClearAccepted(numbers(triggers))
+                }
                 other => panic!("{other:?}"),
             });
         }
@@ -291,8 +296,8 @@ fn the_filter_window_bounds_the_tickets_and_releases_are_grouped() {
             Sent::Release(1, vec![2, 1]),
             Sent::Release(0, vec![3]),
             Sent::Release(1, vec![3]),
-            Sent::Clear(vec![2, 1]),
-            Sent::Clear(vec![3]),
+            Sent::Clear(vec![1, 3]),
+            Sent::ClearAccepted(vec![2]),
         ]
     );
 }
@@ -318,7 +323,7 @@ fn a_timeout_closes_the_event_and_names_the_missing_sources() {
         }
     }
     assert_eq!(bench.now, RunNs(0).after(DurationNs::SECOND));
-    assert_eq!(repetitions, 9, "every 100 ms for 1 s");
+    assert_eq!(repetitions, 3, "after 100, 300 and 700 ms of 1 s");
     assert_eq!(bench.ticket.missing, [SourceId(2)]);
     assert_eq!(bench.ticket.fragments.len(), 3);
     assert_eq!(bench.ticket.built_at, bench.now);
@@ -355,7 +360,8 @@ fn repeated_assignments_build_nothing_twice() {
     bench.sent();
     bench.assign(5);
     bench.assign(5);
-    assert_eq!(bench.sent(), [Sent::Clear(vec![5])], "cleared once more");
+    let once_more = [Sent::ClearAccepted(vec![5])];
+    assert_eq!(bench.sent(), once_more, "what the filter said is forgotten");
     assert_eq!(bench.ticket(), None);
     let counts = bench.unit.counts();
     assert_eq!((counts.assignments, counts.assignments_repeated), (1, 3));
@@ -380,7 +386,7 @@ fn more_events_than_credits_and_too_old_ones_are_refused() {
     }
     bench.sent();
     bench.assign(101 - 64);
-    assert_eq!(bench.sent(), [Sent::Clear(vec![37])]);
+    assert_eq!(bench.sent(), [Sent::ClearAccepted(vec![37])]);
     assert_eq!(bench.unit.counts().assignments_too_old, 1);
     assert_eq!(bench.unit.losses().of(LossCause::EventAborted), 1);
 }
@@ -417,6 +423,33 @@ fn fragments_that_do_not_belong_are_counted() {
     assert_eq!(counts.fragments_stranger, 2);
     let messages = counts.messages;
     assert_eq!((messages.strangers, messages.unexpected), (2, 1));
+}
+
+#[test]
+fn missing_fragments_are_asked_for_less_and_less_often_until_one_comes() {
+    let config = BuilderConfig {
+        timeout: DurationNs(10 * DurationNs::SECOND.0),
+        ..Bench::config()
+    };
+    let mut bench = Bench::of(&config);
+    bench.assign(5);
+    bench.assign(6);
+    bench.sent();
+    // Until it asks again, in units of the retry time.
+    let waits = |bench: &mut Bench| {
+        let from = bench.now;
+        while !(bench.sent().iter()).any(|sent| matches!(sent, Sent::Request(..))) {
+            bench.strike();
+        }
+        bench.now.since(from).0 / config.retry.0
+    };
+    let pauses: Vec<u64> = (0..7).map(|_| waits(&mut bench)).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 16, 16]);
+    bench.fragments(6);
+    bench.fragment(5, 1);
+    let pauses: Vec<u64> = (0..3).map(|_| waits(&mut bench)).collect();
+    assert_eq!(pauses, [1, 2, 4], "what came begins it anew");
+    assert_eq!(bench.unit.counts().events_incomplete, 0);
 }
 
 #[test]

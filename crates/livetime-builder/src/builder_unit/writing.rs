@@ -25,6 +25,7 @@ impl BuilderUnit {
         self.end_first_step(slot);
         let event = self.assembly.event_mut(slot);
         event.stage = Stage::Writing;
+        event.is_accepted = true;
         (event.filter_reason, event.streams) = (accepted.reason, accepted.streams);
         self.accepted.push_back(slot);
     }

@@ -122,6 +122,14 @@ impl EventManager {
         open
     }
 
+    /// By builder unit that is taken for gone: the events that were at the writer when it cleared
+    /// them, in all its lives. What its writer has of those beyond this, [`EventManager::reassign`]
+    /// was told.
+    pub fn accepted_of_withdrawn(&self) -> impl Iterator<Item = (u16, u64)> {
+        let all = (0..).zip(self.withdrawn.iter().zip(&self.accepted));
+        all.filter_map(|(builder, (withdrawn, accepted))| withdrawn.then_some((builder, *accepted)))
+    }
+
     /// Whether a trigger waits for [`EventManager::reassign`].
     pub(super) fn is_parked(&self, trigger: TriggerNumber) -> bool {
         self.parked

@@ -320,3 +320,31 @@ fn events_of_a_lost_builder_unit_are_built_by_another_unless_handed_on() {
     bench.accept(1);
     assert_eq!(bench.assigned(), None, "what was handed on is finished");
 }
+
+#[test]
+fn what_a_lost_builder_unit_had_at_its_writer_is_counted_over_its_lives() {
+    let mut bench = Bench::granted();
+    (1..=4).for_each(|trigger| bench.accept(trigger));
+    while bench.assigned().is_some() {}
+    let accepted = |triggers: &[u64]| BuilderMessage::ClearAccepted {
+        triggers: triggers.iter().copied().map(TriggerNumber).collect(),
+    };
+    bench.clear(0, 1);
+    // 2 is another's, and 3 is cleared twice: a repetition.
+    for triggers in [&[3, 2][..], &[3]] {
+        let sent = bench.send(UnitId::builder(0), accepted(triggers));
+        assert_eq!(sent, Handled::Taken);
+    }
+    bench.clear(1, 2);
+    assert_eq!(bench.evm.accepted_of_withdrawn().count(), 0, "both live");
+    assert_eq!(bench.evm.counts().cleared, 3);
+    bench.evm.withdraw_builder(0);
+    let counted: Vec<_> = bench.evm.accepted_of_withdrawn().collect();
+    assert_eq!(counted, [(0, 1)]);
+    bench.evm.handle_builder_back(0, 6);
+    assert_eq!(bench.evm.accepted_of_withdrawn().count(), 0);
+    bench.evm.withdraw_builder(0);
+    bench.evm.withdraw_builder(1);
+    let counted: Vec<_> = bench.evm.accepted_of_withdrawn().collect();
+    assert_eq!(counted, [(0, 1), (1, 0)]);
+}

@@ -500,3 +500,32 @@ fn fragments_of_a_lost_builder_unit_wait_for_the_next_one() {
     assert_eq!(bench.unit.losses().total(), 0);
     assert_eq!(bench.unit.counts().triggers_taken_back, 2);
 }
+
+#[test]
+fn what_a_lost_builder_unit_had_released_is_known_here() {
+    let mut bench = Bench::new();
+    for trigger in 1..=4 {
+        bench.fragments(trigger);
+        bench.decide(trigger, Keep::Build);
+        bench.request(1, trigger);
+    }
+    while bench.unit.poll_output().is_some() {}
+    bench.release(1, 1);
+    bench.release(1, 3);
+    let closed = bench.unit.poll_output();
+    assert!(
+        matches!(closed, Some(ReadoutOutput::Free { trigger, .. }) if trigger.0 == 1),
+        "one is history, the other is on its way there: {closed:?}"
+    );
+    let asked = [4, 3, 2, 1, 5].map(TriggerNumber);
+    let released = bench.unit.released_by(1, &asked);
+    assert_eq!(released, [3, 1].map(TriggerNumber), "of 5 nothing came yet");
+    let triggers = [TriggerNumber(2)].into_iter().collect();
+    let late = BuilderMessage::Release { triggers };
+    let handled = bench.send_from(UnitId::builder(1), bench.sequences[1], late);
+    assert_eq!(handled, Handled::Refused, "what was said is final");
+    assert_eq!(bench.unit.take_back(1, &[2, 4, 5].map(TriggerNumber)), 0);
+    assert_eq!(bench.freed(), Some((3, FreeReason::Released)));
+    bench.request(0, 2);
+    assert_eq!(bench.sent(2), SOURCES);
+}

@@ -70,6 +70,16 @@ fn a_client_of_a_bus_that_comes_back_finds_its_objects() {
 }
 
 #[test]
+fn callers_that_leave_a_bus_at_once_are_noticed() {
+    let Some(stage) = bus_stage() else { return };
+    for _ in 0..10 {
+        let client = stage.client();
+        client.raw_time().unwrap();
+        gone(&stage, client);
+    }
+}
+
+#[test]
 fn a_lease_ends_and_its_objects_go_and_generators_never_wait_for_it() {
     let stage = stage();
     let before = objects(&stage);

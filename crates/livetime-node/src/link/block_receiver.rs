@@ -116,7 +116,14 @@ impl<S: PageStore> BlockReceiver<S> {
     /// So many frames are missing before the next one: an open block is cut.
     pub fn handle_missing(&mut self, now: RunNs, frames: u64) {
         self.counters.frames_missing += frames;
-        if self.is_open && frames > 0 {
+        if frames > 0 {
+            self.cut(now);
+        }
+    }
+
+    /// Cuts the open block, if there is one: nothing more of it is taken.
+    pub fn cut(&mut self, now: RunNs) {
+        if self.is_open {
             self.is_open = false;
             for link in [LinkState::Down, LinkState::Up] {
                 self.receiver.handle_link(now, link, &mut self.store);
@@ -135,7 +142,7 @@ impl<S: PageStore> BlockReceiver<S> {
     /// Counts all blocks before block `sent` that have not come whole as lost, and cuts an open one:
     /// nothing more of them is waited for.
     pub fn give_up(&mut self, now: RunNs, sent: u64, cause: LossCause) {
-        self.handle_missing(now, u64::from(self.is_open));
+        self.cut(now);
         let lost = sent.saturating_sub(self.next_block);
         self.counters.blocks_lost += lost;
         self.losses.add(cause, lost);

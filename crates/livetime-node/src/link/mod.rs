@@ -4,10 +4,14 @@
 //! [`Receiver`](livetime_readout::Receiver), and so looks to the rest of the chain like a card. What
 //! the network or a file does to frames is found by their numbers and counted; a full receiver makes
 //! a link wait and nothing is thrown away here. Start with [`udp_link`]; [`stream_link`] is TCP and
-//! files, [`block_receiver`] what they share, [`fragment_link`] a data link of a run over any of them.
+//! files, [`block_receiver`] what they share, [`fragment_link`] a data link of a run as its front-end
+//! has it, [`link_sender`] and [`link_receiver`] the two ends of one over a socket.
 
 pub mod block_receiver;
 pub mod fragment_link;
+pub mod link_receiver;
+pub mod link_sender;
+mod socket_window;
 pub mod stream_link;
 pub mod transport;
 pub mod udp_link;
@@ -15,6 +19,8 @@ pub mod udp_source;
 
 pub use block_receiver::{BlockReceiver, FrameCounters};
 pub use fragment_link::{FragmentLink, TransportCounters};
+pub use link_receiver::LinkReceiver;
+pub use link_sender::LinkSender;
 pub use stream_link::{StreamLink, StreamSource};
 pub use transport::{LinkTransport, check_frames_file, frames_file, run_of_frames};
 pub use udp_link::{UdpConfig, UdpCounters, UdpLink};

@@ -10,10 +10,10 @@ use std::io::{self, BufRead, ErrorKind, Read, Write};
 use livetime_readout::{
     Completed, LinkConfig, LinkState, LinkStatus, PageError, PageLink, PageStore,
 };
-use livetime_wire::RunNs;
 use livetime_wire::link_frame::{
-    DATA_WORDS_MAX, FrameError, FrameHeader, FrameNumbers, HEADER_WORDS,
+    DATA_WORDS_MAX, FrameError, FrameHeader, FrameNumbers, HEADER_WORDS, LinkTally,
 };
+use livetime_wire::{LossCause, RunNs};
 use zerocopy::IntoBytes;
 
 use crate::link::block_receiver::{BlockReceiver, FrameStage};
@@ -69,6 +69,10 @@ pub struct StreamLink<R, S> {
     next_number: u64,
     in_block: bool,
     state: StreamState,
+    /// Tallies that came.
+    tallies: u64,
+    /// Blocks are not taken any more, since the run is ended by force.
+    discards: bool,
 }
 
 impl<R: Read, S: PageStore> StreamLink<R, S> {
@@ -83,6 +87,42 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
             next_number: 0,
             in_block: false,
             state: StreamState::Open,
+            tallies: 0,
+            discards: false,
+        }
+    }
+
+    /// Goes on with another input, of the same sender: its first frame is a tally, and what was sent
+    /// before that and has not come is lost.
+    pub fn restore(&mut self, input: R) {
+        self.input = input;
+        self.state = StreamState::Open;
+        if self.taking.is_none() {
+            self.filled_bytes = 0;
+        }
+    }
+
+    /// The input.
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
+    /// Frames that came, or are lost for certain.
+    pub fn frames_settled(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Tallies that came.
+    pub fn tallies(&self) -> u64 {
+        self.tallies
+    }
+
+    /// Takes no more blocks: what has not come whole, and what comes from now on, is lost as aborted
+    /// as soon as a tally says how much was sent.
+    pub fn discard(&mut self, now: RunNs) {
+        if !self.discards {
+            self.discards = true;
+            self.blocks.cut(now);
         }
     }
 
@@ -94,7 +134,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     pub fn receive(&mut self, now: RunNs, frames_max: usize) -> Result<usize, StreamError> {
         let mut frames = 0;
         while frames < frames_max && self.state == StreamState::Open {
-            if self.taking.is_none() && !self.read_frame()? {
+            if self.taking.is_none() && !self.read_frame(now)? {
                 break;
             }
             if !self.take_frame(now)? {
@@ -134,8 +174,11 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     }
 
     /// Reads on in the frame; `true` when it is whole.
-    fn read_frame(&mut self) -> Result<bool, StreamError> {
+    fn read_frame(&mut self, now: RunNs) -> Result<bool, StreamError> {
         loop {
+            if let Some(tally) = self.tally() {
+                self.take_tally(now, tally)?;
+            }
             let wanted = match self.header() {
                 None => HEADER_WORDS * 4,
                 Some(Ok(header)) => (HEADER_WORDS + header.data_words) * 4,
@@ -166,6 +209,33 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         }
     }
 
+    /// The tally, if that is what is there.
+    fn tally(&self) -> Option<LinkTally> {
+        let words = self.frame.first_chunk::<HEADER_WORDS>()?;
+        let is_there = self.filled_bytes == HEADER_WORDS * 4;
+        is_there.then(|| LinkTally::parse(words)).flatten()
+    }
+
+    /// What was sent before a tally has come, or was on the way when a stream was cut.
+    fn take_tally(&mut self, now: RunNs, tally: LinkTally) -> Result<(), StreamError> {
+        let (found, next) = (tally.frames, self.next_number);
+        if found < next {
+            let before = next.wrapping_sub(1);
+            return Err(self.end(StreamError::Number { found, before }));
+        }
+        let cause = match self.discards {
+            true => LossCause::LinkAborted,
+            false => LossCause::LinkDown,
+        };
+        self.blocks.handle_missing(now, found - next);
+        let sent = tally.blocks(self.blocks.blocks_settled());
+        self.blocks.give_up(now, sent, cause);
+        (self.next_number, self.in_block) = (found, false);
+        self.filled_bytes = 0;
+        self.tallies += 1;
+        Ok(())
+    }
+
     /// The header, once its bytes are there.
     fn header(&self) -> Option<Result<FrameHeader, FrameError>> {
         let words = self.frame.first_chunk::<HEADER_WORDS>()?;
@@ -183,7 +253,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         }
         let mut stage = self.taking.unwrap_or_default();
         let data = &self.frame[HEADER_WORDS..HEADER_WORDS + header.data_words];
-        if !self.blocks.take(now, &header, data, &mut stage) {
+        if !self.discards && !self.blocks.take(now, &header, data, &mut stage) {
             self.taking = Some(stage);
             return Ok(false);
         }
@@ -292,6 +362,22 @@ impl<W: Write> StreamSource<W> {
         self.pending.clear();
         self.pending_sent = 0;
         Ok(true)
+    }
+
+    /// Says how much was sent, behind what is held back.
+    ///
+    /// # Errors
+    /// As [`StreamSource::send_some`].
+    pub fn send_tally(&mut self) -> io::Result<bool> {
+        let tally = self.numbers.tally().emit();
+        self.pending.extend_from_slice(tally.as_bytes());
+        self.flush_some()
+    }
+
+    /// Goes on with another output; what was held back is forgotten.
+    pub fn restore(&mut self, output: W) {
+        self.output = output;
+        self.discard();
     }
 
     /// Whether nothing is held back.

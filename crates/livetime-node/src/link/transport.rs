@@ -1,17 +1,18 @@
 //! What a data link of a run travels over, as configured.
 //!
-//! Typed values only; the links themselves are made in [`super::fragment_link`].
+//! Typed values only; the links themselves are [`super::fragment_link`] and [`super::link_receiver`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use livetime_wire::fragment::{self, FragmentHeader};
-use livetime_wire::link_frame::{FrameHeader, HEADER_WORDS};
+use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, HEADER_WORDS};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use zerocopy::IntoBytes;
 
 use super::udp_link::UdpConfig;
+use crate::builder_transport::BuilderTransport;
 
 /// Data words of a datagram that fills an Ethernet frame of 1500 bytes.
 pub const DATAGRAM_WORDS: usize = 362;
@@ -22,14 +23,14 @@ pub enum LinkTransport {
     /// An emulated S-LINK, free of loss.
     #[default]
     Emulated,
-    /// Datagrams over the loopback interface.
+    /// Datagrams.
     Udp {
         /// The receiving end.
         config: UdpConfig,
         /// Data words of a datagram, 1 to 16 370.
         datagram_words: usize,
     },
-    /// A stream over the loopback interface.
+    /// A stream.
     Tcp,
     /// Fragments of a file of frames, one per trigger in the order of the triggers.
     File {
@@ -39,6 +40,25 @@ pub enum LinkTransport {
 }
 
 impl LinkTransport {
+    /// What a socket between both ends is made as; `None` where there is none.
+    pub fn socket(&self) -> Option<&'static BuilderTransport> {
+        match self {
+            Self::Udp { .. } => Some(&BuilderTransport::Udp {
+                receive_buffer_bytes: 0,
+            }),
+            Self::Tcp => Some(&BuilderTransport::Tcp { congestion: None }),
+            Self::Emulated | Self::File { .. } => None,
+        }
+    }
+
+    /// Data words of a datagram, all that go into one where there are none.
+    pub fn datagram_words(&self) -> usize {
+        match self {
+            Self::Udp { datagram_words, .. } => *datagram_words,
+            _ => DATA_WORDS_MAX,
+        }
+    }
+
     /// As in configurations.
     pub fn name(&self) -> &'static str {
         match self {

@@ -5,7 +5,8 @@
 //! the socket, and what does not fit into its buffer the kernel drops and counts (SO_RXQ_OVFL). The
 //! numbers say what is missing; on a network that loses nothing both counts agree, and
 //! [`UdpCounters`] holds both as of the same datagram. A datagram is copied by the kernel and once
-//! into its page; one that comes too early is copied once more.
+//! into its page; one that comes too early is copied once more. A tally of the sender counts as a
+//! datagram that comes later: what is missing before it is waited for as long, and then lost.
 
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
@@ -14,7 +15,7 @@ use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
 use livetime_readout::{Completed, LinkConfig, LinkStatus, PageError, PageLink, PageStore};
-use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, FrameNumbers, HEADER_WORDS};
+use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, HEADER_WORDS, LinkTally};
 use livetime_wire::{DurationNs, LossCause, Problem, ProblemCode, RunNs};
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -144,6 +145,14 @@ pub struct UdpLink<S> {
     next_number: u64,
     oldest_wait: Option<RunNs>,
     given_up: u64,
+    /// A tally before which something is missing, and since when.
+    tally: Option<(LinkTally, RunNs)>,
+    /// Tallies that came.
+    tallies: u64,
+    /// Everything before this number has left the socket.
+    seen: u64,
+    /// Blocks are not taken any more, since the run is ended by force.
+    discards: bool,
     counters: UdpCounters,
 }
 
@@ -160,7 +169,20 @@ impl<S: PageStore> UdpLink<S> {
         first_page: u32,
         store: S,
     ) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
+        Self::on(UdpSocket::bind(address)?, config, link, first_page, store)
+    }
+
+    /// The same over a socket that is there already.
+    ///
+    /// # Errors
+    /// What the system says of the socket.
+    pub fn on(
+        socket: UdpSocket,
+        config: UdpConfig,
+        link: LinkConfig,
+        first_page: u32,
+        store: S,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::RcvBuf, &config.buffer_bytes)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
@@ -185,6 +207,10 @@ impl<S: PageStore> UdpLink<S> {
             next_number: 0,
             oldest_wait: None,
             given_up: 0,
+            tally: None,
+            tallies: 0,
+            seen: 0,
+            discards: false,
             counters: UdpCounters::default(),
             config,
         })
@@ -207,7 +233,7 @@ impl<S: PageStore> UdpLink<S> {
             return Ok(0);
         }
         self.give_up_oldest(now);
-        if !self.take_window(now) {
+        if !self.take_window(now) || !self.give_up_before_tally(now) {
             return Ok(0);
         }
         let is_telling = self.is_telling();
@@ -244,20 +270,87 @@ impl<S: PageStore> UdpLink<S> {
         self.next_in_batch >= self.came.len() && self.waiting == 0
     }
 
-    /// Counts everything that was sent, as far as `sent`, and has not come as lost; what of it comes
-    /// later is late.
-    pub fn give_up(&mut self, now: RunNs, sent: FrameNumbers, cause: LossCause) {
+    /// The socket.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Everything before this frame has left the socket, or was dropped by it.
+    pub fn frames_seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Tallies that came.
+    pub fn tallies(&self) -> u64 {
+        self.tallies
+    }
+
+    /// Takes no more blocks: what has not come whole, and what comes from now on, is lost as aborted
+    /// as soon as a tally says how much was sent.
+    pub fn discard(&mut self, now: RunNs) {
+        if !self.discards {
+            self.discards = true;
+            self.forget(now);
+        }
+    }
+
+    /// Forgets what is held and not whole.
+    fn forget(&mut self, now: RunNs) {
         for early in &mut self.window {
             early.number = u64::MAX;
         }
         (self.waiting, self.oldest_wait) = (0, None);
         (self.stage, self.window_stage) = (FrameStage::default(), FrameStage::default());
-        self.next_in_batch = self.came.len();
-        let missing = sent.frames_made().saturating_sub(self.next_number);
+        self.blocks.cut(now);
+    }
+
+    /// Counts everything before a tally that has not come as lost; what of it comes later is late.
+    fn give_up(&mut self, now: RunNs, tally: LinkTally, cause: LossCause) {
+        let missing = tally.frames.saturating_sub(self.next_number);
         self.given_up += missing;
         self.next_number += missing;
         self.blocks.handle_missing(now, missing);
-        self.blocks.give_up(now, sent.blocks_made(), cause);
+        let sent = tally.blocks(self.blocks.blocks_settled());
+        self.blocks.give_up(now, sent, cause);
+        self.tally = None;
+    }
+
+    /// Gives up what is missing before a tally, once it was waited for; `false` when a page is missing
+    /// for what came before it.
+    fn give_up_before_tally(&mut self, now: RunNs) -> bool {
+        let Some((tally, since)) = self.tally else {
+            return true;
+        };
+        if self.next_number >= tally.frames {
+            self.give_up(now, tally, LossCause::DatagramLost);
+            return true;
+        }
+        if now.since(since).0 < self.config.patience.0 {
+            return true;
+        }
+        while let Some(oldest) = self.oldest_waiting().filter(|early| *early < tally.frames) {
+            if !self.skip_to(now, oldest) || !self.take_window(now) {
+                return false;
+            }
+        }
+        self.give_up(now, tally, LossCause::DatagramLost);
+        self.take_window(now)
+    }
+
+    /// Takes note of a tally: behind all that came before it.
+    fn take_tally(&mut self, now: RunNs, tally: LinkTally) {
+        self.tallies += 1;
+        self.seen = self.seen.max(tally.frames);
+        if self.discards {
+            self.give_up(now, tally, LossCause::LinkAborted);
+            return;
+        }
+        match &mut self.tally {
+            // The sender repeats itself: what was missing then is waited for no longer for that.
+            Some((waiting, _)) if waiting.frames >= tally.frames => {}
+            Some((waiting, _)) if self.next_number < waiting.frames => {}
+            waiting => *waiting = Some((tally, now)),
+        }
     }
 
     /// Gives a polled page back.
@@ -293,10 +386,12 @@ impl<S: PageStore> UdpLink<S> {
         let bytes = message.bytes;
         self.came.push(bytes);
         let words = &self.batch[0][..(bytes / 4).min(self.batch[0].len())];
-        if let Ok((header, _)) = FrameHeader::parse_whole(words) {
+        let header = FrameHeader::parse_whole(words).map(|(header, _)| header.number);
+        let tally = tally_of(words).map(|tally| tally.frames);
+        if let Some(number) = header.ok().or(tally).filter(|_| !self.discards) {
             // All up to here that neither came nor waits was lost on its way.
             let came = self.taken() + self.waiting as u64;
-            self.counters.missing_at_kernel_drops = header.number.saturating_sub(came);
+            self.counters.missing_at_kernel_drops = number.saturating_sub(came);
         }
         Ok(true)
     }
@@ -346,9 +441,16 @@ impl<S: PageStore> UdpLink<S> {
         let words = words.get(..bytes / 4).unwrap_or_default();
         let frame = FrameHeader::parse_whole(words);
         let (Ok((header, data)), true) = (&frame, bytes.is_multiple_of(4)) else {
-            self.counters.datagrams_bad += 1;
+            match tally_of(words).filter(|_| bytes.is_multiple_of(4)) {
+                Some(tally) => self.take_tally(now, tally),
+                None => self.counters.datagrams_bad += 1,
+            }
             return true;
         };
+        self.seen = self.seen.max(header.number + 1);
+        if self.discards {
+            return true;
+        }
         let window = self.window.len() as u64;
         if self.stage == FrameStage::default() {
             if header.number < self.next_number {
@@ -449,6 +551,12 @@ impl<S: PageStore> UdpLink<S> {
             self.oldest_wait = Some(now);
         }
     }
+}
+
+/// The tally that is all of `words`, if it is one.
+#[inline]
+fn tally_of(words: &[u32]) -> Option<LinkTally> {
+    words.try_into().ok().and_then(LinkTally::parse)
 }
 
 impl<S: PageStore> PageLink for UdpLink<S> {

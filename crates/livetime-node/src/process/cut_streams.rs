@@ -2,8 +2,9 @@
 //!
 //! A stream also ends when the process at its other end dies, of which the hang-up of its socket
 //! tells soon; so a cut waits a little before it is believed. What was on its way on the stream is
-//! lost: the event builder's units ask again for what does not come, as for any lost message. Not so
-//! the supervisor, which says each accept once: without its stream the run ends.
+//! lost: the event builder's units ask again for what does not come, as for any lost message, and the
+//! fragments of a data link are missed by their numbers. Not so what the supervisor says, each accept and
+//! each decision once: without one of its streams the run ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use livetime_wire::{UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::{EndName, Message};
 use super::process_group::ProcessGroup;
-use crate::chain_plan::transport_of;
+use crate::chain_plan::{name_of_socket, role_of, transport_of};
 
 /// How long a cut waits for the news that a process has died.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -42,7 +43,9 @@ impl CutStreams {
 
     /// A unit is gone, and its streams with it.
     pub(super) fn forget(&mut self, unit: UnitId) {
-        self.since.retain(|(a, b), _| *a != unit && *b != unit);
+        // The role of the front-ends has the streams of all of them.
+        let is_of = |other: &UnitId| role_of(*other) == role_of(unit);
+        self.since.retain(|(a, b), _| !is_of(a) && !is_of(b));
     }
 
     fn next_due(&self, now: Instant) -> Option<(UnitId, UnitId)> {
@@ -82,13 +85,16 @@ impl ProcessGroup {
     /// is not there.
     fn reconnect(&mut self, (a, b): (UnitId, UnitId)) -> Result<bool, ProcessError> {
         let living = self.processes.iter().enumerate().filter(|(_, p)| !p.gone);
-        let ends = living.filter_map(|(index, process)| match process.unit {
-            unit if unit == a => Some((index, b)),
-            unit if unit == b => Some((index, a)),
+        // The front-ends of all data links are in one role.
+        let (role_a, role_b) = (role_of(a), role_of(b));
+        let ends = living.filter_map(|(index, process)| match &process.id {
+            id if *id == role_a => Some((index, name_of_socket(a, b))),
+            id if *id == role_b => Some((index, name_of_socket(b, a))),
             _ => None,
         });
         let ends: Vec<(usize, UnitId)> = ends.collect();
-        let is_planned = self.plan.stream_peers(a).any(|peer| peer == b);
+        let is_planned = self.plan.stream_peers(a).any(|peer| peer == b)
+            || self.plan.data_sockets.contains(&(a, b));
         if ends.len() != 2 || !is_planned {
             return Ok(false);
         }

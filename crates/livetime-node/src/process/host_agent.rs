@@ -546,13 +546,28 @@ impl HostRun {
         Ok(NamedFd::Ring(ring))
     }
 
+    /// The units at this end and at the other of a socket of a role, by its name.
+    fn units_of_socket(&self, role: &HostRole, named: UnitId) -> Result<(UnitId, UnitId), String> {
+        match (role.unit.kind, named.kind) {
+            (UnitKind::Source, UnitKind::Source) => {
+                let mut links = self.plan.data_sockets.iter();
+                let link = links.find(|(front_end, _)| *front_end == named);
+                link.copied().ok_or("not a data link".to_owned())
+            }
+            // Of the front-ends' role, the supervisor has all other sockets.
+            (UnitKind::Source, _) => Ok((UnitId::SUPERVISOR, named)),
+            _ => Ok((role.unit, named)),
+        }
+    }
+
     fn socket(
         &self,
         role: &HostRole,
         name: &EndName,
         occasion: Occasion,
     ) -> Result<NamedFd, String> {
-        let peer = unit_of(&name.name).ok_or("not a unit")?;
+        let named = unit_of(&name.name).ok_or("not a unit")?;
+        let (unit, peer) = self.units_of_socket(role, named)?;
         let of = |list: &[(String, String)], key: &str| {
             let mut entries = list.iter();
             entries
@@ -560,11 +575,6 @@ impl HostRun {
                 .map(|(_, value)| value.clone())
         };
         let host = of(&self.preparation.placement, &role_of(peer)).ok_or("a unit without host")?;
-        // Of the front-ends' role, the supervisor has sockets.
-        let unit = match role.unit.kind {
-            UnitKind::Source => UnitId::SUPERVISOR,
-            _ => role.unit,
-        };
         let transport = transport_of(&self.config, (unit, peer));
         let key = (unit, peer, name.epoch);
         let socket = if host == self.host {

@@ -13,7 +13,7 @@ use livetime_wire::UnitId;
 use super::ProcessError;
 use super::control_message::EndName;
 use crate::builder_transport::{BuilderTransport, PeerSocket, SocketPair};
-use crate::chain_plan::{RingPlan, role_of};
+use crate::chain_plan::{RingPlan, name_of_socket, role_of};
 
 /// The ends of all roles, as they are made.
 pub(super) struct Passing {
@@ -92,7 +92,7 @@ impl Passing {
         for ((unit, peer), end) in [(a, b), (b, a)].into_iter().zip(ends) {
             let name = EndName {
                 kind: transport.socket_kind().to_owned(),
-                name: peer.to_string(),
+                name: name_of_socket(unit, peer).to_string(),
                 epoch,
             };
             let ends = self.ends.entry(role_of(unit)).or_default();

@@ -28,6 +28,7 @@ use super::cut_streams::CutStreams;
 use super::event_watch::{EventWatch, FilterFailure};
 use super::host_agent::{machine, reclaim_pages};
 use super::host_document::{BegunFile, Preparation};
+use super::lost_group::{LostGroupLeft, LostGroups, last_life};
 use super::passed_ends::{PassedEnd, Passing};
 use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
 use super::role_child::RoleChild;
@@ -114,6 +115,8 @@ pub struct GroupLeft {
     pub workers: Vec<WorkerResult>,
     /// Events that filter units crashed or hung on.
     pub filter_failures: Vec<FilterFailure>,
+    /// Building groups that the run went on without.
+    pub lost_groups: Vec<LostGroupLeft>,
 }
 
 /// The processes of a run.
@@ -145,6 +148,8 @@ pub struct ProcessGroup {
     pub(super) missed: Vec<usize>,
     /// Streams that were cut.
     pub(super) cuts: CutStreams,
+    /// Building groups that the run goes on without.
+    pub(super) lost_groups: LostGroups,
     rest: Mutex<Vec<Activity>>,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
@@ -216,6 +221,7 @@ impl ProcessGroup {
             stopped: Vec::new(),
             missed: Vec::new(),
             cuts: CutStreams::default(),
+            lost_groups: LostGroups::default(),
             rest: Mutex::default(),
             congestion: None,
         };
@@ -262,6 +268,9 @@ impl ProcessGroup {
             let transport = transport_of(&self.config, *units);
             let congestion = passing.connect(*units, transport, self.ring_epoch)?;
             self.congestion = self.congestion.take().or(congestion);
+        }
+        for units in &self.plan.data_sockets {
+            passing.connect(*units, transport_of(&self.config, *units), self.ring_epoch)?;
         }
         let roles = self.plan.roles.clone();
         let filters = self.policy.filters_at_start.unwrap_or(u16::MAX);
@@ -512,7 +521,7 @@ impl ProcessGroup {
     }
 
     /// Where the run file of a writer is; for other units, that of the first.
-    fn place_of(&self, unit: UnitId) -> &FilePlace {
+    pub(super) fn place_of(&self, unit: UnitId) -> &FilePlace {
         let writer = match unit.kind {
             UnitKind::Writer => usize::from(unit.index),
             _ => 0,
@@ -591,7 +600,8 @@ impl ProcessGroup {
             },
             Heard::Gone => {
                 process.gone = true;
-                if process.left.is_none() {
+                // Of one that was ended with others this is no news.
+                if process.left.is_none() && process.lost.is_none() {
                     self.missed.push(index);
                 }
             }
@@ -651,6 +661,7 @@ impl ProcessGroup {
             results: Vec::new(),
             workers: Vec::new(),
             filter_failures: self.watch.take_failures(),
+            lost_groups: Vec::new(),
         };
         for process in &mut self.processes {
             let exit = process.end();
@@ -659,15 +670,17 @@ impl ProcessGroup {
             left.workers.push(worker);
         }
         let lost = self.lost_kinds();
-        for (place, writer) in self.files.iter().zip(writers) {
+        for (index, (place, writer)) in (0..).zip(self.files.iter().zip(writers)) {
             match writer {
                 Ok((result, worker)) => {
                     left.results.push(result);
                     left.workers.push(worker);
                 }
+                Err(_) if self.leaves_file(index) => {}
                 Err(id) => take_up_file(place, &id, &mut left),
             }
         }
+        self.settle_lost_groups(&mut left);
         (left, lost)
     }
 
@@ -770,12 +783,7 @@ fn places_of(config: &ChainConfig, files: RunFiles) -> Vec<FilePlace> {
 
 /// Takes up a run file here where a dead writer has left it.
 fn take_up_file(place: &FilePlace, id: &str, left: &mut GroupLeft) {
-    // Its lives are in their order.
-    let is_it = |result: &&mut RoleResult| {
-        let role = result.id.split('~').next();
-        role == Some(id)
-    };
-    let Some(result) = left.results.iter_mut().rev().find(is_it) else {
+    let Some(result) = last_life(&mut left.results, id) else {
         return;
     };
     match RunFile::reopen_all(&place.path, place.limits, &place.plan) {
@@ -810,7 +818,7 @@ impl RoleProcess {
     }
 
     /// Its role id; with the number of its life once it has gone.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self.has_gone() {
             false => self.id.clone(),
             true => format!("{}~{}", self.id, self.epoch),

@@ -12,6 +12,8 @@
 //!                 what was not answered
 //! readout unit    its links end ── builder units close events without it and name its sources;
 //!                 only where the run may go on without one
+//! building group  see [`super::lost_group`]: its builder units as above, where nobody can say what
+//!                 the writer has
 //! any other       the run ends by force
 //! ```
 //! Each step waits until those concerned say that they have settled it. A unit that comes back
@@ -25,12 +27,14 @@ use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::{EndName, Message};
 use super::process_group::ProcessGroup;
-use crate::building_group::knows;
+use crate::building_group::{BuildingGroup, knows};
 use crate::chain_plan::{role_of, transport_of};
 use crate::role_ends::FIRST_EPOCH;
 
 /// How long the others may take to settle a loss.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Time within which processes that die together hang up.
+const TOGETHER: Duration = Duration::from_millis(20);
 /// Processes that may be started again in one run; then the run ends.
 pub const RESTARTS_MAX: usize = 64;
 
@@ -137,14 +141,33 @@ impl ProcessGroup {
         while let Ok((index, heard)) = self.heard.try_recv() {
             self.take(index, heard);
         }
+        if self.config.builder.writers > 1 && !self.missed.is_empty() {
+            self.await_others();
+        }
         let mut incidents = Vec::new();
         // Others may be missed while one is dealt with. Those behind come first: they know what the
         // ones before them had handed on.
         while let Some(index) = self.next_missed() {
-            incidents.push(self.lose(index));
+            match self.group_lost_with(index) {
+                Some(group) => {
+                    self.missed.push(index);
+                    incidents.extend(self.lose_group(group));
+                }
+                None => incidents.push(self.lose(index)),
+            }
         }
         self.mend_streams();
         incidents
+    }
+
+    /// Hears who is gone together with those that are missed: what is done about a unit depends on
+    /// whether its group is there.
+    fn await_others(&mut self) {
+        let until = Instant::now() + TOGETHER;
+        let left = || until.saturating_duration_since(Instant::now());
+        while let Ok((index, heard)) = self.heard.recv_timeout(left()) {
+            self.take(index, heard);
+        }
     }
 
     fn next_missed(&mut self) -> Option<usize> {
@@ -226,6 +249,32 @@ impl ProcessGroup {
 
     /// Deals with a process that is gone.
     fn lose(&mut self, index: usize) -> Incident {
+        let (mut incident, failed) = self.bury(index);
+        let unit = self.processes[index].unit;
+        let policy = match unit.kind {
+            UnitKind::Filter => self.policy.filter,
+            UnitKind::Builder => self.policy.builder,
+            UnitKind::Writer => self.policy.writer,
+            UnitKind::Readout if self.policy.readout == OnLoss::Continue => OnLoss::Continue,
+            _ => OnLoss::Stop,
+        };
+        let (handled, given_up) = match self.settle_loss(unit, failed) {
+            Ok(given_up) => (self.replace(unit, policy), given_up),
+            Err(reason) => (Err(reason), Vec::new()),
+        };
+        for trigger in &given_up {
+            self.watch.note_given_up(TriggerNumber(*trigger));
+        }
+        // Those who have settled it wait for its streams no more.
+        self.cuts.forget(unit);
+        incident.given_up = !given_up.is_empty();
+        incident.handled = handled;
+        incident
+    }
+
+    /// Ends what is left of a process, and its counters and page holds; how it is handled is still to
+    /// be said. Also returns the event that is not to be filtered any more, if it was a filter unit.
+    pub(super) fn bury(&mut self, index: usize) -> (Incident, Option<TriggerNumber>) {
         let time_limit = self.policy.time_limit;
         let process = &mut self.processes[index];
         let mut exit = process.end();
@@ -239,7 +288,7 @@ impl ProcessGroup {
             }
             (true, UnitKind::Filter) => {}
             (true, UnitKind::Source) => {
-                exit = "killed: its stream to the event manager was cut".to_owned();
+                exit = "killed: a stream of the supervisor was cut".to_owned();
             }
             (true, _) => {
                 let dead = self.config.builder.dead;
@@ -261,30 +310,18 @@ impl ProcessGroup {
         let event = event.filter(|_| unit.kind == UnitKind::Filter);
         let failed = self.watch.note_death(index, &role, event, &exit);
         let holds_dropped = self.reclaim_pages(&self.processes[index]);
-        let policy = match unit.kind {
-            UnitKind::Filter => self.policy.filter,
-            UnitKind::Builder => self.policy.builder,
-            UnitKind::Writer => self.policy.writer,
-            UnitKind::Readout if self.policy.readout == OnLoss::Continue => OnLoss::Continue,
-            _ => OnLoss::Stop,
-        };
-        let (handled, given_up) = match self.settle_loss(unit, failed) {
-            Ok(given_up) => (self.replace(unit, policy), given_up),
-            Err(reason) => (Err(reason), Vec::new()),
-        };
-        for trigger in &given_up {
-            self.watch.note_given_up(TriggerNumber(*trigger));
+        if let Some(group) = self.lost_group_of(unit) {
+            self.forget_verdicts(index, group);
         }
-        // Those who have settled it wait for its streams no more.
-        self.cuts.forget(unit);
-        Incident {
+        let incident = Incident {
             role,
             exit,
             holds_dropped,
             event,
-            given_up: !given_up.is_empty(),
-            handled,
-        }
+            given_up: false,
+            handled: Ok(OnLoss::Continue),
+        };
+        (incident, failed)
     }
 
     /// Does what the policy says about a lost unit; says what was done.
@@ -296,10 +333,18 @@ impl ProcessGroup {
             }
             policy => policy,
         };
+        if policy != OnLoss::Stop && self.lost_group_of(unit).is_some() {
+            // A filter unit that nobody has events for any more.
+            return Ok(OnLoss::Continue);
+        }
         let mut others = self.processes.iter().filter(|process| !process.gone);
         let has_others = others.any(|p| self.stands_in(p.unit, unit));
         match policy {
             OnLoss::Restart => self.restart(unit).map(|()| policy),
+            // What others could do without its group was asked before.
+            OnLoss::Continue if unit.kind == UnitKind::Writer => {
+                Err("no other building group may go on without its own".to_owned())
+            }
             OnLoss::Continue if has_others => Ok(policy),
             OnLoss::Continue => Err(match (unit.kind, self.config.builder.subfarms) {
                 (UnitKind::Filter, 2..) => "it was the last filter unit of its subfarm".to_owned(),
@@ -310,7 +355,7 @@ impl ProcessGroup {
     }
 
     /// Whether the host of a unit is gone.
-    fn is_homeless(&self, unit: UnitId) -> bool {
+    pub(super) fn is_homeless(&self, unit: UnitId) -> bool {
         let hosts = self.launcher.hosts.as_ref();
         hosts.is_some_and(|hosts| hosts.gone(&role_of(unit)).is_some())
     }
@@ -342,21 +387,7 @@ impl ProcessGroup {
                 let failed: Vec<u64> = failed.iter().map(|trigger| trigger.0).collect();
                 self.tell("lost", unit, &[Builder], &failed)
             }
-            Builder => {
-                let had = self.tell("lost", unit, &[EventManager], &[])?;
-                let mut handed_on = self.tell("lost", unit, &[Writer], &had)?;
-                let rest: Vec<u64> = (had.into_iter())
-                    .filter(|trigger| !handed_on.contains(trigger))
-                    .collect();
-                handed_on.extend(self.tell("lost", unit, &[Filter], &rest)?);
-                let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
-                self.tell("lost", unit, &[Readout], &again)?;
-                if !self.config.builder.first_step.is_empty() {
-                    // Units that it had not asked do not know these as its events.
-                    self.tell("decide", unit, &[Readout], &handed_on)?;
-                }
-                Ok(Vec::new())
-            }
+            Builder => self.settle_builder_loss(unit).map(|()| Vec::new()),
             Writer => {
                 self.tell("lost", unit, &[Builder], &[])?;
                 Ok(Vec::new())
@@ -370,9 +401,33 @@ impl ProcessGroup {
         }
     }
 
+    /// Has the events of a lost builder unit built again that it had not handed on.
+    pub(super) fn settle_builder_loss(&mut self, unit: UnitId) -> Result<(), String> {
+        use UnitKind::{EventManager, Filter, Readout, Writer};
+        let group = BuildingGroup::of(&self.config, unit.index);
+        let had = self.tell("lost", unit, &[EventManager], &[])?;
+        let mut handed_on = self.tell("lost", unit, &[Writer], &had)?;
+        if !self.lives(group.writer()) {
+            handed_on = self.find_finished(unit, &had)?;
+        }
+        self.lost_groups.note_at_writer(group, handed_on.len());
+        let rest: Vec<u64> = (had.into_iter())
+            .filter(|trigger| !handed_on.contains(trigger))
+            .collect();
+        handed_on.extend(self.tell("lost", unit, &[Filter], &rest)?);
+        let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
+        self.lost_groups.note_built_again(group, &again);
+        self.tell("lost", unit, &[Readout], &again)?;
+        if !self.config.builder.first_step.is_empty() {
+            // Units that it had not asked do not know these as its events.
+            self.tell("decide", unit, &[Readout], &handed_on)?;
+        }
+        Ok(())
+    }
+
     /// Tells the units of some kinds that know a unit what happened to it, and waits until they have
     /// settled it; returns the events that they name.
-    fn tell(
+    pub(super) fn tell(
         &mut self,
         what: &str,
         unit: UnitId,
@@ -415,7 +470,9 @@ impl ProcessGroup {
                 };
                 let weakest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
                 let free = absent.iter().filter(free);
-                let free = free.filter(|unit| !self.is_homeless(**unit));
+                let free = free.filter(|unit| {
+                    !self.is_homeless(**unit) && self.lost_group_of(**unit).is_none()
+                });
                 let Some(unit) = free.min_by_key(weakest).copied() else {
                     let reason = "all filter units of `[filter] units_max` are there";
                     return Err(reason.to_owned());

@@ -354,7 +354,9 @@ fn open_end(
         }
         kind => {
             let socket = PeerSocket::of_kind(kind, fd);
-            ends.sockets.extend(unit_of(&name.name).zip(socket));
+            if let (Some(name), Some(socket)) = (unit_of(&name.name), socket) {
+                ends.put_socket(name, socket);
+            }
         }
     }
     Ok(())
@@ -444,6 +446,7 @@ fn to_command(
     Ok(match what.as_str() {
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
+        "released" => Some(RoleCommand::NameReleased { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
         "reconnect" => Some(RoleCommand::StreamBack {
             unit,

@@ -299,7 +299,7 @@ impl Role for Builder {
                 }
                 self.parts.core.retire_filter(unit.index);
             }
-            RoleCommand::Decide { .. } => {}
+            RoleCommand::Decide { .. } | RoleCommand::NameReleased { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
                 if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
                     // One that cannot be used is as good as cut, and is named again.

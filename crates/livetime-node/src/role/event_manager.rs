@@ -15,6 +15,11 @@ use crate::worker::Phase;
 /// Messages taken from one inbox in one duty cycle.
 const MESSAGES_PER_POLL: usize = 64;
 
+/// Name of the counter of a lost builder unit's events that were at the writer when it cleared them.
+pub(crate) fn accepted_of(builder: UnitId) -> String {
+    format!("events_accepted.{builder}")
+}
+
 /// The event manager role.
 pub struct EventManagerRole {
     id: String,
@@ -105,7 +110,7 @@ impl Role for EventManagerRole {
                 let again = self.core.reassign(unit.index, &triggers);
                 self.named.extend(again);
             }
-            RoleCommand::Retire { .. } => {}
+            RoleCommand::Retire { .. } | RoleCommand::NameReleased { .. } => {}
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.outbox, unit, stream);
             }
@@ -163,6 +168,10 @@ impl Role for EventManagerRole {
             ("messages_sent", counts.messages.sent),
             ("messages_malformed", malformed),
         ];
+        let accepted = self.core.accepted_of_withdrawn();
+        let accepted: Vec<_> = accepted
+            .map(|(builder, n)| (accepted_of(UnitId::builder(builder)), n))
+            .collect();
         RoleResult {
             id: self.id,
             counts: self.counts,
@@ -170,6 +179,7 @@ impl Role for EventManagerRole {
                 .into_iter()
                 .chain(network_details(&mut self.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
+                .chain(accepted)
                 .collect(),
             ..RoleResult::default()
         }

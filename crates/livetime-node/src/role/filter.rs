@@ -526,7 +526,9 @@ impl Role for FilterUnit {
                 self.log.handle_stream_back(unit.index.into());
             }
             RoleCommand::Retire { .. } => self.leaving = true,
-            RoleCommand::Decide { .. } | RoleCommand::StreamBack { stream: None, .. } => {}
+            RoleCommand::Decide { .. }
+            | RoleCommand::NameReleased { .. }
+            | RoleCommand::StreamBack { stream: None, .. } => {}
         }
     }
 

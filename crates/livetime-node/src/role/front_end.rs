@@ -1,10 +1,11 @@
 //! The front-ends with their supervisor: triggers offered, packets and fragments sent, replies
 //! taken.
 //!
-//! Drives `TriggerSource`, `TriggerSupervisor` and both ends of every emulated link. After a
-//! trigger packet is on its link, fragments go out link by link, with a look at the
-//! replies in between: a supervisor that writes payload does not notice its decisions. Nothing
-//! here decides; what happens to a trigger is said in `livetime_trigger::supervisor`.
+//! Drives `TriggerSource`, `TriggerSupervisor`, both ends of every emulated link, and the sending end
+//! of links over sockets, whose receiving end is the readout unit's. After a trigger packet is on its
+//! link, fragments go out link by link, with a look at the replies in between: a supervisor that
+//! writes payload does not notice its decisions. Nothing here decides; what happens to a trigger is
+//! said in `livetime_trigger::supervisor`.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub struct LinkFault {
     pub until: RunNs,
 }
 
-/// One data link of the front-end and the ring its acknowledge entries go into.
+/// One data link of the front-end, and the unit that its acknowledge entries go to.
 pub struct DataLink {
     /// The link.
     pub link: FragmentLink,
@@ -61,14 +62,20 @@ pub struct DataLink {
     pub has_ended: bool,
 }
 
-/// The rings between the front-end and one readout unit.
-pub struct ReadoutRings {
+/// The rings of the links whose pages are filled here.
+pub struct CardRings {
     /// Acknowledge entries out.
     pub completions: Producer,
     /// Pages back: pairs of link index at the unit and page number.
     pub pages_back: Consumer,
+}
+
+/// What is between the front-end and one readout unit, but for links over sockets.
+pub struct ReadoutRings {
+    /// Of links whose pages are filled here, if it has any.
+    pub cards: Option<CardRings>,
     /// Decisions out.
-    pub decisions: Producer,
+    pub decisions: MessageSender,
     /// Messages sent so far.
     pub sequence: u32,
     /// The unit is gone, and nothing is read at the other ends.
@@ -206,6 +213,9 @@ impl FrontEnd {
         } = parts;
         let mut work = 0;
         for (unit, rings) in readout_units.iter_mut().enumerate() {
+            let Some(rings) = &mut rings.cards else {
+                continue;
+            };
             while let Ok(Some(bad)) = rings.pages_back.try_pop(|words| {
                 words
                     .chunks_exact(2)
@@ -286,6 +296,9 @@ impl FrontEnd {
             }
         }
         self.parts.event_manager.flush();
+        for rings in &mut self.parts.readout_units {
+            rings.decisions.flush();
+        }
         work
     }
 
@@ -293,10 +306,10 @@ impl FrontEnd {
         let keep = if keep { Keep::Build } else { Keep::Drop };
         for rings in self.parts.readout_units.iter_mut().filter(|r| !r.is_lost) {
             let message = BuilderMessage::Decision { trigger, keep };
-            let words = envelope(self.parts.epoch, rings.sequence, message).to_words();
+            let message = envelope(self.parts.epoch, rings.sequence, message);
             rings.sequence = rings.sequence.wrapping_add(1);
-            let sent = rings.decisions.try_push(&words);
-            debug_assert!(sent.is_ok(), "a free slot was seen");
+            let sent = rings.decisions.send(message);
+            debug_assert!(sent, "a free slot was seen");
         }
     }
 
@@ -468,8 +481,8 @@ impl FrontEnd {
             }
         }
         sending.next_link += 1;
-        let ring = &mut self.parts.readout_units[data_link.unit].completions;
-        pump_link(now, &mut data_link.link, data_link.index_at_unit, ring);
+        let cards = &mut self.parts.readout_units[data_link.unit].cards;
+        pump_link(now, data_link, cards);
         1
     }
 
@@ -489,15 +502,9 @@ impl FrontEnd {
                 link.poll_flow(now);
             }
         }
-        for DataLink {
-            link,
-            unit,
-            index_at_unit,
-            ..
-        } in data_links
-        {
-            let ring = &mut readout_units[*unit].completions;
-            work += pump_link(now, link, *index_at_unit, ring);
+        for data_link in data_links {
+            let cards = &mut readout_units[data_link.unit].cards;
+            work += pump_link(now, data_link, cards);
         }
         work
     }
@@ -521,6 +528,8 @@ impl FrontEnd {
             && self.sending.is_none()
             && self.parts.supervisor.is_drained()
             && self.parts.event_manager.is_flushed()
+            && (self.parts.readout_units.iter())
+                .all(|rings| rings.is_lost || rings.decisions.is_flushed())
             && (self.parts.data_links.iter())
                 .all(|data_link| data_link.has_ended || data_link.link.is_drained())
     }
@@ -550,25 +559,22 @@ impl FrontEnd {
         self.parts.supervisor.abort(now);
     }
 
-    /// What links over sockets and files tell, if there are any.
-    fn transport_details(&self) -> Vec<(&'static str, u64)> {
+    /// What links from files and the sending ends of those over sockets tell, if there are any.
+    fn transport_details(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let mut sum = TransportCounters::default();
+        let (mut senders, mut waits, mut tallies) = (0, 0, 0);
         for DataLink { link, .. } in &self.parts.data_links {
-            let counters = link.transport_counters();
-            sum.frames += counters.frames;
-            sum.frames_missing += counters.frames_missing;
-            sum.kernel_drops += counters.kernel_drops;
-            sum.stalls += counters.stalls;
+            sum.add(link.transport_counters());
+            if let Some(sender) = link.sender() {
+                let (more_waits, more_tallies) = sender.waits_and_tallies();
+                senders += 1;
+                waits += more_waits;
+                tallies += more_tallies;
+            }
         }
-        if sum == TransportCounters::default() {
-            return Vec::new();
-        }
-        vec![
-            ("link_frames", sum.frames),
-            ("link_frames_missing", sum.frames_missing),
-            ("link_kernel_drops", sum.kernel_drops),
-            ("link_stalls", sum.stalls),
-        ]
+        let of_senders = [("link_waits", waits), ("link_tallies_sent", tallies)];
+        let of_senders = of_senders.into_iter().filter(move |_| senders > 0);
+        sum.details().chain(of_senders)
     }
 
     fn publish(&mut self, now: RunNs) {
@@ -609,20 +615,27 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
     link.is_some_and(|link| link.link.recycle(pair[1]))
 }
 
-/// Moves words on one link and its acknowledge entries into `ring`, as far as there is room.
-fn pump_link(now: RunNs, link: &mut FragmentLink, index: u16, ring: &mut Producer) -> usize {
+/// Moves words on one link, and its acknowledge entries into their ring if its pages are filled here,
+/// as far as there is room.
+fn pump_link(now: RunNs, data_link: &mut DataLink, cards: &mut Option<CardRings>) -> usize {
+    let DataLink {
+        link,
+        index_at_unit,
+        ..
+    } = data_link;
     let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
-    while ring.has_room() {
+    let Some(CardRings { completions, .. }) = cards else {
+        return work;
+    };
+    while completions.has_room() {
         let Some(completed) = link.poll_completed() else {
             break;
         };
-        let sent = ring.try_push(
-            &Completion {
-                link: index,
-                completed,
-            }
-            .to_words(),
-        );
+        let entry = Completion {
+            link: *index_at_unit,
+            completed,
+        };
+        let sent = completions.try_push(&entry.to_words());
         debug_assert!(sent.is_ok(), "a free slot was seen");
         work += 1;
     }
@@ -660,7 +673,7 @@ impl Role for FrontEnd {
         if self.finished && self.sending.is_none() {
             self.parts.supervisor.stop(now);
             let links = self.parts.data_links.iter_mut();
-            links.for_each(|data_link| data_link.link.settle(now));
+            links.for_each(|data_link| data_link.link.settle());
         }
         self.apply_faults(now);
         let mut work = self.take_pages_back() + self.take_replies(now);
@@ -683,11 +696,19 @@ impl Role for FrontEnd {
     }
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
-        if let RoleCommand::PeerLost { unit, .. } = command
-            && unit.kind == UnitKind::Readout
-        {
-            self.lose_readout(now, unit.index.into());
-            self.publish(now);
+        match command {
+            RoleCommand::PeerLost { unit, .. } if unit.kind == UnitKind::Readout => {
+                self.lose_readout(now, unit.index.into());
+                self.publish(now);
+            }
+            RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
+                let data_link = self.parts.data_links.get_mut(usize::from(unit.index));
+                if let (Some(data_link), Some(stream)) = (data_link, stream) {
+                    // One that cannot be used ends, and its readout unit says so.
+                    let _cut = data_link.link.restore(stream);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -50,6 +50,14 @@ pub enum RoleCommand {
         /// The events.
         triggers: Vec<TriggerNumber>,
     },
+    /// To readout units: a builder unit is gone, and so is its writer. Name those of its events that it
+    /// had released; from here on nothing that it said counts.
+    NameReleased {
+        /// The builder unit.
+        unit: UnitId,
+        /// The events that it had.
+        triggers: Vec<TriggerNumber>,
+    },
     /// To builder units: a filter unit is to leave, and gets no more events. To the unit itself:
     /// finish what there is, and end.
     Retire {

@@ -1,7 +1,8 @@
 //! A readout unit: pages in from its links, checked fragments filed, sent and freed on request.
 //!
-//! Drives one `FragmentAssembler` per link, the `FragmentBuffer` and the `ReadoutUnit`. Pages are
-//! only named in what it sends; they go back to their link when the builder releases them.
+//! Drives one `FragmentAssembler` per link, the `FragmentBuffer`, the `ReadoutUnit`, and the receiving
+//! ends of links over sockets; of other links acknowledge entries come, from the front-end's role. Pages
+//! are only named in what it sends; they go back to their link when the builder releases them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::link::{LinkReceiver, TransportCounters};
 use crate::message_ring::{Inbox, Outbox, receive};
 use crate::pooled_page::HeldPages;
 use crate::transport::FragmentShaper;
@@ -31,6 +33,24 @@ const PAGES_AHEAD: usize = 2;
 /// Pages that one message returns at most.
 const PAGES_PER_MESSAGE: usize = 8;
 
+/// The rings from and to links whose pages are filled in the front-end's role.
+pub struct CardEnds {
+    /// Acknowledge entries in.
+    pub completions: Consumer,
+    /// Pages back: pairs of link index and page.
+    pub pages_back: Producer,
+}
+
+/// A link over a socket, which ends here.
+pub struct SocketLink {
+    /// Its index at this unit.
+    pub index: u16,
+    /// The unit at its far end.
+    pub front_end: UnitId,
+    /// Its end here.
+    pub receiver: LinkReceiver,
+}
+
 /// Everything that a readout unit is made of.
 pub struct ReadoutParts {
     /// Role id.
@@ -45,10 +65,10 @@ pub struct ReadoutParts {
     pub buffer: FragmentBuffer,
     /// The pool of this unit's pages.
     pub pool: PagePool,
-    /// Acknowledge entries in.
-    pub completions: Consumer,
-    /// Pages back: pairs of link index and page.
-    pub pages_back: Producer,
+    /// The rings of links whose pages are filled elsewhere, if it has any.
+    pub cards: Option<CardEnds>,
+    /// The links whose pages are filled here.
+    pub links: Vec<SocketLink>,
     /// Messages of the supervisor and the builder units.
     pub inboxes: Vec<Inbox>,
     /// Messages to the builder units.
@@ -64,6 +84,8 @@ pub struct Readout {
     parts: ReadoutParts,
     /// Pages whose fragment is not complete yet, by link.
     held: Vec<HeldPages>,
+    /// The link over a socket that is asked for its next page first.
+    turn: usize,
     /// Entries read ahead, in order.
     ahead: ArrayVec<Completion, { PAGES_AHEAD + 1 }>,
     /// A fragment that found the core's table full.
@@ -79,6 +101,8 @@ pub struct Readout {
     freed_of_lost: u64,
     /// Payload bytes sent to builder units, repetitions included.
     sent_bytes: u64,
+    /// The answer to the last command: events that a lost builder unit had released.
+    named: Vec<TriggerNumber>,
 }
 
 /// What is off the file.
@@ -142,6 +166,7 @@ impl Readout {
         let hold = |_: &FragmentAssembler| HeldPages::new(parts.pool.clone(), pages);
         Self {
             held: parts.assemblers.iter().map(hold).collect(),
+            turn: 0,
             ahead: ArrayVec::new(),
             waiting: None,
             freed: Freed {
@@ -158,6 +183,7 @@ impl Readout {
             lost_here: 0,
             freed_of_lost: 0,
             sent_bytes: 0,
+            named: Vec::new(),
         }
     }
 
@@ -202,11 +228,7 @@ impl Readout {
     /// Reads entries as long as there is room for more of them ahead.
     fn read_ahead(&mut self) {
         while !self.ahead.is_full() {
-            let Ok(Some(entry)) = self.parts.completions.try_pop(Completion::parse) else {
-                break;
-            };
-            let Ok(entry) = entry else {
-                self.malformed += 1;
+            let Some(entry) = self.next_entry() else {
                 break;
             };
             if let Some(held) = self.held.get(usize::from(entry.link)) {
@@ -214,6 +236,38 @@ impl Readout {
             }
             self.ahead.push(entry);
         }
+    }
+
+    /// The next acknowledge entry, from the ring or from the links that end here, in turn.
+    fn next_entry(&mut self) -> Option<Completion> {
+        if let Some(cards) = &mut self.parts.cards {
+            match cards.completions.try_pop(Completion::parse) {
+                Ok(Some(Ok(entry))) => return Some(entry),
+                Ok(Some(Err(_))) => {
+                    self.malformed += 1;
+                    return None;
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let links = self.parts.links.len();
+        for at in (self.turn..links).chain(0..self.turn.min(links)) {
+            let SocketLink {
+                index, receiver, ..
+            } = &mut self.parts.links[at];
+            if let Some(completed) = receiver.poll_completed() {
+                self.turn = at + 1;
+                let link = *index;
+                return Some(Completion { link, completed });
+            }
+        }
+        None
+    }
+
+    /// Takes what has come over the links that end here.
+    fn poll_links(&mut self, now: RunNs) -> usize {
+        let links = self.parts.links.iter_mut();
+        links.map(|link| link.receiver.poll(now)).sum()
     }
 
     /// Files a fragment if the core holds it; `false` when it has to wait.
@@ -279,24 +333,41 @@ impl Readout {
         sent + core::mem::take(&mut freed.triggers)
     }
 
-    /// Returns pages to their links, several per message.
+    /// Returns pages to their links, several per message to those whose pages are filled elsewhere.
     fn return_pages(&mut self) -> usize {
         let mut work = 0;
-        while !self.freed.pages_back.is_empty() && self.parts.pages_back.has_room() {
+        let Self {
+            parts,
+            freed,
+            malformed,
+            ..
+        } = self;
+        let has_room = |cards: &mut Option<CardEnds>| {
+            let ring = cards.as_mut().map(|cards| &mut cards.pages_back);
+            ring.is_none_or(|ring| ring.has_room())
+        };
+        while !freed.pages_back.is_empty() && has_room(&mut parts.cards) {
             let mut pairs = ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
             while !pairs.is_full() {
-                let Some(page) = self.freed.pages_back.pop_front() else {
+                let Some(page) = freed.pages_back.pop_front() else {
                     break;
                 };
-                let first_pages = &self.parts.first_pages;
+                let first_pages = &parts.first_pages;
                 let link = first_pages
                     .partition_point(|first| *first <= page)
                     .saturating_sub(1);
+                let mut here = parts.links.iter_mut();
+                if let Some(here) = here.find(|here| usize::from(here.index) == link) {
+                    *malformed += u64::from(!here.receiver.recycle(page));
+                    continue;
+                }
                 pairs.push(link as u32);
                 pairs.push(page);
             }
-            let sent = self.parts.pages_back.try_push(&pairs);
-            debug_assert!(sent.is_ok(), "a free slot was seen");
+            if let Some(cards) = parts.cards.as_mut().filter(|_| !pairs.is_empty()) {
+                let sent = cards.pages_back.try_push(&pairs);
+                debug_assert!(sent.is_ok(), "a free slot was seen");
+            }
             work += 1;
         }
         work
@@ -318,7 +389,8 @@ impl Readout {
             && self.freed.pages_back.is_empty()
             && parts.outbox.is_empty()
             && parts.shaper.as_ref().is_none_or(FragmentShaper::is_empty)
-            && parts.completions.is_empty()
+            && (parts.cards.as_mut()).is_none_or(|cards| cards.completions.is_empty())
+            && parts.links.iter().all(|link| link.receiver.is_empty())
             && parts.inboxes.iter_mut().all(Inbox::is_empty);
         let mut losses = *parts.core.losses();
         losses.add(LossCause::FragmentAborted, self.lost_here);
@@ -326,6 +398,9 @@ impl Readout {
         for assembler in &parts.assemblers {
             received += assembler.counters().received;
             losses.merge(assembler.losses());
+        }
+        for link in &parts.links {
+            losses.merge(&link.receiver.losses());
         }
         let chain = &mut self.counts.chain;
         chain.fragments_received = received;
@@ -348,8 +423,10 @@ impl Role for Readout {
         if phase == Phase::Aborting && !self.aborted {
             self.aborted = true;
             self.parts.core.abort();
+            let links = self.parts.links.iter_mut();
+            links.for_each(|link| link.receiver.abort(now));
         }
-        let mut work = self.take_messages(now);
+        let mut work = self.take_messages(now) + self.poll_links(now);
         for _ in 0..PAGES_PER_POLL {
             if !self.take_page(now) {
                 break;
@@ -385,7 +462,22 @@ impl Role for Readout {
             RoleCommand::Decide { triggers, .. } => {
                 self.freed_of_lost += self.parts.core.finish_events(&triggers);
             }
+            RoleCommand::NameReleased { unit, triggers } => {
+                // What the dead unit said before comes first, and nothing after it.
+                while self.take_messages(now) > 0 {}
+                self.parts.outbox.lose(unit);
+                let released = self.parts.core.released_by(unit.index, &triggers);
+                self.named.extend(released);
+            }
             RoleCommand::Retire { .. } => {}
+            RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
+                let mut links = self.parts.links.iter_mut();
+                let link = links.find(|link| link.front_end == unit);
+                if let (Some(link), Some(stream)) = (link, stream) {
+                    // One that cannot be used ends, and is told of once more.
+                    let _cut = link.receiver.restore(stream);
+                }
+            }
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.parts.outbox, unit, stream);
             }
@@ -409,8 +501,18 @@ impl Role for Readout {
         }
     }
 
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        Some(std::mem::take(&mut self.named))
+    }
+
     fn poll_cut(&mut self, now: RunNs) -> Option<UnitId> {
-        poll_cut(&mut self.parts.outbox, now)
+        let parts = &mut self.parts;
+        let mut links = parts.links.iter_mut();
+        if let Some(link) = links.find_map(|l| l.receiver.poll_cut(now).then_some(l.front_end)) {
+            return Some(link);
+        }
+        let cut = parts.inboxes.iter_mut().find_map(|i| i.poll_cut(now));
+        cut.or_else(|| poll_cut(&mut parts.outbox, now))
     }
 
     fn close(&mut self) {
@@ -454,6 +556,10 @@ impl Role for Readout {
             ("bytes_unasked", self.freed.unasked_bytes),
         ]);
         let of_shaper = shaper.map(FragmentShaper::details);
+        let mut of_links = TransportCounters::default();
+        for link in &self.parts.links {
+            of_links.add(link.receiver.transport_counters());
+        }
         RoleResult {
             id: self.parts.id,
             counts: self.counts,
@@ -461,6 +567,7 @@ impl Role for Readout {
                 .into_iter()
                 .chain(of_steps.into_iter().flatten())
                 .chain(of_shaper.into_iter().flatten())
+                .chain(of_links.details())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),

@@ -128,12 +128,17 @@ impl TriggerNode {
     }
 
     /// Moves replies on.
+    #[inline]
     fn pump_replies(&mut self, now: RunNs) -> usize {
         let TriggerNodeParts {
             return_link,
             replies,
             ..
         } = &mut self.parts;
+        // What a packet that comes now would wait for.
+        if return_link.is_settled() {
+            return 0;
+        }
         return_link.pump(now);
         return_link.poll_flow(now);
         return_link.pass_on(0, replies)

@@ -484,6 +484,7 @@ impl Role for Writer {
             }
             RoleCommand::Decide { .. }
             | RoleCommand::Retire { .. }
+            | RoleCommand::NameReleased { .. }
             | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,

@@ -20,11 +20,11 @@ use livetime_wire::{PriorityClass, Problem, TaiNs, TimingMessage, TimingRecord};
 use super::access::AccessRules;
 use super::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
 use super::core_worker::{CoreCommand, CoreSnapshot};
-use super::delivery::{
-    Routing, SUBSCRIPTIONS_MAX, Subscription, SubscriptionConfig, SubscriptionCounters,
-    SubscriptionEnds, SubscriptionError,
-};
+use super::delivery::{Routing, SUBSCRIPTIONS_MAX};
 use super::lease::{LEASE_MAX, Leases};
+use super::subscription::{
+    Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
+};
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;

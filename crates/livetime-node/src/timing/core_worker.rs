@@ -23,10 +23,12 @@ use livetime_timing::{
     Action, ActionFlag, ClockFault, EmulatedReceiver, FlagReport, InputConfig, LockState,
     MatchTable, SchedulePlayer, SinkCounters, SinkId, SinkKind, TimingReceiver,
 };
-use livetime_wire::{PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage, TimingRecord};
+use livetime_wire::{PriorityClass, RecordFlags, TaiNs, TimingMessage};
 
-use super::delivery::{Delivery, ExecutedAction, Routing, Subscription};
+use super::delivery::{Delivery, Routing};
+use super::executed_action::ExecutedAction;
 use super::generators::StartTag;
+use super::subscription::Subscription;
 use super::tai_clock::{ClockReading, TaiClock};
 use super::wake_thread::WakeThread;
 
@@ -614,22 +616,7 @@ impl CoreWorker {
             if delay_ns > LATE_DELIVERY_NS {
                 self.slow_deliveries += 1;
             }
-            let saturate = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
-            let record = TimingRecord {
-                sequence: 0,
-                kind: RecordKind::Message,
-                class: PriorityClass::Generic,
-                id: action.id,
-                param: action.param,
-                deadline: action.deadline,
-                executed: action.executed,
-                tef: action.tef,
-                condition: action.condition,
-                flags: action.flags,
-                match_lead_ns: saturate(action.executed.0.saturating_sub(action.matched.0)),
-                enqueue_delay_ns: saturate(delay_ns),
-                epoch: u32::from(action.sink),
-            };
+            let record = action.record(PriorityClass::Generic, delay_ns, action.sink.into());
             self.flight.offer(&record.to_words());
         }
     }
@@ -712,11 +699,11 @@ mod tests {
         Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry, RegistryConfig, Role,
         SinkSpec,
     };
-    use livetime_wire::{DurationNs, EventId};
+    use livetime_wire::{DurationNs, EventId, TimingRecord};
 
     use super::*;
     use crate::timing::core_handle::{Core, CoreConfig};
-    use crate::timing::delivery::SubscriptionConfig;
+    use crate::timing::subscription::SubscriptionConfig;
 
     const ADMIN: Caller = Caller {
         client: ClientId(1),

@@ -14,7 +14,7 @@ use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Message, block_on};
 
 use super::bus::{BUS_NAME, Object, Server};
-use super::delivery::SubscriptionEnds;
+use super::subscription::SubscriptionEnds;
 
 /// Longest sleep without a look at the connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::bus::input_name;
 use super::control::{Control, ControlError, SubscriptionEntry, owner_text};
 use super::core_worker::CoreSnapshot;
-use super::delivery::LATENCY_BINS;
+use super::subscription::LATENCY_BINS;
 
 /// Name of the format.
 pub const STATUS_SCHEMA: &str = "livetime.timing_status/1";

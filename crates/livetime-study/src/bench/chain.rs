@@ -303,6 +303,7 @@ pub(crate) fn chain_config() -> ChainConfig {
         },
         transport: BuilderTransport::Shm,
         event_manager_apart: false,
+        readout_apart: Vec::new(),
         filter_transport: BuilderTransport::Shm,
         filter: FilterConfig::AcceptAll,
         first_step: FirstStepConfig::default(),

@@ -24,8 +24,8 @@ use livetime_client::{Address, Subscription, TimingClient, Wait};
 use livetime_node::timing::control::DeliveryMode;
 use livetime_node::timing::core_handle::Core;
 use livetime_node::timing::core_worker::CoreCommand;
-use livetime_node::timing::delivery::{Routing, Subscription as DeliveryEnd};
 use livetime_node::timing::{CoreConfig, Daemon, DaemonConfig, SubscriptionConfig, TaiClock};
+use livetime_node::timing::{Routing, Subscription as DeliveryEnd};
 use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_one_way};
 use livetime_shm::{
     TscClock, WakeSource, WakeUp, Waker, pin_current_thread, request_normal, wake_pair,

@@ -25,8 +25,8 @@ use livetime_readout::LinkConfig;
 use livetime_shm::floor::Samples;
 use livetime_shm::{RingConfig, TscClock, ring};
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
-use livetime_wire::L2Reply;
 use livetime_wire::trigger_packet::TriggerPacketView;
+use livetime_wire::{L2Reply, RunNs};
 use serde_json::json;
 
 use super::document::{BenchDocument, Target, latency, median, rounded};
@@ -271,6 +271,7 @@ impl LoopParts {
             link: &mut self.link.0,
             rings: &mut self.rings.0,
             run_clock,
+            now: run_clock.now(),
         };
         (front_end, &mut self.node)
     }
@@ -304,6 +305,7 @@ impl Loop {
             link: &mut link.0,
             rings: &mut rings.0,
             run_clock: clock,
+            now: clock.now(),
         };
         (front_end, &mut node.0, clock)
     }
@@ -353,6 +355,8 @@ pub(crate) struct FrontEndSide<'a> {
     pub(crate) link: &'a mut PacketLink,
     rings: &'a mut TriggerRings,
     run_clock: &'a RunClock,
+    /// Read once in a duty cycle, as a worker does.
+    now: RunNs,
 }
 
 impl FrontEndSide<'_> {
@@ -384,22 +388,22 @@ impl FrontEndSide<'_> {
         Ok((samples_ns, wrong))
     }
 
+    /// Sends a packet, in the duty cycle that began with [`Self::pump`].
     pub(crate) fn send(&mut self, packet: &[u32]) {
-        let now = self.run_clock.now();
         self.link.send(|words| {
             words.clear();
             words.extend_from_slice(packet);
         });
-        self.link.pump(now);
+        self.link.pump(self.now);
         self.link.pass_on(0, &mut self.rings.packets);
     }
 
-    /// What the role does with its link when nothing came.
+    /// Begins a duty cycle: what the role does with its link when nothing came.
     pub(crate) fn pump(&mut self) {
-        let now = self.run_clock.now();
-        self.link.pump(now);
+        self.now = self.run_clock.now();
+        self.link.pump(self.now);
         self.link.pass_on(0, &mut self.rings.packets);
-        self.link.poll_flow(now);
+        self.link.poll_flow(self.now);
     }
 
     /// The next reply; `Some(None)` for words that are none.

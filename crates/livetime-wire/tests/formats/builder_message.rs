@@ -173,6 +173,12 @@ fn golden_messages() -> Vec<Envelope> {
                 .collect(),
             },
         ),
+        (
+            UnitId::builder(1),
+            BuilderMessage::ClearAccepted {
+                triggers: triggers(&[TRIGGER.0]),
+            },
+        ),
     ];
     (0..)
         .zip(messages)
@@ -212,7 +218,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 19, 255] {
+    for kind in [0, 20, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -254,7 +260,7 @@ fn counts_above_their_limits_are_refused() {
     };
     let mut list = vec![TRIGGERS_MAX as u32 + 1];
     list.resize(1 + 2 * (TRIGGERS_MAX + 1), 7);
-    for kind in [5, 7, 8, 9, 16] {
+    for kind in [5, 7, 8, 9, 16, 19] {
         let error = MessageError::Count {
             count: TRIGGERS_MAX + 1,
             allowed: TRIGGERS_MAX,
@@ -324,6 +330,7 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
             .prop_map(|(trigger, fragment)| BuilderMessage::FragmentData { trigger, fragment }),
         any_list().prop_map(|triggers| BuilderMessage::Release { triggers }),
         any_list().prop_map(|triggers| BuilderMessage::Clear { triggers }),
+        any_list().prop_map(|triggers| BuilderMessage::ClearAccepted { triggers }),
         any_list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
         (any_trigger(), any::<u32>())
             .prop_map(|(trigger, missing)| BuilderMessage::ReleasePartial { trigger, missing }),

@@ -136,7 +136,7 @@ fn sealed(mut words: Vec<u32>) -> Vec<u32> {
     let n = words.len();
     words[0] = 0xC2 << 24 | words[0] & 0x00FF_FFFF;
     words[n - 1] = (n as u32) << 16;
-    words[n - 1] |= u32::from(livetime_wire::crc::crc16(&words));
+    words[n - 1] |= u32::from(livetime_wire::crc16::crc16(&words));
     words
 }
 

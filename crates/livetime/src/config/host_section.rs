@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use livetime_node::chain_plan::{ChainPlan, role_of};
+use livetime_node::chain_plan::{ChainPlan, FRONT_END, role_of};
 use livetime_node::{BuilderTransport, ChainConfig};
 use livetime_wire::{DurationNs, Problem, UnitKind};
 
@@ -144,6 +144,19 @@ impl HostTable {
         hosts.is_some_and(|(one, other)| one != other)
     }
 
+    /// Indices of the readout units on other hosts than the front-ends.
+    pub(crate) fn readout_apart(&self) -> Vec<u16> {
+        let roles = self.hosts.iter().flat_map(|host| &host.roles);
+        let indices = roles.filter_map(|role| {
+            let index = role
+                .strip_prefix(UnitKind::Readout.prefix())?
+                .parse()
+                .ok()?;
+            self.are_apart(FRONT_END, role).then_some(index)
+        });
+        indices.collect()
+    }
+
     /// Checks the placement of a chain's roles; without hosts there is nothing to check.
     pub(crate) fn check(&self, chain: &ChainConfig, findings: &Findings) {
         if self.hosts.is_empty() {
@@ -254,7 +267,16 @@ impl HostTable {
             let found = parts.collect::<Vec<_>>().join(", ");
             let allowed = format!("on one host: {}", group.join(" "));
             let is_filter = |role: &&str| role.starts_with(UnitKind::Filter.prefix());
+            let is_readout = |role: &&str| role.starts_with(UnitKind::Readout.prefix());
+            let has_front_end = |roles: &Vec<&str>| roles.contains(&FRONT_END);
+            let mut without = by_host.values().filter(|roles| !has_front_end(roles));
+            let is_readout_apart = group.iter().any(|role| role == FRONT_END)
+                && without.any(|roles| roles.iter().any(is_readout));
             let help = match chain.transport {
+                _ if is_readout_apart => {
+                    "they share pages or rings in memory; `kind = \"tcp\"` or \"udp\" of its links lets \
+                     a readout unit be on another host than its front-ends"
+                }
                 _ if by_host.values().any(|roles| roles.iter().all(is_filter)) => {
                     "they share pages or rings in memory; `transport = \"tcp\"` under `[filter]` lets \
                      filter units be on hosts of their own"

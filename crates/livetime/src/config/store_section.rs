@@ -6,8 +6,13 @@ use livetime_wire::ByteSize;
 
 use super::document::Section;
 
-/// What is done when the writer is lost, by its name: there is no other to go on.
-const ON_LOSS: [(&str, OnLoss); 2] = [("restart", OnLoss::Restart), ("stop", OnLoss::Stop)];
+/// What is done when a writer is lost, by its name: the last is for one of several, since nothing goes
+/// on without the only one.
+const ON_LOSS: [(&str, OnLoss); 3] = [
+    ("restart", OnLoss::Restart),
+    ("stop", OnLoss::Stop),
+    ("continue", OnLoss::Continue),
+];
 
 /// What the table says.
 #[derive(Debug, Default)]
@@ -56,11 +61,15 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) ->
     for stream in section.integers("yielding_streams", 15).unwrap_or_default() {
         limits.output.yielding_streams |= 1 << stream;
     }
-    if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
-        policy.writer = on_loss;
-    }
     let given = section.integer("writers", 1..=4096);
     *writers = given.map(|count| u16::try_from(count).unwrap_or(u16::MAX));
+    let choices = match *writers {
+        Some(2..) => &ON_LOSS[..],
+        _ => &ON_LOSS[..2],
+    };
+    if let Some(on_loss) = section.choice("on_loss", choices) {
+        policy.writer = on_loss;
+    }
     *trigger_packets = section.switch("trigger_packets").unwrap_or(false);
     read_files(&mut section, files);
     section.finish();

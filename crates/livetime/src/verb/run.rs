@@ -583,7 +583,10 @@ fn close_files(
 ) -> Vec<String> {
     let files = std::mem::take(&mut outcome.run_files);
     let mut errors = Vec::new();
-    if files.len() < usize::from(writers) {
+    // That of a lost group stays where its writer was, as it left it.
+    let lost = outcome.lost_groups.iter();
+    let left_open = lost.filter(|group| !files.contains_key(&format!("wr{}", group.writer)));
+    if files.len() + left_open.count() < usize::from(writers) {
         errors.push(match files.len() {
             0 => "the run file is gone with its writer".to_owned(),
             there => format!("only {there} of {writers} writers have left their run file"),

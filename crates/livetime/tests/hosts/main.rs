@@ -11,12 +11,14 @@ mod process_run;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use livetime_client::RunFolder;
 use livetime_control::HostHello;
 use livetime_control::session::HostSession;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_run::{Run, patient, text, turn};
 
@@ -72,6 +74,41 @@ fn filtering_on_two(config: String) -> String {
 /// A configuration with three filter units that need not be where events are built.
 fn with_filters_apart(config: String) -> String {
     config.replace("units = 1", "units = 3\ntransport = \"tcp\"")
+}
+
+/// The example with the front-ends on a host of their own, and a readout unit on each of two others,
+/// behind links of this kind.
+fn readout_on_two(kind: &str) -> impl Fn(String) -> String + use<> {
+    let hosts = [
+        host("front-end", r#""src0", "trg0""#, LOCAL),
+        host("first", r#""ru0", "evm""#, LOCAL),
+        host("second", r#""ru1""#, LOCAL),
+        host("building", r#""bu0", "bu1", "fu0", "wr0""#, LOCAL),
+    ];
+    let links = over_links(kind);
+    move |config| links(on_one_host(config)) + &hosts.concat()
+}
+
+/// The example with the front-ends and the trigger on one host, and all else in common memory on
+/// another, behind links of this kind.
+fn all_but_front_end(kind: &str) -> impl Fn(String) -> String + use<> {
+    let rest = r#""ru0", "ru1", "evm", "bu0", "bu1", "fu0", "wr0""#;
+    let hosts = [
+        host("front-end", r#""src0", "trg0""#, LOCAL),
+        host("rest", rest, LOCAL),
+    ];
+    let links = over_links(kind);
+    move |config| links(patient(config)) + &hosts.concat()
+}
+
+/// A configuration with its data links over sockets.
+fn over_links(kind: &str) -> impl Fn(String) -> String + use<> {
+    let keys = format!("count = 4\nkind = \"{kind}\"\n");
+    move |config| {
+        let changed = config.replace("count = 4\n", &keys);
+        assert_ne!(changed, config, "the example has data links");
+        changed
+    }
 }
 
 const LOCAL: &str = "launcher = \"local\"";
@@ -185,6 +222,97 @@ fn hosts_that_build_replace_the_dead_of_their_own() {
     survives_the_death_of(&["bu1", "fu1", "wr1"], building_on_two);
 }
 
+/// What is asserted of a run that went on without its second host: `whole` is one on one host that
+/// nothing happened to, and in both everything is stored.
+fn assert_goes_on_without_second(run: &Run, whole: &Run) {
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert!(
+        run.errors().contains("the others go on"),
+        "{}",
+        run.errors()
+    );
+    run.assert_accounted();
+    assert_eq!(run.digest(), whole.digest());
+    let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+    assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
+    let (stored, all) = (run.stored(), whole.stored());
+    assert!(stored.is_subset(&all), "nothing is made up");
+    let missing = (all.len() - stored.len()) as u64;
+    assert_eq!(missing, run.lost_in("store"), "{}", run.errors());
+    let writers = run.summary["writers"].as_array().expect("a list");
+    let lost = writers.iter().map(|writer| writer["lost"] == true);
+    assert!(lost.eq([false, true]), "{writers:?}");
+    let last = |stored: &BTreeSet<u64>| stored.last().copied();
+    assert_eq!(last(&stored), last(&all), "it went on to the end");
+}
+
+#[test]
+fn without_a_building_host_the_run_goes_on_with_the_others() {
+    let _turn = turn();
+    let keep = |config| process_run::keeping_all(building_on_two(config));
+    let whole = Run::of(
+        |config| process_run::keeping_all(on_one_host(config)),
+        &["--triggers", "12000"],
+    );
+    // The processes die together while their host lives, and no other takes their places.
+    let go_on = |config| keep(config).replace("writers = 2", "writers = 2\non_loss = \"continue\"");
+    let faults = ["bu1", "fu1", "wr1"].map(|role| format!("kill:{role}@4000triggers"));
+    let faults = faults.iter().flat_map(|fault| ["--fault", fault]);
+    let arguments: Vec<&str> = ["--triggers", "12000"].into_iter().chain(faults).collect();
+    let run = Run::of(go_on, &arguments);
+    assert_goes_on_without_second(&run, &whole);
+    assert!(run.stored().range(8000..).count() > 0);
+}
+
+/// The host's agent is killed as soon as something is in the file of its writer, and all its roles die
+/// with it.
+#[test]
+fn a_building_host_that_is_killed_leaves_the_run_to_the_others() {
+    const TRIGGERS: [&str; 2] = ["--triggers", "60000"];
+    let _turn = turn();
+    let whole = Run::of(
+        |config| process_run::keeping_all(on_one_host(config)),
+        &TRIGGERS,
+    );
+    let launcher =
+        "launcher = \"exec\"\ncommand = \"echo $$ > part && mv part pid && exec {command}\"";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
+    let config = process_run::keeping_all(building_on_two(config));
+    let second = host("second", r#""bu1", "fu1", "wr1""#, LOCAL);
+    let config = config.replace(
+        second.trim(),
+        host("second", r#""bu1", "fu1", "wr1""#, launcher).trim(),
+    );
+    assert!(config.contains("mv part pid"));
+    std::fs::write(folder.path().join("run.toml"), config).expect("a writable folder");
+    let running = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder.path())
+        .args(["run", "run.toml", "--lossless", "--seed", "11", "--json"])
+        .args(["--out", "run"])
+        .args(TRIGGERS)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the built program starts");
+    let lines = process_run::Lines::of(running);
+    let file = folder.path().join("run/events-1.mcap");
+    let has_event = || {
+        let events = RunFolder::open(&file);
+        events.is_ok_and(|mut file| file.next_event().is_ok_and(|event| event.is_some()))
+    };
+    while !has_event() {
+        std::thread::yield_now();
+    }
+    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("it was started");
+    let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a process"), Signal::KILL).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    let errors = run.errors();
+    assert!(errors.contains("host second is gone"), "{errors}");
+    assert_goes_on_without_second(&run, &whole);
+}
+
 #[test]
 fn filter_units_on_hosts_of_their_own_accept_what_those_of_one_host_do() {
     let _turn = turn();
@@ -199,6 +327,48 @@ fn filter_units_on_hosts_of_their_own_accept_what_those_of_one_host_do() {
 fn roles_around_filter_units_of_other_hosts_may_die() {
     let _turn = turn();
     survives_the_death_of(&["fu0", "fu2", "bu1", "wr0"], filtering_on_two);
+}
+
+#[test]
+fn readout_units_apart_from_front_ends_store_what_one_host_stores() {
+    let _turn = turn();
+    for kind in ["tcp", "udp"] {
+        let run = like_one_host(readout_on_two(kind));
+        for unit in ["ru0", "ru1"] {
+            let frames = &run.summary["roles"][unit]["link_frames"];
+            assert!(frames.as_u64() >= Some(40_000), "{kind} {unit}: {frames}");
+        }
+    }
+    like_one_host(all_but_front_end("tcp"));
+}
+
+#[test]
+fn around_readout_units_of_other_hosts_roles_may_die() {
+    let _turn = turn();
+    survives_the_death_of(&["bu1", "fu0"], readout_on_two("tcp"));
+    let go_on = |kind: &str| {
+        let on_hosts = readout_on_two(kind);
+        let key = "[builder]\non_readout_loss = \"continue\"\n";
+        move |config| on_hosts(config).replace("[builder]\n", key)
+    };
+    for kind in ["tcp", "udp"] {
+        let arguments = ["--triggers", "6000", "--fault", "kill:ru1@2000triggers"];
+        let run = Run::of(go_on(kind), &arguments);
+        assert!(run.output.status.success(), "{kind}: {}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.count("triggers"), 6000, "{kind}");
+        assert!(run.count("events_incomplete") > 0, "{kind}");
+        assert!(run.causes().contains("link_down"), "{:?}", run.causes());
+    }
+    for role in ["src0", "ru0"] {
+        let fault = format!("kill:{role}@2000triggers");
+        let arguments = ["--triggers", "100000", "--fault", &fault];
+        let run = Run::of(readout_on_two("tcp"), &arguments);
+        assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+        assert!(run.errors().contains(role), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.stored().len() as u64, run.count("events_stored"));
+    }
 }
 
 #[test]

@@ -43,6 +43,13 @@ const TWO_FILTER: &[(&str, &str)] = &[
     ("filters", r#""fu0""#),
     ("second", r#""fu1", "fu2""#),
 ];
+/// The roles of a run with readout units apart from the front-ends, behind links over sockets.
+const READ_APART: &[(&str, &str)] = &[
+    ("readout", r#""src0", "trg0""#),
+    ("manager", r#""ru0", "evm""#),
+    ("second", r#""ru1""#),
+    ("building", r#""bu0", "bu1", "fu0", "wr0""#),
+];
 /// Trigger rate and time of a run: long enough for a second before a failure, and some after it.
 const PACE: [&str; 4] = ["--rate", "2kHz", "--duration", "5s"];
 /// When a failure comes.
@@ -138,6 +145,9 @@ impl Network {
             config = in_two_groups(config);
         } else if self.roles == TWO_FILTER {
             config = with_filters_apart(config);
+        } else if self.roles == READ_APART {
+            let first = config.replacen("count = 4\n", "count = 4\nkind = \"tcp\"\n", 1);
+            config = first.replace("count = 4\n\n", "count = 4\nkind = \"udp\"\n\n");
         }
         if self.is_udp {
             config = over_udp(config);
@@ -330,6 +340,27 @@ fn two_hosts_in_namespaces_build_what_one_builds() {
     assert_eq!(run.stored(), one.stored());
 }
 
+/// The links of one readout unit are over TCP, those of the other over UDP.
+#[test]
+fn readout_units_in_namespaces_take_what_front_ends_of_another_send() {
+    let _turn = turn();
+    let Some(network) = network_of(READ_APART) else {
+        return;
+    };
+    let one = Run::of(on_one_host, &["--triggers", "10000"]);
+    let run = network.run(&["--lossless", "--triggers", "10000"]);
+    assert!(run.output.status.success(), "{}", run.errors());
+    account("readout apart, nothing fails", &run);
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.digest(), one.digest());
+    assert_eq!(run.summary["counts"], one.summary["counts"]);
+    assert_eq!(run.stored(), one.stored());
+    let roles = &run.summary["roles"];
+    assert!(roles["ru0"]["link_frames"].as_u64() >= Some(40_000));
+    // Fragments of 2 KiB take more than one datagram each.
+    assert!(roles["ru1"]["link_frames"].as_u64() > Some(50_000));
+}
+
 #[test]
 fn two_hosts_that_build_survive_the_death_of_their_roles() {
     let _turn = turn();
@@ -363,13 +394,31 @@ fn a_host_that_dies_ends_the_run_with_every_event_accounted_for() {
     let Some(network) = network_of(TWO_BUILD) else {
         return;
     };
-    for host in ["second", "manager", "readout"] {
+    for host in ["manager", "readout"] {
         let run = network.run_while(&PACE, |network| network.kill_host(host));
         assert!(!run.output.status.success(), "{host}");
         let said = format!("host {host} is gone");
         assert!(run.errors().contains(&said), "{host}: {}", run.errors());
         account(&format!("two build, host {host} killed"), &run);
     }
+}
+
+#[test]
+fn a_building_host_that_dies_costs_what_its_writer_had_not_written() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_BUILD) else {
+        return;
+    };
+    let run = network.run_while(&PACE, |network| network.kill_host("second"));
+    assert!(run.output.status.success(), "{}", run.errors());
+    let errors = run.errors();
+    assert!(errors.contains("host second is gone"), "{errors}");
+    assert!(errors.contains("the others go on"), "{errors}");
+    assert_eq!(run.lost_writers(), 1);
+    let lost = run.causes();
+    let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+    assert!(lost.is_subset(&allowed), "{lost:?}");
+    account("two build, host second killed", &run);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{
@@ -76,20 +76,61 @@ fn wait_for_more(file: &Path) {
     }
 }
 
-#[test]
-fn a_cut_stream_of_a_builder_unit_is_replaced_and_no_event_lost() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(example()).expect("the example is there");
-    std::fs::write(folder.path().join("run.toml"), in_groups(&config)).expect("a writable folder");
-    let running = Command::new(env!("CARGO_BIN_EXE_livetime"))
-        .current_dir(folder.path())
+/// The run of a configuration without an end, in processes.
+fn start(config: &str, folder: &Path) -> Child {
+    std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
+    Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
         .args(["run", "run.toml", "--lossless", "--duration", "600s"])
         .args(["--processes", "--json", "--out", "run"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the built program starts");
+        .expect("the built program starts")
+}
+
+/// Fragments that were on their way, or came while there was no stream, are lost under one name.
+#[test]
+fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let config = config
+        .replace("count = 4\n", "count = 4\nkind = \"tcp\"\n")
+        .replace(
+            "timeout = \"1 s\"",
+            "timeout = \"100 ms\"\nretry = \"20 ms\"",
+        );
+    let running = start(&config, folder.path());
+    let id = running.id();
+    let mut lines = Lines::of(running);
+    let file = folder.path().join("run/events.mcap");
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let readout = process_of(id, "ru0");
+    assert_eq!(cut_streams_of(readout), 4, "its data links");
+    lines.wait_for("was cut; another took its place", 4);
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let pid = Pid::from_raw(id as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert!(!run.errors().contains("is gone"), "{}", run.errors());
+    run.assert_accounted();
+    let causes = run.causes();
+    assert!(causes.contains("link_down"), "{causes:?}");
+    let allowed = ["link_down", "fragment_late"].map(str::to_owned);
+    assert!(causes.is_subset(&BTreeSet::from(allowed)), "{causes:?}");
+    assert!(run.count("events_built") > run.count("events_incomplete"));
+}
+
+#[test]
+fn a_cut_stream_of_a_builder_unit_is_replaced_and_no_event_lost() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let running = start(&in_groups(&config), folder.path());
     let id = running.id();
     let mut lines = Lines::of(running);
     // Only the second builder unit's events go there.

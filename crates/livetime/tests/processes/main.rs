@@ -7,10 +7,12 @@
 //! by its trigger numbers.
 
 mod cut_streams;
+mod data_links;
 mod datagrams;
 mod fault_table;
 mod filter_streams;
 mod filter_units;
+mod lost_group;
 mod process_run;
 mod random_fault;
 mod run_left_behind;

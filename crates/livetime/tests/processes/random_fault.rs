@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::process_run::{Run, patient, turn};
+use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: [&str; 2] = ["--triggers", "20000"];
 /// Roles that a run survives.
@@ -42,15 +42,7 @@ fn faults(random: &mut Random) -> Vec<String> {
 
 /// Three filter units that keep everything, so that the writer has its share.
 fn busy(config: String) -> String {
-    let lines = patient(config).replace("units = 1", "units = 3");
-    let lines = lines.lines().filter(|line| {
-        let keys = ["mass_min", "mass_max", "keep_one_in"];
-        !keys.iter().any(|key| line.starts_with(key))
-    });
-    let lines: Vec<&str> = lines.collect();
-    lines
-        .join("\n")
-        .replace("name = \"mass_window\"", "name = \"accept_all\"")
+    keeping_all(patient(config).replace("units = 1", "units = 3"))
 }
 
 #[test]

@@ -207,14 +207,18 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
     for object in server.objects() {
         builder = server.serve_early(builder, &object);
     }
-    let connection = block_on(builder.name(BUS_NAME).build())?;
+    let connection = block_on(builder.build())?;
+    // Before anybody can call: a caller that leaves at once is noticed as well.
+    let names = block_on(fdo::DBusProxy::new(&connection))?;
+    let changes = block_on(names.receive_name_owner_changed())?;
+    block_on(connection.request_name(BUS_NAME))?;
     let link = Arc::new(Link::default());
     let _ = link.connection.set(connection.clone());
     server.add_link(format!("bus {choice:?}"), Arc::clone(&link));
-    let (watched, watching) = (connection.clone(), Arc::clone(server));
+    let watching = Arc::clone(server);
     std::thread::Builder::new()
         .name("timing-bus-names".to_owned())
-        .spawn(move || block_on(watch_names(&watching, &watched)))
+        .spawn(move || block_on(watch_names(&watching, changes)))
         .map_err(ListenError::Thread)?;
     std::thread::Builder::new()
         .name("timing-bus-signals".to_owned())
@@ -224,13 +228,7 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
 }
 
 /// Notices callers that leave the bus.
-async fn watch_names(server: &Arc<Server>, connection: &zbus::Connection) {
-    let Ok(bus) = fdo::DBusProxy::new(connection).await else {
-        return;
-    };
-    let Ok(mut changes) = bus.receive_name_owner_changed().await else {
-        return;
-    };
+async fn watch_names(server: &Arc<Server>, mut changes: fdo::NameOwnerChangedStream) {
     while let Some(change) = std::future::poll_fn(|context| {
         futures_core::Stream::poll_next(std::pin::Pin::new(&mut changes), context)
     })

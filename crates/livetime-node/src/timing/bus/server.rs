@@ -151,7 +151,7 @@ impl Server {
     /// # Errors
     /// `AccessDenied` for users without a role.
     pub async fn caller(
-        &self,
+        self: &Arc<Self>,
         connection: &Connection,
         header: &Header<'_>,
     ) -> fdo::Result<Client> {
@@ -176,11 +176,25 @@ impl Server {
             .unix_user_id()
             .ok_or_else(|| fdo::Error::AccessDenied("the bus does not know the user".to_owned()))?;
         let gids = credentials.unix_group_ids().cloned().unwrap_or_default();
-        let client = self
-            .control
-            .client_arrived(uid, &gids, credentials.process_id(), sender.as_str())
-            .map_err(to_error)?;
-        locked(&self.bus_clients).insert(sender.to_string(), client.clone());
+        let client = {
+            let mut clients = locked(&self.bus_clients);
+            // Another call of it may have been quicker.
+            if let Some(client) = clients.get(sender.as_str()) {
+                return Ok(client.clone());
+            }
+            let client = self
+                .control
+                .client_arrived(uid, &gids, credentials.process_id(), sender.as_str())
+                .map_err(to_error)?;
+            clients.insert(sender.to_string(), client.clone());
+            client
+        };
+        // It may have left meanwhile: then nobody says so any more.
+        if !bus.name_has_owner(sender.clone().into()).await? {
+            self.bus_name_gone(sender.as_str()).await;
+            let gone = "the caller has left the bus".to_owned();
+            return Err(fdo::Error::AccessDenied(gone));
+        }
         Ok(client)
     }
 

@@ -15,8 +15,8 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, OwnedVariant, fdo, interface};
 
 use super::super::control::{DeliveryMode, owner_text};
 use super::super::core_worker::CoreSnapshot;
-use super::super::delivery::SubscriptionConfig;
 use super::super::signal_forwarder;
+use super::super::subscription::SubscriptionConfig;
 use super::server::Server;
 use super::{Object, invalid, owned_path, to_error};
 

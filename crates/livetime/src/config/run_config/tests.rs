@@ -25,6 +25,7 @@ use super::super::host_section::{HostConfig, HostLauncher};
 use super::*;
 
 mod hosts;
+mod transport;
 mod two_step;
 
 const EVERY_KEY: &str = include_str!("every_key.toml");
@@ -653,6 +654,19 @@ fn options_replace_the_values_of_the_file() {
 }
 
 #[test]
+fn a_run_goes_on_without_a_writer_only_where_there_are_several() {
+    let several = EVERY_KEY.replace(
+        "on_loss = \"stop\"\nfile_max",
+        "on_loss = \"continue\"\nfile_max",
+    );
+    assert_ne!(several, EVERY_KEY);
+    assert_eq!(good(&several).on_loss.writer, OnLoss::Continue);
+    let one = "[store]\non_loss = \"continue\"\n";
+    let found = problems(&format!("{LEAST}{one}"));
+    assert_eq!(found, each([("C0005", "store.on_loss")]));
+}
+
+#[test]
 fn problems_of_one_table_do_not_hide_those_of_others() {
     let text = "[trigger]\nl2_buffers = 9\n[store]\nchunk = \"1 B\"\n[builder]\ncredits = 0\n";
     let expected = [
@@ -824,125 +838,6 @@ fn a_python_filter_is_read_with_the_paths_of_the_menu() {
         let (_, codes) = filter(keys);
         assert!(codes.iter().any(|found| found == code), "{keys}: {codes:?}");
     }
-}
-
-#[test]
-fn a_congestion_control_without_streams_is_a_problem() {
-    let text = EVERY_KEY.replace("transport = \"tcp\"", "transport = \"shm\"");
-    let reading = read_plain(&text);
-    let found: Vec<(&str, &str)> = (reading.problems.iter())
-        .map(|problem| (problem.code.code, problem.path.as_str()))
-        .collect();
-    assert_eq!(
-        found,
-        [
-            ("C0120", "builder.congestion"),
-            ("L0207", "builder.shaping"),
-            ("C0120", "filter.congestion")
-        ]
-    );
-}
-
-#[test]
-fn datagrams_have_a_receive_buffer_and_carry_no_whole_events() {
-    let udp = EVERY_KEY.replacen("congestion = \"reno\"\n", "receive_buffer = \"3 MiB\"\n", 1);
-    let text = udp.replacen("transport = \"tcp\"", "transport = \"udp\"", 1);
-    let transport = BuilderTransport::Udp {
-        receive_buffer_bytes: 3 << 20,
-    };
-    assert_eq!(good(&text).chain.transport, transport);
-    let problems = |text: &str| -> Vec<(&str, String)> {
-        let problems = read_plain(text).problems.into_iter();
-        problems
-            .map(|problem| (problem.code.code, problem.path))
-            .collect()
-    };
-    let refused = |code, key: &str| vec![(code, key.to_owned())];
-    assert_eq!(problems(&udp), refused("C0120", "builder.receive_buffer"));
-    let huge = text.replace("\"3 MiB\"", "\"3 GiB\"");
-    assert_eq!(problems(&huge), refused("C0006", "builder.receive_buffer"));
-    let events = EVERY_KEY.replace("congestion = \"reno\"\n", "");
-    let events = events.replace("transport = \"tcp\"", "transport = \"udp\"");
-    assert_eq!(problems(&events), refused("C0005", "filter.transport"));
-}
-
-#[test]
-fn traffic_is_shaped_by_the_keys_that_go_together() {
-    let (before, after) = EVERY_KEY
-        .split_once("shaping = \"barrel-shifter\"\n")
-        .expect("it is shaped");
-    let (_, after) = after.split_once("shift_numbers = [2]\n").expect("it is");
-    let with = |lines: &str| format!("{before}{lines}{after}");
-    let shaping = |lines: &str| {
-        let lines = format!("shaping = \"barrel-shifter\"\n{lines}");
-        good(&with(&lines)).chain.builder.shaping
-    };
-    assert_eq!(shaping(""), Some(ShapingConfig::default()));
-    let turn_max = ShapingConfig {
-        pace: ShapingPace::BackPressure {
-            turn_max: DurationNs(3_000_000),
-        },
-        ..ShapingConfig::default()
-    };
-    let written = "pace = \"back-pressure\"\nturn_max = \"3 ms\"\n";
-    assert_eq!(shaping(written), Some(turn_max));
-    let stepped = ShapingConfig {
-        pace: ShapingPace::Clock {
-            step: DurationNs(600_000),
-        },
-        ..ShapingConfig::default()
-    };
-    let written = "pace = \"clock\"\nstep = \"600 us\"\n";
-    assert_eq!(shaping(written), Some(stepped));
-    assert_eq!(
-        good(&with("shaping = \"none\"\n")).chain.builder.shaping,
-        None
-    );
-    let shaped = "shaping = \"barrel-shifter\"\n";
-    let clock = "shaping = \"barrel-shifter\"\npace = \"clock\"\n";
-    for (lines, expected) in [
-        ("block = \"4 KiB\"\n", vec![("C0120", "builder.block")]),
-        (
-            "shaping = \"none\"\npace = \"clock\"\nlink_rate = \"1 Gb/s\"\n",
-            vec![("C0120", "builder.pace"), ("C0120", "builder.link_rate")],
-        ),
-        ("shaping = \"barrel\"\n", vec![("C0005", "builder.shaping")]),
-        (clock, vec![("C0007", "builder.link_rate")]),
-        (
-            &format!("{clock}step = \"1 ms\"\nlink_rate = \"1 Gb/s\"\nturn_max = \"1 ms\"\n"),
-            vec![
-                ("C0120", "builder.link_rate"),
-                ("C0120", "builder.turn_max"),
-            ],
-        ),
-        (
-            &format!("{clock}link_rate = \"1 b/s\"\n"),
-            vec![("C0006", "builder.link_rate")],
-        ),
-        (
-            &format!("{clock}step = \"1 ns\"\nblock = \"1 B\"\n"),
-            vec![("B0118", "builder.step"), ("B0118", "builder.block")],
-        ),
-        (
-            &format!("{shaped}step = \"1 ms\"\nshift_numbers = [7]\n"),
-            vec![
-                ("C0120", "builder.step"),
-                ("B0114", "builder.shift_numbers[0]"),
-            ],
-        ),
-    ] {
-        let mut expected: Vec<(&str, String)> = expected
-            .into_iter()
-            .map(|(code, key)| (code, key.to_owned()))
-            .collect();
-        let mut found = problems(&with(lines));
-        found.sort();
-        expected.sort();
-        assert_eq!(found, expected, "{lines}");
-    }
-    let (first, rest) = (with(shaped), "transport = \"shm\"\n");
-    let shm = first.replacen("transport = \"tcp\"\ncongestion = \"reno\"\n", rest, 1);
-    assert_eq!(problems(&shm), each([("L0207", "builder.shaping")]));
 }
 
 #[test]

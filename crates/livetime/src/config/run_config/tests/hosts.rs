@@ -120,6 +120,33 @@ fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
 }
 
 #[test]
+fn readout_units_behind_sockets_are_on_any_host() {
+    let example = include_str!("../../../../../../examples/readout_hosts.toml");
+    let chain = good(example).chain;
+    assert_eq!(chain.readout_apart, [0, 1]);
+    assert!(chain.event_manager_apart);
+    // In common memory with the event builder, and still apart from the front-ends.
+    let shared = example.replace("transport = \"tcp\" # what lets readout and", "# what lets");
+    let problems = read_plain(&shared).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(problem.allowed, "on one host: ru0 ru1 evm bu0 bu1 fu0 wr0");
+    let emulated = example.replace("kind = \"udp\"\n", "");
+    let problems = read_plain(&emulated).problems;
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}");
+    };
+    assert_eq!(problem.code.code, "C0134");
+    assert_eq!(problem.allowed, "on one host: src0 trg0 ru1");
+    assert!(
+        problem.help.contains("`kind = \"tcp\"`"),
+        "{}",
+        problem.help
+    );
+}
+
+#[test]
 fn filter_units_behind_streams_are_on_any_host() {
     let example = include_str!("../../../../../../examples/filter_hosts.toml");
     assert_eq!(good(example).chain.builder.filter_units, 3);
@@ -150,4 +177,9 @@ fn roles_that_share_memory_are_named_with_their_hosts() {
     );
     assert_eq!(problem.found, "ru0 on building, src0 trg0 evm on readout");
     assert_eq!(problem.allowed, "on one host: src0 trg0 ru0 evm");
+    assert!(
+        problem.help.contains("`kind = \"tcp\"`"),
+        "{}",
+        problem.help
+    );
 }
