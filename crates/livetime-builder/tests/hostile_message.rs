@@ -58,6 +58,7 @@ fn message() -> impl Strategy<Value = BuilderMessage> {
         (trigger(), any::<u32>())
             .prop_map(|(trigger, missing)| BuilderMessage::ReleasePartial { trigger, missing }),
         list().prop_map(|triggers| BuilderMessage::Clear { triggers }),
+        list().prop_map(|triggers| BuilderMessage::ClearAccepted { triggers }),
         list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
         list().prop_map(|triggers| BuilderMessage::EventsAccepted {
             events: (triggers.into_iter().take(SIZES_MAX))
