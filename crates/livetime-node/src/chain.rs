@@ -17,7 +17,7 @@ use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, name_of_socket, role_of, transport_of, writers};
 use crate::counter_block::CounterBlock;
-use crate::process::lost_unit::{Neighbours, settle_lost};
+use crate::process::lost_unit::{Neighbours, count_accepted_once, settle_lost};
 use crate::process::{
     FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
 };
@@ -367,6 +367,9 @@ impl Chain {
     pub fn is_drained(&self) -> bool {
         let snapshot = self.snapshot();
         let (mut counts, mut losses) = (snapshot.counts(), snapshot.losses());
+        let lost = self.processes.as_ref().map(ProcessGroup::lost_kinds);
+        let lost = lost.unwrap_or_default();
+        count_accepted_once(&mut counts, &losses, &lost);
         // Events in the chunk that is not full yet count as stored when the file is closed.
         counts.events_stored = counts
             .filter_accepted
@@ -378,17 +381,10 @@ impl Chain {
         if !snapshot.is_idle() {
             return false;
         }
-        if let Some(group) = &self.processes {
-            let lost = group.lost_kinds();
-            if !lost.is_empty() {
-                settle_lost(
-                    &mut counts,
-                    &mut losses,
-                    &lost,
-                    neighbours(&snapshot, &lost),
-                );
-                return group.is_at_rest() && counts.problems(&losses).is_empty();
-            }
+        if let Some(group) = self.processes.as_ref().filter(|_| !lost.is_empty()) {
+            let neighbours = neighbours(&snapshot, &lost);
+            settle_lost(&mut counts, &mut losses, &lost, neighbours);
+            return group.is_at_rest() && counts.problems(&losses).is_empty();
         }
         in_writer == counts.filter_accepted && counts.problems(&losses).is_empty()
     }

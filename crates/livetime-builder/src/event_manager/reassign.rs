@@ -122,12 +122,10 @@ impl EventManager {
         open
     }
 
-    /// By builder unit that is taken for gone: the events that were at the writer when it cleared
-    /// them, in all its lives. What its writer has of those beyond this, [`EventManager::reassign`]
-    /// was told.
-    pub fn accepted_of_withdrawn(&self) -> impl Iterator<Item = (u16, u64)> {
-        let all = (0..).zip(self.withdrawn.iter().zip(&self.accepted));
-        all.filter_map(|(builder, (withdrawn, accepted))| withdrawn.then_some((builder, *accepted)))
+    /// By builder unit: the events that were at the writer when it cleared them, in all its lives.
+    /// What the writer of a lost unit has beyond this, [`EventManager::reassign`] was told.
+    pub fn accepted_of_builders(&self) -> impl Iterator<Item = (u16, u64)> {
+        (0..).zip(self.accepted.iter().copied())
     }
 
     /// Whether a trigger waits for [`EventManager::reassign`].

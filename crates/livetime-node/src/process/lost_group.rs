@@ -54,7 +54,7 @@ pub struct LostGroupLeft {
 #[derive(Debug, Default)]
 pub(super) struct LostGroups {
     lost: BTreeMap<u16, LostGroup>,
-    /// By group: events of its lost builder units that were at its writer, or are taken to be.
+    /// By group that lost builder units: their events that were at its writer, or are taken to be.
     at_writer: BTreeMap<u16, u64>,
 }
 
@@ -195,31 +195,34 @@ impl ProcessGroup {
         }
     }
 
-    /// Which events of a lost builder unit had left its group, when its writer cannot say so.
+    /// Which events of a lost builder unit need not be built again, or cannot be: those that its
+    /// writer has, and those that were released. Who gave the reason for a release may be dead, too.
     pub(super) fn find_finished(
         &mut self,
         unit: UnitId,
         events: &[u64],
     ) -> Result<Vec<u64>, String> {
+        let written = self.tell("lost", unit, &[UnitKind::Writer], events)?;
         let released = self.tell("released", unit, &[UnitKind::Readout], events)?;
-        let mut finished: BTreeSet<u64> = released.into_iter().collect();
+        let mut finished: BTreeSet<u64> = written.into_iter().chain(released).collect();
         let writer = BuildingGroup::of(&self.config, unit.index).writer();
-        let stored = triggers_of(&self.place_of(writer).path);
-        finished.extend(events.iter().filter(|event| stored.contains(event)));
+        if !self.lives(writer) {
+            let stored = triggers_of(&self.place_of(writer).path);
+            finished.extend(events.iter().filter(|event| stored.contains(event)));
+        }
         Ok(finished.into_iter().collect())
     }
 
-    /// Puts what is known of lost groups into the results of their roles; their run files are closed
-    /// here where nobody else may have them.
+    /// Puts what is known of groups that lost units into the results of their roles; the run files of
+    /// lost groups are closed here where nobody else may have them.
     pub(super) fn settle_lost_groups(&mut self, left: &mut GroupLeft) {
         let lost = std::mem::take(&mut self.lost_groups);
+        let count = self.config.builder.writers;
+        for (index, at_writer) in lost.at_writer {
+            self.settle_verdicts(BuildingGroup { index, count }, at_writer, left);
+        }
         for (index, of_group) in lost.lost {
-            let group = BuildingGroup {
-                index,
-                count: self.config.builder.writers,
-            };
-            let at_writer = lost.at_writer.get(&index).copied().unwrap_or(0);
-            self.settle_verdicts(group, at_writer, left);
+            let group = BuildingGroup { index, count };
             let mut built_again = of_group.built_again;
             if self.launcher.hosts.is_some() {
                 let stored = triggers_of(&self.place_of(group.writer()).path);
@@ -242,8 +245,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Of a group that has lost filter units, the event manager knows best how many events its filter
-    /// units have accepted.
+    /// Of a group that has lost builder and filter units, the event manager knows best how many events
+    /// its filter units have accepted.
     fn settle_verdicts(&self, group: BuildingGroup, at_writer: u64, left: &mut GroupLeft) {
         let manager = role_of(UnitId::EVENT_MANAGER);
         let details = left.results.iter().find(|result| result.id == manager);

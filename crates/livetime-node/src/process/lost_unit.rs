@@ -27,12 +27,7 @@ pub fn settle_lost(
 ) {
     let any = |kinds: &[UnitKind]| lost.iter().any(|kind| kinds.contains(kind));
     // From the file backwards, as what comes out is what is certain.
-    settle_store(
-        counts,
-        losses,
-        any(&[UnitKind::Filter]),
-        any(&[UnitKind::Writer]),
-    );
+    settle_store(counts, losses, lost);
     if any(&[UnitKind::Source]) && neighbours.event_manager_lives {
         counts.l2_accepted = counts.l2_accepted.max(neighbours.accepts);
     }
@@ -63,13 +58,20 @@ pub fn settle_lost(
     settle_fragments(counts, losses, lost);
 }
 
+/// A filter unit that dies with its builder unit may have accepted what is then built again: not more
+/// events are accepted than came.
+pub fn count_accepted_once(counts: &mut ChainCounts, losses: &LossCounts, lost: &[UnitKind]) {
+    if lost.contains(&UnitKind::Filter) && lost.contains(&UnitKind::Builder) {
+        let before = losses.in_area(LossArea::Builder) + losses.in_area(LossArea::Filter);
+        let came = counts.l2_accepted.saturating_sub(before);
+        counts.filter_accepted = counts.filter_accepted.min(came);
+    }
+}
+
 /// Accepted events against the file.
-fn settle_store(
-    counts: &mut ChainCounts,
-    losses: &mut LossCounts,
-    filter_lost: bool,
-    writer_lost: bool,
-) {
+fn settle_store(counts: &mut ChainCounts, losses: &mut LossCounts, lost: &[UnitKind]) {
+    let filter_lost = lost.contains(&UnitKind::Filter);
+    let writer_lost = lost.contains(&UnitKind::Writer);
     let stored = counts.events_stored;
     let certain = stored + losses.in_area(LossArea::Store);
     if filter_lost {
@@ -78,6 +80,8 @@ fn settle_store(
             true => counts.filter_accepted.max(certain),
             false => certain,
         };
+        count_accepted_once(counts, losses, lost);
+        counts.filter_accepted = counts.filter_accepted.max(certain);
     }
     if writer_lost {
         let over = balance(
@@ -227,6 +231,21 @@ mod tests {
         for kind in UnitKind::ALL {
             assert_eq!(settled(good(), LossCounts::new(), &[kind]).total(), 0);
         }
+    }
+
+    #[test]
+    fn an_event_that_two_filter_units_accepted_counts_once() {
+        let mut counts = good();
+        (counts.filter_accepted, counts.filter_rejected) = (42, 0);
+        let lost = [UnitKind::Builder, UnitKind::Filter, UnitKind::Writer];
+        let mut before = counts;
+        count_accepted_once(&mut before, &LossCounts::new(), &lost[1..]);
+        assert_eq!(before, counts, "its builder unit lives");
+        count_accepted_once(&mut before, &LossCounts::new(), &lost);
+        assert_eq!(before.filter_accepted, 40);
+        let losses = settled(counts, LossCounts::new(), &lost);
+        assert_eq!(losses.total(), losses.of(LossCause::WriterLost));
+        assert_eq!(losses.total(), 25, "15 of 40 are in the file");
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //!                 of its events to other filter units; an event that too many died of goes to the
 //!                 error stream
 //! builder unit    event manager withdraws its credits and names its events ── writer writes what it
-//!                 has of it and names that ── filter units finish theirs and name what they reject
-//!                 ── event manager has the rest built again ── readout units keep the fragments of
+//!                 has of it and names that ── readout units name what it had released, which only
+//!                 the dead may know of ── filter units finish theirs and name what they reject ──
+//!                 event manager has the rest built again ── readout units keep the fragments of
 //!                 those and free the others
 //! writer          builder units read its last answers ── the next writer takes the file up and gets
 //!                 what was not answered
@@ -403,13 +404,10 @@ impl ProcessGroup {
 
     /// Has the events of a lost builder unit built again that it had not handed on.
     pub(super) fn settle_builder_loss(&mut self, unit: UnitId) -> Result<(), String> {
-        use UnitKind::{EventManager, Filter, Readout, Writer};
+        use UnitKind::{EventManager, Filter, Readout};
         let group = BuildingGroup::of(&self.config, unit.index);
         let had = self.tell("lost", unit, &[EventManager], &[])?;
-        let mut handed_on = self.tell("lost", unit, &[Writer], &had)?;
-        if !self.lives(group.writer()) {
-            handed_on = self.find_finished(unit, &had)?;
-        }
+        let mut handed_on = self.find_finished(unit, &had)?;
         self.lost_groups.note_at_writer(group, handed_on.len());
         let rest: Vec<u64> = (had.into_iter())
             .filter(|trigger| !handed_on.contains(trigger))

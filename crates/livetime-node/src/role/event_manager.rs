@@ -15,7 +15,8 @@ use crate::worker::Phase;
 /// Messages taken from one inbox in one duty cycle.
 const MESSAGES_PER_POLL: usize = 64;
 
-/// Name of the counter of a lost builder unit's events that were at the writer when it cleared them.
+/// Name of the counter of a builder unit's events that were at the writer when it cleared them; there
+/// is none in a run that lost no builder unit.
 pub(crate) fn accepted_of(builder: UnitId) -> String {
     format!("events_accepted.{builder}")
 }
@@ -29,6 +30,8 @@ pub struct EventManagerRole {
     block: Arc<CounterBlock>,
     counts: RoleCounts,
     aborted: bool,
+    /// Whether a builder unit was ever lost.
+    builder_lost: bool,
     /// The answer to the last command: events of a lost builder unit.
     named: Vec<TriggerNumber>,
 }
@@ -50,6 +53,7 @@ impl EventManagerRole {
             block,
             counts: RoleCounts::default(),
             aborted: false,
+            builder_lost: false,
             named: Vec::new(),
         }
     }
@@ -103,6 +107,7 @@ impl Role for EventManagerRole {
                 }
                 self.outbox.lose(unit);
                 if unit.kind == UnitKind::Builder {
+                    self.builder_lost = true;
                     self.named.extend(self.core.withdraw_builder(unit.index));
                 }
             }
@@ -168,8 +173,9 @@ impl Role for EventManagerRole {
             ("messages_sent", counts.messages.sent),
             ("messages_malformed", malformed),
         ];
-        let accepted = self.core.accepted_of_withdrawn();
+        let accepted = self.core.accepted_of_builders();
         let accepted: Vec<_> = accepted
+            .filter(|_| self.builder_lost)
             .map(|(builder, n)| (accepted_of(UnitId::builder(builder)), n))
             .collect();
         RoleResult {
