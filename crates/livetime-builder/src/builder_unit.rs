@@ -35,13 +35,12 @@ mod early;
 mod freed_pages;
 mod lost_peer;
 mod redispatch;
+mod repetition;
 mod two_step;
 mod writing;
 
 pub use copies::MessageCopy;
 
-/// While nothing of an event comes, the time between two requests doubles so often at most.
-const RETRY_DOUBLINGS_MAX: u32 = 4;
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
 /// Least number of incomplete events whose parts are remembered.
@@ -712,51 +711,6 @@ impl BuilderUnit {
         }
     }
 
-    /// A fragment came of an event that was asked for again: what still misses is on its way as well,
-    /// or was lost by itself.
-    #[inline]
-    fn note_progress(&mut self, now: RunNs, slot: u32) {
-        let event = self.assembly.event_mut(slot);
-        if event.retries > 0 {
-            event.retries = 0;
-            event.retry_at = now.after(self.retry);
-            self.timeout_at = self.timeout_at.min(event.retry_at);
-        }
-    }
-
-    /// Asks for the missing fragments of an event again, where there are any.
-    fn poll_repetition(&mut self) -> Option<Outgoing> {
-        let units = self.readout_count();
-        while let Some(slot) = self.repeating.front().copied() {
-            if self.repeat_round.left == 0 {
-                self.repeat_round.start(self.index, units);
-            }
-            while self.assembly.event(slot).stage == Stage::Building && self.repeat_round.left > 0 {
-                let to = self.repeat_round.step(units);
-                if !self.is_awaited(slot, to)
-                    || self.sources.missing_of(to, self.assembly.received(slot)) == 0
-                {
-                    continue;
-                }
-                if self.repeat_round.left == 0 {
-                    self.end_repetition(slot);
-                }
-                self.counts.requests_repeated += 1;
-                let trigger = self.assembly.event(slot).trigger;
-                let triggers = [trigger].into_iter().collect();
-                return Some(self.send_readout(to, BuilderMessage::FragmentRequest { triggers }));
-            }
-            self.end_repetition(slot);
-        }
-        None
-    }
-
-    fn end_repetition(&mut self, slot: u32) {
-        self.repeat_round.left = 0;
-        self.repeating.pop_front();
-        self.assembly.event_mut(slot).is_repeating = false;
-    }
-
     /// Tells every readout unit to release a group of complete events, or an incomplete one.
     fn poll_release(&mut self) -> Option<Outgoing> {
         let units = self.readout_count();
@@ -906,14 +860,9 @@ impl BuilderUnit {
                 continue;
             }
             if event.stage == Stage::Building && !event.is_early && event.retry_at <= now {
-                event.retries += 1;
-                let doublings = event.retries.min(RETRY_DOUBLINGS_MAX);
-                event.retry_at = now.after(DurationNs(self.retry.0 << doublings));
-                if !event.is_repeating {
-                    event.is_repeating = true;
-                    self.repeating.push_back(slot);
-                }
+                self.ask_again(now, slot);
             }
+            let event = self.assembly.event(slot);
             let next = event.deadline.min(event.retry_at);
             self.timeout_at = self.timeout_at.min(next);
         }

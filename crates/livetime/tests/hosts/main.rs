@@ -233,8 +233,7 @@ fn assert_goes_on_without_second(run: &Run, whole: &Run) {
     );
     run.assert_accounted();
     assert_eq!(run.digest(), whole.digest());
-    let allowed = BTreeSet::from(["writer_lost".to_owned()]);
-    assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
+    run.assert_only_writer_lost();
     let (stored, all) = (run.stored(), whole.stored());
     assert!(stored.is_subset(&all), "nothing is made up");
     let missing = (all.len() - stored.len()) as u64;

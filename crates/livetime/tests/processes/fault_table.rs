@@ -168,8 +168,7 @@ fn the_writer_may_die_again_and_again() {
     assert!(run.output.status.success(), "{}", run.errors());
     run.assert_accounted();
     assert_eq!(run.digest(), whole.digest());
-    let allowed = BTreeSet::from(["writer_lost".to_owned()]);
-    assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
+    run.assert_only_writer_lost();
     let missing = whole.stored().len() - run.stored().len();
     assert_eq!(missing as u64, run.lost_in("store"));
 }

@@ -36,8 +36,7 @@ fn assert_goes_on(run: &Run, whole: &Run) {
     run.assert_accounted();
     assert_eq!(run.digest(), whole.digest());
     assert_eq!(run.count("triggers"), whole.count("triggers"));
-    let allowed = BTreeSet::from(["writer_lost".to_owned()]);
-    assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
+    run.assert_only_writer_lost();
     let (stored, all) = (run.stored(), whole.stored());
     assert!(stored.is_subset(&all), "nothing is made up");
     let missing = (all.len() - stored.len()) as u64;

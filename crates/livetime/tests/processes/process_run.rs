@@ -88,6 +88,12 @@ impl Run {
         self.losses().map(|(cause, _)| cause.to_owned()).collect()
     }
 
+    /// Nothing is lost, or only with a writer that died.
+    pub(crate) fn assert_only_writer_lost(&self) {
+        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(self.causes().is_subset(&allowed), "{:?}", self.causes());
+    }
+
     pub(crate) fn digest(&self) -> &str {
         self.summary["decision_digest"].as_str().expect("a digest")
     }

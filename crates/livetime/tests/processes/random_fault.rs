@@ -3,8 +3,6 @@
 //!
 //! `LIVETIME_LONG=1` makes a hundred such runs instead of three; `LIVETIME_SEED` others.
 
-use std::collections::BTreeSet;
-
 use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: [&str; 2] = ["--triggers", "20000"];
@@ -66,8 +64,7 @@ fn no_event_is_lost_or_stored_twice_whatever_dies() {
         assert!(run.output.status.success(), "{}", run.errors());
         run.assert_accounted();
         assert_eq!(run.digest(), whole.digest());
-        let allowed = BTreeSet::from(["writer_lost".to_owned()]);
-        assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
+        run.assert_only_writer_lost();
         assert!(
             run.stored().is_subset(&whole.stored()),
             "nothing is made up"
