@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep};
+use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep, PhaseDemand};
 use livetime_wire::{
     DurationNs, LossCause, LossCounts, RunNs, SourceId, TriggerNumber, UnitId, UnitKind,
 };
@@ -644,6 +644,16 @@ impl ReadoutUnit {
             epoch: self.epoch,
             sequence,
             message: BuilderMessage::FragmentData { trigger, fragment },
+        }
+    }
+
+    /// The message that tells the barrier of a linear shift that this unit is through with a phase.
+    pub fn through_message(&self, phase: u64, demand: PhaseDemand) -> Envelope {
+        Envelope {
+            sender: UnitId::readout(self.index),
+            epoch: self.epoch,
+            sequence: phase as u32,
+            message: BuilderMessage::Through { phase, demand },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use livetime_builder::{BuilderConfig, BuilderUnit, EventManager, Handled, ReadoutUnit};
 use livetime_wire::message::{
-    AcceptedEvent, BuilderMessage, Envelope, FragmentDescriptor, Keep, SIZES_MAX,
+    AcceptedEvent, BuilderMessage, Envelope, FragmentDescriptor, Keep, PhaseDemand, SIZES_MAX,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
@@ -60,6 +60,11 @@ fn message() -> impl Strategy<Value = BuilderMessage> {
         list().prop_map(|triggers| BuilderMessage::Clear { triggers }),
         list().prop_map(|triggers| BuilderMessage::ClearAccepted { triggers }),
         list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
+        any::<u64>().prop_map(|phase| BuilderMessage::Phase { phase }),
+        any::<u64>().prop_map(|phase| BuilderMessage::Through {
+            phase,
+            demand: PhaseDemand::Waiting,
+        }),
         list().prop_map(|triggers| BuilderMessage::EventsAccepted {
             events: (triggers.into_iter().take(SIZES_MAX))
                 .map(|trigger| AcceptedEvent {

@@ -222,6 +222,29 @@ pub enum BuilderMessage {
         /// Which triggers.
         triggers: TriggerList,
     },
+    /// Readout unit to event manager: in this phase of the linear shift it sends nothing more. Its
+    /// sequence number is the low half of the phase's.
+    Through {
+        /// Which phase.
+        phase: u64,
+        /// Whether something waits for a later one.
+        demand: PhaseDemand,
+    },
+    /// Event manager to readout unit: this phase of the linear shift has begun; say when you are
+    /// through with it. Its sequence number is the low half of the phase's.
+    Phase {
+        /// Which phase.
+        phase: u64,
+    },
+}
+
+/// Whether a readout unit that is through with a phase wants a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhaseDemand {
+    /// It has nothing to send.
+    Idle,
+    /// Something waits for a builder unit whose phase comes later.
+    Waiting,
 }
 
 /// What happens to the fragments of a trigger.
@@ -317,6 +340,8 @@ impl BuilderMessage {
             Self::Event { .. } => 17,
             Self::EventsAccepted { .. } => 18,
             Self::ClearAccepted { .. } => 19,
+            Self::Through { .. } => 20,
+            Self::Phase { .. } => 21,
         }
     }
 }
@@ -442,6 +467,11 @@ impl Envelope {
                 held,
                 closed,
             } => out.extend([*batch, *held, *closed]),
+            BuilderMessage::Through { phase, demand } => {
+                push_u64(*phase, &mut out);
+                out.push(u32::from(*demand == PhaseDemand::Waiting));
+            }
+            BuilderMessage::Phase { phase } => push_u64(*phase, &mut out),
         }
         out[1] = ((out.len() as u32) << 16) | u32::from(self.sender.to_code());
         out
@@ -555,6 +585,17 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         },
         19 => BuilderMessage::ClearAccepted {
             triggers: body.triggers()?,
+        },
+        20 => BuilderMessage::Through {
+            phase: body.long()?,
+            demand: match body.word()? {
+                0 => PhaseDemand::Idle,
+                1 => PhaseDemand::Waiting,
+                value => return Err(MessageError::Value { value }),
+            },
+        },
+        21 => BuilderMessage::Phase {
+            phase: body.long()?,
         },
         kind => return Err(MessageError::Kind { kind }),
     };

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use livetime_builder::barrel_shifter::Piece;
-use livetime_builder::{BarrelShifter, Block, LinearShift, Pace, ShiftOutput, ShiftSchedule};
+use livetime_builder::{
+    BarrelShifter, Block, LinearShift, Pace, ShiftFragment, ShiftOutput, ShiftSchedule,
+};
+use livetime_wire::message::PhaseDemand;
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 
 use super::Shaping;
@@ -34,7 +37,7 @@ pub(super) enum Wanted {
     /// Send this many bytes to a port.
     Packet { port: u16, bytes: u32, cargo: Cargo },
     /// Tell the barrier.
-    Through { phase: u64 },
+    Through { phase: u64, demand: PhaseDemand },
     /// Nothing, until something comes.
     Nothing,
 }
@@ -137,14 +140,14 @@ impl Adapter {
                 false => Wanted::Nothing,
             },
             Shaper::Linear(shift) => match shift.poll_output(now) {
-                Some(ShiftOutput::Send {
+                Some(ShiftOutput::Send(ShiftFragment {
                     to, trigger, bytes, ..
-                }) => Self::fragment(Sending {
+                })) => Self::fragment(Sending {
                     port: to,
                     trigger,
                     bytes,
                 }),
-                Some(ShiftOutput::Through { phase }) => Wanted::Through { phase },
+                Some(ShiftOutput::Through { phase, demand }) => Wanted::Through { phase, demand },
                 None => Wanted::Nothing,
             },
         }

@@ -8,9 +8,11 @@ use livetime_builder::{
     Block, FragmentVerdict, Handled, MessageCopy, PhaseBarrier, ReadoutOutput, ShiftSchedule,
     barrel_shifter::Piece,
 };
-use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, FragmentDescriptor};
+use livetime_wire::message::{
+    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, PhaseDemand,
+};
 use livetime_wire::slink::FragmentStatus;
-use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
+use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
 use super::adapter::{Cargo, Sending, Wanted, ends_in, injection};
 use super::check::{Check, Sizes, words};
@@ -63,7 +65,11 @@ pub(super) enum NetworkEvent {
     /// A timeout may be due: event manager, builder units, readout units.
     Wake(u16),
     /// A readout unit is through with a phase.
-    Through { readout: u16, phase: u32 },
+    Through {
+        readout: u16,
+        phase: u32,
+        demand: PhaseDemand,
+    },
     /// A phase begins for a readout unit.
     Phase { readout: u16, phase: u32 },
     /// Builder units die.
@@ -198,7 +204,8 @@ impl<'t> NetworkWorld<'t> {
             fragment: blank_fragment(),
             whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
             copies: Vec::with_capacity(units as usize),
-            barrier: PhaseBarrier::new(units as usize),
+            // Simulated readout units are never silent.
+            barrier: PhaseBarrier::new(units as usize, DurationNs(u64::MAX)),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
             tally: Tally::new(load),
@@ -462,9 +469,12 @@ impl<'t> NetworkWorld<'t> {
                     self.engines[rail].send(at, source.into(), parcel, s);
                     return;
                 }
-                Wanted::Through { phase } => {
-                    let (readout, phase) = (unit, phase as u32);
-                    let event = NetworkEvent::Through { readout, phase };
+                Wanted::Through { phase, demand } => {
+                    let event = NetworkEvent::Through {
+                        readout: unit,
+                        phase: phase as u32,
+                        demand,
+                    };
                     s.after(self.control_latency, HOST, event);
                 }
                 Wanted::Nothing => {
@@ -705,17 +715,21 @@ impl<'t> NetworkWorld<'t> {
         }
     }
 
-    /// A readout unit is through with a phase; when all are, the next begins for all of them.
-    fn through(&mut self, readout: u16, phase: u32, s: &mut Scheduler<NetworkEvent>) {
-        let before = self.barrier.phase();
-        self.barrier.handle_through(readout.into(), phase.into());
-        let phase = self.barrier.phase();
-        if phase > before {
-            let phase = phase as u32;
-            for readout in 0..self.readouts.len() as u16 {
-                let event = NetworkEvent::Phase { readout, phase };
-                s.after(self.control_latency, HOST, event);
-            }
+    /// A readout unit is through with a phase; when all are and one waits, the next begins for all.
+    fn through(
+        &mut self,
+        readout: u16,
+        phase: u32,
+        demand: PhaseDemand,
+        s: &mut Scheduler<NetworkEvent>,
+    ) {
+        let now = s.now().to_run_ns();
+        self.barrier
+            .handle_through(now, readout.into(), phase.into(), demand);
+        while let Some((readout, phase)) = self.barrier.poll_output() {
+            let (readout, phase) = (readout as u16, phase as u32);
+            let event = NetworkEvent::Phase { readout, phase };
+            s.after(self.control_latency, HOST, event);
         }
     }
 
@@ -888,7 +902,7 @@ impl World for NetworkWorld<'_> {
             NetworkEvent::Tick(unit) => (3, *unit, 0),
             NetworkEvent::Done(unit) => (4, *unit, 0),
             NetworkEvent::Wake(index) => (5, *index, 0),
-            NetworkEvent::Through { readout, phase } => (6, *readout, u64::from(*phase)),
+            NetworkEvent::Through { readout, phase, .. } => (6, *readout, u64::from(*phase)),
             NetworkEvent::Phase { readout, phase } => (7, *readout, u64::from(*phase)),
             NetworkEvent::Die => (8, 0, 0),
             NetworkEvent::Settle(unit) => (9, *unit, 0),
@@ -951,7 +965,11 @@ impl World for NetworkWorld<'_> {
             }
             NetworkEvent::Done(unit) => self.finish(unit, s),
             NetworkEvent::Wake(index) => self.wake(index.into(), s),
-            NetworkEvent::Through { readout, phase } => self.through(readout, phase, s),
+            NetworkEvent::Through {
+                readout,
+                phase,
+                demand,
+            } => self.through(readout, phase, demand, s),
             NetworkEvent::Phase { readout, phase } => {
                 for adapter in &mut self.readouts[usize::from(readout)].adapters {
                     adapter.handle_phase(phase.into());

@@ -1,7 +1,7 @@
 use arrayvec::ArrayVec;
 use livetime_wire::message::{
     AcceptedEvent, BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, Keep,
-    MESSAGE_WORDS_MAX, MessageError, SIZES_MAX, TRIGGERS_MAX, TriggerList,
+    MESSAGE_WORDS_MAX, MessageError, PhaseDemand, SIZES_MAX, TRIGGERS_MAX, TriggerList,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
@@ -179,6 +179,19 @@ fn golden_messages() -> Vec<Envelope> {
                 triggers: triggers(&[TRIGGER.0]),
             },
         ),
+        (
+            UnitId::readout(1),
+            BuilderMessage::Through {
+                phase: 0x1_0000_0014,
+                demand: PhaseDemand::Waiting,
+            },
+        ),
+        (
+            UnitId::EVENT_MANAGER,
+            BuilderMessage::Phase {
+                phase: 0x1_0000_0015,
+            },
+        ),
     ];
     (0..)
         .zip(messages)
@@ -218,7 +231,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 20, 255] {
+    for kind in [0, 22, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -276,6 +289,8 @@ fn counts_above_their_limits_are_refused() {
     for kind in [12, 18] {
         assert_eq!(Envelope::parse(&words(kind, &sizes)), Err(error));
     }
+    let error = MessageError::Value { value: 2 };
+    assert_eq!(Envelope::parse(&words(20, &[7, 0, 2])), Err(error));
     let error = MessageError::Value { value: 0x1_0000 };
     assert_eq!(Envelope::parse(&words(11, &[0x1_0000, 0, 0])), Err(error));
     let mut data = vec![0, 0, 1, 1, 0, 0, FRAGMENT_PAGES_MAX as u32 + 1];
@@ -355,6 +370,14 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
             closed,
         }),
         any_list().prop_map(|triggers| BuilderMessage::FetchRest { triggers }),
+        any::<(u64, bool)>().prop_map(|(phase, is_waiting)| BuilderMessage::Through {
+            phase,
+            demand: match is_waiting {
+                true => PhaseDemand::Waiting,
+                false => PhaseDemand::Idle,
+            },
+        }),
+        any::<u64>().prop_map(|phase| BuilderMessage::Phase { phase }),
         (any_trigger(), any::<(u128, u64, u64, u64, u16, u16)>()).prop_map(
             |(trigger, (mask, at, assigned, built, streams, fragments))| BuilderMessage::Event {
                 trigger,
