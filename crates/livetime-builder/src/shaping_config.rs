@@ -1,7 +1,7 @@
 //! How the readout units shape what they send to the builder units: the keys of a run.
 //!
-//! What is done by them is in [`crate::barrel_shifter`] and [`crate::shift_schedule`]; here are the
-//! bounds of the values. What a block is on a transport says who drives the shifter.
+//! What is done by them is in [`crate::barrel_shifter`], [`crate::linear_shift`] and
+//! [`crate::shift_schedule`]; here are the bounds of the values. What a block is on a transport says who drives the shifter.
 
 use core::fmt;
 
@@ -17,13 +17,20 @@ pub const BLOCK_BYTES: core::ops::RangeInclusive<u32> = 256..=16 << 20;
 pub const STEP: core::ops::RangeInclusive<DurationNs> =
     DurationNs::MICROSECOND..=DurationNs::SECOND;
 
-/// A barrel shifter in each readout unit.
+/// Longest time of a turn, by default.
+const TURN_MAX: DurationNs = DurationNs(10 * DurationNs::MILLISECOND.0);
+/// Longest turns of readout units that the barrier of a linear shift waits for one of them.
+const BARRIER_TURNS: u64 = 10;
+
+/// A barrel shifter, or a linear shift, in each readout unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapingConfig {
-    /// Payload bytes of a full block, 256 B to 16 MiB. Default 64 KiB. Smaller blocks cost more turns
-    /// and more calls of the system; larger ones let an event wait longer for its turns.
+    /// Payload bytes of a full block, 256 B to 16 MiB; of a linear shift those after which a phase
+    /// takes no further fragment. Default 64 KiB. Smaller blocks cost more turns and more calls of the
+    /// system; larger ones let an event wait longer for its turns.
     pub block_bytes: u32,
-    /// When a readout unit goes on to the next builder unit. Default by back-pressure.
+    /// When a readout unit goes on to the next builder unit. Default by back-pressure. With a barrier
+    /// it is a linear shift, otherwise a barrel shifter.
     pub pace: ShapingPace,
     /// Number of each readout unit in the schedule of shifts, as the network between the units needs
     /// it. Default empty: as they are numbered, which suits a single switch.
@@ -44,13 +51,29 @@ pub enum ShapingPace {
         /// Time of one step.
         step: DurationNs,
     },
+    /// When all readout units have sent what they had for the builder unit of their phase.
+    Barrier {
+        /// Longest time of a turn, 1 us to 1 s, as by back-pressure. Default 10 ms. A readout unit
+        /// that is not through after ten of them is not waited for until it is heard of again.
+        turn_max: DurationNs,
+        /// When a readout unit for which something waits says again that it is through, 1 us to 1 s.
+        /// Default 5 ms. A few round trips; too long, and a message that is lost costs all of them as
+        /// much.
+        retry: DurationNs,
+    },
+}
+
+impl ShapingPace {
+    /// With a barrier, by default.
+    pub const BARRIER: Self = Self::Barrier {
+        turn_max: TURN_MAX,
+        retry: DurationNs(5 * DurationNs::MILLISECOND.0),
+    };
 }
 
 impl Default for ShapingPace {
     fn default() -> Self {
-        Self::BackPressure {
-            turn_max: DurationNs(10 * DurationNs::MILLISECOND.0),
-        }
+        Self::BackPressure { turn_max: TURN_MAX }
     }
 }
 
@@ -59,6 +82,7 @@ impl fmt::Display for ShapingPace {
         f.write_str(match self {
             Self::BackPressure { .. } => "back-pressure",
             Self::Clock { .. } => "clock",
+            Self::Barrier { .. } => "barrier",
         })
     }
 }
@@ -74,10 +98,39 @@ impl Default for ShapingConfig {
 }
 
 impl ShapingConfig {
-    /// The pace of the shifters. Step 0 is that of the start of the run, for all of them.
+    /// What it is called.
+    pub fn kind(&self) -> &'static str {
+        match self.is_linear() {
+            true => "linear-shift",
+            false => "barrel-shifter",
+        }
+    }
+
+    /// Whether whole fragments are sent in phases, between which the event manager keeps a barrier.
+    pub fn is_linear(&self) -> bool {
+        matches!(self.pace, ShapingPace::Barrier { .. })
+    }
+
+    /// Longest time of a turn; `None` where a clock ends them.
+    pub fn turn_max(&self) -> Option<DurationNs> {
+        match self.pace {
+            ShapingPace::BackPressure { turn_max } | ShapingPace::Barrier { turn_max, .. } => {
+                Some(turn_max)
+            }
+            ShapingPace::Clock { .. } => None,
+        }
+    }
+
+    /// How long the barrier of a linear shift waits for a readout unit.
+    pub fn barrier_patience(&self) -> DurationNs {
+        let turn_max = self.turn_max().unwrap_or(DurationNs::SECOND);
+        DurationNs(turn_max.0.saturating_mul(BARRIER_TURNS))
+    }
+
+    /// The pace of barrel shifters. Step 0 is that of the start of the run, for all of them.
     pub fn pace(&self) -> Pace {
         match self.pace {
-            ShapingPace::BackPressure { .. } => Pace::BackPressure,
+            ShapingPace::BackPressure { .. } | ShapingPace::Barrier { .. } => Pace::BackPressure,
             ShapingPace::Clock { step } => Pace::Clock {
                 start: RunNs(0),
                 step,
@@ -109,26 +162,37 @@ impl ShapingConfig {
                 "64 KiB suits links of 1 Gb/s",
             ));
         }
-        let (key, time, help) = match self.pace {
-            ShapingPace::BackPressure { turn_max } => (
+        let turn_max = |time| {
+            (
                 "turn_max",
-                turn_max,
-                "set it to several times what a block takes on a link",
-            ),
-            ShapingPace::Clock { step } => (
-                "step",
-                step,
-                "set it to what a block takes on a link, and choose `block` for it",
-            ),
-        };
-        if !STEP.contains(&time) {
-            problems.push(Problem::new(
-                problem_code::SHAPING,
-                format!("{path}.{key}"),
                 time,
-                format!("{} to {}", STEP.start(), STEP.end()),
-                help,
-            ));
+                "set it to several times what a block takes on a link",
+            )
+        };
+        let times = match self.pace {
+            ShapingPace::BackPressure { turn_max: time } => [Some(turn_max(time)), None],
+            ShapingPace::Clock { step } => {
+                let help = "set it to what a block takes on a link, and choose `block` for it";
+                [Some(("step", step, help)), None]
+            }
+            ShapingPace::Barrier {
+                turn_max: time,
+                retry,
+            } => {
+                let help = "set it to a few round trips between readout units and event manager";
+                [Some(turn_max(time)), Some(("barrier_retry", retry, help))]
+            }
+        };
+        for (key, time, help) in times.into_iter().flatten() {
+            if !STEP.contains(&time) {
+                problems.push(Problem::new(
+                    problem_code::SHAPING,
+                    format!("{path}.{key}"),
+                    time,
+                    format!("{} to {}", STEP.start(), STEP.end()),
+                    help,
+                ));
+            }
         }
         problems.extend(self.check_numbers(path, readout, builder));
         problems
@@ -167,6 +231,10 @@ mod tests {
         let turn_max = |ns| ShapingPace::BackPressure {
             turn_max: DurationNs(ns),
         };
+        let barrier = |turn_max, retry| ShapingPace::Barrier {
+            turn_max: DurationNs(turn_max),
+            retry: DurationNs(retry),
+        };
         let of = |block_bytes, pace, numbers: &[u16]| ShapingConfig {
             block_bytes,
             pace,
@@ -177,6 +245,8 @@ mod tests {
             (of((16 << 20) + 1, clock(1000), &[]), "B0118", "b.block"),
             (of(256, clock(999), &[]), "B0118", "b.step"),
             (of(256, turn_max(1_000_000_001), &[]), "B0118", "b.turn_max"),
+            (of(256, barrier(999, 1000), &[]), "B0118", "b.turn_max"),
+            (of(256, barrier(1000, 999), &[]), "B0118", "b.barrier_retry"),
             (of(256, clock(1000), &[0, 1]), "B0114", "b.shift_numbers"),
             (
                 of(256, clock(1000), &[0, 1, 1, 2]),
@@ -190,6 +260,13 @@ mod tests {
         }
         let numbered = of(256, clock(1000), &[3, 1, 2, 0]);
         assert_eq!(numbered.validate("b", (4, 2)), []);
+        let linear = of(256, ShapingPace::BARRIER, &[]);
+        assert_eq!(linear.validate("b", (4, 2)), []);
+        assert_eq!(
+            (linear.kind(), numbered.kind()),
+            ("linear-shift", "barrel-shifter")
+        );
+        assert_eq!(linear.barrier_patience(), DurationNs(100_000_000));
         let schedule = numbered.schedule(4, 2);
         assert_eq!(schedule.receiver(3, 0), Some(0));
         assert_eq!(schedule.receiver(0, 0), None, "it rests");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use livetime_builder::{BuilderConfig, PageDemand};
+use livetime_builder::{BuildMode, BuilderConfig, PageDemand, ShapingConfig};
 use livetime_readout::LinkConfig;
 use livetime_shm::{TscClock, WaitStrategy};
 use livetime_source::{RecordedEvents, SourceConfig};
@@ -225,6 +225,15 @@ impl ChainConfig {
         links.any(|link| matches!(link.transport, LinkTransport::File { .. }))
     }
 
+    /// Whether readout units have a link to the event manager: where it tells them to send, or where
+    /// it keeps the barrier of their phases.
+    pub fn readout_meets_manager(&self) -> bool {
+        let is_pushed = self.builder.mode == BuildMode::Push;
+        let shaping = self.builder.shaping.as_ref();
+        let has_barrier = shaping.is_some_and(ShapingConfig::is_linear);
+        is_pushed || has_barrier && self.transport.is_network()
+    }
+
     /// Ids of all roles, in the order of the data.
     pub fn role_ids(&self) -> Vec<String> {
         let units = |kind: UnitKind, count: u16| {
@@ -382,17 +391,19 @@ impl ChainConfig {
 
     /// In shared memory payload stays where the links have put it: there is no traffic to shape.
     fn check_shaping(&self) -> Option<Problem> {
-        let is_shaped = self.builder.shaping.is_some();
-        (is_shaped && !self.transport.is_network()).then(|| {
-            Problem::new(
-                SHAPING_IN_MEMORY,
-                "builder.shaping",
-                "\"barrel-shifter\"",
-                "\"none\" with `transport = \"shm\"`, where fragments do not move",
-                "set `transport` to \"tcp\" or \"udp\", or leave `shaping` out",
-            )
-            .with_related("builder.transport", "what carries the payload")
-        })
+        let shaping = self.builder.shaping.as_ref();
+        shaping
+            .filter(|_| !self.transport.is_network())
+            .map(|shaping| {
+                Problem::new(
+                    SHAPING_IN_MEMORY,
+                    "builder.shaping",
+                    format!("\"{}\"", shaping.kind()),
+                    "\"none\" with `transport = \"shm\"`, where fragments do not move",
+                    "set `transport` to \"tcp\" or \"udp\", or leave `shaping` out",
+                )
+                .with_related("builder.transport", "what carries the payload")
+            })
     }
 
     fn check_data_link(&self, link: &DataLinkConfig, path: &str) -> Vec<Problem> {
@@ -605,7 +616,7 @@ fn some_of(roles: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use livetime_builder::ShapingConfig;
+    use livetime_builder::ShapingPace;
     use livetime_source::SourceConfig;
     use livetime_trigger::MenuConfig;
 
@@ -755,8 +766,13 @@ mod tests {
     #[test]
     fn what_does_not_move_is_not_shaped() {
         let mut config = config();
-        config.builder.shaping = Some(ShapingConfig::default());
-        assert_eq!(problems(&config), [("L0207", "builder.shaping".to_owned())]);
+        for pace in [ShapingPace::default(), ShapingPace::BARRIER] {
+            config.builder.shaping = Some(ShapingConfig {
+                pace,
+                ..ShapingConfig::default()
+            });
+            assert_eq!(problems(&config), [("L0207", "builder.shaping".to_owned())]);
+        }
         config.transport = BuilderTransport::Tcp { congestion: None };
         assert_eq!(problems(&config), []);
     }

@@ -7,7 +7,6 @@
 
 use std::fmt;
 
-use livetime_builder::BuildMode;
 use livetime_readout::LinkConfig;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
 use livetime_wire::decision::REPLY_WORDS;
@@ -344,7 +343,7 @@ impl ChainPlan {
         let readout_units = units(UnitKind::Readout, builder.readout_units.len());
         for ru in readout_units.clone() {
             connect(UnitId::SUPERVISOR, ru, builder.trigger_window.into());
-            if builder.mode == BuildMode::Push {
+            if config.readout_meets_manager() {
                 connect(evm, ru, credits);
             }
         }

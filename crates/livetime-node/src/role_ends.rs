@@ -8,7 +8,7 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use livetime_builder::{BuildMode, BuilderUnit, EventManager, ReadoutUnit};
+use livetime_builder::{BuilderUnit, EventManager, ReadoutUnit};
 use livetime_readout::{AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
@@ -35,11 +35,12 @@ use crate::python_filter::batch_filter::BatchBounds;
 use crate::python_filter::interpreter::Surroundings;
 use crate::role::Role;
 use crate::role::builder::{Builder, BuilderParts};
-use crate::role::event_manager::EventManagerRole;
+use crate::role::event_manager::{EventManagerParts, EventManagerRole};
 use crate::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
 use crate::role::front_end::{
     CardRings, DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerPath, TriggerRings,
 };
+use crate::role::manager_barrier::ManagerBarrier;
 use crate::role::readout::{CardEnds, Readout, ReadoutParts, SocketLink};
 use crate::role::spill_gate::SpillGate;
 use crate::role::trigger::{TriggerNode, TriggerNodeParts};
@@ -587,7 +588,8 @@ impl RoleEnds {
         }
         let is_network = config.transport.is_network();
         let pool = self.pool(PoolKey::Readout(index))?;
-        let peers = builder_units(config).chain(is_pushed(config).then_some(UnitId::EVENT_MANAGER));
+        let manager = UnitId::EVENT_MANAGER;
+        let peers = builder_units(config).chain(config.readout_meets_manager().then_some(manager));
         let is_apart = config.readout_apart.contains(&index);
         let supervisor = Some(UnitId::SUPERVISOR).filter(|_| !is_apart);
         let senders = supervisor.into_iter().chain(peers.filter(|_| !is_network));
@@ -644,15 +646,27 @@ impl RoleEnds {
             let link = self.stream_to(UnitId::SUPERVISOR)?;
             inboxes.push(Inbox::over_stream(UnitId::SUPERVISOR, link));
         }
-        let pushed = readout_units(config).filter(|_| is_pushed(config));
-        let receivers = builder_units(config).chain(pushed);
+        let met = readout_units(config).filter(|_| config.readout_meets_manager());
+        let receivers = builder_units(config).chain(met);
         let mut outbox = self.outbox(evm, receivers.clone().filter(|_| !is_network))?;
         if let Some(network) = self.network(config, None, None)? {
             outbox = outbox.with_network(network, receivers);
         }
         let core = EventManager::new(&config.builder, self.epoch);
-        let role = EventManagerRole::new(self.id, core, inboxes, outbox, self.block);
-        Ok(Box::new(role))
+        let shaping = config.builder.shaping.as_ref();
+        let shaping = shaping.filter(|shaping| is_network && shaping.is_linear());
+        let barrier = shaping.map(|shaping| {
+            let readout_units = config.builder.readout_units.len();
+            ManagerBarrier::new(readout_units, shaping.barrier_patience(), self.epoch)
+        });
+        Ok(Box::new(EventManagerRole::new(EventManagerParts {
+            id: self.id,
+            core,
+            inboxes,
+            outbox,
+            barrier,
+            block: self.block,
+        })))
     }
 
     fn builder(mut self, config: &ChainConfig, unit: UnitId) -> Made {
@@ -840,11 +854,6 @@ fn place_of(group: BuildingGroup, unit: UnitId) -> u16 {
 
 fn readout_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {
     units(UnitKind::Readout, config.builder.readout_units.len())
-}
-
-/// Whether readout units send unasked.
-fn is_pushed(config: &ChainConfig) -> bool {
-    config.builder.mode == BuildMode::Push
 }
 
 fn builder_units(config: &ChainConfig) -> impl Iterator<Item = UnitId> + Clone + use<> {

@@ -95,7 +95,17 @@ fn nothing_is_allocated_after_start() {
         block_bytes: 4096,
         ..ShapingConfig::default()
     });
-    chain("blocks over TCP, by back-pressure", in_blocks, discarding);
+    chain(
+        "blocks over TCP, by back-pressure",
+        in_blocks.clone(),
+        discarding,
+    );
+    in_blocks.builder.shaping = Some(ShapingConfig {
+        block_bytes: 4096,
+        pace: ShapingPace::BARRIER,
+        ..ShapingConfig::default()
+    });
+    chain("phases over TCP", in_blocks, discarding);
     receiving_end();
     level_two();
 }

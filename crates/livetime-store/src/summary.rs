@@ -398,16 +398,16 @@ pub struct TransportSummary {
 /// The traffic shaping of all readout units.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapingSummary {
-    /// Its kind, such as `barrel-shifter`.
+    /// Its kind: `barrel-shifter` or `linear-shift`.
     pub kind: String,
-    /// What ends a turn: `back-pressure` or `clock`.
+    /// What ends a turn: `back-pressure`, `clock` or `barrier`.
     pub pace: String,
-    /// Payload bytes of a full block.
+    /// Payload bytes of a full block; or those after which a phase takes no further fragment.
     pub block_bytes: u64,
     /// Time of a step, with a clock \[ns\].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ns: Option<u64>,
-    /// Blocks that were sent.
+    /// Blocks that were sent; or turns of readout units in phases in which they sent something.
     pub blocks: u64,
     /// Payload bytes in them.
     pub payload_bytes: u64,
@@ -417,8 +417,23 @@ pub struct ShapingSummary {
     pub turns_missed: u64,
     /// Turns of builder units that had not taken their last block.
     pub turns_refused: u64,
-    /// Turns in which the block was not taken in time, by back-pressure.
+    /// Turns in which the block, or the fragments of a phase, were not taken in time.
     pub turns_overrun: u64,
+    /// The barrier between the phases of a linear shift.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<BarrierSummary>,
+}
+
+/// What the barrier of a linear shift did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierSummary {
+    /// Phases that have begun after the first one.
+    pub phases: u64,
+    /// Times that a readout unit said again that it was through, since nothing followed or it was
+    /// asked.
+    pub throughs_repeated: u64,
+    /// Times that a readout unit was not waited for any longer.
+    pub left_out: u64,
 }
 
 /// What became of the datagrams between readout units, event manager and builder units.

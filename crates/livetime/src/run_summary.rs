@@ -11,11 +11,10 @@ use livetime_builder::{ShapingConfig, ShapingPace};
 use livetime_node::run_clock::tai_minus_utc_ns;
 use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_store::summary::{
-    DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary, Latencies,
-    MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary, WorkerSummary,
-    WriterSummary,
+    BarrierSummary, DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary,
+    Latencies, MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary,
+    WorkerSummary, WriterSummary,
 };
-
 use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
 use livetime_wire::{
     ByteSize, ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,
@@ -182,11 +181,11 @@ fn of_roles(outcome: &ChainOutcome, name: &str) -> impl Iterator<Item = u64> {
 fn shaping_summary(shaping: &ShapingConfig, outcome: &ChainOutcome) -> ShapingSummary {
     let sum = |name: &str| of_roles(outcome, name).sum();
     ShapingSummary {
-        kind: "barrel-shifter".to_owned(),
+        kind: shaping.kind().to_owned(),
         pace: shaping.pace.to_string(),
         block_bytes: shaping.block_bytes.into(),
         step_ns: match shaping.pace {
-            ShapingPace::BackPressure { .. } => None,
+            ShapingPace::BackPressure { .. } | ShapingPace::Barrier { .. } => None,
             ShapingPace::Clock { step } => Some(step.0),
         },
         blocks: sum("shaping_blocks"),
@@ -195,6 +194,11 @@ fn shaping_summary(shaping: &ShapingConfig, outcome: &ChainOutcome) -> ShapingSu
         turns_missed: sum("shaping_turns_missed"),
         turns_refused: sum("shaping_turns_refused"),
         turns_overrun: sum("shaping_turns_overrun"),
+        barrier: shaping.is_linear().then(|| BarrierSummary {
+            phases: sum("shaping_phases"),
+            throughs_repeated: sum("shaping_throughs_repeated"),
+            left_out: sum("shaping_readout_units_left_out"),
+        }),
     }
 }
 
@@ -565,18 +569,28 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
 
 fn shaping_text(shaping: &ShapingSummary) -> String {
     let ShapingSummary { blocks, kind, .. } = shaping;
-    let pace = match shaping.step_ns {
-        Some(ns) => format!("every {}", DurationNs(ns)),
-        None => format!("by {}", shaping.pace),
+    let size = ByteSize(shaping.block_bytes);
+    let how = match (&shaping.barrier, shaping.step_ns) {
+        (Some(barrier), _) => format!("{blocks} turns of {size} in {} phases", barrier.phases),
+        (None, Some(ns)) => format!("{blocks} blocks of {size} every {}", DurationNs(ns)),
+        (None, None) => format!("{blocks} blocks of {size} by {}", shaping.pace),
     };
+    let barrier = shaping.barrier.as_ref().map(|barrier| {
+        let BarrierSummary {
+            throughs_repeated,
+            left_out,
+            ..
+        } = barrier;
+        format!("; barrier: {throughs_repeated} repeated, {left_out} left out")
+    });
     format!(
-        "{kind}, {blocks} blocks of {} {pace}, {} in each on average; turns: {} empty, {} missed, {} refused, {} overrun",
-        ByteSize(shaping.block_bytes),
+        "{kind}, {how}, {} in each on average; turns: {} empty, {} missed, {} refused, {} overrun{}",
         ByteSize(shaping.payload_bytes / (*blocks).max(1)),
         shaping.turns_empty,
         shaping.turns_missed,
         shaping.turns_refused,
         shaping.turns_overrun,
+        barrier.unwrap_or_default(),
     )
 }
 

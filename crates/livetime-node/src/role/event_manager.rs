@@ -1,12 +1,14 @@
 //! The event manager role: accepts in, assignments out, credits back.
 //!
-//! Drives `livetime_builder::EventManager`, which says what happens and why.
+//! Drives `livetime_builder::EventManager`, which says what happens and why, and where readout units
+//! send in phases the barrier between these, [`super::manager_barrier`].
 
 use std::sync::Arc;
 
 use livetime_builder::EventManager;
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
+use super::manager_barrier::ManagerBarrier;
 use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::{Inbox, Outbox, receive};
@@ -21,12 +23,29 @@ pub(crate) fn accepted_of(builder: UnitId) -> String {
     format!("events_accepted.{builder}")
 }
 
+/// Everything that an event manager is made of.
+pub struct EventManagerParts {
+    /// Role id.
+    pub id: String,
+    /// The protocol core.
+    pub core: EventManager,
+    /// Messages of the supervisor and of units that share memory with it.
+    pub inboxes: Vec<Inbox>,
+    /// Messages to builder and readout units.
+    pub outbox: Outbox,
+    /// The barrier of readout units that send in phases.
+    pub barrier: Option<ManagerBarrier>,
+    /// Where the counters are published.
+    pub block: Arc<CounterBlock>,
+}
+
 /// The event manager role.
 pub struct EventManagerRole {
     id: String,
     core: EventManager,
     inboxes: Vec<Inbox>,
     outbox: Outbox,
+    barrier: Option<ManagerBarrier>,
     block: Arc<CounterBlock>,
     counts: RoleCounts,
     aborted: bool,
@@ -37,20 +56,15 @@ pub struct EventManagerRole {
 }
 
 impl EventManagerRole {
-    /// Joins the core with its rings.
-    pub fn new(
-        id: String,
-        core: EventManager,
-        inboxes: Vec<Inbox>,
-        outbox: Outbox,
-        block: Arc<CounterBlock>,
-    ) -> Self {
+    /// An event manager at the start of its run.
+    pub fn new(parts: EventManagerParts) -> Self {
         Self {
-            id,
-            core,
-            inboxes,
-            outbox,
-            block,
+            id: parts.id,
+            core: parts.core,
+            inboxes: parts.inboxes,
+            outbox: parts.outbox,
+            barrier: parts.barrier,
+            block: parts.block,
             counts: RoleCounts::default(),
             aborted: false,
             builder_lost: false,
@@ -59,9 +73,11 @@ impl EventManagerRole {
     }
 
     fn take_messages(&mut self, now: RunNs) -> usize {
-        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        let (core, outbox, barrier) = (&mut self.core, &mut self.outbox, &mut self.barrier);
         receive(&mut self.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
-            core.handle_message(now, envelope)
+            let barrier = barrier.as_mut();
+            let of_barrier = barrier.and_then(|barrier| barrier.handle_message(now, envelope));
+            of_barrier.unwrap_or_else(|| core.handle_message(now, envelope))
         })
     }
 
@@ -91,7 +107,13 @@ impl Role for EventManagerRole {
         if self.core.poll_timeout() <= now {
             self.core.handle_timeout(now);
         }
-        work += self.outbox.send_all(|| self.core.poll_output(now));
+        if let Some(barrier) = &mut self.barrier {
+            barrier.handle_timeout(now);
+        }
+        work += self.outbox.send_all(|| {
+            let of_barrier = self.barrier.as_mut().and_then(ManagerBarrier::poll_output);
+            of_barrier.or_else(|| self.core.poll_output(now))
+        });
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
@@ -106,6 +128,9 @@ impl Role for EventManagerRole {
                     while self.take_messages(now) > 0 {}
                 }
                 self.outbox.lose(unit);
+                if let Some(barrier) = &mut self.barrier {
+                    barrier.lose(unit);
+                }
                 if unit.kind == UnitKind::Builder {
                     self.builder_lost = true;
                     self.named.extend(self.core.withdraw_builder(unit.index));
@@ -126,7 +151,12 @@ impl Role for EventManagerRole {
                 consumers,
                 socket,
             } => {
-                self.core.handle_builder_back(unit.index, epoch);
+                if unit.kind == UnitKind::Builder {
+                    self.core.handle_builder_back(unit.index, epoch);
+                }
+                if let Some(barrier) = &mut self.barrier {
+                    barrier.restore(unit);
+                }
                 restore_socket(&mut self.outbox, unit, socket);
                 let inbox = self.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
@@ -183,6 +213,7 @@ impl Role for EventManagerRole {
             counts: self.counts,
             details: details
                 .into_iter()
+                .chain(self.barrier.iter().flat_map(ManagerBarrier::details))
                 .chain(network_details(&mut self.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
                 .chain(accepted)

@@ -25,6 +25,7 @@ pub mod event_manager;
 pub mod filter;
 pub mod filter_batch;
 pub mod front_end;
+pub mod manager_barrier;
 pub mod readout;
 pub mod spill_gate;
 pub mod trigger;

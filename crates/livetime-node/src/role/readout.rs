@@ -8,10 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use livetime_builder::{FragmentVerdict, FreeReason, Outgoing, ReadoutOutput, ReadoutUnit};
+use livetime_builder::{
+    FragmentVerdict, FreeReason, Handled, Outgoing, ReadoutOutput, ReadoutUnit,
+};
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PagePool, Producer};
-use livetime_wire::message::{FRAGMENT_PAGES_MAX, FragmentDescriptor};
+use livetime_wire::message::{BuilderMessage, FRAGMENT_PAGES_MAX, FragmentDescriptor};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
@@ -20,8 +22,8 @@ use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::link::{LinkReceiver, TransportCounters};
 use crate::message_ring::{Inbox, Outbox, receive};
 use crate::pooled_page::HeldPages;
-use crate::transport::FragmentShaper;
 use crate::transport::fragment_shaper::QueuedFragment;
+use crate::transport::{FragmentShaper, NetworkLink};
 use crate::worker::Phase;
 
 /// Pages and messages taken in one duty cycle, so that other roles get their turn.
@@ -157,6 +159,27 @@ impl Freed {
             }
         }
     }
+}
+
+/// Tells the barrier with which phase of a linear shift this unit is through; returns how many
+/// messages that took.
+fn tell_barrier(
+    now: RunNs,
+    core: &ReadoutUnit,
+    shaper: &mut FragmentShaper,
+    network: &mut NetworkLink,
+) -> usize {
+    let Some((phase, demand)) = shaper.poll_through(now, network) else {
+        return 0;
+    };
+    let to = UnitId::EVENT_MANAGER;
+    let envelope = core.through_message(phase, demand);
+    if network.send(&Outgoing { to, envelope }).is_err() {
+        shaper.take_back_through();
+        return 0;
+    }
+    network.flush_to(to);
+    1
 }
 
 impl Readout {
@@ -317,10 +340,11 @@ impl Readout {
                 while let Some((fragment, on_file)) = next(core) {
                     shaper.push(fragment, on_file.words * 4);
                 }
-                shaper.poll(now, network, |fragment| {
+                let sent = shaper.poll(now, network, |fragment| {
                     let on_file = buffer.fragment(fragment.trigger, fragment.source)?.clone();
                     Some(core.fragment_message(fragment.sequence, fragment.trigger, on_file))
-                })
+                });
+                sent + tell_barrier(now, core, shaper, network)
             }
             _ => outbox.send_all(|| {
                 let (fragment, on_file) = next(core)?;
@@ -376,9 +400,21 @@ impl Readout {
     fn take_messages(&mut self, now: RunNs) -> usize {
         let parts = &mut self.parts;
         let (core, outbox) = (&mut parts.core, &mut parts.outbox);
-        receive(&mut parts.inboxes, outbox, MESSAGES_PER_POLL, |envelope| {
-            core.handle_message(now, envelope)
-        })
+        let shaper = &mut parts.shaper;
+        receive(
+            &mut parts.inboxes,
+            outbox,
+            MESSAGES_PER_POLL,
+            |envelope| match (&envelope.message, &mut *shaper) {
+                (BuilderMessage::Phase { phase }, Some(shaper))
+                    if envelope.sender.kind == UnitKind::EventManager =>
+                {
+                    shaper.handle_phase(*phase);
+                    Handled::Taken
+                }
+                _ => core.handle_message(now, envelope),
+            },
+        )
     }
 
     fn publish(&mut self) {
@@ -423,6 +459,9 @@ impl Role for Readout {
         if phase == Phase::Aborting && !self.aborted {
             self.aborted = true;
             self.parts.core.abort();
+            if let Some(shaper) = &mut self.parts.shaper {
+                shaper.end_waiting();
+            }
             let links = self.parts.links.iter_mut();
             links.for_each(|link| link.receiver.abort(now));
         }

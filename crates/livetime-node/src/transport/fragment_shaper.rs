@@ -1,35 +1,40 @@
-//! Traffic shaping of a readout unit: its fragments to one builder unit after the other, in blocks.
+//! Traffic shaping of a readout unit: its fragments to one builder unit after the other.
 //!
 //! ```text
 //! ReadoutUnit ─► a lane per ─► BarrelShifter: whose turn, ─► link: messages, and as much
 //!                builder unit  what the block holds          payload as the blocks hold
+//!                          └─► LinearShift: whose phase,  ─► link: messages, and whole fragments;
+//!                              which fragments               to the barrier: through with it
 //! ```
-//! The order, the blocks and the clock are those of [`livetime_builder::BarrelShifter`]; here are the
-//! links of a real run. A block is a budget of payload bytes on the way to one builder unit: of a
-//! stream the next so many bytes, of datagrams those whose last byte is within it, so that nothing
-//! is put together again at the other end. Messages are not held back, and empty blocks are not sent.
+//! The order, the blocks, the phases and the clock are those of [`livetime_builder::BarrelShifter`] and
+//! [`livetime_builder::LinearShift`]; here are the links of a real run. A block is a budget of payload
+//! bytes on the way to one builder unit: of a stream the next so many bytes, of datagrams those whose
+//! last byte is within it, so that nothing is put together again at the other end. Messages are not
+//! held back, and empty blocks are not sent.
 //!
 //! By back-pressure a turn ends when the kernel has taken the block. With a clock it ends with its
-//! step, for all readout units at the same time. A builder unit that has not taken its last block has
-//! no turn, so that it stops no other; one that overruns [`ShapingPace::BackPressure`]'s `turn_max`
-//! is waited for again once it takes a block at once.
+//! step, for all readout units at the same time. With a barrier it ends when the kernel has taken the
+//! fragments of the phase; the next begins when all readout units have said so. A builder unit that
+//! has not taken its last block or fragments has no turn, so that it stops no other; one that overruns
+//! `turn_max` is waited for again once it takes a block at once.
 //!
 //! Cost of a fragment: 40 bytes written and read in queues whose bounds are those of the credits, and
-//! one system call a block. Nothing is allocated after the start.
+//! one system call a block or phase. Nothing is allocated after the start.
 
-use std::collections::VecDeque;
-
-use livetime_builder::barrel_shifter::{PIECES_MAX, ShiftCounts};
-use livetime_builder::{
-    BarrelShifter, Block, BuilderConfig, Outgoing, Pace, ShapingConfig, ShapingPace,
-};
-use livetime_wire::message::Envelope;
-use livetime_wire::{RunNs, SourceId, TriggerNumber, UnitId};
+use livetime_builder::barrel_shifter::ShiftCounts;
+use livetime_builder::linear_shift::LinearShiftCounts;
+use livetime_builder::{BarrelShifter, BuilderConfig, LinearShift, ShapingConfig, ShapingPace};
+use livetime_wire::message::{Envelope, PhaseDemand};
+use livetime_wire::{RunNs, SourceId, TriggerNumber};
 
 use super::NetworkLink;
+use lanes::Lanes;
+use phase_turns::PhaseTurns;
 
-/// Blocks made in one duty cycle, so that other roles get their turn.
-const BLOCKS_PER_POLL: usize = 16;
+mod block_turns;
+mod lanes;
+mod phase_turns;
+
 /// Smallest send buffer that is asked for: less than a packet of the loopback stops a stream.
 const SEND_BUFFER_BYTES_MIN: u32 = 64 << 10;
 
@@ -65,57 +70,24 @@ pub struct ShaperCounts {
     pub fragments_released: u64,
     /// Fragments that waited for a builder unit that was lost.
     pub fragments_withdrawn: u64,
-    /// Turns in which the block was not taken in time, by back-pressure.
+    /// Turns in which the block, or the fragments of a phase, were not taken in time.
     pub turns_overrun: u64,
+    /// Phases of builder units that had not taken what was sent to them before.
+    pub phases_refused: u64,
 }
 
-/// The way to one builder unit.
-struct Lane {
-    /// Those of which no byte was sent.
-    queue: VecDeque<QueuedFragment>,
-    /// The last one in order of trigger and source: what comes behind it does not wait already.
-    last: (TriggerNumber, SourceId),
-    /// The block of its turn, and how many of its pieces the link has.
-    block: Block,
-    placed: usize,
-    /// Whether the link has the fragment of the last piece.
-    is_sent: bool,
-    /// Whether it has overrun its last turn.
-    is_slow: bool,
-}
-
-impl Lane {
-    fn new(fragments: usize) -> Self {
-        Self {
-            // Those of the block of which the link has not everything come on top.
-            queue: VecDeque::with_capacity(fragments + PIECES_MAX),
-            last: (TriggerNumber(0), SourceId(0)),
-            block: Block::EMPTY,
-            placed: 0,
-            is_sent: false,
-            is_slow: false,
-        }
-    }
-
-    fn is_placed(&self) -> bool {
-        self.placed == self.block.pieces.len()
-    }
-}
-
-/// A turn that has begun, by back-pressure.
-#[derive(Debug, Clone, Copy)]
-struct Turn {
-    to: u16,
-    since: RunNs,
+/// Who says whose turn it is.
+enum Order {
+    /// A barrel shifter.
+    Blocks(BarrelShifter),
+    /// A linear shift.
+    Phases(PhaseTurns),
 }
 
 /// The shaper of a readout unit.
 pub struct FragmentShaper {
-    shifter: BarrelShifter,
-    pace: ShapingPace,
-    lanes: Vec<Lane>,
-    turn: Option<Turn>,
-    counts: ShaperCounts,
+    order: Order,
+    lanes: Lanes,
 }
 
 impl FragmentShaper {
@@ -128,35 +100,41 @@ impl FragmentShaper {
         let schedule = shaping.schedule(readout_units, config.builder_units);
         let sources = config.readout_units[usize::from(index)].len();
         // A builder unit has so many events, and the readout unit no more than its window.
-        let of_lane = config.credits as usize * sources;
         let of_all = config.trigger_window as usize * sources;
+        let of_lane = (config.credits as usize * sources).min(of_all);
         let block_bytes = shaping.block_bytes;
-        let shifter = BarrelShifter::new(schedule, index, shaping.pace(), block_bytes, of_lane);
-        let lanes = (0..config.builder_units).map(|_| Lane::new(of_lane.min(of_all)));
+        let order =
+            match shaping.pace {
+                ShapingPace::Barrier { retry, .. } => Order::Phases(PhaseTurns::new(
+                    LinearShift::new(schedule, index, block_bytes, of_lane, retry),
+                )),
+                ShapingPace::BackPressure { .. } | ShapingPace::Clock { .. } => {
+                    let pace = shaping.pace();
+                    let shifter = BarrelShifter::new(schedule, index, pace, block_bytes, of_lane);
+                    Order::Blocks(shifter.with_waiting_max(of_all))
+                }
+            };
         Self {
-            shifter: shifter.with_waiting_max(of_all),
-            pace: shaping.pace,
-            lanes: lanes.collect(),
-            turn: None,
-            counts: ShaperCounts::default(),
+            order,
+            lanes: Lanes::new(config.builder_units, of_lane, shaping.turn_max()),
         }
     }
 
     /// Bytes of the send buffers with which the kernel takes blocks no faster than they leave; `None`
     /// where a clock says when they go.
     pub fn send_buffer_bytes(shaping: &ShapingConfig) -> Option<usize> {
-        match shaping.pace() {
-            // The kernel doubles what it is asked for.
-            Pace::BackPressure => Some(shaping.block_bytes.max(SEND_BUFFER_BYTES_MIN) as usize),
-            Pace::Clock { .. } => None,
-        }
+        // The kernel doubles what it is asked for.
+        let bytes = shaping.block_bytes.max(SEND_BUFFER_BYTES_MIN) as usize;
+        shaping.turn_max().map(|_| bytes)
     }
 
     /// Begins a duty cycle, before fragments are pushed: steps at which nothing was to be sent are not
     /// missed.
     pub fn begin_cycle(&mut self, now: RunNs) {
-        if self.shifter.is_empty() {
-            self.shifter.skip_to(now);
+        if let Order::Blocks(shifter) = &mut self.order
+            && shifter.is_empty()
+        {
+            shifter.skip_to(now);
         }
     }
 
@@ -168,173 +146,102 @@ impl FragmentShaper {
             source,
             ..
         } = fragment;
-        let Some(lane) = self.lanes.get_mut(usize::from(to)) else {
+        let Some((lane, counts)) = self.lanes.of_mut(to) else {
             return;
         };
-        let key = fragment.key();
-        if key <= lane.last && lane.queue.iter().any(|waiting| waiting.key() == key) {
-            self.counts.fragments_waiting_already += 1;
-        } else if self.shifter.push(to, trigger, source, bytes).is_err() {
-            self.counts.fragments_without_room += 1;
-        } else {
-            lane.last = lane.last.max(key);
-            lane.queue.push_back(fragment);
+        if lane.has(&fragment) {
+            counts.fragments_waiting_already += 1;
+            return;
+        }
+        let pushed = match &mut self.order {
+            Order::Blocks(shifter) => shifter.push(to, trigger, source, bytes),
+            Order::Phases(turns) => turns.push(to, trigger, source, bytes),
+        };
+        match pushed {
+            Ok(()) => lane.push(fragment),
+            Err(_) => counts.fragments_without_room += 1,
         }
     }
 
     /// Sends what the turns allow; `message` makes the message of a fragment, if it is still on file.
-    /// Returns how many blocks with payload were made.
+    /// Returns how many blocks with payload were made, or whole fragments sent.
     pub fn poll(
         &mut self,
         now: RunNs,
         link: &mut NetworkLink,
         mut message: impl FnMut(&QueuedFragment) -> Option<Envelope>,
     ) -> usize {
-        for to in 0..self.lanes.len() as u16 {
-            // A block that has found the link full.
-            if !self.lanes[usize::from(to)].is_placed() {
-                self.place(to, link, &mut message);
-            }
-        }
+        self.lanes.place_rest(link, &mut message);
         link.flush();
-        let mut blocks = 0;
-        while blocks < BLOCKS_PER_POLL
-            && let Some(to) = self.next_block(now, link)
-        {
-            self.place(to, link, &mut message);
-            link.flush_to(UnitId::builder(to));
-            blocks += 1;
+        match &mut self.order {
+            Order::Blocks(shifter) => {
+                block_turns::poll(shifter, &mut self.lanes, now, link, &mut message)
+            }
+            Order::Phases(turns) => turns.poll(&mut self.lanes, now, link, &mut message),
         }
-        blocks
     }
 
-    /// The receiver of the next block with payload, which is in its lane, if it is time for one.
-    fn next_block(&mut self, now: RunNs, link: &NetworkLink) -> Option<u16> {
-        if !self.is_turn_over(now, link) || self.shifter.is_empty() {
-            return None;
+    /// What the barrier is to be told, with which phase of a linear shift this unit is through. Call
+    /// it behind [`FragmentShaper::poll`].
+    pub fn poll_through(&mut self, now: RunNs, link: &NetworkLink) -> Option<(u64, PhaseDemand)> {
+        match &mut self.order {
+            Order::Blocks(_) => None,
+            Order::Phases(turns) => turns.poll_through(&mut self.lanes, now, link),
         }
-        let is_ready = |to| self.shifter.waiting(to) > 0 && self.is_taken(to, link);
-        let mut lanes = 0..self.lanes.len() as u16;
-        if self.shifter.poll_timeout() == RunNs::MAX && !lanes.any(is_ready) {
-            // Without a clock turns are given away only to somebody.
-            return None;
-        }
-        for _ in 0..self.lanes.len() {
-            let to = self.shifter.poll_turn(now)?;
-            if !self.is_taken(to, link) {
-                // Of its last block there may be pieces that the link has no room for.
-                self.shifter.give_turn_away();
-                continue;
-            }
-            let lane = &mut self.lanes[usize::from(to)];
-            lane.placed = 0;
-            self.shifter.poll_block_into(now, &mut lane.block);
-            if lane.block.pieces.is_empty() {
-                continue;
-            }
-            if let ShapingPace::BackPressure { .. } = self.pace {
-                self.turn = Some(Turn { to, since: now });
-            }
-            return Some(to);
-        }
-        None
     }
 
-    /// Whether the turn before is over, which with a clock its step alone says.
-    fn is_turn_over(&mut self, now: RunNs, link: &NetworkLink) -> bool {
-        let (Some(turn), ShapingPace::BackPressure { turn_max }) = (self.turn, self.pace) else {
-            return true;
-        };
-        let is_taken = self.is_taken(turn.to, link);
-        let lane = &mut self.lanes[usize::from(turn.to)];
-        if is_taken {
-            // One that was slow is waited for again once it takes its block at once.
-            lane.is_slow &= now > turn.since;
-        } else if lane.is_slow || now >= turn.since.after(turn_max) {
-            lane.is_slow = true;
-            self.counts.turns_overrun += 1;
-        } else {
-            return false;
+    /// What the barrier was to be told found its link full: it is told the next time.
+    pub fn take_back_through(&mut self) {
+        if let Order::Phases(turns) = &mut self.order {
+            turns.take_back_through();
         }
-        self.turn = None;
-        true
     }
 
-    /// Whether the kernel has the last block of a lane.
-    fn is_taken(&self, to: u16, link: &NetworkLink) -> bool {
-        let is_placed = self.lanes[usize::from(to)].is_placed();
-        is_placed && link.is_block_taken(UnitId::builder(to))
+    /// The barrier says that a phase has begun.
+    pub fn handle_phase(&mut self, phase: u64) {
+        if let Order::Phases(turns) = &mut self.order {
+            turns.handle_phase(&mut self.lanes, phase);
+        }
     }
 
-    /// Hands the link the pieces of a lane's block, until it is full.
-    fn place(
-        &mut self,
-        to: u16,
-        link: &mut NetworkLink,
-        message: &mut impl FnMut(&QueuedFragment) -> Option<Envelope>,
-    ) {
-        let (lane, counts) = (&mut self.lanes[usize::from(to)], &mut self.counts);
-        let to = UnitId::builder(to);
-        while let Some(piece) = lane.block.pieces.get(lane.placed) {
-            if piece.offset == 0 {
-                let envelope = lane.queue.front().and_then(&mut *message);
-                let outgoing = envelope.map(|envelope| Outgoing { to, envelope });
-                match &outgoing {
-                    Some(outgoing) if link.send(outgoing).is_err() => return,
-                    Some(_) => counts.payload_bytes += u64::from(piece.total),
-                    None => counts.fragments_released += 1,
-                }
-                lane.is_sent = outgoing.is_some();
-                lane.queue.pop_front();
-            }
-            if lane.is_sent {
-                link.allow(to, piece.bytes);
-            }
-            lane.placed += 1;
+    /// The run is ended by force: what waits goes out without waiting for others, who may be gone.
+    pub fn end_waiting(&mut self) {
+        if let Order::Phases(turns) = &mut self.order {
+            turns.end_waiting();
         }
     }
 
     /// A builder unit is lost: what waits for it is not sent.
     pub fn lose(&mut self, builder: u16) {
-        let Some(lane) = self.lanes.get_mut(usize::from(builder)) else {
-            return;
+        match &mut self.order {
+            Order::Blocks(shifter) => shifter.withdraw(builder),
+            Order::Phases(turns) => turns.withdraw(builder),
         };
-        self.counts.fragments_withdrawn += lane.queue.len() as u64;
-        self.shifter.withdraw(builder);
-        lane.queue.clear();
-        lane.block.pieces.clear();
-        (lane.placed, lane.is_slow) = (0, false);
-        lane.last = (TriggerNumber(0), SourceId(0));
-        self.turn = self.turn.filter(|turn| turn.to != builder);
+        self.lanes.clear(builder);
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.shifter.is_empty() && self.lanes.iter().all(Lane::is_placed)
+        let is_empty = match &self.order {
+            Order::Blocks(shifter) => shifter.is_empty(),
+            Order::Phases(turns) => turns.is_empty(),
+        };
+        is_empty && self.lanes.are_placed()
     }
 
     /// What it did besides its turns.
     pub fn counts(&self) -> &ShaperCounts {
-        &self.counts
+        &self.lanes.counts
     }
 
     /// What it did, by name, for the report.
-    pub fn details(&self) -> [(&'static str, u64); 10] {
-        let ShiftCounts {
-            blocks,
-            blocks_empty,
-            payload_bytes,
-            blocks_missed,
-            steps_given_away,
-            ..
-        } = *self.shifter.counts();
-        let counts = &self.counts;
-        [
-            ("shaping_blocks", blocks - blocks_empty),
-            ("shaping_turns_empty", blocks_empty),
-            ("shaping_block_bytes", payload_bytes),
-            ("shaping_turns_missed", blocks_missed),
-            ("shaping_turns_refused", steps_given_away),
+    pub fn details(&self) -> Vec<(&'static str, u64)> {
+        let of_order = match &self.order {
+            Order::Blocks(shifter) => block_details(shifter.counts()),
+            Order::Phases(turns) => phase_details(turns.counts(), &self.lanes.counts),
+        };
+        let counts = self.counts();
+        let of_lanes = [
             ("shaping_turns_overrun", counts.turns_overrun),
             (
                 "shaping_fragments_waiting_already",
@@ -346,8 +253,32 @@ impl FragmentShaper {
             ),
             ("shaping_fragments_released", counts.fragments_released),
             ("shaping_fragments_withdrawn", counts.fragments_withdrawn),
-        ]
+        ];
+        of_order.into_iter().chain(of_lanes).collect()
     }
+}
+
+fn block_details(counts: &ShiftCounts) -> Vec<(&'static str, u64)> {
+    vec![
+        ("shaping_blocks", counts.blocks - counts.blocks_empty),
+        ("shaping_turns_empty", counts.blocks_empty),
+        ("shaping_block_bytes", counts.payload_bytes),
+        ("shaping_turns_missed", counts.blocks_missed),
+        ("shaping_turns_refused", counts.steps_given_away),
+    ]
+}
+
+/// A phase in which something was sent is what a block is to the barrel shifter.
+fn phase_details(counts: &LinearShiftCounts, of_lanes: &ShaperCounts) -> Vec<(&'static str, u64)> {
+    vec![
+        ("shaping_blocks", counts.phases),
+        ("shaping_turns_empty", counts.phases_empty),
+        ("shaping_block_bytes", counts.payload_bytes),
+        ("shaping_turns_missed", counts.phases_missed),
+        ("shaping_turns_refused", of_lanes.phases_refused),
+        ("shaping_fragments", counts.fragments),
+        ("shaping_throughs_repeated", counts.repetitions),
+    ]
 }
 
 #[cfg(test)]

@@ -19,15 +19,22 @@ const PACE: [(&str, PaceMaker); 2] = [
 ];
 
 /// Whether readout units are shaped, by the name of how.
-const SHAPING: [(&str, Shaper); 2] = [
+const SHAPING: [(&str, Shaper); 3] = [
     ("none", Shaper::None),
     ("barrel-shifter", Shaper::BarrelShifter),
+    ("linear-shift", Shaper::LinearShift),
 ];
+
+/// How it is said that readout units are shaped by a barrel shifter, and in any way.
+const BARREL_SHIFTER: &str = "`shaping = \"barrel-shifter\"`";
+const LINEAR_SHIFT: &str = "`shaping = \"linear-shift\"`";
+const ANY_SHAPING: &str = "`shaping = \"barrel-shifter\"` or \"linear-shift\"";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shaper {
     None,
     BarrelShifter,
+    LinearShift,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,24 +50,22 @@ pub(super) fn read_shaping(
 ) -> Option<ShapingConfig> {
     let shaper = section.choice("shaping", &SHAPING);
     let written = WrittenKeys::read(section);
-    if shaper == Some(Shaper::BarrelShifter) {
-        return Some(written.shaping(section, findings));
-    }
-    // A word that is none was found already.
-    if shaper.is_some() || !section.has("shaping") {
-        let needed = "`shaping = \"barrel-shifter\"`";
-        for key in [
-            "block",
-            "pace",
-            "turn_max",
-            "step",
-            "link_rate",
-            "shift_numbers",
-        ] {
-            refuse(section, findings, key, needed);
+    match shaper {
+        Some(Shaper::BarrelShifter) => Some(written.barrel_shifter(section, findings)),
+        Some(Shaper::LinearShift) => Some(written.linear_shift(section, findings)),
+        // A word that is none was found already.
+        None if section.has("shaping") => None,
+        None | Some(Shaper::None) => {
+            for key in ["block", "turn_max", "shift_numbers"] {
+                refuse(section, findings, key, ANY_SHAPING);
+            }
+            for key in ["pace", "step", "link_rate"] {
+                refuse(section, findings, key, BARREL_SHIFTER);
+            }
+            refuse(section, findings, "barrier_retry", LINEAR_SHIFT);
+            None
         }
     }
-    None
 }
 
 /// The keys beside `shaping`, as they are written.
@@ -68,6 +73,7 @@ struct WrittenKeys {
     block: Option<ByteSize>,
     pace: PaceMaker,
     turn_max: Option<DurationNs>,
+    barrier_retry: Option<DurationNs>,
     step: Option<DurationNs>,
     bits_per_s: Option<u64>,
     numbers: Vec<u16>,
@@ -82,17 +88,39 @@ impl WrittenKeys {
             block: quantity(section, "block", ByteSize(0)),
             pace: section.choice("pace", &PACE).unwrap_or(PaceMaker::Links),
             turn_max: quantity(section, "turn_max", DurationNs(0)),
+            barrier_retry: quantity(section, "barrier_retry", DurationNs(0)),
             step: quantity(section, "step", DurationNs(0)),
             bits_per_s: section.parsed("link_rate", RATE, parse_bit_rate),
             numbers: numbers.map(|number| number as u16).collect(),
         }
     }
 
-    fn shaping(self, section: &Section<'_, '_>, findings: &Findings) -> ShapingConfig {
-        let mut shaping = ShapingConfig::default();
-        if let Some(block) = self.block {
-            shaping.block_bytes = u32::try_from(block.0).unwrap_or(u32::MAX);
+    /// What both have.
+    fn of_pace(&self, pace: ShapingPace) -> ShapingConfig {
+        let default = ShapingConfig::default();
+        let bytes = |block: ByteSize| u32::try_from(block.0).unwrap_or(u32::MAX);
+        ShapingConfig {
+            block_bytes: self.block.map_or(default.block_bytes, bytes),
+            pace,
+            numbers: self.numbers.clone(),
         }
+    }
+
+    fn linear_shift(self, section: &Section<'_, '_>, findings: &Findings) -> ShapingConfig {
+        for key in ["pace", "step", "link_rate"] {
+            refuse(section, findings, key, BARREL_SHIFTER);
+        }
+        let mut pace = ShapingPace::BARRIER;
+        if let ShapingPace::Barrier { turn_max, retry } = &mut pace {
+            *turn_max = self.turn_max.unwrap_or(*turn_max);
+            *retry = self.barrier_retry.unwrap_or(*retry);
+        }
+        self.of_pace(pace)
+    }
+
+    fn barrel_shifter(self, section: &Section<'_, '_>, findings: &Findings) -> ShapingConfig {
+        refuse(section, findings, "barrier_retry", LINEAR_SHIFT);
+        let mut shaping = self.of_pace(ShapingPace::default());
         match self.pace {
             PaceMaker::Links => {
                 for key in ["step", "link_rate"] {
@@ -108,7 +136,6 @@ impl WrittenKeys {
                 shaping.pace = ShapingPace::Clock { step };
             }
         }
-        shaping.numbers = self.numbers;
         shaping
     }
 

@@ -198,6 +198,27 @@ fn hosts_with_shaped_traffic_store_what_one_host_stores() {
     survives_the_death_of(&["bu1"], |config| shaped(building_on_two(config), clock));
 }
 
+/// The linear shift on two hosts that build: the barrier's messages cross them, too.
+#[test]
+fn hosts_that_send_in_phases_store_what_one_host_stores() {
+    let _turn = turn();
+    let shaped = |config: String| {
+        let lines = "[builder]\nshaping = \"linear-shift\"\nblock = \"4 KiB\"\n";
+        config.replace("[builder]\n", lines)
+    };
+    let over_streams = like_one_host(|config| shaped(building_on_two(config)));
+    let in_datagrams = like_one_host(|config| shaped(over_udp(building_on_two(config))));
+    for run in [over_streams, in_datagrams] {
+        let shaping = &run.summary["builder_transport"]["shaping"];
+        assert_eq!(shaping["kind"], "linear-shift");
+        assert!(
+            shaping["barrier"]["phases"].as_u64() > Some(100),
+            "{shaping}"
+        );
+    }
+    survives_the_death_of(&["bu1"], |config| shaped(building_on_two(config)));
+}
+
 #[test]
 fn roles_of_hosts_may_die_and_are_replaced_there() {
     let _turn = turn();

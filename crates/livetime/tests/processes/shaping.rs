@@ -7,7 +7,16 @@ use crate::process_run::{Run, patient, turn};
 
 /// The example with these lines for the builder, over a network. Whoever waits asks again soon.
 fn with(lines: &str) -> impl Fn(String) -> String + use<> {
-    let keys = "retry = \"20 ms\"\nprobe = \"50 ms\"\nshaping = \"barrel-shifter\"\n";
+    shaped("barrel-shifter", lines)
+}
+
+/// The same in phases of whole fragments.
+fn in_phases(lines: &str) -> impl Fn(String) -> String + use<> {
+    shaped("linear-shift", lines)
+}
+
+fn shaped(shaping: &str, lines: &str) -> impl Fn(String) -> String + use<> {
+    let keys = format!("retry = \"20 ms\"\nprobe = \"50 ms\"\nshaping = \"{shaping}\"\n");
     let keys = format!("[builder]\n{keys}{lines}");
     move |config| patient(config).replace("[builder]\n", &keys)
 }
@@ -28,7 +37,17 @@ fn same_events(run: &Run, rings: &Run, what: &str) {
     assert_eq!(run.stored(), rings.stored(), "{what}");
     let (blocks, bytes) = (shaping(run, "blocks"), shaping(run, "payload_bytes"));
     assert!(blocks > 100 && bytes > 1_000_000, "{what}: {blocks}");
-    assert!(bytes <= blocks * shaping(run, "block_bytes"), "{what}");
+    let of_run = &run.summary["builder_transport"]["shaping"];
+    if of_run["kind"] == "barrel-shifter" {
+        assert!(bytes <= blocks * shaping(run, "block_bytes"), "{what}");
+        return;
+    }
+    // Each readout unit has at most one turn in a phase.
+    let phases = of_run["barrier"]["phases"].as_u64();
+    assert!(
+        phases.is_some_and(|phases| phases > 100 && blocks <= 2 * (phases + 1)),
+        "{what}: {of_run}"
+    );
 }
 
 const TCP: &str = "transport = \"tcp\"\n";
@@ -107,5 +126,85 @@ fn two_steps_are_shaped_and_a_readout_unit_may_die() {
         let (built, incomplete) = (run.count("events_built"), run.count("events_incomplete"));
         assert!(built > 0 && incomplete > 0, "{built} {incomplete}");
         assert_eq!(built + incomplete, run.count("l2_accepted"), "none is lost");
+    }
+}
+
+/// The linear shift: by threads and processes, pulled and pushed, with the death of a builder unit.
+#[test]
+fn phases_build_the_same_events_and_a_builder_unit_may_die() {
+    let _turn = turn();
+    let triggers = ["--triggers", "4000"];
+    let rings = Run::of(patient, &triggers);
+    let push = "mode = \"push\"\nblock = \"4 KiB\"\n";
+    let killed = ["--processes", "--fault", "kill:bu1@1500triggers"];
+    let gone = "on_loss = \"continue\"\n";
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&[TCP], &[]),
+        (&[UDP, "block = \"8 KiB\"\nbarrier_retry = \"1 ms\"\n"], &[]),
+        (&[TCP, push], &PROCESSES),
+        (&[UDP, push], &PROCESSES),
+        (
+            &[TCP, "block = \"3 KiB\"\nshift_numbers = [1, 0]\n"],
+            &killed,
+        ),
+        (&[UDP, "block = \"8 KiB\"\n"], &killed),
+        (&[TCP, push, gone], &killed),
+    ];
+    for (lines, options) in cases {
+        let lines = lines.concat();
+        let run = Run::of(in_phases(&lines), &[&triggers, options].concat());
+        let what = format!("{lines:?} {options:?}");
+        same_events(&run, &rings, &what);
+        let shaping = &run.summary["builder_transport"]["shaping"];
+        println!("{what}: {shaping}");
+        assert_eq!(shaping["kind"], "linear-shift", "{what}");
+        assert_eq!(shaping["pace"], "barrier", "{what}");
+    }
+}
+
+/// A builder unit stands still for far longer than all else takes: its phases are empty, and the events of
+/// the other are built.
+#[test]
+fn phases_go_on_while_a_builder_unit_stands_still() {
+    let _turn = turn();
+    let triggers = ["--triggers", "4000"];
+    let rings = Run::of(patient, &triggers);
+    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+3s"];
+    let arguments = [&triggers[..], &stop].concat();
+    for lines in [[TCP, "block = \"4 KiB\"\n"], [UDP, "block = \"4 KiB\"\n"]] {
+        let run = Run::of(in_phases(&lines.concat()), &arguments);
+        same_events(&run, &rings, &lines.concat());
+        let assigned = |role: &str| run.summary["roles"][role]["assignments"].as_u64();
+        let (going, stopped) = (assigned("bu0"), assigned("bu1"));
+        println!("{going:?} and {stopped:?} events");
+        assert!(going > stopped, "{going:?} {stopped:?}");
+    }
+}
+
+/// Two steps, and a readout unit that dies and leaves the barrier: the others go on.
+#[test]
+fn two_steps_go_in_phases_and_a_readout_unit_that_dies_leaves_the_barrier() {
+    let _turn = turn();
+    let triggers = ["--triggers", "6000"];
+    let whole = Run::of(patient, &triggers);
+    let two_steps = in_phases(&[TCP, "first_step = [\"ru0\"]\nblock = \"4 KiB\"\n"].concat());
+    let run = Run::of(two_steps, &[&triggers[..], &PROCESSES].concat());
+    same_events(&run, &whole, "two steps");
+    let fault = ["--processes", "--fault", "kill:ru1@3000triggers"];
+    for transport in [TCP, UDP] {
+        let lines = [
+            transport,
+            "block = \"4 KiB\"\non_readout_loss = \"continue\"\n",
+        ]
+        .concat();
+        let run = Run::of(in_phases(&lines), &[&triggers[..], &fault].concat());
+        assert!(run.output.status.success(), "{lines}: {}", run.errors());
+        run.assert_accounted();
+        let (built, incomplete) = (run.count("events_built"), run.count("events_incomplete"));
+        assert!(built > 0 && incomplete > 0, "{built} {incomplete}");
+        assert_eq!(built + incomplete, run.count("l2_accepted"), "none is lost");
+        // With the one that is gone no phase would end.
+        let sent = run.summary["roles"]["ru0"]["shaping_fragments"].as_u64();
+        assert!(sent > Some(incomplete), "{sent:?} of {incomplete} events");
     }
 }

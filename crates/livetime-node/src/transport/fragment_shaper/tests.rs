@@ -3,15 +3,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 
 use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
-use livetime_wire::DurationNs;
 use livetime_wire::crc::crc32c;
 use livetime_wire::message::{BuilderMessage, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{DurationNs, UnitId};
 use proptest::prelude::*;
 
 use super::*;
 use crate::builder_transport::PeerSocket;
 use crate::transport::{ReceivePages, TcpFrameLink, UdpFrameLink};
+
+mod phases;
 
 const PAGE_WORDS: usize = 64;
 const PAGES: u32 = 1024;
@@ -71,13 +73,24 @@ struct Bench {
 
 impl Bench {
     fn new(kind: Kind, builders: u16, block_bytes: u32, pace: ShapingPace) -> Self {
+        Self::of_units(kind, (0, 1), builders, block_bytes, pace)
+    }
+
+    /// Of readout unit `index` of so many.
+    fn of_units(
+        kind: Kind,
+        (index, readout_units): (u16, usize),
+        builders: u16,
+        block_bytes: u32,
+        pace: ShapingPace,
+    ) -> Self {
         let shaping = ShapingConfig {
             block_bytes,
             pace,
             ..ShapingConfig::default()
         };
         let config = BuilderConfig {
-            readout_units: vec![(0..SOURCES).map(SourceId).collect()],
+            readout_units: vec![(0..SOURCES).map(SourceId).collect(); readout_units],
             builder_units: builders,
             credits: CREDITS,
             ..BuilderConfig::default()
@@ -112,7 +125,7 @@ impl Bench {
         Self {
             kind,
             from,
-            shaper: FragmentShaper::new(&shaping, &config, 0),
+            shaper: FragmentShaper::new(&shaping, &config, index),
             link,
             builders: others,
             on_file: Vec::new(),
@@ -329,7 +342,7 @@ fn a_block_goes_on_where_its_link_was_full() {
     let (mut trigger, mut now) = (0, 0);
     while bench.detail("shaping_turns_overrun") == 0 {
         now += 200_000;
-        if bench.shaper.lanes[0].queue.is_empty() {
+        if bench.shaper.lanes.lanes[0].queue.is_empty() {
             // A block of them, behind which nothing waits.
             for _ in 0..16 {
                 trigger += 4;
@@ -341,13 +354,13 @@ fn a_block_goes_on_where_its_link_was_full() {
         assert!(now < 1_000_000_000, "the link takes everything");
     }
     // 16 datagrams for each fragment.
-    assert!(!bench.shaper.lanes[0].is_placed());
+    assert!(!bench.shaper.lanes.lanes[0].is_placed());
     assert_eq!(bench.detail("shaping_fragments_without_room"), 0);
     bench.next_page = PAGES / 2;
     bench.push(1, trigger + 1, 10);
     (0..20).for_each(|_| _ = bench.poll_at(now));
     bench.expect(1, &[trigger + 1]);
-    assert!(!bench.shaper.lanes[0].is_placed());
+    assert!(!bench.shaper.lanes.lanes[0].is_placed());
     let mut came = Vec::new();
     for _ in 0..1_000_000 {
         now += 1000;

@@ -507,7 +507,7 @@ fn every_key_that_a_table_knows_is_in_the_file() {
         // Tables of this one have headers of their own, a path has one kind of prescale, and a link
         // one kind of transport: files go without the keys of UDP. Push mode has one step,
         // streams have no receive buffer, and the rate of a link gives the step of a clock, with
-        // which turns have no other time.
+        // which turns have no other time and there is no barrier.
         let elsewhere = [
             "fragment",
             "physics",
@@ -519,6 +519,7 @@ fn every_key_that_a_table_knows_is_in_the_file() {
             "receive_buffer",
             "step",
             "turn_max",
+            "barrier_retry",
         ];
         let prescales = ["prescale", "prescales", "interval_min", "luminosity_max"];
         let compared = |key: &&str| !elsewhere.contains(key) && !prescales.contains(key);

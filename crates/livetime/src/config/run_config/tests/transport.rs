@@ -74,6 +74,29 @@ fn traffic_is_shaped_by_the_keys_that_go_together() {
         good(&with("shaping = \"none\"\n")).chain.builder.shaping,
         None
     );
+    let linear = "shaping = \"linear-shift\"\n";
+    let shaping = |lines: &str| {
+        let lines = format!("{linear}{lines}");
+        good(&with(&lines)).chain.builder.shaping
+    };
+    let phases = |block_bytes, turn_max, retry, numbers: &[u16]| ShapingConfig {
+        block_bytes,
+        pace: ShapingPace::Barrier {
+            turn_max: DurationNs(turn_max),
+            retry: DurationNs(retry),
+        },
+        numbers: numbers.to_vec(),
+    };
+    assert_eq!(
+        shaping(""),
+        Some(phases(64 << 10, 10_000_000, 5_000_000, &[]))
+    );
+    let written =
+        "block = \"4 KiB\"\nturn_max = \"3 ms\"\nbarrier_retry = \"1 ms\"\nshift_numbers = [2]\n";
+    assert_eq!(
+        shaping(written),
+        Some(phases(4 << 10, 3_000_000, 1_000_000, &[2]))
+    );
     let shaped = "shaping = \"barrel-shifter\"\n";
     let clock = "shaping = \"barrel-shifter\"\npace = \"clock\"\n";
     for (lines, expected) in [
@@ -83,6 +106,30 @@ fn traffic_is_shaped_by_the_keys_that_go_together() {
             vec![("C0120", "builder.pace"), ("C0120", "builder.link_rate")],
         ),
         ("shaping = \"barrel\"\n", vec![("C0005", "builder.shaping")]),
+        (
+            "barrier_retry = \"1 ms\"\n",
+            vec![("C0120", "builder.barrier_retry")],
+        ),
+        (
+            &format!("{shaped}barrier_retry = \"1 ms\"\n"),
+            vec![("C0120", "builder.barrier_retry")],
+        ),
+        (
+            &format!("{linear}pace = \"clock\"\nstep = \"1 ms\"\nlink_rate = \"1 Gb/s\"\n"),
+            vec![
+                ("C0120", "builder.pace"),
+                ("C0120", "builder.step"),
+                ("C0120", "builder.link_rate"),
+            ],
+        ),
+        (
+            &format!("{linear}turn_max = \"2 s\"\nbarrier_retry = \"10 ns\"\nblock = \"1 B\"\n"),
+            vec![
+                ("B0118", "builder.turn_max"),
+                ("B0118", "builder.barrier_retry"),
+                ("B0118", "builder.block"),
+            ],
+        ),
         (clock, vec![("C0007", "builder.link_rate")]),
         (
             &format!("{clock}step = \"1 ms\"\nlink_rate = \"1 Gb/s\"\nturn_max = \"1 ms\"\n"),
