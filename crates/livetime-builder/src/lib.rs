@@ -32,6 +32,7 @@
 //! | `EventRequest` | builder unit without a first assignment | repeats it; the event manager refuses more credits than configured |
 //! | `Assignment`, `Clear` | event manager, after [`BuilderConfig::probe`] | repeats the assignment; a builder unit that is through with it clears again |
 //! | `FragmentRequest`, `FragmentData` | builder unit, after [`BuilderConfig::retry`], and then after twice as long each time while none comes | asks again the units whose fragments miss, until the timeout |
+//! | `Through`, `Phase` | readout unit in a [`linear_shift`] for which something waits, after a while | says again that it is through; the event manager tells it the phase, or asks those that are missing |
 //! | `Release`, `ReleasePartial` | readout unit, after [`BuilderConfig::probe`] | sends one fragment again; a builder unit that is through with it releases again |
 //!
 //! So these hops may be datagrams. Those from the supervisor and to and from the filter units do not

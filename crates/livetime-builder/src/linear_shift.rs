@@ -218,7 +218,8 @@ impl LinearShift {
     /// asks whether it is through. Earlier ones change nothing.
     pub fn handle_phase(&mut self, phase: u64) {
         if phase > self.phase {
-            if self.waiting > 0 {
+            // One that begins in a run that goes on was in none of them.
+            if self.waiting > 0 && self.phase > 0 {
                 self.counts.phases_missed += phase - self.phase - 1;
             }
             self.phase = phase;
@@ -341,6 +342,11 @@ mod tests {
         assert!(shift.poll_through(RunNs(0)).is_some());
         // It did not hear of phase 2.
         shift.handle_phase(3);
+        // It was not in those before the one that it is told of first.
+        let mut late = LinearShift::new(ShiftSchedule::in_order(1, 3), 0, 1, 4, DurationNs(1));
+        late.push(0, TriggerNumber(1), SourceId(1), 1).unwrap();
+        late.handle_phase(1000);
+        assert_eq!(late.counts().phases_missed, 0);
         let counts = *shift.counts();
         assert_eq!((counts.phases, counts.phases_empty), (1, 1));
         assert_eq!((counts.phases_missed, counts.payload_bytes), (1, 1200));

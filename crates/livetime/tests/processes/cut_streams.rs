@@ -125,6 +125,35 @@ fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
     assert!(run.count("events_built") > run.count("events_incomplete"));
 }
 
+/// The barrier of a linear shift goes on over other streams: what was on its way is said again.
+#[test]
+fn cut_streams_of_the_event_manager_stop_no_phases() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let keys = "[builder]\ntransport = \"tcp\"\nshaping = \"linear-shift\"\nretry = \"20 ms\"\n";
+    let config = patient(config).replace("[builder]\n", keys);
+    let running = start(&config, folder.path());
+    let id = running.id();
+    let mut lines = Lines::of(running);
+    let file = folder.path().join("run/events.mcap");
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let manager = process_of(id, "evm");
+    assert_eq!(cut_streams_of(manager), 4, "bu0, bu1, ru0 and ru1");
+    lines.wait_for("was cut; another took its place", 4);
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let pid = Pid::from_raw(id as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert!(!run.errors().contains("is gone"), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.count("events_incomplete"), 0);
+}
+
 #[test]
 fn a_cut_stream_of_a_builder_unit_is_replaced_and_no_event_lost() {
     let _turn = turn();

@@ -181,6 +181,45 @@ fn phases_go_on_while_a_builder_unit_stands_still() {
     }
 }
 
+/// A readout unit stands still: the others do not wait for it in phases, and it takes part again.
+#[test]
+fn a_readout_unit_that_stands_still_is_left_out_of_the_barrier_and_comes_back() {
+    let _turn = turn();
+    let triggers = ["--triggers", "4000"];
+    let rings = Run::of(patient, &triggers);
+    let stop = ["--processes", "--fault", "stop:ru1@1000triggers+2s"];
+    for transport in [TCP, UDP] {
+        let lines = [transport, "block = \"4 KiB\"\n"].concat();
+        let run = Run::of(in_phases(&lines), &[&triggers[..], &stop].concat());
+        same_events(&run, &rings, &lines);
+        let barrier = &run.summary["builder_transport"]["shaping"]["barrier"];
+        assert!(barrier["left_out"].as_u64() >= Some(1), "{barrier}");
+    }
+}
+
+/// The barrier's place is the event manager: without it the run ends, and waits for no phase.
+#[test]
+fn without_the_event_manager_a_run_in_phases_ends_in_order() {
+    let _turn = turn();
+    let kill = [
+        "--triggers",
+        "4000",
+        "--processes",
+        "--fault",
+        "kill:evm@1500triggers",
+    ];
+    for transport in [TCP, UDP] {
+        let run = Run::of(in_phases(transport), &kill);
+        assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+        run.assert_accounted();
+        assert!(
+            run.causes().contains("event_manager_lost"),
+            "{:?}",
+            run.causes()
+        );
+    }
+}
+
 /// Two steps, and a readout unit that dies and leaves the barrier: the others go on.
 #[test]
 fn two_steps_go_in_phases_and_a_readout_unit_that_dies_leaves_the_barrier() {
