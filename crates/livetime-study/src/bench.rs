@@ -7,7 +7,7 @@
 
 pub mod builder;
 pub mod builder_grid;
-pub(crate) mod builder_tcp;
+pub(crate) mod builder_network;
 pub mod card_readout;
 pub mod card_stream;
 pub mod chain;
@@ -21,6 +21,8 @@ pub(crate) mod full_menu;
 pub mod interleave;
 pub mod paced_loop;
 pub mod page;
+pub(crate) mod raw_tcp;
+pub(crate) mod raw_udp;
 pub mod readout;
 pub mod ring;
 pub(crate) mod stall_meter;
@@ -223,7 +225,7 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
     Ok(as_measured(document, options, &scheduling))
 }
 
-/// Runs the builder for several numbers of units and fragment sizes, over shared memory and TCP.
+/// Runs the builder for several numbers of units and fragment sizes, over shared memory, TCP and UDP.
 ///
 /// # Errors
 /// [`BenchError`] when the machine refuses something, or when counts are not conserved.

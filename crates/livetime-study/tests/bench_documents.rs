@@ -14,6 +14,10 @@ const MEMBERS: [&str; 7] = [
 ];
 
 fn measure(name: BenchName) -> BenchDocument {
+    measure_by(|options| bench::run(name, options).unwrap())
+}
+
+fn measure_by(bench: impl Fn(&BenchOptions) -> BenchDocument) -> BenchDocument {
     let directory = tempfile::tempdir().unwrap();
     let options = BenchOptions {
         quick: true,
@@ -21,7 +25,7 @@ fn measure(name: BenchName) -> BenchDocument {
         directory: directory.path().to_owned(),
         machine: json!({ "cpu": "of a test", "cores": 2, "os": "Linux" }),
     };
-    let document = bench::run(name, &options).unwrap();
+    let document = bench(&options);
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "files are removed");
     document
@@ -126,6 +130,42 @@ fn builder_loses_nothing_under_overload() {
     assert_eq!(document.result["events_incomplete"], 0);
     let events = document.result["events_built"].as_u64().unwrap();
     assert_eq!(document.result["fragments"], events * 8);
+}
+
+/// Three numbers of units, four sizes, three ways: each measured without a loss, or said not to fit.
+#[test]
+fn builder_grid_has_a_cell_for_each_way_and_loses_nothing() {
+    let document = measure_by(|options| bench::run_builder_grid(options).unwrap());
+    assert_form(&document);
+    let cells = document.result["grid"].as_array().unwrap();
+    let of = |transport: &'static str| {
+        let cells = cells.iter();
+        cells.filter(move |cell| cell["transport"] == transport)
+    };
+    for transport in ["shm", "tcp", "udp"] {
+        assert_eq!(of(transport).count(), 12, "{transport}");
+    }
+    let (measured, others): (Vec<_>, Vec<_>) = cells
+        .iter()
+        .partition(|cell| cell["not_measured"].is_null());
+    assert!(
+        measured.iter().all(|cell| cell["lost"] == 0),
+        "{measured:?}"
+    );
+    for cell in &others {
+        let is_long = cell["fragment_bytes"] == 64 << 10 && cell["transport"] == "udp";
+        assert!(is_long, "{cell}");
+    }
+    assert_eq!(others.len(), 3);
+    for cell in of("udp").filter(|cell| cell["not_measured"].is_null()) {
+        let count = |key: &str| cell[key].as_u64().unwrap();
+        let came = count("datagrams_received") + count("datagrams_lost");
+        assert!(came <= count("datagrams_sent"), "{cell}");
+        assert!(cell["to_raw"].as_f64() > Some(0.0), "{cell}");
+    }
+    // Each line for people is that of a cell.
+    let text = page::to_text(&document.to_json());
+    assert_eq!(text.matches("    grid, ").count(), 36, "{text}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) const CAPABILITY: Capability = Capability {
         },
         Line {
             promise: "`livetime bench builder --grid --json`: 1x1, 2x2 and 4x4 units, 256 B to \
-                      64 KiB, over shared memory and TCP: each target met",
+                      64 KiB, over shared memory, TCP and UDP: each target met",
             show: |stage| {
                 let arguments = ["bench", "builder", "--grid", "--json"];
                 targets_met(stage, &arguments, Duration::from_secs(300))

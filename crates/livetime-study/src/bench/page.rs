@@ -240,10 +240,27 @@ impl Rows {
                     self.take(&join(name, key), value);
                 }
             }
+            Value::Array(cells) if cells.iter().all(|cell| cell["name"].is_string()) => {
+                for cell in cells {
+                    self.take_cell(name, cell);
+                }
+            }
             Value::Array(_) | Value::Null if name.is_empty() => {}
             Value::String(text) => self.numbers.push((name.to_owned(), text.clone())),
             other => self.numbers.push((name.to_owned(), number(other))),
         }
+    }
+}
+
+impl Rows {
+    /// A cell of a table in one line: what it is called, and its figures that are no objects.
+    fn take_cell(&mut self, name: &str, cell: &Value) {
+        let members = cell.as_object().into_iter().flatten();
+        let figures = members.filter(|(key, value)| *key != "name" && !value.is_object());
+        let figures = figures.map(|(key, value)| format!("{} {}", words(key), number(value)));
+        let line: Vec<String> = figures.collect();
+        let place = join(name, cell["name"].as_str().unwrap_or_default());
+        self.numbers.push((place, line.join(", ")));
     }
 }
 

@@ -1,40 +1,54 @@
-//! The event builder over TCP streams of the loopback, on two threads, and what bare TCP does.
+//! The event builder over sockets of the loopback, on two threads: streams or datagrams.
 //!
 //! One thread drives the event manager and all readout units, the other all builder units; each pair
-//! of units has its own stream. Fragments lie ready in their pages with their CRC: what is measured
-//! is the builder's part, as over shared memory. An event is whole when all its fragments came, each
-//! with the right CRC and the header of its source. The floor writes as many bytes through as many
-//! streams, as many bytes a `writev` as the builder's, from pages of the same size, on the same two
-//! threads, with the same congestion control, and reads them into pages.
+//! of units has its own stream, or pair of sockets for datagrams. Fragments lie ready in their pages
+//! with their CRC: what is measured is the builder's part, as over shared memory. An event is whole
+//! when all its fragments came, each with the right CRC and the header of its source. Datagrams that
+//! are lost are counted, and asked for again by the builder units. What the bare machine does is in
+//! [`super::raw_tcp`] and [`super::raw_udp`].
 
-use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use livetime_builder::{BuilderUnit, EventManager, Handled, Outgoing, ReadoutOutput, ReadoutUnit};
-use livetime_node::transport::{ReceivePages, STREAM_PAGES_MAX, TcpFrameLink};
+use livetime_builder::{
+    BuilderConfig, BuilderUnit, EventManager, Handled, Outgoing, ReadoutOutput, ReadoutUnit,
+};
+use livetime_node::transport::udp_frame_link::{BATCH, PARTIAL_FRAGMENTS_MAX};
+use livetime_node::transport::{
+    NetworkLink, ReceivePages, STREAM_PAGES_MAX, TcpFrameLink, UdpFrameLink,
+};
 use livetime_readout::{FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{PageIndex, PagePool, PoolConfig};
 use livetime_wire::crc::crc32c;
 use livetime_wire::message::{
     BuilderMessage, Envelope, EventTicket, FragmentDescriptor, TriggerList,
 };
+use livetime_wire::message_datagram::PAYLOAD_AT;
 use livetime_wire::slink::FragmentStatus;
-use livetime_wire::{L2Mask, LossCounts, RunNs, SourceId, TriggerNumber, UnitId};
+use livetime_wire::{DurationNs, L2Mask, LossCounts, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::BenchError;
 use super::builder::{EPOCH, FILTER, SOURCES_PER_UNIT, Shape, check, stamp};
 use super::two_cores::{Patience, run_pair};
 
-/// Bytes of a page of the floor, and most pieces of one of its calls.
-const FLOOR_SLICES_MAX: usize = 64;
+/// When an event is given up: no sooner than threads that wait for each other.
+const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
 
-/// A unit's core behind its streams.
+/// What carries messages and payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// A stream for each pair of units.
+    Tcp,
+    /// Datagrams, through sockets with buffers for all credits.
+    Udp,
+}
+
+/// A unit's core behind its sockets.
 struct Linked<C> {
     core: C,
-    link: TcpFrameLink,
-    /// A message whose stream was full.
+    link: NetworkLink,
+    /// A message whose socket was full.
     kept: Option<Outgoing>,
 }
 
@@ -94,36 +108,168 @@ struct Senders {
 }
 
 /// What one block did.
-pub(super) struct TcpBuilt {
+pub(super) struct NetworkBuilt {
     pub(super) ns_per_fragment: f64,
 }
 
 /// What came out over all blocks.
-pub(super) struct TcpAccount {
+pub(super) struct NetworkAccount {
     pub(super) lost: u64,
     pub(super) incomplete: u64,
     pub(super) control_messages: f64,
-    pub(super) bytes_per_writev: f64,
+    /// Payload bytes that go out in a system call.
+    pub(super) bytes_per_call: f64,
     pub(super) payload_sent: u64,
     pub(super) payload_received: u64,
+    /// Fragments that were asked for again.
+    pub(super) sent_again: u64,
+    /// Of datagrams.
+    pub(super) datagrams: DatagramAccount,
 }
 
-/// All units and their streams.
-pub(super) struct TcpBuilders {
+/// What became of datagrams, over all units.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DatagramAccount {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    /// Those that did not come, by their numbers.
+    pub(super) lost: u64,
+    /// Those of them that the kernel dropped for want of room.
+    pub(super) kernel_drops: u64,
+    /// Those that the system refused.
+    pub(super) unsent: u64,
+    /// Calls that sent some.
+    pub(super) sends: u64,
+    /// The smallest receive buffer in force \[B\].
+    pub(super) receive_buffer_bytes: u64,
+}
+
+impl DatagramAccount {
+    fn add(&mut self, link: &NetworkLink) {
+        let NetworkLink::Udp(link) = link else {
+            return;
+        };
+        let counts = link.counts();
+        self.sent += counts.datagrams_sent;
+        self.received += counts.datagrams_received;
+        self.lost += counts.datagrams_lost;
+        self.kernel_drops += counts.kernel_drops;
+        self.unsent += counts.datagrams_unsent;
+        self.sends += counts.sends;
+        self.receive_buffer_bytes = match self.receive_buffer_bytes {
+            0 => counts.receive_buffer_bytes,
+            least => least.min(counts.receive_buffer_bytes),
+        };
+    }
+}
+
+/// What a link has moved.
+struct Moved {
+    sent: u64,
+    received: u64,
+    calls: u64,
+    damaged: u64,
+}
+
+impl Moved {
+    fn of(link: &NetworkLink) -> Self {
+        match link {
+            NetworkLink::Tcp(link) => {
+                let counts = link.counts();
+                Self {
+                    sent: counts.payload_bytes_sent,
+                    received: counts.payload_bytes_received,
+                    calls: counts.writes,
+                    damaged: counts.payloads_damaged,
+                }
+            }
+            NetworkLink::Udp(link) => {
+                let counts = link.counts();
+                Self {
+                    sent: counts.payload_bytes_sent,
+                    received: counts.payload_bytes_received,
+                    calls: counts.sends,
+                    // One that did not come whole is asked for again, as one that was lost.
+                    damaged: 0,
+                }
+            }
+        }
+    }
+}
+
+/// All units and their sockets.
+pub(super) struct NetworkBuilders {
     shape: Shape,
     senders: Senders,
     builders: Vec<Builder>,
     start: Instant,
-    /// The congestion control in force.
+    /// The congestion control in force, of streams.
     pub(super) congestion: String,
 }
 
-fn system(step: &'static str) -> impl Fn(std::io::Error) -> BenchError {
+impl Carrier {
+    /// A link of a unit, which sends from or receives into these pages.
+    fn link(
+        self,
+        shape: Shape,
+        sent_from: Option<PagePool>,
+        pages: Option<ReceivePages>,
+    ) -> NetworkLink {
+        match self {
+            Self::Tcp => NetworkLink::Tcp(Box::new(TcpFrameLink::new(sent_from, pages))),
+            Self::Udp => {
+                let bytes = buffer_bytes(shape);
+                NetworkLink::Udp(Box::new(UdpFrameLink::new(sent_from, pages, bytes)))
+            }
+        }
+    }
+
+    /// Pages of a builder unit beside those of its events.
+    fn pages_in_flight(self, shape: Shape) -> usize {
+        let readout_units = usize::from(shape.readout_units);
+        match self {
+            Self::Tcp => STREAM_PAGES_MAX * readout_units,
+            Self::Udp => PARTIAL_FRAGMENTS_MAX * readout_units + BATCH,
+        }
+    }
+
+    /// Joins the links of two units; returns the congestion control of streams.
+    fn connect(
+        self,
+        (near, near_link): (UnitId, &mut NetworkLink),
+        (far, far_link): (UnitId, &mut NetworkLink),
+    ) -> Result<String, BenchError> {
+        let failed = || system("joining two units");
+        match (self, near_link, far_link) {
+            (Self::Tcp, NetworkLink::Tcp(near_link), NetworkLink::Tcp(far_link)) => {
+                let (a, b) = streams()?;
+                far_link.add(near, b, None).map_err(failed())?;
+                near_link.add(far, a, None).map_err(failed())
+            }
+            (Self::Udp, NetworkLink::Udp(near_link), NetworkLink::Udp(far_link)) => {
+                let (a, b) = sockets()?;
+                far_link.add(near, b).map_err(failed())?;
+                near_link.add(far, a).map_err(failed())?;
+                Ok(String::new())
+            }
+            _ => unreachable!("all links are of one carrier"),
+        }
+    }
+}
+
+/// Bytes of a socket's buffer for what all credits of a builder unit need from one readout unit. The
+/// kernel doubles what it is asked for, and rounds what a datagram takes up to a power of two.
+pub(super) fn buffer_bytes(shape: Shape) -> usize {
+    let of_datagram = shape.fragment_bytes() as usize + 4 * PAYLOAD_AT + 1024;
+    shape.config().credits as usize * SOURCES_PER_UNIT as usize * of_datagram
+}
+
+pub(super) fn system(step: &'static str) -> impl Fn(std::io::Error) -> BenchError {
     move |source| BenchError::File { step, source }
 }
 
 /// Two connected streams.
-fn streams() -> Result<(TcpStream, TcpStream), BenchError> {
+pub(super) fn streams() -> Result<(TcpStream, TcpStream), BenchError> {
     let failed = || system("connecting two streams of the loopback");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed())?;
     let address = listener.local_addr().map_err(failed())?;
@@ -132,11 +278,27 @@ fn streams() -> Result<(TcpStream, TcpStream), BenchError> {
     Ok((near, far))
 }
 
-impl TcpBuilders {
-    pub(super) fn new(shape: Shape) -> Result<Self, BenchError> {
-        let config = shape.config();
+/// Two connected sockets for datagrams.
+pub(super) fn sockets() -> Result<(UdpSocket, UdpSocket), BenchError> {
+    let failed = || system("connecting two sockets of the loopback");
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed());
+    let (near, far) = (bind()?, bind()?);
+    let address = |socket: &UdpSocket| socket.local_addr().map_err(failed());
+    near.connect(address(&far)?).map_err(failed())?;
+    far.connect(address(&near)?).map_err(failed())?;
+    Ok((near, far))
+}
+
+impl NetworkBuilders {
+    pub(super) fn new(shape: Shape, carrier: Carrier) -> Result<Self, BenchError> {
+        let config = BuilderConfig {
+            // No event is closed early since the machine has other things to do.
+            timeout: TIMEOUT,
+            ..shape.config()
+        };
+        debug_assert!(config.validate("builder").is_empty());
         let credits = config.credits as usize;
-        let in_flight = STREAM_PAGES_MAX * usize::from(shape.readout_units);
+        let in_flight = carrier.pages_in_flight(shape);
         let mut builders = Vec::new();
         for index in 0..shape.builder_units {
             let pool = PagePool::create(&PoolConfig {
@@ -150,7 +312,7 @@ impl TcpBuilders {
                 ticket: core.empty_ticket(),
                 linked: Linked {
                     core,
-                    link: TcpFrameLink::new(None, Some(pages)),
+                    link: carrier.link(shape, None, Some(pages)),
                     kept: None,
                 },
                 pool,
@@ -162,14 +324,13 @@ impl TcpBuilders {
         }
         let mut manager = Linked {
             core: EventManager::new(&config, EPOCH),
-            link: TcpFrameLink::new(None, None),
+            link: carrier.link(shape, None, None),
             kept: None,
         };
         let mut readouts = Vec::new();
         for index in 0..shape.readout_units {
-            readouts.push(Readout::new(shape, &config, index)?);
+            readouts.push(Readout::new(shape, carrier, &config, index)?);
         }
-        let add = || system("setting up a stream");
         let mut congestion = String::new();
         for (bu, builder) in (0..).zip(&mut builders) {
             let of_readouts = (0..).zip(&mut readouts);
@@ -177,9 +338,9 @@ impl TcpBuilders {
                 of_readouts.map(|(ru, readout)| (UnitId::readout(ru), &mut readout.linked.link));
             let links = links.chain(std::iter::once((UnitId::EVENT_MANAGER, &mut manager.link)));
             for (unit, link) in links {
-                let (near, far) = streams()?;
-                congestion = link.add(UnitId::builder(bu), near, None).map_err(add())?;
-                builder.linked.link.add(unit, far, None).map_err(add())?;
+                let near = (unit, link);
+                let far = (UnitId::builder(bu), &mut builder.linked.link);
+                congestion = carrier.connect(near, far)?;
             }
         }
         Ok(Self {
@@ -198,7 +359,7 @@ impl TcpBuilders {
     }
 
     /// Builds `events` events and waits until nothing is on its way.
-    pub(super) fn build(&mut self, events: u64) -> Result<TcpBuilt, BenchError> {
+    pub(super) fn build(&mut self, events: u64) -> Result<NetworkBuilt, BenchError> {
         let (senders, builders, epoch) = (&mut self.senders, &mut self.builders, self.start);
         let is_over = AtomicBool::new(false);
         let until = senders.next_trigger + events;
@@ -226,18 +387,20 @@ impl TcpBuilders {
             },
         )?;
         let ns = start.elapsed().as_secs_f64() * 1e9;
-        Ok(TcpBuilt {
+        Ok(NetworkBuilt {
             ns_per_fragment: ns / (events * self.shape.sources()) as f64,
         })
     }
 
     /// What came out, after every page has come back.
-    pub(super) fn account(&self) -> Result<TcpAccount, BenchError> {
+    pub(super) fn account(&self) -> Result<NetworkAccount, BenchError> {
         let Senders {
             manager, readouts, ..
         } = &self.senders;
         let mut losses = LossCounts::new();
+        let mut datagrams = DatagramAccount::default();
         losses.merge(manager.core.losses());
+        datagrams.add(&manager.link);
         let (mut built, mut incomplete, mut whole, mut damaged, mut received) = (0, 0, 0, 0, 0);
         for builder in &self.builders {
             let core = &builder.linked.core;
@@ -245,18 +408,23 @@ impl TcpBuilders {
             built += core.counts().events_built;
             incomplete += core.counts().events_incomplete;
             whole += builder.whole;
-            damaged += builder.damaged + builder.linked.link.counts().payloads_damaged;
-            received += builder.linked.link.counts().payload_bytes_received;
+            let moved = Moved::of(&builder.linked.link);
+            damaged += builder.damaged + moved.damaged;
+            received += moved.received;
+            datagrams.add(&builder.linked.link);
             let (filled, none) = (builder.pool.counts().holds.into(), 0);
             check("pages that a builder unit still reads", filled, none)?;
         }
-        let (mut control, mut writes, mut sent) = (0, 0, 0);
+        let (mut control, mut calls, mut sent, mut sent_again) = (0, 0, 0, 0);
         for readout in readouts {
             losses.merge(readout.linked.core.losses());
             losses.merge(readout.buffer.losses());
             control += readout.linked.core.counts().messages.received;
-            writes += readout.linked.link.counts().writes;
-            sent += readout.linked.link.counts().payload_bytes_sent;
+            sent_again += readout.linked.core.counts().fragments_sent_again;
+            let moved = Moved::of(&readout.linked.link);
+            calls += moved.calls;
+            sent += moved.sent;
+            datagrams.add(&readout.linked.link);
             let free: usize = readout.free.iter().map(Vec::len).sum();
             check(
                 "pages that came back",
@@ -268,13 +436,15 @@ impl TcpBuilders {
         check("events", built + incomplete, triggers)?;
         check("whole events seen by the filter", whole, built)?;
         let pairs = f64::from(self.shape.readout_units) * triggers.max(1) as f64;
-        Ok(TcpAccount {
+        Ok(NetworkAccount {
             lost: losses.total() + damaged,
             incomplete,
             control_messages: 8.0 * control as f64 / pairs,
-            bytes_per_writev: sent as f64 / writes.max(1) as f64,
+            bytes_per_call: sent as f64 / calls.max(1) as f64,
             payload_sent: sent,
             payload_received: received,
+            sent_again,
+            datagrams,
         })
     }
 }
@@ -292,6 +462,9 @@ impl Senders {
             work += self
                 .manager
                 .receive(|core, envelope| core.handle_message(now, envelope));
+            if self.manager.core.poll_timeout() <= now {
+                self.manager.core.handle_timeout(now);
+            }
             work += self.manager.send_all(|core| core.poll_output(now));
             for readout in &mut self.readouts {
                 work += readout.poll(now);
@@ -350,7 +523,8 @@ impl Senders {
 impl Readout {
     fn new(
         shape: Shape,
-        config: &livetime_builder::BuilderConfig,
+        carrier: Carrier,
+        config: &BuilderConfig,
         index: u16,
     ) -> Result<Self, BenchError> {
         let pool_config = shape.pool_config(config);
@@ -388,7 +562,7 @@ impl Readout {
         Ok(Self {
             linked: Linked {
                 core: ReadoutUnit::new(config, index, EPOCH),
-                link: TcpFrameLink::new(Some(pool.clone()), None),
+                link: carrier.link(shape, Some(pool.clone()), None),
                 kept: None,
             },
             buffer: FragmentBuffer::new(buffer, &sources),
@@ -424,6 +598,9 @@ impl Readout {
             ..
         } = self;
         let work = linked.receive(|core, envelope| core.handle_message(now, envelope));
+        if linked.core.poll_timeout() <= now {
+            linked.core.handle_timeout(now);
+        }
         let mut freed = 0;
         let sent = linked.send_all(|core| {
             loop {
@@ -461,6 +638,9 @@ impl Builder {
         let mut work = self
             .linked
             .receive(|core, envelope| core.handle_message(now, envelope));
+        if self.linked.core.poll_timeout() <= now {
+            self.linked.core.handle_timeout(now);
+        }
         while self.linked.core.poll_ticket(&mut self.ticket).is_some() {
             let is_whole = self.is_whole();
             self.whole += u64::from(is_whole);
@@ -510,130 +690,56 @@ impl Builder {
     }
 }
 
-/// Bare TCP: streams, pages at both ends.
-pub(super) struct RawTcp {
-    writers: Vec<TcpStream>,
-    readers: Vec<TcpStream>,
-    page: Vec<u8>,
-    pages: Vec<Vec<u8>>,
-}
-
-impl RawTcp {
-    pub(super) fn new(shape: Shape) -> Result<Self, BenchError> {
-        let pairs = usize::from(shape.readout_units) * usize::from(shape.builder_units);
-        let (mut writers, mut readers) = (Vec::new(), Vec::new());
-        for _ in 0..pairs {
-            let (near, far) = streams()?;
-            for stream in [&near, &far] {
-                let set = stream.set_nonblocking(true).and(stream.set_nodelay(true));
-                set.map_err(system("setting up a stream"))?;
-            }
-            writers.push(near);
-            readers.push(far);
-        }
-        let page_bytes = shape.fragment_bytes() as usize;
-        Ok(Self {
-            writers,
-            readers,
-            page: vec![0x5A; page_bytes],
-            pages: vec![vec![0; page_bytes]; FLOOR_SLICES_MAX],
-        })
-    }
-
-    /// Sends `bytes` through every stream, `per_call` a `writev`; bytes per second of all.
-    pub(super) fn measure(&mut self, bytes: u64, per_call: usize) -> Result<f64, BenchError> {
-        let Self {
-            writers,
-            readers,
-            page,
-            pages,
-        } = self;
-        let start = Instant::now();
-        let total = bytes * writers.len() as u64;
-        run_pair(
-            |mut patience| {
-                let mut left = vec![bytes; writers.len()];
-                while left.iter().any(|left| *left > 0) {
-                    let mut moved = 0;
-                    for (stream, left) in writers.iter_mut().zip(&mut left) {
-                        let call = (*left).min(per_call.max(1) as u64) as usize;
-                        let pieces = call.div_ceil(page.len()).min(FLOOR_SLICES_MAX);
-                        let slices: Vec<IoSlice<'_>> = (0..pieces)
-                            .map(|n| IoSlice::new(&page[..page.len().min(call - n * page.len())]))
-                            .collect();
-                        let taken =
-                            moved_bytes(stream.write_vectored(&slices), "writing bare TCP")?;
-                        *left -= taken;
-                        moved += taken;
-                    }
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
-                }
-                Ok(())
-            },
-            |mut patience| {
-                let mut came = 0;
-                while came < total {
-                    let mut moved = 0;
-                    for stream in readers.iter_mut() {
-                        let pieces = per_call
-                            .div_ceil(page_len(pages))
-                            .clamp(1, FLOOR_SLICES_MAX);
-                        let mut slices: Vec<IoSliceMut<'_>> = pages[..pieces]
-                            .iter_mut()
-                            .map(|page| IoSliceMut::new(page))
-                            .collect();
-                        moved +=
-                            moved_bytes(stream.read_vectored(&mut slices), "reading bare TCP")?;
-                    }
-                    came += moved;
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
-                }
-                Ok(())
-            },
-        )?;
-        Ok(total as f64 / start.elapsed().as_secs_f64())
-    }
-}
-
-fn page_len(pages: &[Vec<u8>]) -> usize {
-    pages.first().map_or(1, Vec::len).max(1)
-}
-
-/// Bytes of a call on a stream that does not block.
-fn moved_bytes(result: std::io::Result<usize>, step: &'static str) -> Result<u64, BenchError> {
-    match result {
-        Ok(bytes) => Ok(bytes as u64),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        Err(source) => Err(BenchError::File { step, source }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::raw_tcp::RawTcp;
+    use super::super::raw_udp::RawUdp;
     use super::*;
+
+    const SHAPE: Shape = Shape {
+        readout_units: 2,
+        builder_units: 2,
+        fragment_words: 64,
+    };
 
     #[test]
     fn every_event_comes_whole_through_streams_and_every_page_comes_back() {
-        let shape = Shape {
-            readout_units: 2,
-            builder_units: 2,
-            fragment_words: 64,
-        };
-        let mut units = TcpBuilders::new(shape).unwrap();
+        let mut units = NetworkBuilders::new(SHAPE, Carrier::Tcp).unwrap();
         units.build(300).unwrap();
         units.build(300).unwrap();
         let account = units.account().unwrap();
         assert_eq!((account.lost, account.incomplete), (0, 0));
-        let payload = 600 * shape.sources() * shape.fragment_bytes();
+        let payload = 600 * SHAPE.sources() * SHAPE.fragment_bytes();
         assert_eq!(account.payload_sent, payload);
         assert_eq!(account.payload_received, payload);
-        let mut raw = RawTcp::new(shape).unwrap();
+        assert_eq!(account.datagrams.sent, 0);
+        let mut raw = RawTcp::new(SHAPE).unwrap();
         assert!(raw.measure(100_000, 4096).unwrap() > 0.0);
+    }
+
+    #[test]
+    fn every_event_comes_whole_in_datagrams_whatever_is_lost() {
+        let mut units = NetworkBuilders::new(SHAPE, Carrier::Udp).unwrap();
+        units.build(300).unwrap();
+        units.build(300).unwrap();
+        let account = units.account().unwrap();
+        assert_eq!((account.lost, account.incomplete), (0, 0));
+        let fragments = 600 * SHAPE.sources();
+        let once = fragments * SHAPE.fragment_bytes();
+        assert!(account.payload_sent >= once && account.payload_received >= once);
+        assert!(account.payload_sent == once || account.sent_again > 0);
+        // A datagram for each fragment, and those of the messages between them.
+        let DatagramAccount {
+            sent,
+            received,
+            lost,
+            ..
+        } = account.datagrams;
+        assert!(
+            sent > fragments && received + lost <= sent,
+            "{sent} {received} {lost}"
+        );
+        let mut raw = RawUdp::new(SHAPE).unwrap();
+        assert!(raw.measure(1000, 8).unwrap() > 0.0);
     }
 }
