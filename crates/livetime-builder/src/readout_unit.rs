@@ -832,7 +832,8 @@ impl ReadoutUnit {
 
     /// A readout unit that takes the place of one that is gone, with nothing of what that held.
     /// `newest` is the largest trigger number that the supervisor had given when its messages began
-    /// to come here: up to it nothing is known here, and nothing is taken or sent.
+    /// to come here: up to it nothing is known here, and nothing is taken or sent. As long as it is
+    /// not known, the largest of all stands in for it, until [`ReadoutUnit::handle_joined`].
     pub fn rejoining(
         config: &BuilderConfig,
         index: u16,
@@ -849,6 +850,18 @@ impl ReadoutUnit {
         unit.newest = newest;
         unit.joined_after = newest;
         unit
+    }
+
+    /// The number of the last trigger that was given before this unit joined is known. No message or
+    /// fragment of a later one may have come before.
+    pub fn handle_joined(&mut self, newest: TriggerNumber) {
+        self.newest = newest;
+        self.joined_after = newest;
+    }
+
+    /// The last trigger that was given before this unit joined; 0 if it was there from the start.
+    pub fn joined_after(&self) -> TriggerNumber {
+        self.joined_after
     }
 
     /// What became of a trigger that is not held.

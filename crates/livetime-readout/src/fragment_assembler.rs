@@ -155,6 +155,11 @@ impl FragmentAssembler {
         }
     }
 
+    /// The next fragment is of a trigger behind this one: the link begins in the middle of a run.
+    pub fn expect_after(&mut self, trigger: TriggerNumber) {
+        self.near = trigger;
+    }
+
     /// Takes the next completion of the link; `pages` gives the words of it and of the pages held.
     #[inline]
     pub fn handle_completed<P: PageRead + ?Sized>(
@@ -711,6 +716,14 @@ mod tests {
             assert!(descriptor.status.contains(FragmentStatus::BAD_CRC));
             assert_eq!(bench.assembler.near, TriggerNumber(number));
         }
+    }
+
+    #[test]
+    fn a_link_that_begins_in_the_middle_of_a_run_extends_from_there() {
+        let mut bench = Bench::new(CrcCheck::On);
+        bench.assembler.expect_after(TriggerNumber(0x5_FFFF_FFFF));
+        let (trigger, _) = filed(bench.good(&fragment(TriggerNumber(0x6_0000_0000), 2)));
+        assert_eq!(trigger, TriggerNumber(0x6_0000_0000));
     }
 
     #[test]

@@ -249,6 +249,12 @@ impl Receiver {
         page.wrapping_sub(self.first_page) < self.config.pages
     }
 
+    /// The first of this link's pages.
+    #[inline]
+    pub fn first_page(&self) -> u32 {
+        self.first_page
+    }
+
     /// Where every page is; looks at each page.
     pub fn page_account(&self) -> PageAccount {
         let handed_out = |owner: &&PageOwner| **owner == PageOwner::Caller;

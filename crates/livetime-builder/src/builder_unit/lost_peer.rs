@@ -9,6 +9,7 @@ use livetime_wire::message::{BuilderMessage, Envelope, TriggerList};
 use livetime_wire::{RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::BuilderUnit;
+use crate::event_assembly::Stage;
 use crate::message_exchange::{Handled, Outgoing};
 use crate::trigger_history::Past;
 
@@ -43,7 +44,29 @@ impl BuilderUnit {
         newest: TriggerNumber,
     ) {
         self.renew_peer(UnitId::readout(readout), epoch);
+        self.handle_readout_joined(now, readout, newest);
+    }
+
+    /// As [`BuilderUnit::handle_readout_back`], when its new epoch has been told already, with
+    /// [`BuilderUnit::renew_peer`]: what was said to it since then stands.
+    pub fn handle_readout_joined(&mut self, now: RunNs, readout: u16, newest: TriggerNumber) {
         self.set_absent(now, readout, newest);
+    }
+
+    /// The events in hand in which there are fragments of a readout unit: as long as there are any,
+    /// somebody may read its pages. Early ones (push mode) are among them.
+    pub fn events_with(&self, readout: u16) -> impl Iterator<Item = TriggerNumber> + '_ {
+        let unit = usize::from(readout);
+        let slots = 0..self.assembly.slots();
+        let in_hand = slots.filter(|slot| self.assembly.event(*slot).stage != Stage::Vacant);
+        let has_some = move |slot: &u32| {
+            let missing = self.sources.missing_of(unit, self.assembly.received(*slot));
+            missing != self.sources.all_of(unit)
+        };
+        let is_known = unit < self.readouts.len();
+        in_hand
+            .filter(move |slot| is_known && has_some(slot))
+            .map(|slot| self.assembly.event(slot).trigger)
     }
 
     fn set_absent(&mut self, now: RunNs, readout: u16, newest: TriggerNumber) {

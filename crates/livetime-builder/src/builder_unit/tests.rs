@@ -806,3 +806,70 @@ fn without_the_readout_unit_of_the_first_step_the_rest_is_fetched_at_once() {
     assert!(!bench.ticket.is_first_step());
     assert_eq!(bench.unit.counts().events_unjudged, 1);
 }
+
+/// As long as there are fragments of a lost readout unit in events, its pages may be read.
+#[test]
+fn events_with_fragments_of_a_lost_readout_unit_are_named_until_they_are_released() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.sent();
+    bench.fragment(5, 3);
+    bench.unit.handle_readout_lost(bench.now, 0);
+    let with = |bench: &Bench, readout| bench.unit.events_with(readout).collect::<Vec<_>>();
+    assert_eq!(with(&bench, 0), []);
+    assert_eq!(with(&bench, 1), [TriggerNumber(5)]);
+    assert_eq!(with(&bench, 7), [], "there is no such unit");
+    bench.fragment(5, 4);
+    assert_eq!(bench.ticket(), Some(5));
+    assert_eq!(
+        with(&bench, 1),
+        [TriggerNumber(5)],
+        "a filter unit reads it"
+    );
+    bench.done(UnitId::filter(0), 5);
+    bench.sent();
+    assert_eq!(with(&bench, 1), []);
+}
+
+/// Sequence numbers of what is said to readout unit 1.
+fn said_to_the_second(bench: &mut Bench) -> Vec<u32> {
+    let outputs = std::iter::from_fn(|| bench.unit.poll_output(bench.now));
+    let to_it = outputs.filter(|outgoing| outgoing.to == UnitId::readout(1));
+    to_it.map(|outgoing| outgoing.envelope.sequence).collect()
+}
+
+#[test]
+fn a_readout_unit_that_has_joined_is_waited_for_from_the_next_trigger_on() {
+    let mut bench = Bench::new();
+    bench.unit.handle_readout_lost(bench.now, 1);
+    bench.unit.renew_peer(UnitId::readout(1), 2);
+    // What is said to it before it joins is said in its new life.
+    let mut said = Vec::new();
+    for trigger in [5, 6] {
+        bench.assign(trigger);
+        said.extend(said_to_the_second(&mut bench));
+        bench.fragment(trigger, 1);
+    }
+    let newest = TriggerNumber(6);
+    bench.unit.handle_readout_joined(bench.now, 1, newest);
+    for trigger in [5, 6] {
+        bench.fragment(trigger, 2);
+        assert_eq!(bench.ticket(), Some(trigger));
+        assert_eq!(bench.ticket.missing, [SourceId(3), SourceId(4)]);
+        bench.done(UnitId::filter(0), trigger);
+    }
+    bench.assign(7);
+    said.extend(said_to_the_second(&mut bench));
+    let in_order: Vec<u32> = (0..said.len() as u32).collect();
+    assert_eq!(said, in_order, "its numbers do not begin again");
+    assert!(said.len() > 2);
+    for source in [1, 2, 3] {
+        bench.fragment(7, source);
+        assert_eq!(bench.ticket(), None, "one more is to come");
+    }
+    bench.fragment(7, 4);
+    assert_eq!(bench.ticket(), Some(7));
+    let counts = bench.unit.counts();
+    assert_eq!((counts.events_built, counts.events_incomplete), (1, 2));
+    assert_eq!(counts.messages.missing, 0);
+}

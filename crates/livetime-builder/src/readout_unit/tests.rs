@@ -529,3 +529,38 @@ fn what_a_lost_builder_unit_had_released_is_known_here() {
     bench.request(0, 2);
     assert_eq!(bench.sent(2), SOURCES);
 }
+
+/// Which trigger is the last without it, a unit that takes the place of another is told when it is
+/// there already: nothing of what is said before is believed to be its own.
+#[test]
+fn a_unit_that_rejoins_takes_what_comes_after_it_has_joined() {
+    let mut bench = Bench::new();
+    let peers = PeerEpochs {
+        supervisor: 9,
+        manager: 9,
+        builders: &[9, 9],
+        readouts: &[],
+    };
+    let unknown = TriggerNumber(u64::MAX);
+    bench.unit = ReadoutUnit::rejoining(&bench.config, 1, 10, peers, unknown);
+    bench.decide(3, Keep::Build);
+    bench.request(0, 3);
+    bench.release(0, 2);
+    assert!(bench.unit.is_idle());
+    bench.unit.handle_joined(TriggerNumber(4));
+    assert_eq!(
+        bench.fragment(4, 10),
+        FragmentVerdict::Discard {
+            loss: Some(LossCause::FragmentLate)
+        }
+    );
+    bench.fragments(5);
+    bench.decide(5, Keep::Build);
+    bench.request(0, 5);
+    assert_eq!(bench.sent(5), SOURCES);
+    bench.release(0, 5);
+    assert_eq!(bench.freed(), Some((5, FreeReason::Released)));
+    assert_eq!(bench.unit.counts().messages.wrong_epoch, 0);
+    assert_eq!(bench.unit.losses().total(), 1);
+    assert_eq!(bench.unit.joined_after(), TriggerNumber(4));
+}
