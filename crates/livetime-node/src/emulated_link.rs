@@ -38,6 +38,21 @@ impl EmulatedLink {
     pub fn new(config: LinkConfig, pool: PagePool, first_page: u32) -> Self {
         Self::on_pages(config, LinkPages::new(pool), first_page)
     }
+
+    /// Takes all pages back from a host that is gone; `false` as long as one of them is read.
+    pub fn free_pages(&mut self) -> bool {
+        let first = self.receiver.first_page();
+        let pages = first..first + self.receiver.config().pages;
+        self.pages.free_range(pages)
+    }
+
+    /// Goes on as a link that is up and has carried nothing, to another host: its counters begin
+    /// again, and all of its pages are to be free ([`EmulatedLink::free_pages`]).
+    pub fn begin_again(&mut self) {
+        let config = self.receiver.config().clone();
+        self.source = source_of(&config);
+        self.receiver = Receiver::new(config, self.receiver.first_page());
+    }
 }
 
 impl<P: LinkStore> EmulatedLink<P> {
@@ -45,11 +60,7 @@ impl<P: LinkStore> EmulatedLink<P> {
     pub(crate) fn on_pages(config: LinkConfig, pages: P, first_page: u32) -> Self {
         let words_max = config.fragment_words_max as usize;
         Self {
-            source: SlinkSource::new(SourceLinkConfig {
-                begin: config.begin,
-                end: config.end,
-                ..SourceLinkConfig::default()
-            }),
+            source: source_of(&config),
             receiver: Receiver::new(config, first_page),
             pages,
             fragment: Vec::with_capacity(words_max),
@@ -161,4 +172,13 @@ impl<P: LinkStore> EmulatedLink<P> {
     pub fn abort(&mut self) {
         self.source.abort();
     }
+}
+
+/// The sending end of a link that is up.
+fn source_of(config: &LinkConfig) -> SlinkSource {
+    SlinkSource::new(SourceLinkConfig {
+        begin: config.begin,
+        end: config.end,
+        ..SourceLinkConfig::default()
+    })
 }

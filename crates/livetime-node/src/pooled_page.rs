@@ -3,6 +3,8 @@
 //! The pool's page states make sure that nobody reads what is being written; here the exclusive
 //! writer and the shared readers are held for as long as a core works on a page.
 
+use std::ops::Range;
+
 use livetime_readout::{PageRead, PageStore};
 use livetime_shm::{PageError, PageIndex, PagePool, PageReader, PageWriter};
 
@@ -28,6 +30,21 @@ impl LinkPages {
     #[inline]
     pub fn prepare_to_release(&self, page: u32) {
         self.pool.prepare_to_release(PageIndex(page));
+    }
+
+    /// Makes all pages of a range writable again that nobody will return any more, since who had them
+    /// is gone; `false` as long as one of them is read.
+    pub fn free_range(&mut self, pages: Range<u32>) -> bool {
+        // One that was being filled is given up with its writer.
+        if self.writer.take().is_some() {
+            self.spare = Some(self.pool.clone());
+        }
+        let mut is_any_read = false;
+        for page in pages {
+            let released = self.pool.release(PageIndex(page));
+            is_any_read |= matches!(released, Err(PageError::InUse { .. }));
+        }
+        !is_any_read
     }
 
     /// Makes a page that came back writable again.

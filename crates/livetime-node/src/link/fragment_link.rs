@@ -18,6 +18,7 @@ use livetime_wire::{LossCause, LossCounts, RunNs};
 use super::block_receiver::FrameCounters;
 use super::link_sender::LinkSender;
 use super::stream_link::{StreamLink, StreamState};
+use crate::builder_transport::PeerSocket;
 use crate::emulated_link::{EmulatedLink, LinkProgress};
 use crate::pooled_page::{LinkPages, LinkStore};
 
@@ -89,15 +90,22 @@ struct FileEnds {
 /// A data link at its front-end.
 pub struct FragmentLink {
     ends: Ends,
+    before: Before,
+}
+
+/// What a link has counted towards readout units that are gone, and what was lost between two.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    handed: u64,
+    words: u64,
+    losses: LossCounts,
 }
 
 impl FragmentLink {
     /// An emulated link that is up; it fills the pages of `pool` from `first_page` on.
     pub fn emulated(config: LinkConfig, pool: PagePool, first_page: u32) -> Self {
         let link = EmulatedLink::new(config, pool, first_page);
-        Self {
-            ends: Ends::Emulated(Box::new(link)),
-        }
+        Self::of(Ends::Emulated(Box::new(link)))
     }
 
     /// A link that plays the frames of a file into the pages of `pool` from `first_page` on.
@@ -112,19 +120,22 @@ impl FragmentLink {
     ) -> io::Result<Self> {
         let input = BufReader::with_capacity(1 << 18, File::open(path)?);
         let link = StreamLink::new(input, config, first_page, LinkPages::new(pool));
-        Ok(Self {
-            ends: Ends::File(Box::new(FileEnds {
-                link,
-                asked: 0,
-                is_broken: false,
-            })),
-        })
+        Ok(Self::of(Ends::File(Box::new(FileEnds {
+            link,
+            asked: 0,
+            is_broken: false,
+        }))))
     }
 
     /// A link over a socket, whose receiving end is the readout unit's.
     pub fn over_socket(sender: LinkSender) -> Self {
+        Self::of(Ends::Sender(Box::new(sender)))
+    }
+
+    fn of(ends: Ends) -> Self {
         Self {
-            ends: Ends::Sender(Box::new(sender)),
+            ends,
+            before: Before::default(),
         }
     }
 
@@ -223,6 +234,48 @@ impl FragmentLink {
         }
     }
 
+    /// Takes back the pages that were filled here for a readout unit that is gone; `false` as long as
+    /// one of them is read.
+    pub fn free_pages(&mut self) -> bool {
+        match &mut self.ends {
+            Ends::Emulated(link) => link.free_pages(),
+            Ends::Sender(_) | Ends::File(_) => true,
+        }
+    }
+
+    /// Goes on to a readout unit in the place of the one that is gone, at the beginning of a fragment:
+    /// over `socket`, if it is a link over one. What was counted so far stays counted, and what the
+    /// former unit did not take is not said here. All pages are to be free
+    /// ([`FragmentLink::free_pages`]).
+    ///
+    /// # Errors
+    /// What the system says of the socket; a link without its socket, or from a file, is one.
+    pub fn begin_again(&mut self, now: RunNs, socket: Option<PeerSocket>) -> io::Result<()> {
+        let (handed, words) = self.handed(now);
+        let losses = self.losses();
+        match (&mut self.ends, socket) {
+            (Ends::Emulated(link), _) => link.begin_again(),
+            (Ends::Sender(sender), Some(socket)) => sender.begin_again(socket)?,
+            (Ends::Sender(_) | Ends::File(_), _) => {
+                let reason = "a link without a way to its readout unit";
+                return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+            }
+        }
+        self.before = Before {
+            handed,
+            words,
+            losses,
+        };
+        Ok(())
+    }
+
+    /// Loses a fragment that is not for the readout unit at the other end, as a link that is down
+    /// does.
+    pub fn lose_fragment(&mut self) {
+        self.before.handed += 1;
+        self.before.losses.add(LossCause::LinkDown, 1);
+    }
+
     /// Goes on with another stream in place of one that was cut.
     ///
     /// # Errors
@@ -279,7 +332,7 @@ impl FragmentLink {
 
     /// Fragments handed over so far, lost ones included, and the data words that left with them.
     pub fn handed(&self, now: RunNs) -> (u64, u64) {
-        match &self.ends {
+        let (handed, words) = match &self.ends {
             Ends::Emulated(link) => {
                 let counters = link.source().counters(now);
                 (counters.handed, counters.data_words)
@@ -289,20 +342,25 @@ impl FragmentLink {
                 let receiver = file.link.blocks().receiver();
                 (file.asked, receiver.destination_counters().data_words)
             }
-        }
+        };
+        (self.before.handed + handed, self.before.words + words)
     }
 
     /// Fragments lost at the ends that are here, by cause.
     pub fn losses(&self) -> LossCounts {
-        let (mut losses, receiver) = match &self.ends {
-            Ends::Emulated(link) => (*link.source().losses(), link.receiver().losses()),
-            Ends::Sender(sender) => return *sender.losses(),
+        let mut losses = self.before.losses;
+        match &self.ends {
+            Ends::Emulated(link) => {
+                losses.merge(link.source().losses());
+                losses.merge(link.receiver().losses());
+            }
+            Ends::Sender(sender) => losses.merge(sender.losses()),
             Ends::File(file) => {
                 let blocks = file.link.blocks();
-                (*blocks.losses(), blocks.receiver().losses())
+                losses.merge(blocks.losses());
+                losses.merge(blocks.receiver().losses());
             }
-        };
-        losses.merge(receiver);
+        }
         losses
     }
 

@@ -359,6 +359,27 @@ impl LinkSender {
         Ok(())
     }
 
+    /// Goes on as a link that has carried nothing, over another socket, to a receiving end in the
+    /// place of the one that is gone. Its counters begin again, but for those of waits and tallies.
+    ///
+    /// # Errors
+    /// What the system says of the socket.
+    pub fn begin_again(&mut self, socket: PeerSocket) -> io::Result<()> {
+        let datagram_words = match &self.way {
+            Way::Udp { source, .. } => source.data_words_max(),
+            // A stream has none.
+            Way::Tcp { .. } => 0,
+        };
+        *self = Self {
+            tallies: self.tallies,
+            waits: self.waits,
+            state: self.state,
+            is_settling: self.is_settling,
+            ..Self::new(socket, self.fragment.capacity(), datagram_words)?
+        };
+        Ok(())
+    }
+
     /// Fragments handed over and neither settled at the other end nor lost here.
     pub fn outstanding(&self) -> u64 {
         let lost = self.losses.total();

@@ -50,6 +50,11 @@ impl UdpSource {
         &self.socket
     }
 
+    /// Most words of data of a frame.
+    pub fn data_words_max(&self) -> usize {
+        self.data_words_max
+    }
+
     /// Datagrams of a block of so many words, and the bytes of the largest of them.
     pub fn datagrams(&self, words: usize) -> (usize, usize) {
         let of_largest = HEADER_WORDS + words.min(self.data_words_max);

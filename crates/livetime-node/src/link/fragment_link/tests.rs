@@ -95,3 +95,45 @@ fn a_file_plays_a_fragment_for_each_that_is_sent() {
     assert_eq!(link.losses().of(LossCause::LinkDown), 1);
     assert_eq!(link.handed(RunNs(2)), (4, 1800));
 }
+
+/// Given that the readout unit of a link is gone with pages in its hands, then the link begins again
+/// once nobody reads them, at the beginning of a fragment, and what was counted stays counted.
+#[test]
+fn a_link_begins_again_for_another_readout_unit() {
+    let pool = pool();
+    let mut link = FragmentLink::emulated(config(), pool.clone(), 0);
+    let send = |link: &mut FragmentLink, value| {
+        link.send(RunNs(1), |words| {
+            words.clear();
+            words.resize(300, value);
+        });
+        link.pump(RunNs(1));
+    };
+    send(&mut link, 1);
+    let with_the_dead = link.poll_completed().unwrap();
+    let read_by_another = pool.read(PageIndex(with_the_dead.page)).unwrap();
+    // As many as there are pages for; the last is cut in its middle.
+    while link.is_idle() {
+        send(&mut link, 2);
+    }
+    link.end(RunNs(2));
+    send(&mut link, 3);
+    link.lose_fragment();
+    let (handed, words) = link.handed(RunNs(2));
+    let losses = link.losses();
+    assert_eq!(losses.of(LossCause::LinkDown), 2);
+    assert_eq!(losses.of(LossCause::LinkTruncated), 1);
+    assert!(!link.free_pages(), "one is still read");
+    drop(read_by_another);
+    assert!(link.free_pages());
+    link.begin_again(RunNs(3), None).unwrap();
+    assert_eq!(pool.counts().free, PAGES);
+    assert_eq!(link.state(), LinkState::Up);
+    for value in 4..500 {
+        send(&mut link, value);
+        assert_eq!(take(&mut link, &pool, RunNs(4)), [value]);
+    }
+    assert_eq!(link.handed(RunNs(4)), (handed + 496, words + 496 * 300));
+    assert_eq!(link.losses(), losses);
+    assert!(link.is_drained());
+}

@@ -35,6 +35,17 @@ fn udp() -> LinkTransport {
     }
 }
 
+fn config() -> LinkConfig {
+    LinkConfig {
+        page_words: PAGE_WORDS,
+        pages: PAGES,
+        xoff_below: 20,
+        xon_above: 30,
+        fragment_words_max: PAGE_WORDS * 16,
+        ..LinkConfig::default()
+    }
+}
+
 impl Ends {
     fn new(transport: &LinkTransport) -> Self {
         let pool = PagePool::create(&PoolConfig {
@@ -43,14 +54,7 @@ impl Ends {
             huge_pages: HugePages::Never,
         })
         .unwrap();
-        let config = LinkConfig {
-            page_words: PAGE_WORDS,
-            pages: PAGES,
-            xoff_below: 20,
-            xon_above: 30,
-            fragment_words_max: PAGE_WORDS * 16,
-            ..LinkConfig::default()
-        };
+        let config = config();
         let [near, far] = SocketPair::connect(transport.socket().unwrap())
             .unwrap()
             .ends;
@@ -386,5 +390,41 @@ fn a_link_whose_readout_unit_is_gone_loses_all_that_comes() {
         assert_eq!(sender.handed().0, before + 50);
         assert_eq!(sender.losses().of(LossCause::LinkDown), lost + 50);
         assert_eq!(sender.flow(), FlowControl::Xon, "it stops no trigger");
+    }
+}
+
+/// Given that the receiving end is gone with all that was on its way, then the link begins again to
+/// another one, which misses nothing of what it never was to get.
+#[test]
+fn a_link_begins_again_to_another_receiving_end() {
+    for transport in [LinkTransport::Tcp, udp()] {
+        let mut ends = Ends::new(&transport);
+        ends.send(RunNs(0), 300, 1);
+        ends.poll_until(RunNs(0), LinkSender::is_idle);
+        ends.sender.end();
+        ends.send(RunNs(1), 300, 2);
+        assert_eq!(ends.sender.losses().of(LossCause::LinkDown), 1);
+        let mut second = Ends::new(&transport);
+        let pair = SocketPair::connect(transport.socket().unwrap()).unwrap();
+        let [near, far] = pair.ends;
+        second.receiver =
+            LinkReceiver::open(far, &transport, config(), second.pool.clone(), 0).unwrap();
+        second.sender = ends.sender;
+        second.sender.begin_again(near).unwrap();
+        for value in 3..100 {
+            second.poll_until(RunNs(2), LinkSender::is_idle);
+            second.send(RunNs(2), 300, value);
+            second.poll(RunNs(2));
+            second.take();
+        }
+        second.sender.settle();
+        while second.sender.outstanding() > 0 {
+            second.poll(LATE);
+            second.take();
+        }
+        assert_eq!(second.came, (3..100).collect::<Vec<u32>>());
+        assert_eq!(second.sender.handed(), (97, 97 * 300));
+        assert_eq!(second.receiver.losses().total(), 0);
+        assert_eq!(second.receiver.transport_counters().frames_missing, 0);
     }
 }
