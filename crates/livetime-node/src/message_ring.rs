@@ -6,6 +6,7 @@
 //! travels, and why no ring needs to be larger than its regular work.
 
 use std::io;
+use std::net::TcpStream;
 
 use livetime_builder::{Handled, Outgoing};
 use livetime_shm::{Consumer, Producer};
@@ -164,6 +165,17 @@ pub enum MessageSender {
 }
 
 impl MessageSender {
+    /// The way to a unit at the other end of a stream.
+    ///
+    /// # Errors
+    /// What the system says of the stream.
+    pub fn over_stream(to: UnitId, stream: TcpStream) -> io::Result<Self> {
+        let mut link = Box::new(TcpFrameLink::new(None, None));
+        // Its congestion control was set by who made it.
+        link.add(to, stream, None)?;
+        Ok(Self::Stream { to, link })
+    }
+
     /// Whether a message can be sent now.
     #[inline]
     pub fn has_room(&mut self) -> bool {

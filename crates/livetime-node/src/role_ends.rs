@@ -8,14 +8,14 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use livetime_builder::{BuilderUnit, EventManager, ReadoutUnit};
+use livetime_builder::{BuildMode, BuilderUnit, EventManager, PeerEpochs, ReadoutUnit};
 use livetime_readout::{AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
     EventGenerator, FragmentWriter, PacketEncoder, PhysicsGenerator, TriggerSource,
 };
 use livetime_trigger::{FirstStep, LevelTwo, LevelTwoNode, PacketMerger, TriggerSupervisor};
-use livetime_wire::{RunNs, SourceId, UnitId, UnitKind};
+use livetime_wire::{RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
 use crate::builder_transport::{BuilderTransport, PeerSocket};
 use crate::building_group::BuildingGroup;
@@ -30,6 +30,7 @@ use crate::link::{FragmentLink, LinkReceiver, LinkSender, LinkTransport, run_of_
 use crate::message_ring::{Inbox, MessageSender, Outbox};
 use crate::packet_link::PacketLink;
 use crate::packet_log::PacketLog;
+use crate::pooled_page::LinkPages;
 use crate::python_filter::BatchFilter;
 use crate::python_filter::batch_filter::BatchBounds;
 use crate::python_filter::interpreter::Surroundings;
@@ -92,8 +93,11 @@ pub struct RoleEnds {
     pub epoch: u32,
     /// Epochs of units that are not in their first.
     pub epochs: BTreeMap<UnitId, u32>,
-    /// Filter units that are not there.
+    /// Filter units, readout units and builder units that are not there.
     pub absent: BTreeSet<UnitId>,
+    /// Readout units that took the place of others, and the last triggers that were given before they
+    /// joined.
+    pub joined: BTreeMap<UnitId, TriggerNumber>,
     /// Events that a filter is not to survive.
     pub event_faults: Vec<EventFault>,
 }
@@ -117,6 +121,7 @@ impl RoleEnds {
             epoch: FIRST_EPOCH,
             epochs: BTreeMap::new(),
             absent: BTreeSet::new(),
+            joined: BTreeMap::new(),
             event_faults: Vec::new(),
         }
     }
@@ -469,6 +474,7 @@ impl RoleEnds {
                 index_at_unit,
                 source: link.source,
                 has_ended: false,
+                joined_after: TriggerNumber(0),
             })
         });
         links.collect()
@@ -530,6 +536,13 @@ impl RoleEnds {
             }
             let socket = self.data_socket(index, link.source)?;
             let (receiver, first_page) = (link.link.clone(), first_pages[at_unit]);
+            if self.epoch != FIRST_EPOCH {
+                // What was in them is gone with the unit before.
+                let pages = first_page..first_page + receiver.pages;
+                if !LinkPages::new(pool.clone()).free_range(pages) {
+                    return Err(self.missing("free pages: somebody reads those of its former life"));
+                }
+            }
             let end = LinkReceiver::open(socket, transport, receiver, pool.clone(), first_page);
             opened.push(SocketLink {
                 index: at_unit as u16,
@@ -610,8 +623,9 @@ impl RoleEnds {
         };
         let shaping = config.builder.shaping.as_ref();
         let shaper = shaping.map(|shaping| FragmentShaper::new(shaping, &config.builder, index));
+        self.absent.iter().for_each(|unit| outbox.lose(*unit));
         Ok(Box::new(Readout::new(ReadoutParts {
-            core: ReadoutUnit::new(&config.builder, index, self.epoch),
+            core: self.readout_core(config, index),
             assemblers,
             first_pages,
             buffer: FragmentBuffer::new(buffer, &config.builder.sources_of(index)),
@@ -624,6 +638,24 @@ impl RoleEnds {
             id: self.id,
             block: self.block,
         })))
+    }
+
+    /// The core of a readout unit; of one that takes the place of another, the trigger after which it
+    /// joins is told later.
+    fn readout_core(&self, config: &ChainConfig, index: u16) -> ReadoutUnit {
+        if self.epoch == FIRST_EPOCH {
+            return ReadoutUnit::new(&config.builder, index, self.epoch);
+        }
+        let epoch_of = |unit: UnitId| self.epochs.get(&unit).copied().unwrap_or(FIRST_EPOCH);
+        let builders: Vec<u32> = builder_units(config).map(epoch_of).collect();
+        let peers = PeerEpochs {
+            supervisor: FIRST_EPOCH,
+            manager: epoch_of(UnitId::EVENT_MANAGER),
+            builders: &builders,
+            readouts: &[],
+        };
+        let unknown = TriggerNumber(u64::MAX);
+        ReadoutUnit::rejoining(&config.builder, index, self.epoch, peers, unknown)
     }
 
     /// The rings of the links of a readout unit whose pages are filled elsewhere.
@@ -688,9 +720,7 @@ impl RoleEnds {
             let epoch = self.epochs.get(&peer).copied().unwrap_or(FIRST_EPOCH);
             core.renew_peer(peer, epoch);
         }
-        for unit in &self.absent {
-            core.retire_filter(unit.index);
-        }
+        self.tell_who_is_there(&mut core);
         let is_network = config.transport.is_network();
         let is_local =
             |peer: &UnitId| transport_of(config, (unit, *peer)) == &BuilderTransport::Shm;
@@ -704,6 +734,7 @@ impl RoleEnds {
                 outbox = outbox.with_network(network, receivers);
             }
         }
+        self.absent.iter().for_each(|unit| outbox.lose(*unit));
         Ok(Box::new(Builder::new(BuilderParts {
             core,
             inboxes: self.inboxes(unit, senders.filter(is_local))?,
@@ -719,6 +750,22 @@ impl RoleEnds {
             block: self.block,
             sources: config.data_links.len(),
         })))
+    }
+
+    /// Tells a builder unit which units are not there, and since when others are.
+    fn tell_who_is_there(&self, core: &mut BuilderUnit) {
+        let start = RunNs(0);
+        for unit in &self.absent {
+            match unit.kind {
+                UnitKind::Filter => core.retire_filter(unit.index),
+                UnitKind::Readout => core.handle_readout_lost(start, unit.index),
+                _ => {}
+            }
+        }
+        let joined = self.joined.iter();
+        for (unit, newest) in joined.filter(|(unit, _)| !self.absent.contains(unit)) {
+            core.handle_readout_joined(start, unit.index, *newest);
+        }
     }
 
     fn filter(mut self, config: &ChainConfig, unit: UnitId) -> Made {

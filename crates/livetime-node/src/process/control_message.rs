@@ -7,6 +7,7 @@
 //!   │◄─ends: names────────────────────────│  with their descriptors, at most 16 a packet
 //!   │──ready─────────────────────────────►│
 //!   │◄─start──────────────────────────────│
+//!   │◄─ends, ..───────────────────────────│  those of the next command, when it has many
 //!   │◄─command────────────────────────────│  a peer is lost or back, any number of times
 //!   │──settled───────────────────────────►│  once per command
 //!   │──failure, filled───────────────────►│  what a filter failed on, and what it fills
@@ -30,7 +31,7 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 6;
+pub const PROTOCOL: u64 = 7;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Entries of a histogram in one document.
@@ -73,8 +74,11 @@ pub enum Message {
         epoch: u32,
         /// Epochs of units that are not in their first, by unit code.
         epochs: Vec<(u16, u32)>,
-        /// Codes of filter units that are not there.
+        /// Codes of filter units, readout units and builder units that are not there.
         absent: Vec<u16>,
+        /// Readout units that took the place of others, by unit code, and the last triggers that were
+        /// given before they joined.
+        joined: Vec<(u16, u64)>,
         /// TAI at which the time of the run is 0 if its spills are aligned, else 0 \[ns\].
         spill_origin_ns: u64,
         /// Path of the run file, for the writer.
@@ -90,7 +94,7 @@ pub enum Message {
     Start,
     /// Something happened to a peer.
     Command {
-        /// `lost`, `back`, `decide`, `retire` or `reconnect`.
+        /// `lost`, `back`, `decide`, `released`, `retire`, `reconnect`, `held`, `hold` or `joined`.
         what: String,
         /// Code of the unit.
         unit: u16,
@@ -215,6 +219,7 @@ impl Message {
                 epoch,
                 epochs,
                 absent,
+                joined,
                 spill_origin_ns,
                 file,
             } => json!([
@@ -224,6 +229,7 @@ impl Message {
                 epoch,
                 epochs,
                 absent,
+                joined,
                 spill_origin_ns,
                 file
             ]),
@@ -275,8 +281,9 @@ impl Message {
                 epoch: small(&body[3])?,
                 epochs: list(&body[4], |pair| Some((small(&pair[0])?, small(&pair[1])?)))?,
                 absent: list(&body[5], small)?,
-                spill_origin_ns: body[6].as_u64()?,
-                file: text(&body[7])?,
+                joined: list(&body[6], |pair| Some((small(&pair[0])?, pair[1].as_u64()?)))?,
+                spill_origin_ns: body[7].as_u64()?,
+                file: text(&body[8])?,
             },
             "ends" => Self::Ends(list(body, EndName::from_json)?),
             "ready" => Self::Ready,
@@ -396,6 +403,7 @@ mod tests {
                 epoch: 1,
                 epochs: vec![(3, 2)],
                 absent: vec![7, 9],
+                joined: vec![(2, u64::MAX)],
                 spill_origin_ns: u64::MAX,
                 file: "/run 7/events.mcap".to_owned(),
             },

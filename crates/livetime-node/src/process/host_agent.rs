@@ -89,6 +89,8 @@ struct HostRole {
     child: Mutex<Child>,
     process: u32,
     gone: Mutex<bool>,
+    /// Whether it was told to run.
+    started: Mutex<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -242,6 +244,7 @@ impl HostAgent {
             child: Mutex::new(child),
             process,
             gone: Mutex::new(false),
+            started: Mutex::new(false),
         });
         self.roles.insert(block, Arc::clone(&role));
         let thread = std::thread::Builder::new().name(format!("tell-{id}"));
@@ -398,7 +401,10 @@ impl HostRun {
                 Some(Message::Begin { .. } | Message::Ends(_) | Message::Command { .. }) => {
                     self.tell_with_descriptors(role, &text)
                 }
-                _ => send_fds(&role.socket, text.as_bytes(), &[]).map_err(|e| e.to_string()),
+                other => {
+                    *lock(&role.started) |= matches!(other, Some(Message::Start));
+                    send_fds(&role.socket, text.as_bytes(), &[]).map_err(|e| e.to_string())
+                }
             };
             if let Err(reason) = told {
                 if !*lock(&role.gone) {
@@ -419,6 +425,7 @@ impl HostRun {
                 epoch,
                 epochs,
                 absent,
+                joined,
                 spill_origin_ns,
                 file,
                 clock: _,
@@ -431,6 +438,7 @@ impl HostRun {
                     epoch,
                     epochs,
                     absent,
+                    joined,
                     spill_origin_ns,
                     file,
                 };
@@ -438,10 +446,11 @@ impl HostRun {
             }
             Message::Ends(names) => {
                 let is_first = names.iter().all(|name| name.epoch <= FIRST_RING_EPOCH);
-                let occasion = if is_first {
-                    Occasion::Start
-                } else {
-                    Occasion::Restart
+                let occasion = match (is_first, *lock(&role.started)) {
+                    (true, _) => Occasion::Start,
+                    (false, false) => Occasion::Restart,
+                    // Of another that is started while this one runs.
+                    (false, true) => Occasion::PeerRestart,
                 };
                 let fds = self.fds_of(role, &names, occasion)?;
                 (Message::Ends(names), fds)

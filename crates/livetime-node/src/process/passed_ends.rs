@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use livetime_shm::RingRegion;
+use livetime_shm::{PASSED_FDS_MAX, RingRegion};
 use livetime_wire::UnitId;
 
 use super::ProcessError;
-use super::control_message::EndName;
+use super::control_message::{EndName, Message};
+use super::process_group::RoleProcess;
 use crate::builder_transport::{BuilderTransport, PeerSocket, SocketPair};
 use crate::chain_plan::{RingPlan, name_of_socket, role_of};
 
@@ -99,6 +100,29 @@ impl Passing {
             ends.push((name, end));
         }
         Ok(congestion)
+    }
+
+    /// Tells a role that a unit is back, with its ends towards it; `false` if it has none, or cannot be
+    /// told: then it is dying itself, and is dealt with in its turn.
+    pub(super) fn send_back(&self, process: &RoleProcess, unit: UnitId, epoch: u32) -> bool {
+        let ends = self.ends.get(&process.id).map_or(&[][..], Vec::as_slice);
+        // Those that do not fit into one packet go ahead of the command.
+        let (ahead, last) = ends.split_at(ends.len().saturating_sub(PASSED_FDS_MAX));
+        let send = |ends: &[(EndName, PassedEnd)], message: &dyn Fn(Vec<EndName>) -> Message| {
+            let names = ends.iter().map(|(name, _)| name.clone()).collect();
+            let fds: Vec<_> = ends.iter().filter_map(|(_, end)| end.fd()).collect();
+            process.send(&message(names), &fds).is_ok()
+        };
+        let mut ahead = ahead.chunks(PASSED_FDS_MAX);
+        !ends.is_empty()
+            && ahead.all(|part| send(part, &Message::Ends))
+            && send(last, &|ends| Message::Command {
+                what: "back".to_owned(),
+                unit: unit.to_code(),
+                epoch,
+                ends,
+                triggers: Vec::new(),
+            })
     }
 
     /// The ends of a role.

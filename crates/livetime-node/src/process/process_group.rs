@@ -31,6 +31,7 @@ use super::host_document::{BegunFile, Preparation};
 use super::lost_group::{LostGroupLeft, LostGroups, last_life};
 use super::passed_ends::{PassedEnd, Passing};
 use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
+use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
 use super::run_page::{Activity, RunPage, SettleStep};
@@ -150,6 +151,8 @@ pub struct ProcessGroup {
     pub(super) cuts: CutStreams,
     /// Building groups that the run goes on without.
     pub(super) lost_groups: LostGroups,
+    /// Readout units whose places are taken by others.
+    pub(super) returns: ReadoutReturns,
     rest: Mutex<Vec<Activity>>,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
@@ -222,6 +225,7 @@ impl ProcessGroup {
             missed: Vec::new(),
             cuts: CutStreams::default(),
             lost_groups: LostGroups::default(),
+            returns: ReadoutReturns::default(),
             rest: Mutex::default(),
             congestion: None,
         };
@@ -304,6 +308,14 @@ impl ProcessGroup {
         planned
             .filter(|unit| unit.kind == UnitKind::Filter && !is_there(*unit))
             .collect()
+    }
+
+    /// Units of the plan without a process that others need to know of.
+    fn absent_units(&self) -> impl Iterator<Item = UnitId> + '_ {
+        let others = self.plan.roles.iter().filter_map(|id| unit_of(id));
+        let is_asked = |unit: &UnitId| matches!(unit.kind, UnitKind::Readout | UnitKind::Builder);
+        let others = others.filter(is_asked).filter(|unit| !self.lives(*unit));
+        self.absent_filters().into_iter().chain(others)
     }
 
     /// The congestion control of the streams between the roles, if there are any.
@@ -467,9 +479,8 @@ impl ProcessGroup {
             epochs: epochs
                 .map(|(unit, epoch)| (unit.to_code(), *epoch))
                 .collect(),
-            absent: (self.absent_filters().iter())
-                .map(|unit| unit.to_code())
-                .collect(),
+            absent: self.absent_units().map(UnitId::to_code).collect(),
+            joined: self.returns.joined(),
             spill_origin_ns: (self.config.spill.as_ref()).map_or(0, |spill| spill.origin.0),
             // Others than writers put what they write beside the first of them.
             file: self.place_of(process.unit).path.display().to_string(),
@@ -570,7 +581,8 @@ impl ProcessGroup {
     /// Tells a process to start, and listens to it from now on.
     pub(super) fn let_run(&self, index: usize) -> Result<(), ProcessError> {
         let process = &self.processes[index];
-        process.send(&Message::Start, &[])?;
+        // One that cannot be told is dying, which is heard.
+        let _dying = process.send(&Message::Start, &[]);
         process.listen(index, self.hear.clone())
     }
 

@@ -11,8 +11,9 @@
 //!                 those and free the others
 //! writer          builder units read its last answers ── the next writer takes the file up and gets
 //!                 what was not answered
-//! readout unit    its links end ── builder units close events without it and name its sources;
-//!                 only where the run may go on without one
+//! readout unit    its links end ── builder units close events without it and name its sources ──
+//!                 another may take its place, see [`super::returned_readout`]; only where the run
+//!                 may go on without one
 //! building group  see [`super::lost_group`]: its builder units as above, where nobody can say what
 //!                 the writer has
 //! any other       the run ends by force
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
-use super::control_message::{EndName, Message};
+use super::control_message::Message;
 use super::process_group::ProcessGroup;
 use crate::building_group::{BuildingGroup, knows};
 use crate::chain_plan::{role_of, transport_of};
@@ -60,8 +61,7 @@ pub struct LossPolicy {
     pub builder: OnLoss,
     /// About the writer; there is no other that could go on.
     pub writer: OnLoss,
-    /// About readout units: `Continue` or `Stop`, which is the default. None comes back: what was in
-    /// its pages is gone.
+    /// About readout units, `Stop` by default. What was in its pages is gone in any case.
     pub readout: OnLoss,
     /// How often an event that a filter unit died of is given to another, 1 by default; then it
     /// goes to the error stream.
@@ -154,9 +154,15 @@ impl ProcessGroup {
                     self.missed.push(index);
                     incidents.extend(self.lose_group(group));
                 }
-                None => incidents.push(self.lose(index)),
+                None => {
+                    let incident = self.lose(index);
+                    // That of a readout unit is told when another has taken its place.
+                    incidents.extend(self.await_return(index, incident));
+                }
             }
         }
+        let is_ending = incidents.iter().any(|incident| incident.handled.is_err());
+        incidents.extend(self.bring_readouts_back(is_ending));
         self.mend_streams();
         incidents
     }
@@ -256,7 +262,7 @@ impl ProcessGroup {
             UnitKind::Filter => self.policy.filter,
             UnitKind::Builder => self.policy.builder,
             UnitKind::Writer => self.policy.writer,
-            UnitKind::Readout if self.policy.readout == OnLoss::Continue => OnLoss::Continue,
+            UnitKind::Readout => self.policy.readout,
             _ => OnLoss::Stop,
         };
         let (handled, given_up) = match self.settle_loss(unit, failed) {
@@ -329,7 +335,10 @@ impl ProcessGroup {
     fn replace(&mut self, unit: UnitId, policy: OnLoss) -> Result<OnLoss, String> {
         let policy = match policy {
             // Nothing can be started where a host is gone; those of other hosts take its events.
-            OnLoss::Restart if unit.kind == UnitKind::Filter && self.is_homeless(unit) => {
+            OnLoss::Restart
+                if matches!(unit.kind, UnitKind::Filter | UnitKind::Readout)
+                    && self.is_homeless(unit) =>
+            {
                 OnLoss::Continue
             }
             policy => policy,
@@ -341,6 +350,8 @@ impl ProcessGroup {
         let mut others = self.processes.iter().filter(|process| !process.gone);
         let has_others = others.any(|p| self.stands_in(p.unit, unit));
         match policy {
+            // Once nobody reads its pages.
+            OnLoss::Restart if unit.kind == UnitKind::Readout => Ok(policy),
             OnLoss::Restart => self.restart(unit).map(|()| policy),
             // What others could do without its group was asked before.
             OnLoss::Continue if unit.kind == UnitKind::Writer => {
@@ -377,7 +388,7 @@ impl ProcessGroup {
     ) -> Result<Vec<u64>, String> {
         use UnitKind::{Builder, EventManager, Filter, Readout, Source, Writer};
         match unit.kind {
-            Readout if self.policy.readout == OnLoss::Continue => {
+            Readout if self.policy.readout != OnLoss::Stop => {
                 // The source first: nothing more is sent to where nobody is.
                 for kind in [Source, EventManager, Builder] {
                     self.tell("lost", unit, &[kind], &[])?;
@@ -560,7 +571,7 @@ impl ProcessGroup {
     }
 
     /// Starts a process in the place of a lost one.
-    fn restart(&mut self, unit: UnitId) -> Result<(), String> {
+    pub(super) fn restart(&mut self, unit: UnitId) -> Result<(), String> {
         if self.blocks_used >= self.page().blocks() {
             return Err(format!(
                 "{RESTARTS_MAX} processes were started again already"
@@ -585,6 +596,11 @@ impl ProcessGroup {
             let transport = transport_of(&self.config, (unit, peer));
             passing.connect((unit, peer), transport, self.ring_epoch)?;
         }
+        let links = self.plan.data_sockets.iter();
+        for link in links.filter(|(_, readout)| *readout == unit) {
+            let transport = transport_of(&self.config, *link);
+            passing.connect(*link, transport, self.ring_epoch)?;
+        }
         let block = self.blocks_used;
         self.blocks_used += 1;
         let id = role_of(unit);
@@ -595,20 +611,10 @@ impl ProcessGroup {
         self.await_ready(index)?;
         let mut waiting = Vec::new();
         for (peer, process) in self.processes.iter().enumerate() {
-            let ends = passing.of(&process.id);
-            if process.gone || peer == index || ends.is_empty() {
+            if process.gone || peer == index {
                 continue;
             }
-            let names: Vec<EndName> = ends.iter().map(|(name, _)| name.clone()).collect();
-            let fds: Vec<_> = ends.iter().filter_map(|(_, end)| end.fd()).collect();
-            let message = Message::Command {
-                what: "back".to_owned(),
-                unit: unit.to_code(),
-                epoch,
-                ends: names,
-                triggers: Vec::new(),
-            };
-            if process.send(&message, &fds).is_ok() {
+            if passing.send_back(process, unit, epoch) {
                 waiting.push(peer);
             }
         }

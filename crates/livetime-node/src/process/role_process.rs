@@ -264,6 +264,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         epoch,
         epochs,
         absent,
+        joined,
         spill_origin_ns,
         file: path,
     } = message
@@ -296,6 +297,10 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     };
     let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
     ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
+    let joined = joined.into_iter();
+    ends.joined = joined
+        .filter_map(|(code, newest)| Some((unit_of_code(code)?, TriggerNumber(newest))))
+        .collect();
     ends.epoch = epoch;
     let epochs = epochs
         .into_iter()
@@ -386,11 +391,14 @@ fn listen(
     let socket = control.socket.try_clone().map_err(start)?;
     let role = control.role.to_owned();
     let listener = move || {
+        // Those of the next command that did not fit into its packet.
+        let mut ends = Vec::new();
         loop {
             match Message::recv(&socket) {
+                Ok(Some((Message::Ends(names), fds))) => ends.extend(names.into_iter().zip(fds)),
                 Ok(Some((Message::Close { part, last }, _))) => drop(close.send((part, last))),
                 Ok(Some((message, fds))) => {
-                    match to_command(&plan, message, fds) {
+                    match to_command(&plan, message, std::mem::take(&mut ends), fds) {
                         // The role is through already when nobody takes it.
                         Ok(Some(command)) => {
                             drop(commands.send(command));
@@ -414,13 +422,14 @@ fn listen(
 fn to_command(
     plan: &ChainPlan,
     message: Message,
+    mut ends: Vec<(EndName, OwnedFd)>,
     fds: Vec<OwnedFd>,
 ) -> Result<Option<RoleCommand>, ProcessError> {
     let Message::Command {
         what,
         unit,
         epoch,
-        ends,
+        ends: names,
         triggers,
     } = message
     else {
@@ -429,11 +438,19 @@ fn to_command(
     let Some(unit) = unit_of_code(unit) else {
         return Ok(None);
     };
+    ends.extend(names.into_iter().zip(fds));
     let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
-    let mut socket = None;
-    for (name, fd) in ends.iter().zip(fds) {
+    let (mut socket, mut data_sockets) = (None, BTreeMap::new());
+    for (name, fd) in ends {
         let Some(key) = ring_key(plan, &name.name) else {
-            socket = PeerSocket::of_kind(&name.kind, fd);
+            let passed = PeerSocket::of_kind(&name.kind, fd);
+            match (unit_of(&name.name), passed) {
+                // That of a data link has its name; what is cut is named by the command itself.
+                (Some(link), Some(passed)) if link.kind == UnitKind::Source && what == "back" => {
+                    data_sockets.insert(link, passed);
+                }
+                (_, passed) => socket = passed,
+            }
             continue;
         };
         if name.kind == "producer" {
@@ -458,6 +475,13 @@ fn to_command(
             producers,
             consumers,
             socket,
+            data_sockets,
+        }),
+        "held" => Some(RoleCommand::NameHeld { unit }),
+        "hold" => Some(RoleCommand::Hold { unit }),
+        "joined" => (triggers.first()).map(|newest| RoleCommand::Joined {
+            unit,
+            newest: *newest,
         }),
         _ => None,
     })

@@ -69,8 +69,8 @@ pub struct Builder {
     aborted: bool,
     latency: Histogram<u64>,
     counts: RoleCounts,
-    /// Events that go to the error stream since the last command.
-    given_up: Vec<TriggerNumber>,
+    /// The answer to the last command: events that go to the error stream, or that are asked for.
+    named: Vec<TriggerNumber>,
 }
 
 impl Builder {
@@ -86,7 +86,7 @@ impl Builder {
             aborted: false,
             latency: latency_histogram(),
             counts: RoleCounts::default(),
-            given_up: Vec::new(),
+            named: Vec::new(),
             parts,
         }
     }
@@ -221,7 +221,7 @@ impl Builder {
                 }
                 self.waiting = self.waiting.filter(|filter| *filter != unit.index);
                 let given_up = self.parts.core.redispatch_filter(unit.index, failed);
-                self.given_up.extend(given_up);
+                self.named.extend(given_up);
             }
             _ => {}
         }
@@ -299,7 +299,19 @@ impl Role for Builder {
                 }
                 self.parts.core.retire_filter(unit.index);
             }
-            RoleCommand::Decide { .. } | RoleCommand::NameReleased { .. } => {}
+            RoleCommand::NameHeld { unit } => {
+                let held = self.parts.core.events_with(unit.index);
+                self.named.extend(held);
+            }
+            RoleCommand::Joined { unit, newest } => {
+                self.parts
+                    .core
+                    .handle_readout_joined(now, unit.index, newest);
+                self.free_pages();
+            }
+            RoleCommand::Decide { .. }
+            | RoleCommand::NameReleased { .. }
+            | RoleCommand::Hold { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
                 if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
                     // One that cannot be used is as good as cut, and is named again.
@@ -329,6 +341,7 @@ impl Role for Builder {
                 producers,
                 consumers,
                 socket,
+                ..
             } => {
                 self.parts.core.renew_peer(unit, epoch);
                 if let (UnitKind::Filter, Some(streams)) = (unit.kind, &mut self.parts.streams) {
@@ -343,9 +356,16 @@ impl Role for Builder {
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
                     inbox.replace(ring);
                 }
+                let mut producers = producers.into_values();
+                if unit.kind == UnitKind::Readout {
+                    if let Some(ring) = producers.next() {
+                        self.parts.outbox.restore(unit, ring);
+                    }
+                    return;
+                }
                 let tickets = self.parts.tickets.get_mut(usize::from(unit.index));
                 if let (UnitKind::Filter, Some(tickets), Some(ring)) =
-                    (unit.kind, tickets, producers.into_values().next())
+                    (unit.kind, tickets, producers.next())
                 {
                     *tickets = Some(ring);
                     self.parts.core.handle_filter_back(unit.index);
@@ -355,7 +375,7 @@ impl Role for Builder {
     }
 
     fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
-        Some(std::mem::take(&mut self.given_up))
+        Some(std::mem::take(&mut self.named))
     }
 
     fn poll_silent(&mut self) -> Option<UnitId> {

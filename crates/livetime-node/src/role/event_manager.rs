@@ -140,7 +140,11 @@ impl Role for EventManagerRole {
                 let again = self.core.reassign(unit.index, &triggers);
                 self.named.extend(again);
             }
-            RoleCommand::Retire { .. } | RoleCommand::NameReleased { .. } => {}
+            RoleCommand::Retire { .. }
+            | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameHeld { .. }
+            | RoleCommand::Hold { .. }
+            | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.outbox, unit, stream);
             }
@@ -150,9 +154,11 @@ impl Role for EventManagerRole {
                 producers,
                 consumers,
                 socket,
+                ..
             } => {
-                if unit.kind == UnitKind::Builder {
-                    self.core.handle_builder_back(unit.index, epoch);
+                match unit.kind {
+                    UnitKind::Readout => self.core.handle_readout_back(unit.index, epoch),
+                    _ => self.core.handle_builder_back(unit.index, epoch),
                 }
                 if let Some(barrier) = &mut self.barrier {
                     barrier.restore(unit);

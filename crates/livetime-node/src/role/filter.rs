@@ -528,6 +528,9 @@ impl Role for FilterUnit {
             RoleCommand::Retire { .. } => self.leaving = true,
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameHeld { .. }
+            | RoleCommand::Hold { .. }
+            | RoleCommand::Joined { .. }
             | RoleCommand::StreamBack { stream: None, .. } => {}
         }
     }

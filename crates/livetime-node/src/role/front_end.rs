@@ -7,6 +7,7 @@
 //! writes payload does not notice its decisions. Nothing here decides; what happens to a trigger is
 //! said in `livetime_trigger::supervisor`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
@@ -24,6 +25,8 @@ use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind}
 
 use super::spill_gate::SpillGate;
 use super::{Role, RoleCommand, RoleResult, latency_histogram, record_latency};
+use crate::builder_transport::PeerSocket;
+use crate::chain_plan::{Channel, RingKey, front_end_of};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::LinkProgress;
@@ -58,8 +61,11 @@ pub struct DataLink {
     pub index_at_unit: u16,
     /// The source at its far end.
     pub source: SourceId,
-    /// Its readout unit is lost: it stays down.
+    /// Its readout unit is lost: it stays down until another takes its place.
     pub has_ended: bool,
+    /// Fragments up to this trigger are not for the readout unit at its end, which took the place of
+    /// another; 0 for a unit that was there from the start.
+    pub joined_after: TriggerNumber,
 }
 
 /// The rings of the links whose pages are filled here.
@@ -80,6 +86,47 @@ pub struct ReadoutRings {
     pub sequence: u32,
     /// The unit is gone, and nothing is read at the other ends.
     pub is_lost: bool,
+}
+
+impl ReadoutRings {
+    /// The rings towards a unit that takes the place of a lost one; `None` without a way for its
+    /// decisions.
+    fn renewed(
+        unit: UnitId,
+        mut producers: BTreeMap<RingKey, Producer>,
+        mut consumers: BTreeMap<RingKey, Consumer>,
+        socket: Option<PeerSocket>,
+    ) -> Option<Self> {
+        let cards = UnitId::SUPERVISOR;
+        let key = |from, to, channel| RingKey { from, to, channel };
+        let completions = producers.remove(&key(cards, unit, Channel::Completions));
+        let pages_back = consumers.remove(&key(unit, cards, Channel::PagesBack));
+        let ring = producers.remove(&key(cards, unit, Channel::Messages));
+        let decisions = match ring {
+            Some(ring) => MessageSender::Ring(ring),
+            None => MessageSender::over_stream(unit, socket?.into_stream()?).ok()?,
+        };
+        let cards = completions.zip(pages_back);
+        Some(Self {
+            cards: cards.map(|(completions, pages_back)| CardRings {
+                completions,
+                pages_back,
+            }),
+            decisions,
+            sequence: 0,
+            is_lost: false,
+        })
+    }
+}
+
+/// A readout unit that takes the place of a lost one.
+struct ReturningReadout {
+    /// Its index.
+    unit: usize,
+    /// What is between it and the front-end.
+    rings: ReadoutRings,
+    /// Its links over sockets, by the front-end of each.
+    data_sockets: BTreeMap<UnitId, PeerSocket>,
 }
 
 /// The rings between the front-end and the trigger node.
@@ -161,6 +208,12 @@ pub struct FrontEnd {
     /// Fragments of an accepted trigger that never reached their links, because the run was ended
     /// by force: on neither side of an equation, and reported.
     unsent: u64,
+    /// A readout unit whose links are to begin again as soon as nobody reads their pages.
+    returning: Option<ReturningReadout>,
+    /// A readout unit is about to join: no trigger is given until it has.
+    is_held: bool,
+    /// The answer to the last command: the last trigger given.
+    named: Vec<TriggerNumber>,
 }
 
 impl FrontEnd {
@@ -176,6 +229,9 @@ impl FrontEnd {
             finished: false,
             foreign_words: 0,
             unsent: 0,
+            returning: None,
+            is_held: false,
+            named: Vec::new(),
         }
     }
 
@@ -459,6 +515,11 @@ impl FrontEnd {
             self.sending = None;
             return 0;
         };
+        if sending.trigger.trigger <= data_link.joined_after {
+            data_link.link.lose_fragment();
+            sending.next_link += 1;
+            return 1;
+        }
         if !data_link.link.is_idle() {
             return 0;
         }
@@ -510,7 +571,7 @@ impl FrontEnd {
     }
 
     fn is_xoff(&mut self, now: RunNs) -> bool {
-        let mut xoff = false;
+        let mut xoff = self.is_held;
         let nodes = self.parts.trigger.iter_mut();
         for link in nodes.flat_map(|node| &mut node.links) {
             xoff |= link.poll_flow(now) == FlowControl::Xoff;
@@ -537,6 +598,7 @@ impl FrontEnd {
     /// A readout unit is gone and the run goes on: its links are down from here on, so that what
     /// they would have carried is lost at once and under its name.
     fn lose_readout(&mut self, now: RunNs, unit: usize) {
+        self.returning = self.returning.take().filter(|other| other.unit != unit);
         if let Some(rings) = self.parts.readout_units.get_mut(unit) {
             rings.is_lost = true;
         }
@@ -545,6 +607,44 @@ impl FrontEnd {
             data_link.has_ended = true;
             data_link.link.end(now);
         }
+    }
+
+    /// Another readout unit takes the place of a lost one: its links begin again once all of their
+    /// pages are free. It gets decisions from then on, and fragments when it has joined.
+    fn take_readout_back(&mut self, now: RunNs) {
+        let Some(returning) = &self.returning else {
+            return;
+        };
+        let unit = returning.unit;
+        let mut links = self.parts.data_links.iter_mut();
+        let is_free = links.all(|link| link.unit != unit || link.link.free_pages());
+        if !is_free {
+            return;
+        }
+        let Some(mut returning) = self.returning.take() else {
+            return;
+        };
+        let links = self.parts.data_links.iter_mut().enumerate();
+        for (index, data_link) in links.filter(|(_, link)| link.unit == unit) {
+            let socket = returning.data_sockets.remove(&front_end_of(index));
+            // One whose socket cannot be used stays down.
+            let begun = data_link.link.begin_again(now, socket);
+            data_link.has_ended = begun.is_err();
+            data_link.joined_after = TriggerNumber(u64::MAX);
+        }
+        if let Some(rings) = self.parts.readout_units.get_mut(unit) {
+            *rings = returning.rings;
+        }
+        self.publish(now);
+    }
+
+    /// A readout unit has joined: all that is of later triggers is its own.
+    fn open_links(&mut self, unit: usize, newest: TriggerNumber) {
+        let links = self.parts.data_links.iter_mut();
+        for data_link in links.filter(|link| link.unit == unit) {
+            data_link.joined_after = newest;
+        }
+        self.is_held = false;
     }
 
     /// Gives up the event that is being sent and every trigger without a decision.
@@ -676,6 +776,7 @@ impl Role for FrontEnd {
             links.for_each(|data_link| data_link.link.settle());
         }
         self.apply_faults(now);
+        self.take_readout_back(now);
         let mut work = self.take_pages_back() + self.take_replies(now);
         if self.parts.supervisor.poll_timeout() <= now {
             self.parts.supervisor.handle_timeout(now);
@@ -708,8 +809,38 @@ impl Role for FrontEnd {
                     let _cut = data_link.link.restore(stream);
                 }
             }
+            RoleCommand::PeerBack {
+                unit,
+                producers,
+                consumers,
+                socket,
+                data_sockets,
+                ..
+            } if unit.kind == UnitKind::Readout => {
+                let rings = ReadoutRings::renewed(unit, producers, consumers, socket);
+                self.returning = rings.map(|rings| ReturningReadout {
+                    unit: unit.index.into(),
+                    rings,
+                    data_sockets,
+                });
+                self.take_readout_back(now);
+            }
+            RoleCommand::Hold { unit } => {
+                let rings = self.parts.readout_units.get(usize::from(unit.index));
+                if rings.is_some_and(|rings| !rings.is_lost) {
+                    self.is_held = true;
+                    let given = self.parts.supervisor.counters().triggers;
+                    self.named.push(TriggerNumber(given));
+                }
+            }
+            RoleCommand::Joined { unit, newest } => self.open_links(unit.index.into(), newest),
             _ => {}
         }
+    }
+
+    fn poll_settled(&mut self) -> Option<Vec<TriggerNumber>> {
+        let is_settled = self.returning.is_none();
+        is_settled.then(|| std::mem::take(&mut self.named))
     }
 
     fn finish(mut self: Box<Self>, now: RunNs) -> RoleResult {

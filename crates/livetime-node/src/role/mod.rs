@@ -77,6 +77,27 @@ pub enum RoleCommand {
         consumers: BTreeMap<RingKey, Consumer>,
         /// A new socket to it, where a network carries its messages.
         socket: Option<PeerSocket>,
+        /// New sockets of its data links, by the front-end of each.
+        data_sockets: BTreeMap<UnitId, PeerSocket>,
+    },
+    /// To builder units: name the events in which there are fragments of a lost readout unit, whose
+    /// pages may be read.
+    NameHeld {
+        /// The readout unit.
+        unit: UnitId,
+    },
+    /// To the front-ends: a readout unit that took the place of another is about to join. Give no
+    /// trigger until it has, and name the last one.
+    Hold {
+        /// The readout unit.
+        unit: UnitId,
+    },
+    /// A readout unit that took the place of another has joined.
+    Joined {
+        /// Which.
+        unit: UnitId,
+        /// The last trigger that was given before: it has nothing of this one and those before.
+        newest: TriggerNumber,
     },
     /// The stream to a unit was cut, and both live: there is another, or none could be made yet.
     StreamBack {

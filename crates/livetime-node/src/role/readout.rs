@@ -508,7 +508,15 @@ impl Role for Readout {
                 let released = self.parts.core.released_by(unit.index, &triggers);
                 self.named.extend(released);
             }
-            RoleCommand::Retire { .. } => {}
+            RoleCommand::Joined { unit, newest } if unit.to_string() == self.parts.id => {
+                self.parts.core.handle_joined(newest);
+                let assemblers = self.parts.assemblers.iter_mut();
+                assemblers.for_each(|assembler| assembler.expect_after(newest));
+            }
+            RoleCommand::Retire { .. }
+            | RoleCommand::NameHeld { .. }
+            | RoleCommand::Hold { .. }
+            | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
                 let mut links = self.parts.links.iter_mut();
                 let link = links.find(|link| link.front_end == unit);
@@ -526,6 +534,7 @@ impl Role for Readout {
                 producers,
                 consumers,
                 socket,
+                ..
             } => {
                 self.parts.core.handle_builder_back(unit.index, epoch);
                 restore_socket(&mut self.parts.outbox, unit, socket);
@@ -587,6 +596,8 @@ impl Role for Readout {
             ("messages_received", counts.messages.received),
             ("messages_malformed", malformed + self.malformed),
         ];
+        let joined_after = self.parts.core.joined_after().0;
+        let of_joined = (joined_after > 0).then_some(("joined_after", joined_after));
         let shaper = self.parts.shaper.as_ref();
         let sent_bytes = self.sent_bytes + shaper.map_or(0, |shaper| shaper.counts().payload_bytes);
         let of_steps = self.parts.core.is_two_step().then_some([
@@ -604,6 +615,7 @@ impl Role for Readout {
             counts: self.counts,
             details: details
                 .into_iter()
+                .chain(of_joined)
                 .chain(of_steps.into_iter().flatten())
                 .chain(of_shaper.into_iter().flatten())
                 .chain(of_links.details())

@@ -485,6 +485,9 @@ impl Role for Writer {
             RoleCommand::Decide { .. }
             | RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameHeld { .. }
+            | RoleCommand::Hold { .. }
+            | RoleCommand::Joined { .. }
             | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {
                 unit,

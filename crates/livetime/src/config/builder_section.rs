@@ -19,10 +19,6 @@ pub(super) const ON_LOSS: [(&str, OnLoss); 3] = [
     ("stop", OnLoss::Stop),
 ];
 
-/// What is done when a readout unit is lost: what was in it is gone, so that none takes its place.
-const ON_READOUT_LOSS: [(&str, OnLoss); 2] =
-    [("continue", OnLoss::Continue), ("stop", OnLoss::Stop)];
-
 /// Who makes the readout units send, by its name.
 const MODE: [(&str, BuildMode); 2] = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
 
@@ -76,7 +72,7 @@ pub(crate) fn read_builder(
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.builder = on_loss;
     }
-    if let Some(on_loss) = section.choice("on_readout_loss", &ON_READOUT_LOSS) {
+    if let Some(on_loss) = section.choice("on_readout_loss", &ON_LOSS) {
         policy.readout = on_loss;
     }
     if let Some(mode) = section.choice("mode", &MODE) {

@@ -9,9 +9,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use livetime_node::chain_plan::FRONT_END;
+use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
-use livetime_node::process::LossPolicy;
-use livetime_node::{ChainConfig, FilterConfig};
+use livetime_node::process::{LossPolicy, OnLoss};
+use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig};
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
 use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
@@ -21,7 +22,7 @@ use super::document::{Findings, Section, parse};
 use super::filter_section::{FilterTable, read_filter};
 use super::host_section::{HostTable, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
-use super::problem_code::{FORMAT, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
+use super::problem_code::{FORMAT, LINK_KIND, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
 use super::render::place;
 use super::source_section::read_source;
 use super::store_section::{StoreTable, read_store};
@@ -194,6 +195,7 @@ fn read_root(
     };
     keys.report(findings, of_parts, between_parts);
     hosts.check(&chain, findings);
+    check_readout_return(&chain, &on_loss, findings);
     let events = overrides.events.clone().or(events);
     Some(RunConfig {
         directory,
@@ -203,6 +205,20 @@ fn read_root(
         hosts,
         chain,
     })
+}
+
+/// Refuses that another takes the place of a readout unit whose links cannot begin again.
+fn check_readout_return(chain: &ChainConfig, policy: &LossPolicy, findings: &Findings) {
+    let is_file = |link: &DataLinkConfig| matches!(link.transport, LinkTransport::File { .. });
+    if policy.readout == OnLoss::Restart && chain.data_links.iter().any(is_file) {
+        findings.report(Problem::new(
+            LINK_KIND,
+            "builder.on_readout_loss",
+            "\"restart\" with links of `kind = \"file\"`",
+            "\"stop\" or \"continue\" where links play files",
+            "write `on_readout_loss = \"stop\"`: a file is played once, to the unit that was there",
+        ));
+    }
 }
 
 fn check_format(root: &mut Section<'_, '_>, findings: &Findings) {

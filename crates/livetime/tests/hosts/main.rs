@@ -380,6 +380,24 @@ fn around_readout_units_of_other_hosts_roles_may_die() {
         assert!(run.count("events_incomplete") > 0, "{kind}");
         assert!(run.causes().contains("link_down"), "{:?}", run.causes());
     }
+    for kind in ["tcp", "udp"] {
+        let restart = |config| {
+            let key = "[builder]\non_readout_loss = \"restart\"\n";
+            readout_on_two(kind)(config).replace("[builder]\n", key)
+        };
+        let arguments = ["--triggers", "20000", "--fault", "kill:ru1@2000triggers"];
+        let run = Run::of(restart, &arguments);
+        assert!(run.output.status.success(), "{kind}: {}", run.errors());
+        assert!(run.errors().contains("another took its place"), "{kind}");
+        run.assert_accounted();
+        let counters = &run.summary["roles"]["ru1"];
+        let boundary = counters["joined_after"].as_u64().expect("it has joined");
+        assert!(boundary < 20_000, "{kind}");
+        let filed = counters["fragments_filed"].as_u64();
+        assert!(filed > Some(0), "{kind}: {counters}");
+        let lost: u64 = run.losses().map(|(_, count)| count).sum();
+        assert!(lost <= 4 * boundary, "{kind}: {lost} up to {boundary}");
+    }
     for role in ["src0", "ru0"] {
         let fault = format!("kill:{role}@2000triggers");
         let arguments = ["--triggers", "100000", "--fault", &fault];

@@ -15,6 +15,7 @@ mod filter_units;
 mod lost_group;
 mod process_run;
 mod random_fault;
+mod returned_readout;
 mod run_left_behind;
 mod shaping;
 mod subfarms;

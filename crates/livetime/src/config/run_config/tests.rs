@@ -668,6 +668,17 @@ fn a_run_goes_on_without_a_writer_only_where_there_are_several() {
 }
 
 #[test]
+fn another_takes_the_place_of_a_readout_unit_unless_its_links_play_files() {
+    let restart = "[builder]\non_readout_loss = \"restart\"\n";
+    let config = good(&format!("{LEAST}{restart}"));
+    assert_eq!(config.on_loss.readout, OnLoss::Restart);
+    let played = "kind = \"file\"\nframes = \".\"\n";
+    let found = problems(&format!("{LEAST}{played}{restart}"));
+    let expected = ("C0107", "builder.on_readout_loss".to_owned());
+    assert!(found.contains(&expected), "{found:?}");
+}
+
+#[test]
 fn problems_of_one_table_do_not_hide_those_of_others() {
     let text = "[trigger]\nl2_buffers = 9\n[store]\nchunk = \"1 B\"\n[builder]\ncredits = 0\n";
     let expected = [
