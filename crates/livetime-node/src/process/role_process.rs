@@ -15,7 +15,7 @@ use livetime_shm::{
     Doorbell, PagePool, PeerError, WaitCounts, Waiter, open_consumer, open_producer,
     pin_current_thread,
 };
-use livetime_wire::{RunNumber, TaiNs, TriggerNumber, UnitKind};
+use livetime_wire::{RunNumber, TaiNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
@@ -297,15 +297,9 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     };
     let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
     ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
-    let joined = joined.into_iter();
-    ends.joined = joined
-        .filter_map(|(code, newest)| Some((unit_of_code(code)?, TriggerNumber(newest))))
-        .collect();
     ends.epoch = epoch;
-    let epochs = epochs
-        .into_iter()
-        .filter_map(|(code, epoch)| Some((unit_of_code(code)?, epoch)));
-    ends.epochs = epochs.collect();
+    ends.epochs = by_unit(epochs);
+    ends.joined = by_unit(joined.into_iter().map(|(code, n)| (code, TriggerNumber(n))));
     let plan = ChainPlan::new(config);
     loop {
         match control.recv("ends")? {
@@ -326,6 +320,14 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
         ends,
         file,
     })
+}
+
+/// Values of units that came by their codes.
+fn by_unit<T>(values: impl IntoIterator<Item = (u16, T)>) -> BTreeMap<UnitId, T> {
+    let values = values.into_iter();
+    values
+        .filter_map(|(code, value)| Some((unit_of_code(code)?, value)))
+        .collect()
 }
 
 /// Opens one end that came as a descriptor. Names that the plan does not know are left alone: what

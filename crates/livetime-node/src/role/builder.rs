@@ -234,6 +234,37 @@ impl Builder {
         self.writer_lost = false;
     }
 
+    /// A filter or readout unit is back, in another life.
+    fn welcome_peer(
+        &mut self,
+        unit: UnitId,
+        producer: Option<Producer>,
+        consumer: Option<Consumer>,
+        socket: Option<PeerSocket>,
+    ) {
+        if let (UnitKind::Filter, Some(streams)) = (unit.kind, &mut self.parts.streams) {
+            let stream = socket.and_then(PeerSocket::into_stream);
+            // One that cannot be used is as good as ended: it is not open then.
+            let _is_open = stream.map(|stream| streams.add(unit, stream));
+            self.parts.core.handle_filter_back(unit.index);
+            return;
+        }
+        restore_socket(&mut self.parts.outbox, unit, socket);
+        let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
+        if let (Some(inbox), Some(ring)) = (inbox, consumer) {
+            inbox.replace(ring);
+        }
+        let tickets = self.parts.tickets.get_mut(usize::from(unit.index));
+        match (unit.kind, producer, tickets) {
+            (UnitKind::Readout, Some(ring), _) => self.parts.outbox.restore(unit, ring),
+            (UnitKind::Filter, Some(ring), Some(tickets)) => {
+                *tickets = Some(ring);
+                self.parts.core.handle_filter_back(unit.index);
+            }
+            _ => {}
+        }
+    }
+
     fn publish(&mut self) {
         let parts = &mut self.parts;
         let idle = parts.core.is_idle()
@@ -344,32 +375,9 @@ impl Role for Builder {
                 ..
             } => {
                 self.parts.core.renew_peer(unit, epoch);
-                if let (UnitKind::Filter, Some(streams)) = (unit.kind, &mut self.parts.streams) {
-                    let stream = socket.and_then(PeerSocket::into_stream);
-                    // One that cannot be used is as good as ended: it is not open then.
-                    let _is_open = stream.map(|stream| streams.add(unit, stream));
-                    self.parts.core.handle_filter_back(unit.index);
-                    return;
-                }
-                restore_socket(&mut self.parts.outbox, unit, socket);
-                let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
-                if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {
-                    inbox.replace(ring);
-                }
-                let mut producers = producers.into_values();
-                if unit.kind == UnitKind::Readout {
-                    if let Some(ring) = producers.next() {
-                        self.parts.outbox.restore(unit, ring);
-                    }
-                    return;
-                }
-                let tickets = self.parts.tickets.get_mut(usize::from(unit.index));
-                if let (UnitKind::Filter, Some(tickets), Some(ring)) =
-                    (unit.kind, tickets, producers.next())
-                {
-                    *tickets = Some(ring);
-                    self.parts.core.handle_filter_back(unit.index);
-                }
+                let producer = producers.into_values().next();
+                let consumer = consumers.into_values().next();
+                self.welcome_peer(unit, producer, consumer, socket);
             }
         }
     }
