@@ -8,7 +8,7 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use livetime_builder::{BuildMode, BuilderUnit, EventManager, PeerEpochs, ReadoutUnit};
+use livetime_builder::{BuilderUnit, EventManager, PeerEpochs, ReadoutUnit};
 use livetime_readout::{AssemblerConfig, FragmentAssembler, FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{Consumer, Doorbell, PagePool, Producer};
 use livetime_source::{
