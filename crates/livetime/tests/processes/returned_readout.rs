@@ -168,14 +168,16 @@ fn a_readout_unit_may_die_again_and_so_may_the_other() {
 fn builder_and_filter_units_may_die_around_it() {
     let _turn = turn();
     let whole = whole();
-    for lines in ["", "transport = \"udp\"\n"] {
+    for (lines, events) in [("", "shm"), ("", "tcp"), ("transport = \"udp\"\n", "shm")] {
+        let filter = format!("[filter]\ntransport = \"{events}\"\n");
+        let edit = |config| restarting(lines)(config).replace("[filter]\n", &filter);
         let faults = [
             "kill:bu1@3000triggers",
             "kill:ru1@3000triggers",
             "kill:fu0@3000triggers",
             "kill:bu0@12000triggers",
         ];
-        let run = with_faults(restarting(lines), &faults);
+        let run = with_faults(edit, &faults);
         assert_returned(&run, &whole, &["ru1"]);
         assert_eq!(run.errors().matches("another took its place").count(), 4);
     }
