@@ -13,6 +13,8 @@ pub mod link_receiver;
 pub mod link_sender;
 mod socket_window;
 pub mod stream_link;
+#[cfg(test)]
+mod test_link;
 pub mod transport;
 pub mod udp_link;
 pub mod udp_source;

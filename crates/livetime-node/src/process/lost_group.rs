@@ -195,24 +195,6 @@ impl ProcessGroup {
         }
     }
 
-    /// Which events of a lost builder unit need not be built again, or cannot be: those that its
-    /// writer has, and those that were released. Who gave the reason for a release may be dead, too.
-    pub(super) fn find_finished(
-        &mut self,
-        unit: UnitId,
-        events: &[u64],
-    ) -> Result<Vec<u64>, String> {
-        let written = self.tell("lost", unit, &[UnitKind::Writer], events)?;
-        let released = self.tell("released", unit, &[UnitKind::Readout], events)?;
-        let mut finished: BTreeSet<u64> = written.into_iter().chain(released).collect();
-        let writer = BuildingGroup::of(&self.config, unit.index).writer();
-        if !self.lives(writer) {
-            let stored = triggers_of(&self.place_of(writer).path);
-            finished.extend(events.iter().filter(|event| stored.contains(event)));
-        }
-        Ok(finished.into_iter().collect())
-    }
-
     /// Puts what is known of groups that lost units into the results of their roles; the run files of
     /// lost groups are closed here where nobody else may have them.
     pub(super) fn settle_lost_groups(&mut self, left: &mut GroupLeft) {
@@ -288,7 +270,7 @@ pub(super) fn last_life<'a>(results: &'a mut [RoleResult], id: &str) -> Option<&
 
 /// Triggers of the events in all files of the writer whose first one is at a path, as far as they can
 /// be read.
-fn triggers_of(path: &Path) -> BTreeSet<u64> {
+pub(super) fn triggers_of(path: &Path) -> BTreeSet<u64> {
     let mut triggers = BTreeSet::new();
     let folder = path.parent().unwrap_or(Path::new("."));
     let name_of = |path: &Path| FileName::parse(path.file_name()?.to_str()?);

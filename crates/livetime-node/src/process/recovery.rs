@@ -22,12 +22,14 @@
 //! gets rings, an epoch and counters of its own; what the dead one said last is in its old rings,
 //! which are read to their end first. How the counters are settled is in [`super::lost_unit`].
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
 use super::ProcessError;
 use super::control_message::Message;
+use super::lost_group::triggers_of;
 use super::process_group::ProcessGroup;
 use crate::building_group::{BuildingGroup, knows};
 use crate::chain_plan::{role_of, transport_of};
@@ -432,6 +434,20 @@ impl ProcessGroup {
             self.tell("decide", unit, &[Readout], &handed_on)?;
         }
         Ok(())
+    }
+
+    /// Which events of a lost builder unit need not be built again, or cannot be: those that its
+    /// writer has, and those that were released. Who gave the reason for a release may be dead, too.
+    fn find_finished(&mut self, unit: UnitId, events: &[u64]) -> Result<Vec<u64>, String> {
+        let written = self.tell("lost", unit, &[UnitKind::Writer], events)?;
+        let released = self.tell("released", unit, &[UnitKind::Readout], events)?;
+        let mut finished: BTreeSet<u64> = written.into_iter().chain(released).collect();
+        let writer = BuildingGroup::of(&self.config, unit.index).writer();
+        if !self.lives(writer) {
+            let stored = triggers_of(&self.place_of(writer).path);
+            finished.extend(events.iter().filter(|event| stored.contains(event)));
+        }
+        Ok(finished.into_iter().collect())
     }
 
     /// Tells the units of some kinds that know a unit what happened to it, and waits until they have

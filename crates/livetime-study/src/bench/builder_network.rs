@@ -378,10 +378,7 @@ impl NetworkBuilders {
                     for builder in builders.iter_mut() {
                         work += builder.poll(now)?;
                     }
-                    match work {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
+                    patience.after(work > 0)?;
                 }
                 Ok(())
             },
@@ -479,10 +476,7 @@ impl Senders {
             if is_idle && work == 0 {
                 return Ok(());
             }
-            match work {
-                0 => patience.idle()?,
-                _ => patience.restart(),
-            }
+            patience.after(work > 0)?;
         }
     }
 

@@ -70,10 +70,7 @@ impl RawTcp {
                         *left -= taken;
                         moved += taken;
                     }
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
+                    patience.after(moved > 0)?;
                 }
                 Ok(())
             },
@@ -91,10 +88,7 @@ impl RawTcp {
                             moved_bytes(stream.read_vectored(&mut slices), "reading bare TCP")?;
                     }
                     came += moved;
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
+                    patience.after(moved > 0)?;
                 }
                 Ok(())
             },

@@ -98,15 +98,13 @@ impl RawUdp {
                         *sent += count;
                         moved += count;
                     }
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
+                    patience.after(moved > 0)?;
                 }
                 Ok(())
             },
             |mut patience| {
-                let (mut buffers, mut headers) = (vec![vec![0; bytes]; BATCH], headers());
+                let mut buffers: [Vec<u8>; BATCH] = std::array::from_fn(|_| vec![0; bytes]);
+                let mut headers = headers();
                 let mut came = 0;
                 while came < total {
                     let mut moved = 0;
@@ -116,10 +114,7 @@ impl RawUdp {
                         moved += count;
                     }
                     came += moved;
-                    match moved {
-                        0 => patience.idle()?,
-                        _ => patience.restart(),
-                    }
+                    patience.after(moved > 0)?;
                 }
                 Ok(())
             },
@@ -175,13 +170,10 @@ fn send(
 
 fn receive(
     socket: &UdpSocket,
-    buffers: &mut [Vec<u8>],
+    buffers: &mut [Vec<u8>; BATCH],
     headers: &mut MultiHeaders<()>,
 ) -> Result<u64, BenchError> {
-    let mut slices: Vec<[IoSliceMut<'_>; 1]> = buffers
-        .iter_mut()
-        .map(|buffer| [IoSliceMut::new(buffer)])
-        .collect();
+    let mut slices = buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
     let came = recvmmsg(
         socket.as_raw_fd(),
         headers,

@@ -44,6 +44,19 @@ impl Patience<'_> {
         Ok(())
     }
 
+    /// A turn in which something was done, or an idle one.
+    ///
+    /// # Errors
+    /// As [`Patience::idle`].
+    #[inline]
+    pub(crate) fn after(&mut self, is_busy: bool) -> Result<(), BenchError> {
+        if is_busy {
+            self.restart();
+            return Ok(());
+        }
+        self.idle()
+    }
+
     /// The partner has answered: the ten seconds start anew.
     #[inline]
     pub(crate) fn restart(&mut self) {

@@ -402,17 +402,23 @@ fn a_host_that_dies_ends_the_run_with_every_event_accounted_for() {
     }
 }
 
+/// A run that goes on when the host `second` is killed.
+fn without_second_host(network: &Network) -> Run {
+    let run = network.run_while(&PACE, |network| network.kill_host("second"));
+    assert!(run.output.status.success(), "{}", run.errors());
+    let errors = run.errors();
+    assert!(errors.contains("host second is gone"), "{errors}");
+    assert!(errors.contains("the others go on"), "{errors}");
+    run
+}
+
 #[test]
 fn a_building_host_that_dies_costs_what_its_writer_had_not_written() {
     let _turn = turn();
     let Some(network) = network_of(TWO_BUILD) else {
         return;
     };
-    let run = network.run_while(&PACE, |network| network.kill_host("second"));
-    assert!(run.output.status.success(), "{}", run.errors());
-    let errors = run.errors();
-    assert!(errors.contains("host second is gone"), "{errors}");
-    assert!(errors.contains("the others go on"), "{errors}");
+    let run = without_second_host(&network);
     assert_eq!(run.lost_writers(), 1);
     run.assert_only_writer_lost();
     account("two build, host second killed", &run);
@@ -424,11 +430,7 @@ fn a_host_of_filter_units_that_dies_costs_no_event() {
     let Some(network) = network_of(TWO_FILTER) else {
         return;
     };
-    let run = network.run_while(&PACE, |network| network.kill_host("second"));
-    assert!(run.output.status.success(), "{}", run.errors());
-    let errors = run.errors();
-    assert!(errors.contains("host second is gone"), "{errors}");
-    assert!(errors.contains("the others go on"), "{errors}");
+    let run = without_second_host(&network);
     assert_eq!(run.causes(), BTreeSet::new());
     account("host of two of three filter units killed", &run);
 }

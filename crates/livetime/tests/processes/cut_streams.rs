@@ -89,27 +89,17 @@ fn start(config: &str, folder: &Path) -> Child {
         .expect("the built program starts")
 }
 
-/// Fragments that were on their way, or came while there was no stream, are lost under one name.
-#[test]
-fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
-    let _turn = turn();
+/// The run of a configuration in which so many streams of a role are cut, all of it, and replaced.
+fn with_cut_streams(config: &str, role: &str, streams: usize) -> Run {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(example()).expect("the example is there");
-    let config = config
-        .replace("count = 4\n", "count = 4\nkind = \"tcp\"\n")
-        .replace(
-            "timeout = \"1 s\"",
-            "timeout = \"100 ms\"\nretry = \"20 ms\"",
-        );
-    let running = start(&config, folder.path());
+    let running = start(config, folder.path());
     let id = running.id();
     let mut lines = Lines::of(running);
     let file = folder.path().join("run/events.mcap");
     wait_for_more(&file);
     wait_for_more(&file);
-    let readout = process_of(id, "ru0");
-    assert_eq!(cut_streams_of(readout), 4, "its data links");
-    lines.wait_for("was cut; another took its place", 4);
+    assert_eq!(cut_streams_of(process_of(id, role)), streams, "of {role}");
+    lines.wait_for("was cut; another took its place", streams);
     wait_for_more(&file);
     wait_for_more(&file);
     let pid = Pid::from_raw(id as i32).expect("a process");
@@ -118,6 +108,21 @@ fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
     assert!(run.output.status.success(), "{}", run.errors());
     assert!(!run.errors().contains("is gone"), "{}", run.errors());
     run.assert_accounted();
+    run
+}
+
+/// Fragments that were on their way, or came while there was no stream, are lost under one name.
+#[test]
+fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
+    let _turn = turn();
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let config = config
+        .replace("count = 4\n", "count = 4\nkind = \"tcp\"\n")
+        .replace(
+            "timeout = \"1 s\"",
+            "timeout = \"100 ms\"\nretry = \"20 ms\"",
+        );
+    let run = with_cut_streams(&config, "ru0", 4);
     let causes = run.causes();
     assert!(causes.contains("link_down"), "{causes:?}");
     let allowed = ["link_down", "fragment_late"].map(str::to_owned);
@@ -129,27 +134,11 @@ fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
 #[test]
 fn cut_streams_of_the_event_manager_stop_no_phases() {
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a temporary folder");
     let config = std::fs::read_to_string(example()).expect("the example is there");
     let keys = "[builder]\ntransport = \"tcp\"\nshaping = \"linear-shift\"\nretry = \"20 ms\"\n";
     let config = patient(config).replace("[builder]\n", keys);
-    let running = start(&config, folder.path());
-    let id = running.id();
-    let mut lines = Lines::of(running);
-    let file = folder.path().join("run/events.mcap");
-    wait_for_more(&file);
-    wait_for_more(&file);
-    let manager = process_of(id, "evm");
-    assert_eq!(cut_streams_of(manager), 4, "bu0, bu1, ru0 and ru1");
-    lines.wait_for("was cut; another took its place", 4);
-    wait_for_more(&file);
-    wait_for_more(&file);
-    let pid = Pid::from_raw(id as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("it lives");
-    let run = Run::finished(lines.finish(), folder);
-    assert!(run.output.status.success(), "{}", run.errors());
-    assert!(!run.errors().contains("is gone"), "{}", run.errors());
-    run.assert_accounted();
+    // To bu0, bu1, ru0 and ru1.
+    let run = with_cut_streams(&config, "evm", 4);
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(run.count("events_incomplete"), 0);
 }

@@ -50,6 +50,23 @@ fn same_events(run: &Run, rings: &Run, what: &str) {
     );
 }
 
+/// One of two builder units stands still in runs of these configurations: its events wait, and more of
+/// them go to the other.
+fn assert_others_go_on(shaped: [impl Fn(String) -> String; 2]) {
+    let triggers = ["--triggers", "4000"];
+    let rings = Run::of(patient, &triggers);
+    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+3s"];
+    let arguments = [&triggers[..], &stop].concat();
+    for (nth, edit) in shaped.into_iter().enumerate() {
+        let run = Run::of(edit, &arguments);
+        same_events(&run, &rings, &format!("configuration {nth}"));
+        let assigned = |role: &str| run.summary["roles"][role]["assignments"].as_u64();
+        let (going, stopped) = (assigned("bu0"), assigned("bu1"));
+        println!("{going:?} and {stopped:?} events");
+        assert!(going > stopped, "{going:?} {stopped:?}");
+    }
+}
+
 const TCP: &str = "transport = \"tcp\"\n";
 const UDP: &str = "transport = \"udp\"\n";
 const BY_CLOCK: &str = "pace = \"clock\"\nblock = \"8 KiB\"\nlink_rate = \"1 Gb/s\"\n";
@@ -94,18 +111,9 @@ fn shaped_traffic_builds_the_same_events_and_a_builder_unit_may_die() {
 #[test]
 fn a_builder_unit_that_stands_still_stops_no_other() {
     let _turn = turn();
-    let triggers = ["--triggers", "4000"];
-    let rings = Run::of(patient, &triggers);
-    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+3s"];
-    let arguments = [&triggers[..], &stop].concat();
-    for lines in [[TCP, "block = \"4 KiB\"\n"], [UDP, BY_CLOCK]] {
-        let run = Run::of(with(&lines.concat()), &arguments);
-        same_events(&run, &rings, &lines.concat());
-        let assigned = |role: &str| run.summary["roles"][role]["assignments"].as_u64();
-        let (going, stopped) = (assigned("bu0"), assigned("bu1"));
-        println!("{going:?} and {stopped:?} events");
-        assert!(going > stopped, "{going:?} {stopped:?}");
-    }
+    assert_others_go_on(
+        [[TCP, "block = \"4 KiB\"\n"], [UDP, BY_CLOCK]].map(|lines| with(&lines.concat())),
+    );
 }
 
 #[test]
@@ -167,18 +175,10 @@ fn phases_build_the_same_events_and_a_builder_unit_may_die() {
 #[test]
 fn phases_go_on_while_a_builder_unit_stands_still() {
     let _turn = turn();
-    let triggers = ["--triggers", "4000"];
-    let rings = Run::of(patient, &triggers);
-    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+3s"];
-    let arguments = [&triggers[..], &stop].concat();
-    for lines in [[TCP, "block = \"4 KiB\"\n"], [UDP, "block = \"4 KiB\"\n"]] {
-        let run = Run::of(in_phases(&lines.concat()), &arguments);
-        same_events(&run, &rings, &lines.concat());
-        let assigned = |role: &str| run.summary["roles"][role]["assignments"].as_u64();
-        let (going, stopped) = (assigned("bu0"), assigned("bu1"));
-        println!("{going:?} and {stopped:?} events");
-        assert!(going > stopped, "{going:?} {stopped:?}");
-    }
+    assert_others_go_on(
+        [[TCP, "block = \"4 KiB\"\n"], [UDP, "block = \"4 KiB\"\n"]]
+            .map(|lines| in_phases(&lines.concat())),
+    );
 }
 
 /// A readout unit stands still: the others do not wait for it in phases, and it takes part again.

@@ -1,32 +1,10 @@
 //! Every fragment handed over comes out or is named where the front-end has both ends of a link.
 
-use livetime_shm::{HugePages, PageIndex, PoolConfig};
+use livetime_shm::PageIndex;
 
 use super::*;
 use crate::link::stream_link::StreamSource;
-
-const PAGE_WORDS: u32 = 256;
-const PAGES: u32 = 64;
-
-fn pool() -> PagePool {
-    let config = PoolConfig {
-        pages: PAGES,
-        page_bytes: PAGE_WORDS * 4,
-        huge_pages: HugePages::Never,
-    };
-    PagePool::create(&config).unwrap()
-}
-
-fn config() -> LinkConfig {
-    LinkConfig {
-        page_words: PAGE_WORDS,
-        pages: PAGES,
-        xoff_below: 20,
-        xon_above: 30,
-        fragment_words_max: PAGE_WORDS * 16,
-        ..LinkConfig::default()
-    }
-}
+use crate::link::test_link::{PAGES, config, pool};
 
 /// Polls and recycles what is there; returns the first words of whole fragments.
 fn take(link: &mut FragmentLink, pool: &PagePool, now: RunNs) -> Vec<u32> {

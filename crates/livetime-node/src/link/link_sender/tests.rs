@@ -1,18 +1,18 @@
 //! Both ends of links over sockets: every fragment handed over comes out or is named at one of them,
 //! whatever becomes of the other.
 
-use livetime_readout::{BlockEnd, LinkConfig};
-use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
 use std::net::Shutdown;
+
+use livetime_readout::BlockEnd;
+use livetime_shm::{PageIndex, PagePool};
 
 use super::*;
 use crate::builder_transport::SocketPair;
 use crate::link::link_receiver::LinkReceiver;
+use crate::link::test_link::{PAGE_WORDS, PAGES, config, pool};
 use crate::link::transport::LinkTransport;
 use crate::link::udp_link::UdpConfig;
 
-const PAGE_WORDS: u32 = 256;
-const PAGES: u32 = 64;
 /// Time of a run in which nothing needs to be waited for any more.
 const LATE: RunNs = RunNs(60_000_000_000);
 
@@ -35,25 +35,9 @@ fn udp() -> LinkTransport {
     }
 }
 
-fn config() -> LinkConfig {
-    LinkConfig {
-        page_words: PAGE_WORDS,
-        pages: PAGES,
-        xoff_below: 20,
-        xon_above: 30,
-        fragment_words_max: PAGE_WORDS * 16,
-        ..LinkConfig::default()
-    }
-}
-
 impl Ends {
     fn new(transport: &LinkTransport) -> Self {
-        let pool = PagePool::create(&PoolConfig {
-            pages: PAGES,
-            page_bytes: PAGE_WORDS * 4,
-            huge_pages: HugePages::Never,
-        })
-        .unwrap();
+        let pool = pool();
         let config = config();
         let [near, far] = SocketPair::connect(transport.socket().unwrap())
             .unwrap()
