@@ -344,16 +344,6 @@ impl Outbox {
         self.pending.is_none() && self.network.as_ref().is_none_or(NetworkLink::is_flushed)
     }
 
-    /// Free slots of the ring to a receiver.
-    #[inline]
-    pub fn free_slots(&mut self, to: UnitId) -> u32 {
-        let route = self.routes.iter_mut().find(|(unit, _)| *unit == to);
-        match route {
-            Some((_, Route::Ring(ring))) => ring.free_slots(),
-            _ => 0,
-        }
-    }
-
     /// Messages to units that there are not.
     #[inline]
     pub fn unroutable(&self) -> u64 {

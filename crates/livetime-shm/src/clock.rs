@@ -4,6 +4,7 @@
 //! trusted only where the processor promises a constant rate in every power state. Protocol code
 //! reads no clock at all: it is handed the time.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -82,6 +83,13 @@ impl TscClock {
             },
             _ => Self::monotonic(),
         }
+    }
+
+    /// The clock of this process, calibrated at the first call: for intervals that are measured again
+    /// and again. Over hours it runs away from the kernel's clock by some ppm.
+    pub fn of_process() -> Self {
+        static CLOCK: OnceLock<TscClock> = OnceLock::new();
+        *CLOCK.get_or_init(Self::calibrate)
     }
 
     /// A clock that counts nanoseconds of the monotonic clock.

@@ -5,8 +5,8 @@
 //! is added, and [`TaiClock::source`] says so. Faults of a receiver's clock (drift, steps, loss of
 //! lock) are modelled in `livetime-timing`, not here.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use livetime_shm::TscClock;
 use livetime_wire::TaiNs;
@@ -67,7 +67,7 @@ impl TaiClock {
         let added_ns = of_kernel.unwrap_or(BUILT_IN_TAI_MINUS_UTC_NS);
         Self {
             kind: Kind::Machine { added_ns },
-            ticks: tick_counter(),
+            ticks: TscClock::of_process(),
         }
     }
 
@@ -147,12 +147,6 @@ impl TaiClock {
             Kind::Virtual(now) => Some(TaiNs(now.fetch_max(time.0, Ordering::AcqRel).max(time.0))),
         }
     }
-}
-
-/// The tick counter, whose calibration takes 20 ms once.
-fn tick_counter() -> TscClock {
-    static COUNTER: OnceLock<TscClock> = OnceLock::new();
-    *COUNTER.get_or_init(TscClock::calibrate)
 }
 
 /// `CLOCK_TAI`, which every Linux since 3.10 has.

@@ -103,7 +103,7 @@ pub fn eventfd_one_way(rounds: u32, period: Duration) -> Result<KernelOneWay, Fl
     let event = eventfd(0, EventfdFlags::CLOEXEC)
         .map_err(|e| FloorError::kernel("making an event descriptor")(e.into()))?;
     let cpus = two_cores();
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let total = u64::from(rounds + WARM_UP_ROUNDS);
     let woken_at = AtomicU64::new(0);
     let (event, woken_at, clock) = (&event, &woken_at, &clock);
@@ -265,7 +265,7 @@ fn measure(
         });
     }
     let cpus = two_cores();
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let total = rounds + WARM_UP_ROUNDS;
     let failed = FloorError::kernel("a round trip");
 

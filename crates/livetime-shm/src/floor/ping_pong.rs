@@ -51,7 +51,7 @@ pub fn cache_line_ping_pong(bytes_each_way: usize, rounds: u32) -> Result<PingPo
     }
     let words = bytes_each_way.div_ceil(size_of::<u32>());
     let cpus = two_cores();
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let there: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();
     let back: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();
     let stop = AtomicBool::new(false);

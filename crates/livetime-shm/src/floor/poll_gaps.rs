@@ -56,7 +56,7 @@ pub fn poll_gap_histogram(duration: Duration, cpu: usize) -> Result<PollGaps, Fl
 }
 
 fn measure(duration: Duration, cpu: usize) -> PollGaps {
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let limit_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let mut above = [0u64; POLL_GAP_BOUNDS_NS.len()];
     let mut gaps_ns = Vec::with_capacity(KEPT_MAX.min(1 << 14));

@@ -445,7 +445,7 @@ impl Builders {
             ticket: builders[0].core.empty_ticket(),
             builders,
             readouts,
-            clock: TscClock::calibrate(),
+            clock: TscClock::of_process(),
             next_trigger: 1,
             accepts: VecDeque::with_capacity(shape.accepts_waiting()),
             accept_sequence: 0,

@@ -110,7 +110,7 @@ pub(super) fn add_cards(
     document: &mut BenchDocument,
     options: &BenchOptions,
 ) -> Result<(), BenchError> {
-    let (turns, seconds) = if options.quick { (1, 0.01) } else { (5, 0.2) };
+    let (turns, seconds) = if options.quick { (1, 0.01) } else { (8, 0.2) };
     let of = |bytes: usize, batch: usize| Stream {
         channels: CHANNELS,
         bytes,
@@ -121,10 +121,16 @@ pub(super) fn add_cards(
     let mut measure = |bytes: usize| {
         let (mut single, mut gains, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         let mut last = None;
-        for _ in 0..turns {
+        for turn in 0..turns {
             let floor = ring_stream(bytes, seconds / 4.0)?;
-            let one = stream(&of(bytes, 1))?;
-            let several = stream(&of(bytes, BATCH))?;
+            // Each comes first as often: a machine that changes meanwhile favours neither.
+            let (one, several) = if turn % 2 == 0 {
+                let one = stream(&of(bytes, 1))?;
+                (one, stream(&of(bytes, BATCH))?)
+            } else {
+                let several = stream(&of(bytes, BATCH))?;
+                (stream(&of(bytes, 1))?, several)
+            };
             one.check()?;
             several.check()?;
             single.push(one.per_s());

@@ -125,7 +125,7 @@ impl Streamed {
 /// # Errors
 /// [`BenchError`] when the machine refuses something, or a thread stops.
 pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let page_words = (config.bytes as u32 / 4)
         .max(PAGE_WORDS_MIN)
         .next_multiple_of(LINE_WORDS);
@@ -142,18 +142,21 @@ pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
     };
     let (entries, entries_in) = message_ring(COMPLETION_WORDS)?;
     let (pages_back, pages_in) = message_ring(PAGE_BACK_WORDS)?;
-    // Both live until both threads are done: a ring whose other end is gone takes nothing.
-    let mut cards = Cards::new(config, page_words, &pool, entries, pages_in, clock);
-    let mut host = Host::new(config, page_words, &pool, entries_in, pages_back, clock);
     let over = AtomicBool::new(false);
-    let (sending, filing) = run_pair(
+    // Each thread makes its end itself, so that they share no cache line, and gives it back: a ring
+    // whose other end is gone takes nothing.
+    let ((sending, _cards), (filing, _host)) = run_pair(
         |patience| {
+            let mut cards = Cards::new(config, page_words, &pool, entries, pages_in, clock);
             let sent = cards.run(patience);
             // Release pairs with the Acquire in the host's loop.
             over.store(true, Ordering::Release);
-            sent
+            Ok((sent?, cards))
         },
-        |patience| host.run(patience, &over),
+        |patience| {
+            let mut host = Host::new(config, page_words, &pool, entries_in, pages_back, clock);
+            Ok((host.run(patience, &over)?, host))
+        },
     )?;
     let ns = clock.ticks_to_ns(filing.end.wrapping_sub(sending.start));
     Ok(Streamed {

@@ -85,7 +85,7 @@ struct Paced {
 /// # Errors
 /// [`BenchError`] when the machine refuses something, or when a decision does not come.
 pub fn run(paced: &PacedOptions, options: &BenchOptions) -> Result<BenchDocument, BenchError> {
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let rounds = if options.quick { 2_000 } else { 100_000 };
     let before = LineFloor::measure(&[], rounds)?;
     let measured = measure(&menu_of_sixteen(), paced, &clock)?;
@@ -567,7 +567,7 @@ mod tests {
         let cut = cut.expect("it is registered").expect("it has no options");
         let path = ("STALL".to_owned(), u64::MAX, Cut::User(cut));
         let menu = menu_of([path].into_iter());
-        let clock = TscClock::calibrate();
+        let clock = TscClock::of_process();
         // A busy machine takes few triggers in a given time; each event needs several trials.
         let measured = [300, 1_000, 3_000, 10_000]
             .into_iter()
@@ -598,7 +598,7 @@ mod tests {
 
     #[test]
     fn every_trigger_is_decided_refused_or_lost_and_decisions_are_right() {
-        let clock = TscClock::calibrate();
+        let clock = TscClock::of_process();
         let mut poisson = options(40_000.0, 100);
         poisson.arrival.kind = ArrivalKind::Poisson;
         let measured = measure(&menu_of_sixteen(), &poisson, &clock).unwrap();

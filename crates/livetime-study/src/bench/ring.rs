@@ -68,7 +68,7 @@ fn measure<const WORDS: usize>(
     [one_way_target, batch_target]: [f64; 2],
 ) -> Result<(), BenchError> {
     let bytes = WORDS * 4;
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let level = |floor: &LineFloor| floor.of_bytes(bytes).p50() as f64;
     let measured = interleave(
         size.blocks,
@@ -199,8 +199,9 @@ fn round_trip<const WORDS: usize>(
 ) -> Result<Samples, BenchError> {
     let (mut there, mut there_end) = ring(config)?;
     let (mut back, mut back_end) = ring(config)?;
+    // Each thread owns its ends: side by side on one stack they would share cache lines.
     let (samples_ns, ()) = run_pair(
-        |mut patience| {
+        move |mut patience| {
             let mut own = [0u32; WORDS];
             let mut samples_ns = Vec::with_capacity(rounds as usize);
             for round in 0..rounds {
@@ -213,7 +214,7 @@ fn round_trip<const WORDS: usize>(
             }
             Ok(samples_ns)
         },
-        |mut patience| {
+        move |mut patience| {
             let mut own = [0u32; WORDS];
             for _ in 0..rounds {
                 pop_into(&mut there_end, &mut own, &mut patience)?;
@@ -238,9 +239,9 @@ fn check(what: &'static str, found: u64, expected: u64) -> Result<(), BenchError
 }
 
 #[inline]
-fn pop_into(
+fn pop_into<const WORDS: usize>(
     consumer: &mut Consumer,
-    own: &mut [u32],
+    own: &mut [u32; WORDS],
     patience: &mut Patience<'_>,
 ) -> Result<(), BenchError> {
     patience.restart();

@@ -134,7 +134,7 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
     let pairs: Result<Vec<_>, _> = (0..FAN_OUT).map(|_| wake_pair()).collect();
     let (mut wakers, sources): (Vec<Waker>, Vec<WakeSource>) =
         pairs.map_err(failed)?.into_iter().unzip();
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let (started, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let first = wakers.remove(0);
     let mut next = wakers.into_iter();
@@ -203,7 +203,7 @@ fn same_core_hand_overs(rounds: u32) -> Result<Samples, BenchError> {
     };
     let (there, at_there) = wake_pair().map_err(failed)?;
     let (back, at_back) = wake_pair().map_err(failed)?;
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     // Each waker outlives its thread unless that fails: one that is dropped takes its last wake-up
     // with it, and tells the other side.
     std::thread::scope(|scope| {
@@ -430,7 +430,7 @@ fn deadline_to_client(
     period_ns: u64,
 ) -> Result<Samples, BenchError> {
     let ready = Arc::new(Barrier::new(subscriptions.len() + 1));
-    let (clients, ticks) = (subscriptions.len(), TscClock::calibrate());
+    let (clients, ticks) = (subscriptions.len(), TscClock::of_process());
     let (done, all_done) = mpsc::channel();
     for subscription in subscriptions {
         let (ready, done) = (Arc::clone(&ready), done.clone());
@@ -683,7 +683,7 @@ fn unit_of(conditions: u64) -> Result<(ActionUnit, Vec<EventId>), BenchError> {
 
 fn add_matching(size: &Size, document: &mut BenchDocument) -> Result<(), BenchError> {
     let (mut unit, ids) = unit_of(CONDITIONS)?;
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let mut now = TaiNs(1_000_000_000);
     let (mut matched, mut executed) = (0u64, 0u64);
     let start = clock.ticks();
@@ -739,7 +739,7 @@ fn add_stream(size: &Size, document: &mut BenchDocument) -> Result<(), BenchErro
     let wake = ends.wake.ok_or(BenchError::Stuck)?;
     let mut client = Subscription::open(data, wake, 0, Wait::Spin)?;
     let messages = size.stream;
-    let ticks = TscClock::calibrate();
+    let ticks = TscClock::of_process();
     let (ns, received) = run_pair(
         |_| {
             let start = ticks.ticks();

@@ -95,7 +95,7 @@ pub fn run(quick: bool, command: &str) -> Result<PulsarStudy, BenchError> {
 }
 
 fn make(effort: Effort, command: &str) -> Result<PulsarStudy, BenchError> {
-    let clock = TscClock::calibrate();
+    let clock = TscClock::of_process();
     let floor = cache_line_ping_pong(0, effort.rounds as u32)?.round_trip;
     let sweep = size_sweep(effort.rounds / 10, &clock)?;
     let quiet = echo(PACKET_WORDS, ANSWER_WORDS, effort.rounds, &clock)?;
