@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::evidence::{Fingerprint, count, inspect, named_tests, run_files, sum};
-use super::judged_command::targets_met;
+use super::judged_command::targets_met_of;
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
 use crate::program::finish;
@@ -36,7 +36,8 @@ pub(super) const CAPABILITY: Capability = Capability {
             show: attacks_pass,
         },
         Line {
-            promise: "`livetime bench all --json` finishes in under 4 minutes, each target met",
+            promise: "`livetime bench all --json` finishes in under 4 minutes, each target of floor, \
+                      ring, loop, readout, builder, store and chain met",
             show: benches,
         },
         Line {
@@ -263,9 +264,14 @@ fn attacks_pass(stage: &Stage) -> Result<Shown, Failure> {
 
 /// All benches take less than this.
 const BENCH_MAX: Duration = Duration::from_secs(240);
+/// Those whose targets belong to this capability; `links`, `builder`, `fabric`, `farm` and `timing`
+/// judge the others.
+const BENCHES: [&str; 7] = [
+    "floor", "ring", "loop", "readout", "builder", "store", "chain",
+];
 
 fn benches(stage: &Stage) -> Result<Shown, Failure> {
-    targets_met(stage, &["bench", "all", "--json"], BENCH_MAX)
+    targets_met_of(stage, &BENCHES, BENCH_MAX)
 }
 
 fn python_and_c(stage: &Stage) -> Result<Shown, Failure> {
