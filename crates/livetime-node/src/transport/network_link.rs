@@ -148,6 +148,7 @@ fn tcp_details(link: &TcpFrameLink) -> Vec<(&'static str, u64)> {
             "network_payload_bytes_received",
             counts.payload_bytes_received,
         ),
+        ("network_payload_bytes_copied", counts.payload_bytes_copied),
         ("network_writes", counts.writes),
         ("network_reads", counts.reads),
         ("network_payloads_damaged", counts.payloads_damaged),

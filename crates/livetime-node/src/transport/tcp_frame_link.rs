@@ -7,13 +7,14 @@
 //!      .. per message: its words, words of its payload (0 but for a fragment), the message
 //!      .. the payloads in the same order
 //! ```
-//! What is sent between two [`TcpFrameLink::flush`] goes out as a batch: one `writev`, and three
-//! reads at the other end, whatever the number of messages; `docs/formats/message-batch.md` says
-//! more. The receiver puts the payload into pages
+//! What is sent between two [`TcpFrameLink::flush`] goes out as a batch: one `writev`, and at the
+//! other end three reads, or one where no payload comes, whatever the number of messages;
+//! `docs/formats/message-batch.md` says more. The receiver puts the payload into pages
 //! of its own pool and names those in the message; the fragment's own CRC-32C guards them. Without
 //! free pages it reads no further, TCP stops the sender, and [`FrameLink::try_send`] says that the
 //! link is full. Words that are no batch end their stream: nothing behind them can be believed. No
-//! byte of payload is copied but by the kernel, nothing allocated after the start.
+//! byte of payload is copied but by the kernel, unless it comes where messages alone came before,
+//! and nothing is allocated after the start.
 
 use std::ffi::OsString;
 use std::io;
@@ -59,8 +60,10 @@ pub struct TcpFrameCounts {
     pub payload_bytes_sent: u64,
     /// Messages that came whole.
     pub frames_received: u64,
-    /// Payload bytes that came, straight into pages.
+    /// Payload bytes that came into pages.
     pub payload_bytes_received: u64,
+    /// Payload bytes that came behind messages where none was expected, and were copied into pages.
+    pub payload_bytes_copied: u64,
     /// Fragments whose payload did not have the CRC that its message names, or did not come;
     /// dropped, and asked for again by the builder unit.
     pub payloads_damaged: u64,
@@ -155,14 +158,14 @@ impl TcpFrameLink {
             Some(peer) => {
                 peer.stream = Some(stream);
                 peer.cut_due = None;
-                peer.receiving = Receiving::new();
+                peer.receiving = Receiving::new(self.pages.is_some());
             }
             None => self.peers.push(Peer {
                 unit,
                 stream: Some(stream),
                 cut_due: None,
                 sending: Sending::new(self.allowance),
-                receiving: Receiving::new(),
+                receiving: Receiving::new(self.pages.is_some()),
             }),
         }
         Ok(name)
@@ -261,7 +264,7 @@ impl TcpFrameLink {
     /// Whether a message has come that was not taken.
     pub fn has_message(&self) -> bool {
         let mut peers = self.peers.iter();
-        peers.any(|peer| peer.receiving.front().is_some())
+        peers.any(|peer| peer.receiving.has_message())
     }
 
     /// Whether the kernel has everything.
@@ -336,7 +339,8 @@ impl TcpFrameLink {
     }
 
     /// The next peer of whom a message has come. Streams are read only when no message is here, so
-    /// that idle ones cost nothing while others are busy.
+    /// that idle ones cost nothing while others are busy; those that were read to their end are left
+    /// out once, or until all were asked.
     fn next_peer(&mut self) -> Option<usize> {
         let count = self.peers.len();
         let turn = self.turn;
@@ -350,6 +354,9 @@ impl TcpFrameLink {
             let Some(stream) = &mut peer.stream else {
                 continue;
             };
+            if peer.receiving.take_drained() {
+                continue;
+            }
             let receiving = &mut peer.receiving;
             let damaged = self.counts.payloads_damaged;
             let read = receiving.read(stream, &mut self.pages, &mut self.counts);
@@ -360,6 +367,9 @@ impl TcpFrameLink {
             if self.peers[at].receiving.front().is_some() {
                 return Some(at);
             }
+        }
+        for peer in &mut self.peers {
+            peer.receiving.take_drained();
         }
         None
     }

@@ -1,7 +1,10 @@
 //! The other direction of a stream: batches read, their payload straight into pages.
 //!
-//! Three reads serve a batch: its messages, its payload with the head of the next one behind it,
-//! and one that finds nothing more.
+//! Where fragments come, three reads serve a batch: its head, its messages, and its payload with the
+//! head of the next one behind it. Where the last batch had no payload, as from builder units and the
+//! event manager, one read takes all that is there; payload that comes behind it nevertheless is
+//! copied out and counted. A read that brings less than it asks for has emptied the stream: what
+//! comes next is left for the next duty cycle, and other streams are read meanwhile.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
@@ -9,18 +12,20 @@ use std::net::TcpStream;
 
 use arrayvec::ArrayVec;
 use livetime_shm::PageWriter;
-use livetime_wire::crc::Crc32c;
-use livetime_wire::message::{
-    BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, MESSAGE_WORDS_MAX,
-};
+use livetime_wire::crc::{Crc32c, crc32c};
+use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
 use zerocopy::IntoBytes;
 
 use super::super::receive_pages::ReceivePages;
 use super::sending::fragment_of;
 use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
 
-/// Most words of the messages of a batch.
-const TABLE_WORDS_MAX: usize = FRAMES_MAX * (2 + MESSAGE_WORDS_MAX);
+/// Most words of head and messages of a batch.
+const TABLE_WORDS_MAX: usize = HEAD_WORDS + FRAMES_MAX * (2 + MESSAGE_WORDS_MAX);
+const HEAD_BYTES: usize = 4 * HEAD_WORDS;
+/// Payload that one read asks for, or a page if that is more: what was read is checked while it lies
+/// in the core's cache, and no more pages wait for what is to come.
+const READ_WORDS_MAX: usize = (256 << 10) / 4;
 
 /// A page that is being filled.
 struct Part {
@@ -28,19 +33,19 @@ struct Part {
     words: usize,
 }
 
-/// A message whose payload is to come.
+/// A message, and what is to come of its payload.
 struct Awaited {
+    /// A fragment names those pages here that are full.
     envelope: Envelope,
     /// Words that no page is set aside for yet, and words that are not there yet.
     unplaced: usize,
     missing: usize,
-    crc: Crc32c,
-    pages: ArrayVec<u32, FRAGMENT_PAGES_MAX>,
+    /// Whether the payload is not what the message says.
+    is_damaged: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Head,
     Table,
     Payload,
 }
@@ -48,18 +53,26 @@ enum Stage {
 /// What comes in on one stream.
 pub(super) struct Receiving {
     stage: Stage,
-    head: [u32; HEAD_WORDS],
-    /// Bytes of the head that are here.
-    head_bytes: usize,
+    /// Head and messages of a batch, and what was read behind them; in the payload's stage, what was
+    /// read of it and of the next batch.
     table: Vec<u32>,
+    /// Bytes of it that are here.
     table_bytes: usize,
-    /// Messages of the batch, in order; the first ones may be whole.
+    /// Messages of the batch, in order.
     awaited: VecDeque<Awaited>,
+    /// How many of the first ones are whole, and how many have pages set aside for all their payload.
+    whole: usize,
+    placed: usize,
+    /// Over what is here of the first message that is not whole, where it takes several pages.
+    crc: Crc32c,
     parts: VecDeque<Part>,
-    /// Bytes of the first part that are here.
+    /// Words of all parts, and bytes of the first one that are here.
+    parts_words: usize,
     part_bytes: usize,
-    /// Whole messages.
-    ready: VecDeque<Envelope>,
+    /// Whether the next batch is likely to have payload.
+    expects_payload: bool,
+    /// Whether the last read found the end of what is there.
+    is_drained: bool,
 }
 
 fn broken(what: &str) -> io::Error {
@@ -78,27 +91,50 @@ fn brought(read: io::Result<usize>) -> io::Result<Option<usize>> {
 }
 
 impl Receiving {
-    pub(super) fn new() -> Self {
+    /// Of a stream that may bring payload, or one that brings messages alone.
+    pub(super) fn new(expects_payload: bool) -> Self {
         Self {
-            stage: Stage::Head,
-            head: [0; HEAD_WORDS],
-            head_bytes: 0,
+            stage: Stage::Table,
             table: vec![0; TABLE_WORDS_MAX],
             table_bytes: 0,
             awaited: VecDeque::with_capacity(FRAMES_MAX),
+            whole: 0,
+            placed: 0,
+            crc: Crc32c::new(),
             parts: VecDeque::with_capacity(SLICES_MAX),
+            parts_words: 0,
             part_bytes: 0,
-            ready: VecDeque::with_capacity(FRAMES_MAX),
+            expects_payload,
+            is_drained: false,
         }
     }
 
-    /// The oldest whole message.
-    pub(super) fn front(&self) -> Option<&Envelope> {
-        self.ready.front()
+    /// Whether a message is here that was not taken.
+    pub(super) fn has_message(&self) -> bool {
+        self.whole > 0 || self.has_batch()
     }
 
+    /// The oldest whole message.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Envelope> {
+        match self.whole {
+            0 => None,
+            _ => self.awaited.front().map(|next| &next.envelope),
+        }
+    }
+
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Envelope> {
-        self.ready.pop_front()
+        self.whole = self.whole.checked_sub(1)?;
+        self.placed = self.placed.saturating_sub(1);
+        self.awaited.pop_front().map(|next| next.envelope)
+    }
+
+    /// Whether a read is likely to find nothing. Says so once, so that a stream is never forgotten
+    /// while others are busy.
+    #[inline]
+    pub(super) fn take_drained(&mut self) -> bool {
+        std::mem::take(&mut self.is_drained)
     }
 
     /// Nothing more comes: gives the pages of what is not whole back.
@@ -107,13 +143,14 @@ impl Receiving {
             for part in self.parts.drain(..) {
                 pages.give_back_unfilled(part.page);
             }
-            for page in self.awaited.iter().flat_map(|awaited| &awaited.pages) {
-                // Filled by us and named to nobody.
-                let _kept = pages.give_back(*page);
+            for next in self.awaited.range(self.whole..) {
+                give_back(&next.envelope, pages);
             }
         }
-        self.awaited.clear();
-        (self.stage, self.head_bytes, self.part_bytes) = (Stage::Head, 0, 0);
+        self.awaited.truncate(self.whole);
+        self.placed = self.whole;
+        (self.stage, self.table_bytes) = (Stage::Table, 0);
+        (self.parts_words, self.part_bytes) = (0, 0);
     }
 
     /// Reads until a message is whole or nothing more is there.
@@ -123,15 +160,16 @@ impl Receiving {
         pages: &mut Option<ReceivePages>,
         counts: &mut TcpFrameCounts,
     ) -> io::Result<()> {
-        while self.ready.is_empty() {
+        self.is_drained = false;
+        while self.whole == 0 {
             let went_on = match self.stage {
-                Stage::Head => self.read_head(stream, counts)?,
-                Stage::Table => self.read_table(stream, pages.as_ref(), counts)?,
+                Stage::Table if self.has_batch() => self.take_batch(pages.as_mut(), counts)?,
+                Stage::Table => !self.is_drained && self.read_table(stream, counts)?,
                 Stage::Payload => {
                     let pages = pages
                         .as_mut()
                         .ok_or_else(|| broken("payload without pages for it"))?;
-                    self.read_payload(stream, pages, counts)?
+                    self.go_on_with_payload(stream, pages, counts)?
                 }
             };
             if !went_on {
@@ -141,66 +179,90 @@ impl Receiving {
         Ok(())
     }
 
-    fn read_head(
-        &mut self,
-        stream: &mut TcpStream,
-        counts: &mut TcpFrameCounts,
-    ) -> io::Result<bool> {
-        if self.head_bytes < 4 * HEAD_WORDS {
-            counts.reads += 1;
-            let left = &mut self.head.as_mut_bytes()[self.head_bytes..];
-            let Some(bytes) = brought(stream.read(left))? else {
-                return Ok(false);
-            };
-            self.head_bytes += bytes;
+    /// Bytes of head and messages of the batch that is here or coming; of the head until it is here.
+    fn batch_bytes(&self) -> usize {
+        match self.table_bytes < HEAD_BYTES {
+            true => HEAD_BYTES,
+            false => HEAD_BYTES + 4 * self.table[1] as usize,
         }
-        if self.head_bytes == 4 * HEAD_WORDS {
-            let frames = (self.head[0] ^ MAGIC) as usize;
-            let words = self.head[1] as usize;
-            if !(1..=FRAMES_MAX).contains(&frames) || words > frames * (2 + MESSAGE_WORDS_MAX) {
-                return Err(broken("no batch of messages"));
-            }
-            (self.stage, self.table_bytes) = (Stage::Table, 0);
-        }
-        Ok(true)
     }
 
+    /// Whether head and messages of a batch are here.
+    fn has_batch(&self) -> bool {
+        self.stage == Stage::Table && self.table_bytes >= self.batch_bytes()
+    }
+
+    /// Reads on in head and messages, and behind them where no payload is expected.
     fn read_table(
         &mut self,
         stream: &mut TcpStream,
-        pages: Option<&ReceivePages>,
         counts: &mut TcpFrameCounts,
     ) -> io::Result<bool> {
-        let words = self.head[1] as usize;
-        let left = &mut self.table[..words].as_mut_bytes()[self.table_bytes..];
-        if !left.is_empty() {
-            counts.reads += 1;
-            let Some(bytes) = brought(stream.read(left))? else {
-                return Ok(false);
-            };
-            self.table_bytes += bytes;
+        self.check_head()?;
+        let until = match self.expects_payload {
+            true => self.batch_bytes(),
+            false => 4 * TABLE_WORDS_MAX,
+        };
+        let left = &mut self.table.as_mut_bytes()[self.table_bytes..until];
+        let asked = left.len();
+        counts.reads += 1;
+        let bytes = brought(stream.read(left))?;
+        self.table_bytes += bytes.unwrap_or(0);
+        self.is_drained = bytes.is_none_or(|bytes| bytes < asked);
+        self.check_head()?;
+        Ok(bytes.is_some())
+    }
+
+    /// Whether what is here may be a batch: nothing else of it is believed yet.
+    fn check_head(&self) -> io::Result<()> {
+        let frames = (self.table[0] ^ MAGIC) as usize;
+        let words = self.table[1] as usize;
+        let may_be =
+            (1..=FRAMES_MAX).contains(&frames) && words <= frames * (2 + MESSAGE_WORDS_MAX);
+        match self.table_bytes < HEAD_BYTES || may_be {
+            true => Ok(()),
+            false => Err(broken("no batch of messages")),
         }
-        if self.table_bytes == 4 * words {
-            self.take_table(pages)?;
-            self.head_bytes = 0;
-            self.stage = Stage::Payload;
-            self.settle(counts);
-        }
+    }
+
+    /// Head and messages of a batch are here, and perhaps more.
+    fn take_batch(
+        &mut self,
+        pages: Option<&mut ReceivePages>,
+        counts: &mut TcpFrameCounts,
+    ) -> io::Result<bool> {
+        self.check_head()?;
+        let bytes = self.batch_bytes();
+        let payload_words = self.take_table(pages.as_deref())?;
+        self.expects_payload = payload_words > 0;
+        self.stage = Stage::Payload;
+        self.drop_front(bytes);
+        self.deliver(pages, counts);
         Ok(true)
     }
 
-    /// The messages of a batch are here: checks them.
-    fn take_table(&mut self, pages: Option<&ReceivePages>) -> io::Result<()> {
-        let table = &self.table[..self.head[1] as usize];
+    /// The first bytes of the table are used up.
+    fn drop_front(&mut self, bytes: usize) {
+        let here = bytes..self.table_bytes;
+        self.table.as_mut_bytes().copy_within(here, 0);
+        self.table_bytes -= bytes;
+    }
+
+    /// The messages of a batch are here: checks them; returns the words of their payload.
+    fn take_table(&mut self, pages: Option<&ReceivePages>) -> io::Result<usize> {
+        let (head, table) = self.table.split_at(HEAD_WORDS);
+        let table = &table[..head[1] as usize];
         let mut crc = Crc32c::new();
-        crc.update(&self.head[..2]);
+        crc.update(&head[..2]);
         crc.update(table);
-        if crc.value() != self.head[2] {
+        if crc.value() != head[2] {
             return Err(broken("batch with a wrong CRC"));
         }
         let page_words = pages.map_or(0, |pages| pages.pool().page_words());
+        let index = pages.map_or(0, ReceivePages::index);
+        let mut payload_words = 0;
         let mut rest = table;
-        for _ in 0..self.head[0] ^ MAGIC {
+        for _ in 0..head[0] ^ MAGIC {
             let [words, payload, message @ ..] = rest else {
                 return Err(broken("batch of fewer messages than named"));
             };
@@ -210,22 +272,13 @@ impl Receiving {
             }
             let envelope = Envelope::parse(&message[..words]);
             let envelope = envelope.map_err(|_| broken("no message"))?;
-            let named = fragment_of(&envelope).map_or(0, |fragment| fragment.words as usize);
-            // A fragment whose pages were gone at the sender comes without payload.
-            if payload != 0 && payload != named {
-                return Err(broken("payload behind a message that names none"));
-            }
-            self.awaited.push_back(Awaited {
-                envelope,
-                unplaced: payload,
-                missing: payload,
-                crc: Crc32c::new(),
-                pages: ArrayVec::new(),
-            });
+            let next = Awaited::new(envelope, payload, index)?;
+            self.awaited.push_back(next);
+            payload_words += payload;
             rest = &message[words..];
         }
         match rest.is_empty() {
-            true => Ok(()),
+            true => Ok(payload_words),
             false => Err(broken("words behind the last message")),
         }
     }
@@ -233,10 +286,10 @@ impl Receiving {
     /// Sets pages aside for the payload that comes next; false when none is free and none is set
     /// aside.
     fn place(&mut self, pages: &mut ReceivePages, counts: &mut TcpFrameCounts) -> bool {
-        let unplaced = self.awaited.iter_mut().filter(|next| next.unplaced > 0);
-        'place: for next in unplaced {
+        self.placed = self.placed.max(self.whole);
+        'place: while let Some(next) = self.awaited.get_mut(self.placed) {
             while next.unplaced > 0 {
-                if self.parts.len() + 1 >= SLICES_MAX {
+                if self.parts.len() + 1 >= SLICES_MAX || self.parts_words >= READ_WORDS_MAX {
                     break 'place;
                 }
                 let Some(page) = pages.take() else {
@@ -245,43 +298,57 @@ impl Receiving {
                 };
                 let words = next.unplaced.min(page.len());
                 next.unplaced -= words;
+                self.parts_words += words;
                 self.parts.push_back(Part { page, words });
             }
+            self.placed += 1;
         }
         !self.parts.is_empty()
     }
 
-    fn read_payload(
+    /// Takes payload that was read behind messages, or reads more of it.
+    fn go_on_with_payload(
         &mut self,
         stream: &mut TcpStream,
         pages: &mut ReceivePages,
         counts: &mut TcpFrameCounts,
     ) -> io::Result<bool> {
-        if !self.place(pages, counts) {
+        if self.is_drained && self.table_bytes == 0 || !self.place(pages, counts) {
             return Ok(false);
+        }
+        if self.table_bytes > 0 {
+            self.copy_payload(pages, counts);
+            return Ok(true);
         }
         counts.reads += 1;
-        let Some(mut bytes) = brought(self.fill_parts(stream))? else {
+        let (bytes, asked) = self.fill_parts(stream)?;
+        self.is_drained = bytes.is_none_or(|bytes| bytes < asked);
+        let Some(bytes) = bytes else {
             return Ok(false);
         };
-        while let Some(first) = self.parts.front() {
-            let left = 4 * first.words - self.part_bytes;
-            if bytes < left {
-                self.part_bytes += bytes;
-                return Ok(true);
-            }
-            bytes -= left;
-            self.part_bytes = 0;
-            self.end_part(pages, counts);
-        }
         // What is left is of the next batch's head.
-        self.head_bytes = bytes;
-        self.settle(counts);
+        self.table_bytes = self.advance(bytes, pages, counts);
         Ok(true)
     }
 
+    /// Payload came together with messages: it was not expected.
+    fn copy_payload(&mut self, pages: &mut ReceivePages, counts: &mut TcpFrameCounts) {
+        let mut from = &self.table.as_bytes()[..self.table_bytes];
+        let mut skip = self.part_bytes;
+        for part in &mut self.parts {
+            let to = &mut part.page[..part.words].as_mut_bytes()[skip..];
+            let (now, later) = from.split_at(to.len().min(from.len()));
+            to[..now.len()].copy_from_slice(now);
+            (from, skip) = (later, 0);
+        }
+        let bytes = self.table_bytes - from.len();
+        counts.payload_bytes_copied += bytes as u64;
+        self.advance(bytes, pages, counts);
+        self.drop_front(bytes);
+    }
+
     /// Reads into the parts and, if all pages of the batch are set aside, the next batch's head.
-    fn fill_parts(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+    fn fill_parts(&mut self, stream: &mut TcpStream) -> io::Result<(Option<usize>, usize)> {
         let mut slices = ArrayVec::<IoSliceMut<'_>, SLICES_MAX>::new();
         let mut skip = self.part_bytes;
         for part in &mut self.parts {
@@ -289,86 +356,122 @@ impl Receiving {
             slices.push(IoSliceMut::new(&mut bytes[skip..]));
             skip = 0;
         }
-        if self.awaited.iter().all(|next| next.unplaced == 0) {
-            slices.push(IoSliceMut::new(self.head.as_mut_bytes()));
+        let mut asked = 4 * self.parts_words - self.part_bytes;
+        if self.placed == self.awaited.len() {
+            asked += HEAD_BYTES;
+            let head = &mut self.table.as_mut_bytes()[..HEAD_BYTES];
+            slices.push(IoSliceMut::new(head));
         }
-        stream.read_vectored(&mut slices)
+        Ok((brought(stream.read_vectored(&mut slices))?, asked))
     }
 
-    /// The first part is full: it belongs to the first message that misses words.
+    /// So many bytes more are in the parts; returns those behind them.
+    fn advance(
+        &mut self,
+        mut bytes: usize,
+        pages: &mut ReceivePages,
+        counts: &mut TcpFrameCounts,
+    ) -> usize {
+        while let Some(first) = self.parts.front() {
+            let left = 4 * first.words - self.part_bytes;
+            if bytes < left {
+                self.part_bytes += bytes;
+                return 0;
+            }
+            bytes -= left;
+            self.part_bytes = 0;
+            self.end_part(pages, counts);
+        }
+        bytes
+    }
+
+    /// The first part is full: it belongs to the first message that is not whole.
     fn end_part(&mut self, pages: &mut ReceivePages, counts: &mut TcpFrameCounts) {
         let Some(Part { page, words }) = self.parts.pop_front() else {
             return;
         };
-        let next = self.awaited.iter_mut().find(|next| next.missing > 0);
-        let next = next.expect("pages are set aside for messages that miss words");
-        next.crc.update(&page[..words]);
+        self.parts_words -= words;
+        let next = &mut self.awaited[self.whole];
+        let BuilderMessage::FragmentData { fragment, .. } = &mut next.envelope.message else {
+            unreachable!("only fragments have payload");
+        };
+        let is_only = fragment.pages.is_empty() && next.missing == words;
+        if !is_only {
+            self.crc.update(&page[..words]);
+        }
         next.missing -= words;
-        next.pages.push(page.finish().0);
+        if next.missing == 0 {
+            let crc = match is_only {
+                true => crc32c(&page[..words]),
+                false => std::mem::take(&mut self.crc).value(),
+            };
+            next.is_damaged = fragment.crc != crc;
+        }
+        fragment.pages.push(page.finish().0);
         if next.missing == 0 {
             self.deliver(Some(pages), counts);
         }
     }
 
-    /// The payload is complete, or there is none.
-    fn settle(&mut self, counts: &mut TcpFrameCounts) {
-        self.deliver(None, counts);
-        if self.awaited.is_empty() {
-            self.stage = Stage::Head;
-        }
-    }
-
-    /// Hands on the messages at the front that are whole.
+    /// Hands on the messages that are whole, up to the first that is not. Behind the last one the
+    /// next batch begins.
     fn deliver(&mut self, mut pages: Option<&mut ReceivePages>, counts: &mut TcpFrameCounts) {
-        while self.awaited.front().is_some_and(|next| next.missing == 0)
-            && let Some(next) = self.awaited.pop_front()
+        while let Some(next) = self.awaited.get(self.whole)
+            && next.missing == 0
         {
             counts.frames_received += 1;
-            let Awaited {
-                mut envelope,
-                crc,
-                pages: mut filled,
-                ..
-            } = next;
-            if let BuilderMessage::FragmentData { fragment, .. } = &mut envelope.message
-                && fragment.words > 0
-                && !name_pages(
-                    fragment,
-                    crc.value(),
-                    &mut filled,
-                    pages.as_deref_mut(),
-                    counts,
-                )
-            {
+            if next.is_damaged {
+                counts.payloads_damaged += 1;
+                if let Some(pages) = &mut pages {
+                    give_back(&next.envelope, pages);
+                }
+                self.awaited.remove(self.whole);
+                self.placed = self.placed.saturating_sub(1);
                 continue;
             }
-            self.ready.push_back(envelope);
+            if let Some(fragment) = fragment_of(&next.envelope) {
+                counts.payload_bytes_received += u64::from(fragment.words) * 4;
+            }
+            self.whole += 1;
+        }
+        if self.whole == self.awaited.len() {
+            self.stage = Stage::Table;
         }
     }
 }
 
-/// Names the pages of the payload in its message; false when it is damaged, and dropped.
-fn name_pages(
-    fragment: &mut FragmentDescriptor,
-    crc: u32,
-    filled: &mut ArrayVec<u32, FRAGMENT_PAGES_MAX>,
-    pages: Option<&mut ReceivePages>,
-    counts: &mut TcpFrameCounts,
-) -> bool {
-    let Some(pages) = pages else {
-        counts.payloads_damaged += 1;
-        return false;
-    };
-    if fragment.crc != crc || filled.is_empty() {
-        counts.payloads_damaged += 1;
-        for page in filled.drain(..) {
-            // Filled by us and named to nobody.
-            let _kept = pages.give_back(page);
+impl Awaited {
+    /// A message with so many words of payload behind it, which go into pages of pool `index`.
+    fn new(mut envelope: Envelope, payload: usize, index: u16) -> io::Result<Self> {
+        let mut named = 0;
+        if let BuilderMessage::FragmentData { fragment, .. } = &mut envelope.message {
+            named = fragment.words as usize;
+            if named > 0 {
+                // They were the sender's.
+                fragment.pages.clear();
+                fragment.pool = index;
+            }
         }
-        return false;
+        if payload != 0 && payload != named {
+            return Err(broken("payload behind a message that names none"));
+        }
+        Ok(Self {
+            envelope,
+            unplaced: payload,
+            missing: payload,
+            // A fragment whose pages were gone at the sender comes without payload.
+            is_damaged: payload != named,
+        })
     }
-    counts.payload_bytes_received += u64::from(fragment.words) * 4;
-    fragment.pool = pages.index();
-    fragment.pages = std::mem::take(filled);
-    true
+}
+
+/// Frees the pages of a fragment that is handed to nobody.
+fn give_back(envelope: &Envelope, pages: &mut ReceivePages) {
+    for page in fragment_of(envelope)
+        .iter()
+        .flat_map(|fragment| &fragment.pages)
+    {
+        // Filled by us and named to nobody.
+        let _kept = pages.give_back(*page);
+    }
 }

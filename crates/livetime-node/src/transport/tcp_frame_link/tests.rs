@@ -268,6 +268,133 @@ fn batches_of_mixed_messages_come_in_order_with_few_calls() {
     assert!(polls < 200, "{:?}", builder.counts());
 }
 
+/// A message without payload.
+fn alive(sender: UnitId, sequence: u32) -> Envelope {
+    Envelope {
+        sender,
+        epoch: 1,
+        sequence,
+        message: BuilderMessage::Alive,
+    }
+}
+
+/// The bytes of a batch of these messages.
+fn batch(link: &mut TcpFrameLink, to: UnitId, messages: &[Envelope]) -> Vec<u8> {
+    for message in messages {
+        link.try_send(to, &message.to_words()).unwrap();
+    }
+    link.peers[0].sending.take_bytes()
+}
+
+/// Writes to the first peer as it is.
+fn write(link: &mut TcpFrameLink, bytes: &[u8]) {
+    let stream = link.peers[0].stream.as_mut().unwrap();
+    stream.write_all(bytes).unwrap();
+}
+
+#[test]
+fn batches_with_and_without_payload_come_whole_however_the_stream_cuts_them() {
+    for cut in [1, 7, 12, 100, 1000, usize::MAX] {
+        let (from, mut readout, mut builder) = pair(8);
+        let few = fragment(&from, 0, 3, 10);
+        let many = fragment(&from, 1, 4, 2 * PAGE_WORDS + 17);
+        let none = fragment(&from, 4, 5, 0);
+        let batches = [
+            vec![alive(RU, 1), alive(RU, 2)],
+            vec![few.clone(), many.clone(), alive(RU, 6)],
+            vec![alive(RU, 7)],
+            vec![none, alive(RU, 8)],
+            vec![few, many],
+        ];
+        let mut bytes = Vec::new();
+        for messages in &batches {
+            bytes.extend(batch(&mut readout, BU, messages));
+        }
+        let mut came = Vec::new();
+        let mut rest = bytes.as_slice();
+        for _ in 0..1_000_000 {
+            if !rest.is_empty() {
+                let (now, later) = rest.split_at(cut.min(rest.len()));
+                write(&mut readout, now);
+                rest = later;
+            }
+            while let Some(envelope) = builder.take() {
+                came.push(envelope.sequence);
+                if fragment_of(&envelope).is_some_and(|fragment| fragment.words > 0) {
+                    let words = take_pages(&mut builder, &envelope);
+                    let whole = (0..words.len() as u32).map(|n| n ^ envelope.sequence);
+                    assert!(words.iter().copied().eq(whole));
+                }
+            }
+            if came.len() == 10 {
+                break;
+            }
+        }
+        assert_eq!(came, [1, 2, 3, 4, 6, 7, 5, 8, 3, 4], "cut at {cut}");
+        let counts = *builder.counts();
+        assert_eq!(builder.pages_mut().unwrap().free(), 8);
+        assert_eq!(counts.payloads_damaged, 0);
+        // Behind messages alone payload was not expected.
+        let payload = 4 * 2 * (10 + 2 * PAGE_WORDS as u64 + 17);
+        assert_eq!(counts.payload_bytes_received, payload);
+        match cut {
+            1 => assert_eq!(counts.payload_bytes_copied, 0, "it came alone"),
+            usize::MAX => assert!(counts.payload_bytes_copied > 0),
+            _ => assert!(counts.payload_bytes_copied < payload),
+        }
+    }
+}
+
+#[test]
+fn one_read_takes_all_messages_that_are_there_and_an_end_behind_them_loses_none() {
+    let (_, mut readout, mut builder) = pair(1);
+    let mut bytes = Vec::new();
+    for sequence in 0..20 {
+        bytes.extend(batch(&mut builder, RU, &[alive(BU, sequence)]));
+    }
+    write(&mut builder, &bytes);
+    drop(builder);
+    let mut reads = 0;
+    for sequence in 0..20 {
+        let came = (0..1_000_000).find_map(|_| readout.take());
+        assert_eq!(came, Some(alive(BU, sequence)));
+        if sequence == 0 {
+            reads = readout.counts().reads;
+        }
+        assert_eq!(readout.has_message(), sequence < 19);
+    }
+    assert_eq!(readout.counts().reads, reads, "they came with the first");
+    let ended = (0..1_000_000).any(|_| readout.take().is_none() && !readout.is_open(BU));
+    assert!(ended);
+}
+
+#[test]
+fn a_stream_that_was_empty_is_read_again_while_another_one_is_never_empty() {
+    let (from, mut readout, mut builder) = pair(8);
+    let other = UnitId::readout(1);
+    let (near, mut far) = streams();
+    builder.add(other, near, None).unwrap();
+    let mut sent = fragment(&from, 0, 0, 1);
+    let mut bytes = Vec::new();
+    for sequence in 0..200 {
+        sent.sequence = sequence;
+        bytes.extend(batch(&mut readout, BU, std::slice::from_ref(&sent)));
+    }
+    let message = batch(&mut readout, BU, &[alive(other, 0)]);
+    write(&mut readout, &bytes);
+    let first = (0..1_000_000).find_map(|_| builder.take()).unwrap();
+    take_pages(&mut builder, &first);
+    far.write_all(&message).unwrap();
+    for _ in 1..200 {
+        let came = (0..1_000_000).find_map(|_| builder.take()).unwrap();
+        if came.sender == other {
+            return;
+        }
+        take_pages(&mut builder, &came);
+    }
+    panic!("not until the other stream was empty");
+}
+
 #[test]
 fn a_receiver_that_takes_the_place_of_a_dead_one_waits_for_pages_still_read() {
     let pool = pool(3);
