@@ -180,10 +180,11 @@ fn shm_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
 /// One cell over TCP, between blocks of bare TCP.
 fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<Value, BenchError> {
     let units = RefCell::new(NetworkBuilders::new(shape, Carrier::Tcp)?);
-    let mut raw = RawTcp::new(shape)?;
-    // The first block says how much goes out in a call.
+    // The first block says how much goes out in a call, and how many pages are in use.
     units.borrow_mut().build(size.events)?;
     let per_call = units.borrow().account()?.bytes_per_call as usize;
+    let in_use = units.borrow().pages_in_use();
+    let mut raw = RawTcp::new(shape, in_use)?;
     let per_stream = size.events * shape.sources() * shape.fragment_bytes() / pairs(shape);
     let measured = interleave(
         size.blocks,
@@ -198,6 +199,11 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let account = units.borrow().account()?;
     let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
     cell.insert("bytes_per_writev".to_owned(), per_call.into());
+    cell.insert("pages_sent_from".to_owned(), in_use.sent_from.into());
+    cell.insert(
+        "pages_received_into".to_owned(),
+        in_use.received_into.into(),
+    );
     cell.insert("streams".to_owned(), pairs(shape).into());
     cell.insert(
         "congestion".to_owned(),
@@ -265,14 +271,15 @@ fn network_cell(
 ) -> Map<String, Value> {
     let mut cell = cell(transport, shape, &selection.all(|kept| *kept.block));
     let payload = account.payload_sent.max(1) as f64;
-    let direct = account.payload_received as f64 / payload;
+    let received = account.payload_received as f64 / payload;
+    let direct = received - account.payload_copied as f64 / payload;
     // What did not go from the page of one end straight into a page of the other was copied, or lost.
     let copied = match transport {
         "udp" => 0.0,
         _ => 1.0 - direct,
     };
     cell.insert("copies_per_byte".to_owned(), rounded(copied));
-    cell.insert("kernel_copies_per_byte".to_owned(), rounded(1.0 + direct));
+    cell.insert("kernel_copies_per_byte".to_owned(), rounded(1.0 + received));
     cell.insert("to_raw".to_owned(), rounded(to_raw));
     cell.insert("blocks".to_owned(), selection.to_json());
     cell

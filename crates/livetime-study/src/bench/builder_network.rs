@@ -86,6 +86,7 @@ struct Readout {
     fragments: Vec<FragmentDescriptor>,
     pool: PagePool,
     buffer: FragmentBuffer,
+    page_use: PageUse,
 }
 
 struct Builder {
@@ -96,6 +97,7 @@ struct Builder {
     answer_sequence: u32,
     whole: u64,
     damaged: u64,
+    page_use: PageUse,
 }
 
 /// The thread of the event manager and the readout units.
@@ -105,6 +107,31 @@ struct Senders {
     next_trigger: u64,
     accepted: u64,
     accepts_waiting: u64,
+}
+
+/// Pages in use at the moments at which some are given back: their mean.
+#[derive(Debug, Clone, Copy, Default)]
+struct PageUse {
+    pages: u64,
+    moments: u64,
+}
+
+impl PageUse {
+    fn note(&mut self, pages: usize) {
+        self.pages += pages as u64;
+        self.moments += 1;
+    }
+
+    fn mean(self) -> usize {
+        self.pages.div_ceil(self.moments.max(1)) as usize
+    }
+}
+
+/// How many pages the units go round: of all readout units, and of all builder units.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PagesInUse {
+    pub(super) sent_from: usize,
+    pub(super) received_into: usize,
 }
 
 /// What one block did.
@@ -121,6 +148,8 @@ pub(super) struct NetworkAccount {
     pub(super) bytes_per_call: f64,
     pub(super) payload_sent: u64,
     pub(super) payload_received: u64,
+    /// Of the bytes received, those that did not come straight into their page.
+    pub(super) payload_copied: u64,
     /// Fragments that were asked for again.
     pub(super) sent_again: u64,
     /// Of datagrams.
@@ -167,6 +196,7 @@ impl DatagramAccount {
 struct Moved {
     sent: u64,
     received: u64,
+    copied: u64,
     calls: u64,
     damaged: u64,
 }
@@ -179,6 +209,7 @@ impl Moved {
                 Self {
                     sent: counts.payload_bytes_sent,
                     received: counts.payload_bytes_received,
+                    copied: counts.payload_bytes_copied,
                     calls: counts.writes,
                     damaged: counts.payloads_damaged,
                 }
@@ -188,6 +219,7 @@ impl Moved {
                 Self {
                     sent: counts.payload_bytes_sent,
                     received: counts.payload_bytes_received,
+                    copied: 0,
                     calls: counts.sends,
                     // One that did not come whole is asked for again, as one that was lost.
                     damaged: 0,
@@ -320,6 +352,7 @@ impl NetworkBuilders {
                 answer_sequence: 0,
                 whole: 0,
                 damaged: 0,
+                page_use: PageUse::default(),
             });
         }
         let mut manager = Linked {
@@ -389,6 +422,16 @@ impl NetworkBuilders {
         })
     }
 
+    /// How many pages they have gone round so far.
+    pub(super) fn pages_in_use(&self) -> PagesInUse {
+        let readouts = self.senders.readouts.iter();
+        let builders = self.builders.iter();
+        PagesInUse {
+            sent_from: readouts.map(|unit| unit.page_use.mean()).sum(),
+            received_into: builders.map(|unit| unit.page_use.mean()).sum(),
+        }
+    }
+
     /// What came out, after every page has come back.
     pub(super) fn account(&self) -> Result<NetworkAccount, BenchError> {
         let Senders {
@@ -398,7 +441,8 @@ impl NetworkBuilders {
         let mut datagrams = DatagramAccount::default();
         losses.merge(manager.core.losses());
         datagrams.add(&manager.link);
-        let (mut built, mut incomplete, mut whole, mut damaged, mut received) = (0, 0, 0, 0, 0);
+        let (mut built, mut incomplete, mut whole, mut damaged) = (0, 0, 0, 0);
+        let (mut received, mut copied) = (0, 0);
         for builder in &self.builders {
             let core = &builder.linked.core;
             losses.merge(core.losses());
@@ -408,6 +452,7 @@ impl NetworkBuilders {
             let moved = Moved::of(&builder.linked.link);
             damaged += builder.damaged + moved.damaged;
             received += moved.received;
+            copied += moved.copied;
             datagrams.add(&builder.linked.link);
             let (filled, none) = (builder.pool.counts().holds.into(), 0);
             check("pages that a builder unit still reads", filled, none)?;
@@ -440,6 +485,7 @@ impl NetworkBuilders {
             bytes_per_call: sent as f64 / calls.max(1) as f64,
             payload_sent: sent,
             payload_received: received,
+            payload_copied: copied,
             sent_again,
             datagrams,
         })
@@ -564,6 +610,7 @@ impl Readout {
             free,
             fragments,
             pool,
+            page_use: PageUse::default(),
         })
     }
 
@@ -588,6 +635,7 @@ impl Readout {
             linked,
             buffer,
             free,
+            fragments,
             pool,
             ..
         } = self;
@@ -595,6 +643,7 @@ impl Readout {
         if linked.core.poll_timeout() <= now {
             linked.core.handle_timeout(now);
         }
+        let used = fragments.len() - free.iter().map(Vec::len).sum::<usize>();
         let mut freed = 0;
         let sent = linked.send_all(|core| {
             loop {
@@ -623,6 +672,9 @@ impl Readout {
                 }
             }
         });
+        if freed > 0 {
+            self.page_use.note(used);
+        }
         work + sent + freed
     }
 }
@@ -649,9 +701,15 @@ impl Builder {
             self.answer(now);
         }
         work += self.linked.send_all(|core| core.poll_output(now));
-        while let Some(page) = self.linked.core.poll_freed_page() {
-            if let Some(pages) = self.linked.link.pages_mut() {
+        if let Some(pages) = self.linked.link.pages_mut() {
+            let used = self.pool.page_count() as usize - pages.free();
+            let mut freed = 0;
+            while let Some(page) = self.linked.core.poll_freed_page() {
                 pages.give_back(page)?;
+                freed += 1;
+            }
+            if freed > 0 {
+                self.page_use.note(used);
             }
         }
         Ok(work)
@@ -707,7 +765,13 @@ mod tests {
         assert_eq!(account.payload_sent, payload);
         assert_eq!(account.payload_received, payload);
         assert_eq!(account.datagrams.sent, 0);
-        let mut raw = RawTcp::new(SHAPE).unwrap();
+        let in_use = units.pages_in_use();
+        let one_event = SHAPE.sources() as usize;
+        assert!(
+            in_use.sent_from >= one_event && in_use.received_into >= one_event,
+            "{in_use:?}"
+        );
+        let mut raw = RawTcp::new(SHAPE, in_use).unwrap();
         assert!(raw.measure(100_000, 4096).unwrap() > 0.0);
     }
 
