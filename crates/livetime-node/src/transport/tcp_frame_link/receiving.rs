@@ -3,8 +3,8 @@
 //! Where fragments come, three reads serve a batch: its head, its messages, and its payload with the
 //! head of the next one behind it. Where the last batch had no payload, as from builder units and the
 //! event manager, one read takes all that is there; payload that comes behind it nevertheless is
-//! copied out and counted. A read that brings less than it asks for has emptied the stream: what
-//! comes next is left for the next duty cycle, and other streams are read meanwhile.
+//! copied out and counted. A read that brings a batch's end and less than it asks for has emptied the
+//! stream: what comes next is left for the next duty cycle, and other streams are read meanwhile.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
@@ -71,7 +71,8 @@ pub(super) struct Receiving {
     part_bytes: usize,
     /// Whether the next batch is likely to have payload.
     expects_payload: bool,
-    /// Whether the last read found the end of what is there.
+    /// Whether the last read found the end of what is there, between two batches: of one that is on
+    /// its way more comes at any moment, and what it completes is better answered together.
     is_drained: bool,
 }
 
@@ -313,7 +314,7 @@ impl Receiving {
         pages: &mut ReceivePages,
         counts: &mut TcpFrameCounts,
     ) -> io::Result<bool> {
-        if self.is_drained && self.table_bytes == 0 || !self.place(pages, counts) {
+        if !self.place(pages, counts) {
             return Ok(false);
         }
         if self.table_bytes > 0 {
@@ -322,12 +323,12 @@ impl Receiving {
         }
         counts.reads += 1;
         let (bytes, asked) = self.fill_parts(stream)?;
-        self.is_drained = bytes.is_none_or(|bytes| bytes < asked);
         let Some(bytes) = bytes else {
             return Ok(false);
         };
         // What is left is of the next batch's head.
         self.table_bytes = self.advance(bytes, pages, counts);
+        self.is_drained = self.stage == Stage::Table && bytes < asked;
         Ok(true)
     }
 
