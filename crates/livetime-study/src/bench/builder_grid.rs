@@ -198,6 +198,7 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let to_raw = selection.median(|kept| 1e9 * bytes / kept.block / kept.floor(|floor| *floor));
     let account = units.borrow().account()?;
     let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
+    cell.insert("credits".to_owned(), units.borrow().credits.into());
     cell.insert("bytes_per_writev".to_owned(), per_call.into());
     cell.insert("pages_sent_from".to_owned(), in_use.sent_from.into());
     cell.insert(
@@ -244,6 +245,7 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let to_raw = selection.median(|kept| 1e9 / kept.block / kept.floor(|floor| *floor));
     let account = units.borrow().account()?;
     let mut cell = network_cell("udp", shape, &selection, &account, to_raw);
+    cell.insert("credits".to_owned(), units.borrow().credits.into());
     add_datagrams(&mut cell, &account, raw.datagram_bytes());
     let name = name("udp", shape);
     let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));

@@ -35,6 +35,10 @@ use super::two_cores::{Patience, run_pair};
 /// When an event is given up: no sooner than threads that wait for each other.
 const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
 
+/// Credits of a builder unit whose events come through streams: twice the default, since the way from
+/// one event's release to the next one's request leads through the kernel three times.
+const STREAM_CREDITS: u32 = 32;
+
 /// What carries messages and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
@@ -235,11 +239,27 @@ pub(super) struct NetworkBuilders {
     senders: Senders,
     builders: Vec<Builder>,
     start: Instant,
+    /// Credits of each builder unit.
+    pub(super) credits: u32,
     /// The congestion control in force, of streams.
     pub(super) congestion: String,
 }
 
 impl Carrier {
+    /// The builder of a shape.
+    fn config(self, shape: Shape) -> BuilderConfig {
+        let config = shape.config();
+        match self {
+            Self::Tcp => BuilderConfig {
+                credits: STREAM_CREDITS,
+                filter_in_flight: STREAM_CREDITS,
+                ..config
+            },
+            // Receive buffers have room for so many.
+            Self::Udp => config,
+        }
+    }
+
     /// A link of a unit, which sends from or receives into these pages.
     fn link(
         self,
@@ -326,7 +346,7 @@ impl NetworkBuilders {
         let config = BuilderConfig {
             // No event is closed early since the machine has other things to do.
             timeout: TIMEOUT,
-            ..shape.config()
+            ..carrier.config(shape)
         };
         debug_assert!(config.validate("builder").is_empty());
         let credits = config.credits as usize;
@@ -387,6 +407,7 @@ impl NetworkBuilders {
             },
             builders,
             start: Instant::now(),
+            credits: config.credits,
             congestion,
         })
     }
