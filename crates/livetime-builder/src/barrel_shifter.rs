@@ -12,8 +12,9 @@
 //! ru1 to     bu1      bu2      bu0
 //! ru2 to     bu2      bu0      bu1
 //! ```
-//! Work per block: one queue looked at, its pieces copied (32 bytes each); nothing is allocated. The
-//! queues share one store, so that a receiver costs 20 bytes and a fragment that waits 16.
+//! Work per block: one queue looked at, its pieces copied (32 bytes each); nothing is allocated. A
+//! queue is a cache line with its first four fragments, which is all that most of them hold; what
+//! is behind these lies in a store that all share, 16 bytes each.
 
 use std::sync::Arc;
 
@@ -115,6 +116,12 @@ pub struct QueueFull {
 /// No fragment.
 const NONE: u32 = u32::MAX;
 
+/// Fragments of a queue that lie in its lane.
+const NEAR: usize = 4;
+
+/// Fragments behind the lanes for which a lean shifter has memory.
+const BEHIND_USUAL: usize = 64;
+
 /// A fragment that waits, or is partly sent.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
@@ -122,31 +129,68 @@ struct Waiting {
     trigger_low: u32,
     source: SourceId,
     bytes: u32,
-    /// The next of its queue; or the next unused one.
+}
+
+impl Waiting {
+    const NOTHING: Self = Self {
+        trigger_low: 0,
+        source: SourceId(0),
+        bytes: 0,
+    };
+}
+
+/// A fragment behind those in its lane.
+#[derive(Debug, Clone, Copy)]
+struct Behind {
+    fragment: Waiting,
+    /// The next of its queue, the first of it after the last; or the next unused one.
     next: u32,
 }
 
-/// The queue towards a receiver.
+/// The queue towards a receiver: one cache line, since hundreds of them are used in turn.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 struct Lane {
-    /// Its first fragment, and what of it is sent.
-    first: u32,
+    /// The first fragments, `held` of them if there are fewer.
+    near: [Waiting; NEAR],
+    /// What is sent of the very first.
     sent: u32,
-    last: u32,
-    /// Fragments in it; without any, first and last mean nothing.
+    /// Fragments in it, those behind included.
     held: u32,
     /// Number of the next block.
     sequence: u32,
+    /// The last of those behind, if there are any.
+    last: u32,
 }
+
+const _: () = assert!(size_of::<Lane>() == 64);
 
 impl Lane {
     const EMPTY: Self = Self {
-        first: NONE,
+        near: [Waiting::NOTHING; NEAR],
         sent: 0,
-        last: NONE,
         held: 0,
         sequence: 0,
+        last: NONE,
     };
+
+    /// The first fragment is sent: the others move up, and one of those behind, if there are any.
+    #[inline]
+    fn advance(&mut self, behind: &mut [Behind], unused: &mut u32) {
+        self.near.copy_within(1.., 0);
+        if self.held as usize > NEAR {
+            let first = behind[self.last as usize].next;
+            let next = &mut behind[first as usize];
+            self.near[NEAR - 1] = next.fragment;
+            let after = core::mem::replace(&mut next.next, *unused);
+            *unused = first;
+            if self.held as usize > NEAR + 1 {
+                behind[self.last as usize].next = after;
+            }
+        }
+        self.sent = 0;
+        self.held -= 1;
+    }
 }
 
 /// A readout unit's shifter.
@@ -158,9 +202,11 @@ pub struct BarrelShifter {
     block_bytes: u32,
     queue_max: usize,
     lanes: Vec<Lane>,
-    /// The fragments of all queues.
-    waiting: Vec<Waiting>,
+    /// Fragments in all queues.
+    waiting: usize,
     waiting_max: usize,
+    /// Those that are not in the lanes.
+    behind: Vec<Behind>,
     /// First of the unused ones among them.
     unused: u32,
     /// The last trigger that came: all that wait are within 2^31 of it.
@@ -194,8 +240,9 @@ impl BarrelShifter {
             block_bytes,
             queue_max,
             lanes: vec![Lane::EMPTY; receivers],
-            waiting: Vec::new(),
+            waiting: 0,
             waiting_max: receivers * queue_max,
+            behind: Vec::new(),
             unused: NONE,
             newest: TriggerNumber(0),
             step: 0,
@@ -209,7 +256,15 @@ impl BarrelShifter {
     #[must_use]
     pub fn with_waiting_max(mut self, fragments: usize) -> Self {
         self.waiting_max = self.waiting_max.min(fragments);
-        self.waiting = Vec::with_capacity(self.waiting_max);
+        self.behind = Vec::with_capacity(self.waiting_max);
+        self
+    }
+
+    /// With memory for what is usual alone: it takes more when it needs it. For hundreds of shifters in
+    /// one simulation.
+    #[must_use]
+    pub fn lean(mut self) -> Self {
+        self.behind = Vec::with_capacity(BEHIND_USUAL.min(self.waiting_max));
         self
     }
 
@@ -230,35 +285,49 @@ impl BarrelShifter {
     ) -> Result<(), QueueFull> {
         let lane = &mut self.lanes[usize::from(to)];
         let held = lane.held as usize;
-        let is_full = self.unused == NONE && self.waiting.len() >= self.waiting_max;
-        if held >= self.queue_max || is_full {
+        if held >= self.queue_max || self.waiting >= self.waiting_max {
             return Err(QueueFull { to, held });
         }
-        let waiting = Waiting {
+        let fragment = Waiting {
             trigger_low: trigger.low(),
             source,
             bytes,
-            next: NONE,
         };
         self.newest = trigger;
+        self.waiting += 1;
+        lane.held += 1;
+        match lane.near.get_mut(held) {
+            Some(place) => *place = fragment,
+            None => self.push_behind(to, fragment),
+        }
+        Ok(())
+    }
+
+    /// Adds a fragment to a queue whose lane is full.
+    fn push_behind(&mut self, to: u16, fragment: Waiting) {
+        let lane = &mut self.lanes[usize::from(to)];
+        let entry = Behind {
+            fragment,
+            next: NONE,
+        };
         let index = match self.unused {
             NONE => {
-                self.waiting.push(waiting);
-                self.waiting.len() as u32 - 1
+                self.behind.push(entry);
+                self.behind.len() as u32 - 1
             }
             index => {
-                let unused = core::mem::replace(&mut self.waiting[index as usize], waiting);
+                let unused = core::mem::replace(&mut self.behind[index as usize], entry);
                 self.unused = unused.next;
                 index
             }
         };
-        match lane.held {
-            0 => lane.first = index,
-            _ => self.waiting[lane.last as usize].next = index,
-        }
+        // It is counted already: with the first one behind there is one more than there are near.
+        let first = match lane.held as usize - NEAR {
+            1 => index,
+            _ => core::mem::replace(&mut self.behind[lane.last as usize].next, index),
+        };
+        self.behind[index as usize].next = first;
         lane.last = index;
-        lane.held += 1;
-        Ok(())
     }
 
     /// The next block, if it is time for it. With [`Pace::BackPressure`] ask when the link can take
@@ -344,7 +413,7 @@ impl BarrelShifter {
         block.pieces.clear();
         let mut room = self.block_bytes;
         while room > 0 && lane.held > 0 && !block.pieces.is_full() {
-            let first = &mut self.waiting[lane.first as usize];
+            let first = lane.near[0];
             let bytes = room.min(first.bytes - lane.sent);
             block.pieces.push(Piece {
                 trigger: self.newest.extend(first.trigger_low),
@@ -356,10 +425,8 @@ impl BarrelShifter {
             room -= bytes;
             lane.sent += bytes;
             if lane.sent == first.bytes {
-                let after = core::mem::replace(&mut first.next, self.unused);
-                self.unused = core::mem::replace(&mut lane.first, after);
-                lane.sent = 0;
-                lane.held -= 1;
+                lane.advance(&mut self.behind, &mut self.unused);
+                self.waiting -= 1;
                 self.counts.fragments += 1;
             }
         }
@@ -393,22 +460,15 @@ impl BarrelShifter {
     }
 
     /// Reads what a block to a receiver, or a fragment for it, will touch, for drivers that have many
-    /// shifters and know what comes; gives bytes that wait, of the first fragments and the last.
+    /// shifters and know what comes; gives the fragments that wait for it.
     #[inline]
     pub fn foresee(&self, to: u16) -> u32 {
-        let Some(lane) = self.lanes.get(usize::from(to)) else {
-            return 0;
-        };
-        let of = |index: u32| self.waiting.get(index as usize);
-        let (first, last) = (of(lane.first), of(lane.last));
-        let second = first.and_then(|first| of(first.next));
-        let fragments = [first, last, second].into_iter().flatten();
-        fragments.fold(0, |sum, fragment| sum ^ fragment.bytes)
+        self.lanes.get(usize::from(to)).map_or(0, |lane| lane.held)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.
     pub fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.held == 0)
+        self.waiting == 0
     }
 
     /// Takes away what waits for a receiver that is lost; returns how many fragments.
@@ -424,11 +484,13 @@ impl BarrelShifter {
                 ..Lane::EMPTY
             },
         );
-        if withdrawn.held > 0 {
-            self.waiting[withdrawn.last as usize].next = self.unused;
-            self.unused = withdrawn.first;
+        let held = withdrawn.held as usize;
+        if held > NEAR {
+            let last = &mut self.behind[withdrawn.last as usize].next;
+            self.unused = core::mem::replace(last, self.unused);
         }
-        withdrawn.held as usize
+        self.waiting -= held;
+        held
     }
 
     /// What it did.

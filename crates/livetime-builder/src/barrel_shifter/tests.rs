@@ -52,6 +52,52 @@ fn a_full_queue_says_whose_it_is() {
 }
 
 #[test]
+fn what_lies_behind_the_lanes_is_used_again() {
+    let mut shifter = shifter(1, 0, 2, Pace::BackPressure);
+    let mut came = Vec::new();
+    for round in 0..20 {
+        let withdrawn = round % 2;
+        for n in 0..8 {
+            push(&mut shifter, 0, 100 * round + n + 1, 900);
+            push(&mut shifter, 1, 100 * round + n + 1, 900);
+        }
+        // Two blocks each, so that one goes on where those behind are moving up.
+        for _ in 0..4 {
+            let block = shifter.poll_block(RunNs(0)).unwrap();
+            came.extend(
+                block
+                    .pieces
+                    .iter()
+                    .map(|p| (block.to, p.trigger.0, p.bytes)),
+            );
+        }
+        assert_eq!(shifter.withdraw(withdrawn as u16), 6, "of 8 two are sent");
+        while !shifter.is_empty() {
+            let block = shifter.poll_block(RunNs(0)).unwrap();
+            came.extend(
+                block
+                    .pieces
+                    .iter()
+                    .map(|p| (block.to, p.trigger.0, p.bytes)),
+            );
+        }
+        let bytes_of = |to: u16, n: u64| {
+            let pieces = came.iter().filter(|p| (p.0, p.1) == (to, 100 * round + n));
+            pieces.map(|(_, _, bytes)| bytes).sum::<u32>()
+        };
+        for n in 1..=8 {
+            assert_eq!(bytes_of(1 - withdrawn as u16, n), 900);
+        }
+        assert_eq!(bytes_of(withdrawn as u16, 4), 0);
+        // An even number of blocks, so that the next round begins with the first receiver.
+        if shifter.next_receiver() == Some(1) {
+            shifter.give_turn_away();
+        }
+    }
+    assert_eq!(shifter.behind.len(), 2 * (8 - NEAR));
+}
+
+#[test]
 fn a_late_shifter_passes_over_what_it_missed_and_is_in_step() {
     let pace = Pace::Clock {
         start: RunNs(100),

@@ -75,7 +75,8 @@ impl Adapter {
                 let pace = Pace::BackPressure;
                 let schedule = schedule.clone();
                 let shifter = BarrelShifter::new(schedule, sender, pace, block_bytes, queue_max);
-                Shaper::Barrel(shifter.with_waiting_max(waiting_max), block_bytes)
+                let shifter = shifter.with_waiting_max(waiting_max).lean();
+                Shaper::Barrel(shifter, block_bytes)
             }
             Shaping::LinearShift { phase_bytes, .. } => Shaper::Linear(LinearShift::new(
                 ShiftSchedule::clone(schedule),
