@@ -83,6 +83,10 @@ impl DurationPs {
         if bits_per_second == 0 {
             return Self::MAX;
         }
+        // Packets are small: the long division is for what takes 2 MB and more.
+        if let Some(scaled) = bits.checked_mul(PS_PER_S) {
+            return Self(scaled.div_ceil(bits_per_second));
+        }
         let ps = (bits as u128 * PS_PER_S as u128).div_ceil(bits_per_second as u128);
         if ps > u64::MAX as u128 {
             Self::MAX
@@ -162,6 +166,13 @@ mod tests {
             DurationPs::for_bits(2048 * 8, 1_280_000_000),
             DurationPs::from_ns(12_800)
         );
+        // On both sides of where the short division ends.
+        for (bits, ps) in [
+            (18_446_744, 6_148_914_666_667),
+            (18_446_745, 6_148_915_000_000),
+        ] {
+            assert_eq!(DurationPs::for_bits(bits, 3_000_000), DurationPs(ps));
+        }
         assert_eq!(DurationPs::for_bits(8, 0), DurationPs::MAX);
         assert_eq!(DurationPs::for_bits(u64::MAX, 1), DurationPs::MAX);
     }

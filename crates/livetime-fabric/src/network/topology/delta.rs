@@ -24,11 +24,15 @@ pub enum Wiring {
 
 #[derive(Debug, Clone)]
 pub(super) struct Delta {
-    radix: u32,
     stages: u32,
     nodes: u32,
     /// Position of each source.
     positions: Vec<u32>,
+    /// By window: it without its first digit, shifted to make room for the next one. Tables, since
+    /// divisions would be most of what a route costs.
+    shifted: Vec<u32>,
+    /// By destination and stage: the digit that comes into the window.
+    digits: Vec<u32>,
 }
 
 impl Topology {
@@ -62,11 +66,16 @@ impl Topology {
                 }
             }
         }
+        let places = (0..stages).map(|stage| radix.pow(stages - 1 - stage));
+        let digits = |window| places.clone().map(move |place| window / place % radix);
         Ok(parts.into_topology(Routing::Delta(Delta {
-            radix,
             stages,
             nodes,
             positions,
+            shifted: (0..nodes)
+                .map(|window| window % per_stage * radix)
+                .collect(),
+            digits: (0..nodes).flat_map(digits).collect(),
         })))
     }
 }
@@ -74,16 +83,14 @@ impl Topology {
 impl Delta {
     #[inline]
     pub(super) fn route(&self, source: u32, destination: u32, route: &mut Route) {
-        let per_stage = self.nodes / self.radix;
         let mut window = self.positions[source as usize];
-        let mut left = destination;
-        let mut place = per_stage;
-        for stage in 0..self.stages {
-            let digit = left / place;
-            left -= digit * place;
-            place = (place / self.radix).max(1);
-            window = window % per_stage * self.radix + digit;
-            route.push((stage + 1) * self.nodes + window);
+        let stages = self.stages as usize;
+        let digits = &self.digits[destination as usize * stages..][..stages];
+        let mut first = self.nodes;
+        for digit in digits {
+            window = self.shifted[window as usize] + digit;
+            route.push(first + window);
+            first += self.nodes;
         }
     }
 
