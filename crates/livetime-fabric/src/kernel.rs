@@ -16,7 +16,7 @@ use crate::time::SimPs;
 use crate::trace::{EventLabel, Trace, TraceHash};
 
 /// Events that a world is shown ahead at a time; fewer than half of it are not worth it.
-const FORESEEN: usize = 16;
+pub(crate) const FORESEEN: usize = 16;
 
 /// The simulated system: its nodes, and what events do to them.
 pub trait World {
@@ -208,11 +208,11 @@ impl<W: World> Simulation<W> {
             self.foreseen -= 1;
             return;
         }
-        let coming = self.scheduler.coming();
-        if coming.len() >= FORESEEN / 2 {
+        if self.scheduler.coming_count() >= FORESEEN / 2
+            && let Some(coming) = self.scheduler.coming(FORESEEN)
+        {
             self.foreseen = FORESEEN - 1;
-            let coming = coming.iter().rev().take(FORESEEN);
-            self.world.foresee(coming.map(|pending| &pending.event));
+            self.world.foresee(coming);
         }
     }
 

@@ -64,7 +64,7 @@ pub use fault_plan::{
     ScriptedFault, TimeWindow,
 };
 pub use kernel::{RunLimits, RunReport, Simulation, SimulationConfig, StopReason, World};
-pub use queue::{EventClass, EventKey, EventQueue, QueueKind};
+pub use queue::{EventClass, EventKey, EventQueue, Lane, QueueKind};
 pub use random::{Probability, Purpose, RandomStream, RandomStreams};
 pub use scheduler::Scheduler;
 pub use time::{DurationPs, SimPs};

@@ -59,7 +59,8 @@ impl EventKey {
     }
 
     /// The whole order in one integer, compared without a branch.
-    const fn order(self) -> u128 {
+    #[inline]
+    pub(crate) const fn order(self) -> u128 {
         (self.time.0 as u128) << 64 | self.rank as u128
     }
 }
@@ -104,6 +105,17 @@ impl<E> PartialEq for Pending<E> {
 
 impl<E> Eq for Pending<E> {}
 
+/// Events of constant delay, or of another kind that is scheduled in the order in which it is due as
+/// a rule, wait in a queue of their own: the wheel turns for the others alone. The order of events does
+/// not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// One kind.
+    First,
+    /// Another one.
+    Second,
+}
+
 /// Which queue a simulation runs on. Results do not depend on it; speed does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueKind {
@@ -145,6 +157,16 @@ impl<E> EventQueue<E> {
         }
     }
 
+    /// As [`EventQueue::push`], for an event that is behind all of its lane as a rule: see
+    /// [`TimingWheel::push_in_order`].
+    #[inline]
+    pub(crate) fn push_in_order(&mut self, lane: Lane, key: EventKey, event: E) {
+        match self {
+            Self::Wheel(wheel) => wheel.push_in_order(lane, key, event),
+            Self::Heap(heap) => heap.push(key, event),
+        }
+    }
+
     /// Takes the first event if its time is at most `limit`.
     pub fn pop_until(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
         match self {
@@ -153,12 +175,21 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Some of the events that come next, the earliest last; none where the queue does not know.
+    /// The number of [`EventQueue::coming`]; 0 where the queue does not know.
     #[inline]
-    pub(crate) fn coming(&self) -> &[Pending<E>] {
+    pub(crate) fn coming_count(&self) -> usize {
         match self {
-            Self::Wheel(wheel) => wheel.coming(),
-            Self::Heap(_) => &[],
+            Self::Wheel(wheel) => wheel.coming_count(),
+            Self::Heap(_) => 0,
+        }
+    }
+
+    /// At most so many of the events that probably come next, in their order.
+    #[inline]
+    pub(crate) fn coming(&self, most: usize) -> Option<impl Iterator<Item = &E> + Clone> {
+        match self {
+            Self::Wheel(wheel) => Some(wheel.coming(most)),
+            Self::Heap(_) => None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! It does not call the world; [`Simulation`](crate::kernel::Simulation) does. There is no way to
 //! cancel an event: a timeout that moved is asked about when it fires, see [`crate::wake_up`].
 
-use crate::queue::{EventClass, EventKey, EventQueue, Pending, QueueKind};
+use crate::queue::{EventClass, EventKey, EventQueue, Lane, QueueKind};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::{EventLabel, Trace, TraceRecord};
 
@@ -78,13 +78,40 @@ impl<E> Scheduler<E> {
     /// If the place is before that of the event that is being handled.
     #[inline]
     pub fn enter(&mut self, key: EventKey, event: E) {
+        self.check_place(key);
+        self.queue.push(key, event);
+        self.pending_peak = self.pending_peak.max(self.queue.len());
+    }
+
+    /// As [`Scheduler::at`], for an event that comes after all of its lane as a rule.
+    ///
+    /// # Panics
+    /// As [`Scheduler::at`], if `time` is in the past.
+    #[inline]
+    pub fn at_in_order(&mut self, lane: Lane, time: SimPs, class: EventClass, event: E) {
+        let key = self.reserve(time, class);
+        self.queue.push_in_order(lane, key, event);
+        self.pending_peak = self.pending_peak.max(self.queue.len());
+    }
+
+    /// As [`Scheduler::enter`], for an event that comes after all of its lane as a rule.
+    ///
+    /// # Panics
+    /// As [`Scheduler::enter`], if the place is over.
+    #[inline]
+    pub fn enter_in_order(&mut self, lane: Lane, key: EventKey, event: E) {
+        self.check_place(key);
+        self.queue.push_in_order(lane, key, event);
+        self.pending_peak = self.pending_peak.max(self.queue.len());
+    }
+
+    #[inline]
+    fn check_place(&self, key: EventKey) {
         assert!(
             key > self.handling,
             "event entered at {}, which is over",
             key.time
         );
-        self.queue.push(key, event);
-        self.pending_peak = self.pending_peak.max(self.queue.len());
     }
 
     /// Schedules an event `delay` from now.
@@ -152,10 +179,16 @@ impl<E> Scheduler<E> {
         Some((key, event))
     }
 
-    /// Some of the events that come next, the earliest last.
+    /// The number of [`Scheduler::coming`].
     #[inline]
-    pub(crate) fn coming(&self) -> &[Pending<E>] {
-        self.queue.coming()
+    pub(crate) fn coming_count(&self) -> usize {
+        self.queue.coming_count()
+    }
+
+    /// At most so many of the events that probably come next, in their order.
+    #[inline]
+    pub(crate) fn coming(&self, most: usize) -> Option<impl Iterator<Item = &E> + Clone> {
+        self.queue.coming(most)
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 //! level 1   256 slots of 256 granules    1 us    the next 268 us
 //! level 2   256 slots of 65536 granules  268 us  the next 69 ms      (to level 7: all of u64)
 //! current   the granule being drained, sorted; queues and a heap of what is scheduled into it
+//! lanes     events that their world knows to come in their order, however late
 //! ```
 //!
 //! When a slot above level 0 comes up, the wheel jumps straight to the earliest granule in it, so
@@ -21,7 +22,7 @@
 use core::mem;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::queue::{EventKey, Pending};
+use crate::queue::{EventKey, Lane, Pending};
 use crate::time::SimPs;
 
 /// Bits of a digit. 6 and 10 cost the same within the noise (`examples/queue_cost.rs`); 8 keeps the
@@ -38,8 +39,18 @@ const WORDS: usize = SLOTS / 64;
 const SPARES: usize = 64;
 /// Room for more events than these is not kept, so that a burst does not leave its footprint.
 const RETAINED_EVENTS: usize = 1024;
-/// Queues of events that arrive in their order: of the lowest class, and of all others.
+/// Queues of events that are scheduled into the current granule in their order: of the lowest class,
+/// and of all others.
 const QUEUES: usize = 2;
+/// Queues of events that are scheduled in their order, whenever they are due.
+const LANES: usize = Lane::Second as usize + 1;
+/// Where the earliest event may be: one of the queues, or one of these, or one of the lanes.
+const SORTED: usize = QUEUES;
+const HEAPED: usize = QUEUES + 1;
+const FIRST_LANE: usize = QUEUES + 2;
+const SOURCES: usize = FIRST_LANE + LANES;
+/// The place in the order of no event.
+const NEVER: u128 = u128::MAX;
 
 /// Events of type `E` in a hierarchical timing wheel.
 #[derive(Debug, Clone)]
@@ -48,11 +59,16 @@ pub struct TimingWheel<E> {
     granule_bits: u32,
     /// The granule that `current` and `arrivals` hold; all events on the levels are later.
     position: u64,
+    /// The position stays before this granule, which is not beyond the first one of any slot that holds
+    /// events: else they would not be where their digits say.
+    filed_from: u64,
     /// Events of the current granule, the earliest last.
     current: Vec<Pending<E>>,
     /// Events scheduled into the current granule after it was sorted, where they come in their order,
     /// as those of one instant and class do.
     queues: [VecDeque<Pending<E>>; QUEUES],
+    /// Events that their world knows to come in their order.
+    lanes: [VecDeque<Pending<E>>; LANES],
     /// Those that come in another order, or before the current granule.
     arrivals: BinaryHeap<Pending<E>>,
     /// Room of slots that are empty again.
@@ -63,8 +79,12 @@ pub struct TimingWheel<E> {
     occupied: [[u64; WORDS]; LEVELS],
     /// Which levels hold events, one bit each.
     levels_used: u32,
-    /// Events in `queues` and `arrivals`.
-    arrived: usize,
+    /// The first event of each queue, of `current`, of `arrivals` and of each lane.
+    firsts: [u128; SOURCES],
+    /// Events in `arrivals` and `lanes`.
+    elsewhere: usize,
+    /// Where the last event popped was.
+    popped_from: usize,
     len: usize,
 }
 
@@ -84,14 +104,18 @@ impl<E> TimingWheel<E> {
         Self {
             granule_bits: granule_bits.min(u64::BITS - 1),
             position: 0,
+            filed_from: u64::MAX,
             current: Vec::new(),
-            queues: [VecDeque::new(), VecDeque::new()],
+            queues: [const { VecDeque::new() }; QUEUES],
+            lanes: [const { VecDeque::new() }; LANES],
             arrivals: BinaryHeap::new(),
             spare: Vec::new(),
             slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
             occupied: [[0; WORDS]; LEVELS],
             levels_used: 0,
-            arrived: 0,
+            firsts: [NEVER; SOURCES],
+            elsewhere: 0,
+            popped_from: SORTED,
             len: 0,
         }
     }
@@ -109,65 +133,124 @@ impl<E> TimingWheel<E> {
         }
     }
 
+    /// As [`TimingWheel::push`], for an event that is behind all of its lane as a rule: one of constant
+    /// delay, for example. It waits there, at the cost of a queue; where it is not behind them, it is
+    /// pushed like any other.
+    #[inline]
+    pub fn push_in_order(&mut self, lane: Lane, key: EventKey, event: E) {
+        let queue = &mut self.lanes[lane as usize];
+        match queue.back() {
+            Some(last) if last.key > key => return self.push(key, event),
+            Some(_) => {}
+            None => self.firsts[FIRST_LANE + lane as usize] = key.order(),
+        }
+        self.elsewhere += 1;
+        queue.push_back(Pending { key, event });
+        self.len += 1;
+    }
+
     /// Takes the first event if its time is at most `limit`.
     #[inline]
     pub fn pop_until(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
-        if self.current.is_empty() && self.arrived == 0 && !self.advance(limit) {
+        let mut source = self.first_source();
+        let mut time = (self.firsts[source] >> 64) as u64;
+        if time >> self.granule_bits >= self.filed_from && self.advance(limit.0.min(time)) {
+            source = self.first_source();
+            time = (self.firsts[source] >> 64) as u64;
+        }
+        if time > limit.0 {
             return None;
         }
-        if self.arrived > 0 {
-            return self.pop_arrived(limit);
-        }
-        if self.current.last()?.key.time > limit {
-            return None;
-        }
-        let Pending { key, event } = self.current.pop()?;
+        let Pending { key, event } = self.pop_from(source)?;
         self.len -= 1;
+        self.elsewhere -= usize::from(source >= HEAPED);
+        self.popped_from = source;
+        // Nothing on the levels is before it, so that they need not be looked at.
+        self.position = self.position.max(time >> self.granule_bits);
         Some((key, event))
+    }
+
+    /// Where the first of all events is that are not on the levels.
+    #[inline]
+    fn first_source(&self) -> usize {
+        let (mut source, mut first) = (0, self.firsts[0]);
+        let mut compare = |sources: core::ops::Range<usize>| {
+            for other in sources {
+                if self.firsts[other] < first {
+                    (source, first) = (other, self.firsts[other]);
+                }
+            }
+        };
+        compare(1..HEAPED);
+        // In many worlds there never is anything else.
+        if self.elsewhere > 0 {
+            compare(HEAPED..SOURCES);
+        }
+        source
+    }
+
+    #[inline]
+    fn pop_from(&mut self, source: usize) -> Option<Pending<E>> {
+        let order = |next: Option<&Pending<E>>| next.map_or(NEVER, |next| next.key.order());
+        let popped;
+        self.firsts[source] = match source {
+            SORTED => {
+                popped = self.current.pop();
+                order(self.current.last())
+            }
+            HEAPED => {
+                popped = self.arrivals.pop();
+                order(self.arrivals.peek())
+            }
+            source => {
+                let queue = match source.checked_sub(FIRST_LANE) {
+                    Some(lane) => &mut self.lanes[lane],
+                    None => &mut self.queues[source],
+                };
+                popped = queue.pop_front();
+                order(queue.front())
+            }
+        };
+        popped
     }
 
     /// Adds an event of the current granule, or one before it.
     #[inline]
     fn arrive(&mut self, pending: Pending<E>) {
-        self.arrived += 1;
-        let queue = &mut self.queues[usize::from(pending.key.class().0).min(QUEUES - 1)];
+        let order = pending.key.order();
+        let class = usize::from(pending.key.class().0).min(QUEUES - 1);
+        let queue = &mut self.queues[class];
         match queue.back() {
-            Some(last) if last.key > pending.key => self.arrivals.push(pending),
-            _ => queue.push_back(pending),
-        }
-    }
-
-    /// As [`TimingWheel::pop_until`], where events have arrived.
-    fn pop_arrived(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
-        // The earliest is the greatest, and no event at all is the least: `None < Some`.
-        let [low, high] = &self.queues;
-        let queue = usize::from(high.front() > low.front());
-        let queued = self.queues[queue].front();
-        let heaped = self.arrivals.peek();
-        let arrived = queued.max(heaped);
-        let sorted = self.current.last();
-        let first = arrived.max(sorted)?;
-        if first.key.time > limit {
-            return None;
-        }
-        let first = if sorted >= arrived {
-            self.current.pop()
-        } else {
-            self.arrived -= 1;
-            match queued > heaped {
-                true => self.queues[queue].pop_front(),
-                false => self.arrivals.pop(),
+            Some(last) if last.key > pending.key => {
+                self.firsts[HEAPED] = self.firsts[HEAPED].min(order);
+                self.elsewhere += 1;
+                return self.arrivals.push(pending);
             }
-        };
-        let Pending { key, event } = first?;
-        self.len -= 1;
-        Some((key, event))
+            Some(_) => {}
+            None => self.firsts[class] = order,
+        }
+        queue.push_back(pending);
     }
 
-    /// The sorted events of the current granule, the earliest last.
+    /// Events that come next where the last one came from: in its lane, or in the current granule.
     #[inline]
-    pub(crate) fn coming(&self) -> &[Pending<E>] {
-        &self.current
+    pub(crate) fn coming_count(&self) -> usize {
+        match self.popped_from.checked_sub(FIRST_LANE) {
+            Some(lane) => self.lanes[lane].len(),
+            None => self.current.len(),
+        }
+    }
+
+    /// At most so many of them, in their order.
+    #[inline]
+    pub(crate) fn coming(&self, most: usize) -> impl Iterator<Item = &E> + Clone {
+        let lane = self.popped_from.checked_sub(FIRST_LANE);
+        let (sorted, queued) = match lane.and_then(|lane| self.lanes.get(lane)) {
+            Some(lane) => (0, lane.range(..lane.len().min(most))),
+            None => (most, self.lanes[0].range(..0)),
+        };
+        let sorted = self.current.iter().rev().take(sorted);
+        sorted.chain(queued).map(|pending| &pending.event)
     }
 
     /// Number of events that wait.
@@ -189,7 +272,9 @@ impl<E> TimingWheel<E> {
         debug_assert!(granule > self.position);
         let highest_bit = u64::BITS - 1 - (granule ^ self.position).leading_zeros();
         let level = (highest_bit / DIGIT_BITS) as usize;
-        let digit = (granule >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
+        let shift = level as u32 * DIGIT_BITS;
+        let above = granule >> shift;
+        let digit = above as usize % SLOTS;
         let slot = &mut self.slots[level * SLOTS + digit];
         if slot.capacity() == 0
             && let Some(spare) = self.spare.pop()
@@ -199,18 +284,21 @@ impl<E> TimingWheel<E> {
         slot.push(pending);
         self.occupied[level][digit / 64] |= 1 << (digit % 64);
         self.levels_used |= 1 << level;
+        self.filed_from = self.filed_from.min(above << shift);
     }
 
-    /// Fills `current` with the next granule that holds events, if it is not after `limit`.
-    fn advance(&mut self, limit: SimPs) -> bool {
+    /// Fills `current`, which is empty, with the next granule that holds events on the levels, if it
+    /// is not after `limit`.
+    fn advance(&mut self, limit: u64) -> bool {
         if self.levels_used == 0 {
             return false;
         }
         let level = self.levels_used.trailing_zeros() as usize;
         let digit = self.first_digit(level);
         let start = self.slot_start(level, digit);
-        let limit = limit.0 >> self.granule_bits;
+        let limit = limit >> self.granule_bits;
         if start > limit {
+            self.filed_from = start;
             return false;
         }
         self.clear_flag(level, digit);
@@ -235,7 +323,14 @@ impl<E> TimingWheel<E> {
         if self.spare.len() < SPARES && events.capacity() <= RETAINED_EVENTS {
             self.spare.push(events);
         }
+        // Where the first slot is found out when somebody wants to go beyond this granule.
+        self.filed_from = match self.levels_used {
+            0 => u64::MAX,
+            _ => self.position.saturating_add(1),
+        };
         self.current.sort_unstable();
+        let first = self.current.last();
+        self.firsts[SORTED] = first.map_or(NEVER, |first| first.key.order());
         !self.current.is_empty()
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Verified: order, contents and length after every operation, over random operation lists with
 //! equal times, far futures, both ends of time, pushes at the current instant and into the past,
-//! and pops with limits. Not verified here: speed (`examples/queue_cost.rs`).
+//! pops with limits, and lanes of events that
+//! come in order or do not. Not verified here: speed (`examples/queue_cost.rs`).
 
 use livetime_fabric::heap_queue::HeapQueue;
 use livetime_fabric::timing_wheel::TimingWheel;
-use livetime_fabric::{EventClass, EventKey, SimPs};
+use livetime_fabric::{EventClass, EventKey, Lane, SimPs};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -17,6 +18,8 @@ enum Operation {
     Push { delay: u64, class: u8 },
     /// An event at an absolute time, past or future.
     PushAt { time: u64, class: u8 },
+    /// An event that may or may not be behind the others of its lane.
+    PushInOrder { delay: u64, class: u8, lane: Lane },
     /// Several events at one instant.
     PushTied { delay: u64, classes: Vec<u8> },
     /// Pops up to so many events; each popped event schedules another one at the same instant if
@@ -47,6 +50,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let operation = prop_oneof![
         8 => (delays(), class()).prop_map(|(delay, class)| Operation::Push { delay, class }),
         2 => (times(), class()).prop_map(|(time, class)| Operation::PushAt { time, class }),
+        8 => (delays(), class(), prop::sample::select(vec![Lane::First, Lane::Second]))
+            .prop_map(|(delay, class, lane)| Operation::PushInOrder { delay, class, lane }),
         2 => (delays(), prop::collection::vec(class(), 1..40))
             .prop_map(|(delay, classes)| Operation::PushTied { delay, classes }),
         6 => (1_u8..20, any::<bool>()).prop_map(|(count, echo)| Operation::Pop { count, echo }),
@@ -81,6 +86,13 @@ impl Pair {
         self.sequence += 1;
     }
 
+    fn push_in_order(&mut self, lane: Lane, time: u64, class: u8) {
+        let key = EventKey::new(SimPs(time), EventClass(class), self.sequence);
+        self.wheel.push_in_order(lane, key, self.sequence);
+        self.heap.push(key, self.sequence);
+        self.sequence += 1;
+    }
+
     fn pop_until(&mut self, limit: u64) -> Option<EventKey> {
         let popped = self.heap.pop_until(SimPs(limit));
         assert_eq!(self.wheel.pop_until(SimPs(limit)), popped, "limit {limit}");
@@ -96,6 +108,9 @@ impl Pair {
         match operation {
             Operation::Push { delay, class } => self.push(self.now.saturating_add(*delay), *class),
             Operation::PushAt { time, class } => self.push(*time, *class),
+            Operation::PushInOrder { delay, class, lane } => {
+                self.push_in_order(*lane, self.now.saturating_add(*delay), *class);
+            }
             Operation::PushTied { delay, classes } => {
                 let time = self.now.saturating_add(*delay);
                 classes.iter().for_each(|class| self.push(time, *class));
@@ -165,7 +180,11 @@ fn a_long_run_of_a_busy_fabric_keeps_the_order() {
     for _ in 0..300_000 {
         let key = pair.pop_until(u64::MAX).unwrap();
         let scale = [1, 1_000, 125_000, 12_800_000, 1_000_000_000][random(5) as usize];
-        pair.push(key.time.0 + random(2) * scale, (random(3)) as u8);
+        match random(3) {
+            0 => pair.push_in_order(Lane::First, key.time.0 + 16_384_000, 0),
+            1 => pair.push_in_order(Lane::Second, key.time.0 + 2_000_000 + random(2), 0),
+            _ => pair.push(key.time.0 + random(2) * scale, (random(3)) as u8),
+        }
     }
     assert_eq!(pair.heap.len(), 2_000);
 }

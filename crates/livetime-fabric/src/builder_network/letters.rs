@@ -5,6 +5,7 @@ use livetime_wire::{UnitId, UnitKind};
 
 use super::hosts::Letter;
 use super::world::{HOST, NetworkEvent, NetworkWorld};
+use crate::queue::Lane;
 use crate::scheduler::Scheduler;
 use crate::time::DurationPs;
 
@@ -58,7 +59,8 @@ impl NetworkWorld<'_> {
         };
         letters.pop(units);
         if let Some((key, ..)) = letters.first() {
-            s.enter(key, NetworkEvent::LetterOf(unit));
+            // All hosts take as long for a letter.
+            s.enter_in_order(Lane::Second, key, NetworkEvent::LetterOf(unit));
         }
         self.receive(to, text, sequence, s);
     }

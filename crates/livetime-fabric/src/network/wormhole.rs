@@ -12,7 +12,7 @@
 
 use crate::address::NodeId;
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
-use crate::queue::{EventClass, QueueKind};
+use crate::queue::{EventClass, Lane, QueueKind};
 use crate::random::{Purpose, RandomStream, RandomStreams};
 use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
@@ -471,11 +471,14 @@ impl<'t> Fabric<'t> {
         }
         let bytes = u64::from(self.bytes[s]) + u64::from(self.load.overhead_bytes);
         let streaming = DurationPs::for_bits(bytes * 8, self.load.link_bits_per_s);
-        scheduler.after(
-            hop_delay + streaming,
-            CAUSE,
-            E::of(self.network, Step::Done(source)),
-        );
+        let done = E::of(self.network, Step::Done(source));
+        match self.hosts {
+            // Those of hosts are blocks of one size, as a rule.
+            Some(_) => {
+                scheduler.at_in_order(Lane::First, now + (hop_delay + streaming), CAUSE, done);
+            }
+            None => scheduler.after(hop_delay + streaming, CAUSE, done),
+        }
     }
 
     fn wait(&mut self, link: usize, source: u32, now: SimPs) {
