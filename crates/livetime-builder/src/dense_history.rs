@@ -53,6 +53,12 @@ impl DenseHistory {
         *cell = u64::from(tag) << 32 | u64::from(held | (closing as u32) << place);
     }
 
+    /// Reads the cell of a trigger, whoever has it.
+    #[inline]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u64 {
+        self.cells[self.place(trigger).0]
+    }
+
     #[inline]
     pub(crate) fn past(&self, trigger: TriggerNumber) -> Past {
         let (at, tag, place) = self.place(trigger);

@@ -122,6 +122,13 @@ impl HeldTriggers {
         Some(Place::Outside(trigger))
     }
 
+    /// Reads the cell of a trigger in the window, whatever is in it.
+    #[inline]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u32 {
+        let cell = self.ahead(trigger).map(|ahead| self.cell(ahead));
+        cell.and_then(|at| self.cells.get(at).copied()).unwrap_or(0)
+    }
+
     /// What is known of a live trigger.
     #[inline]
     pub(crate) fn get(&self, trigger: TriggerNumber) -> Option<Held> {
@@ -146,10 +153,10 @@ impl HeldTriggers {
     #[inline]
     fn read(&self, at: usize) -> Held {
         let word = self.cells[at];
-        let (present, unsent) = match self.cells[at..at + self.cell_words] {
-            [_, masks] => (masks & 0xFFFF, masks >> 16),
-            [_, present, unsent] => (present, unsent),
-            _ => (word >> 29 & 1, word >> 30 & 1),
+        let (present, unsent) = match self.cell_words {
+            1 => (word >> 29 & 1, word >> 30 & 1),
+            2 => (self.cells[at + 1] & 0xFFFF, self.cells[at + 1] >> 16),
+            _ => (self.cells[at + 1], self.cells[at + 2]),
         };
         let builder = match word >> 16 & BUILDER {
             BUILDER => NO_BUILDER,
@@ -168,13 +175,18 @@ impl HeldTriggers {
     fn write(&mut self, at: usize, held: Held) {
         let builder = u32::from(held.builder) & BUILDER;
         let word = u32::from(held.marks) | OCCUPIED | u32::from(held.scans) << 8 | builder << 16;
-        match &mut self.cells[at..at + self.cell_words] {
-            [first, masks] => (*first, *masks) = (word, held.present | held.unsent << 16),
-            [first, present, unsent] => {
-                (*first, *present, *unsent) = (word, held.present, held.unsent);
+        let word = match self.cell_words {
+            1 => word | held.present << 29 | held.unsent << 30,
+            2 => {
+                self.cells[at + 1] = held.present | held.unsent << 16;
+                word
             }
-            cell => cell[0] = word | held.present << 29 | held.unsent << 30,
-        }
+            _ => {
+                (self.cells[at + 1], self.cells[at + 2]) = (held.present, held.unsent);
+                word
+            }
+        };
+        self.cells[at] = word;
     }
 
     /// Changes what is known of the trigger at a place.
@@ -195,20 +207,25 @@ impl HeldTriggers {
     #[must_use]
     #[inline]
     pub(crate) fn insert(&mut self, trigger: TriggerNumber, held: Held) -> bool {
-        if self.len() >= self.capacity || trigger.0 == 0 || self.place(trigger).is_some() {
+        if self.len() >= self.capacity || trigger.0 == 0 {
             return false;
         }
         if self.ahead(trigger).is_none() {
+            if self.place(trigger).is_some() {
+                return false;
+            }
             self.slide(trigger);
         }
-        match self.ahead(trigger) {
-            Some(ahead) => {
-                self.write(self.cell(ahead), held);
-                self.inside += 1;
-                true
-            }
-            None => self.outside.insert(trigger, held),
+        let Some(ahead) = self.ahead(trigger) else {
+            return self.outside.insert(trigger, held);
+        };
+        let at = self.cell(ahead);
+        if self.is_occupied(at) {
+            return false;
         }
+        self.write(at, held);
+        self.inside += 1;
+        true
     }
 
     /// Lets the window end with a trigger beyond it, or begin anywhere if nothing is held.

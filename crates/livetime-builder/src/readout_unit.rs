@@ -878,11 +878,10 @@ impl ReadoutUnit {
     }
 
     /// Reads what a fragment, request or release of a trigger will touch, for drivers that have many
-    /// units and know what comes; says whether it has fragments or requests, or is forgotten.
+    /// units and know what comes; what it gives means nothing.
     #[inline]
-    pub fn foresee(&self, trigger: TriggerNumber) -> bool {
-        // Both are read in any case.
-        self.held.get(trigger).is_some() | (self.past(trigger) == Past::Forgotten)
+    pub fn foresee(&self, trigger: TriggerNumber) -> u64 {
+        u64::from(self.held.foresee(trigger)) ^ self.history.foresee(trigger)
     }
 
     /// The number that the next message of a builder unit has if none was lost; 0 for a unit that

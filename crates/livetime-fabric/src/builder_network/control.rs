@@ -163,18 +163,19 @@ impl Texts {
         &text.envelope
     }
 
-    /// The builder unit that a message to a readout unit comes from, and the triggers that it names.
-    pub(super) fn named(&self, index: u32) -> (u16, &[TriggerNumber]) {
+    /// The builder unit that a message to a readout unit comes from, whether it asks for fragments, and
+    /// the triggers that it names.
+    #[inline]
+    pub(super) fn named(&self, index: u32) -> (u16, bool, &[TriggerNumber]) {
         let Some(Text { envelope, .. }) = &self.texts[index as usize] else {
-            return (0, &[]);
+            return (0, false, &[]);
         };
-        let triggers: &[_] = match &envelope.message {
-            BuilderMessage::FragmentRequest { triggers } | BuilderMessage::Release { triggers } => {
-                triggers
-            }
-            _ => &[],
+        let (is_request, triggers): (_, &[_]) = match &envelope.message {
+            BuilderMessage::FragmentRequest { triggers } => (true, triggers),
+            BuilderMessage::Release { triggers } => (false, triggers),
+            _ => (false, &[]),
         };
-        (envelope.sender.index, triggers)
+        (envelope.sender.index, is_request, triggers)
     }
 
     /// Its bytes on a link.
