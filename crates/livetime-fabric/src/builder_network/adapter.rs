@@ -103,11 +103,6 @@ impl Adapter {
         port.map_or(0, |port| shifter.foresee(port))
     }
 
-    /// Whether it sends whether or not there is something to send.
-    pub(super) const fn is_turning(&self) -> bool {
-        matches!(self.shaper, Shaper::Barrel(..))
-    }
-
     /// A fragment is to be sent; false if there is no room, and it is to be kept.
     pub(super) fn push(&mut self, sending: Sending, source: SourceId) -> bool {
         let Sending {

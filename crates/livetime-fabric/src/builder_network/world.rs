@@ -25,7 +25,7 @@ use super::hosts::{
 use super::outcome::BuilderNetworkOutcome;
 use super::placement::{NONE, ports, slow_share, units_at};
 use super::tally::Tally;
-use super::{BuilderNetwork, Control, ShaperPlace};
+use super::{BuilderNetwork, Control, ShaperPlace, Shaping};
 use crate::address::NodeId;
 use crate::kernel::{RunReport, World};
 use crate::network::arrival::ArrivalTimes;
@@ -392,15 +392,23 @@ impl<'t> NetworkWorld<'t> {
         let (now, given) = (s.now(), self.manager.given);
         let host = &mut self.readouts[usize::from(unit)];
         let time = now.to_run_ns();
+        let mut is_fed = false;
         while let Some(letter) = host.inbox.front().copied()
             && letter.ready <= now
         {
             host.inbox.pop_front();
-            feed(host, unit, time, given);
+            if !is_fed {
+                feed(host, unit, time, given);
+                is_fed = true;
+            }
             let envelope = self.texts.read(letter.text, letter.sequence);
             // Refused are messages from an earlier life of a builder unit; the unit counts them.
             let _refused = host.unit.handle_message(time, envelope);
             self.texts.done(letter.text);
+        }
+        if host.inbox.is_empty() {
+            // It begins again at the beginning of its memory, so that little of it is touched.
+            host.inbox.clear();
         }
         if let Some((rail, sending, source)) = host.kept.take()
             && !host.adapters[rail].push(sending, source)
@@ -486,19 +494,20 @@ impl<'t> NetworkWorld<'t> {
         }
     }
 
-    /// What an engine delivered and lost in a step, and which links are free now.
+    /// What an engine delivered and lost in a step, and which links are free now. Nothing is added to
+    /// its lists meanwhile.
     fn settle_step(&mut self, network: usize, s: &mut Scheduler<NetworkEvent>) {
         let port = self.engines[network].hosts_mut();
         if port.idle.is_empty() && port.delivered.is_empty() && port.lost.is_empty() {
             return;
         }
-        let mut delivered = std::mem::take(&mut port.delivered);
-        let mut idle = std::mem::take(&mut port.idle);
-        let mut lost = std::mem::take(&mut port.lost);
-        for delivery in delivered.drain(..) {
+        let (delivered, lost, idle) = (port.delivered.len(), port.lost.len(), port.idle.len());
+        for at in 0..delivered {
+            let delivery = self.engines[network].hosts_mut().delivered[at];
             self.deliver(network, delivery, s);
         }
-        for tag in lost.drain(..) {
+        for at in 0..lost {
+            let tag = self.engines[network].hosts_mut().lost[at];
             self.tally.packets_lost += 1;
             match self.unload(tag) {
                 Cargo::Block => {
@@ -508,19 +517,21 @@ impl<'t> NetworkWorld<'t> {
                 Cargo::Letter { text, .. } => self.texts.done(text),
             }
         }
-        for source in idle.drain(..) {
+        for at in 0..idle {
+            let source = self.engines[network].hosts_mut().idle[at] as usize;
             if network == self.rails {
-                let unit = self.builder_at[source as usize];
-                self.send_letters(unit, s);
+                self.send_letters(self.builder_at[source], s);
             } else {
-                let unit = self.readout_at[source as usize];
+                let unit = self.readout_at[source];
                 self.readouts[usize::from(unit)].adapters[network].is_idle = true;
                 self.work(unit, s);
                 self.feed_adapter(unit, network, s);
             }
         }
         let port = self.engines[network].hosts_mut();
-        (port.delivered, port.idle, port.lost) = (delivered, idle, lost);
+        port.delivered.clear();
+        port.lost.clear();
+        port.idle.clear();
     }
 
     fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<NetworkEvent>) {
@@ -623,7 +634,8 @@ impl<'t> NetworkWorld<'t> {
                     text,
                     sequence,
                 });
-                if host.adapters[0].is_turning() {
+                // These send whether or not there is something to send, and look then.
+                if let Shaping::BarrelShifter { .. } = self.plan.shaping {
                     return;
                 }
                 if ready > now {
