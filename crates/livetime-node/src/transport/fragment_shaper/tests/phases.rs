@@ -1,7 +1,6 @@
 //! Turns of a linear shift over real links.
 
 use livetime_builder::PhaseBarrier;
-
 use proptest::test_runner::FileFailurePersistence;
 
 use super::*;
