@@ -3,8 +3,9 @@
 //! The run file takes events as they are built, a header and pages of fragments in parts, with
 //! checksums, chunks and index; the floor writes the same payload in pieces of 1 MiB. Each file is
 //! new, is removed afterwards, and its time ends when the system says that its data are on the
-//! disk. What is measured is mostly the disk, which is why only the ratio counts. Not measured:
-//! filling the pages, and disks that are nearly full.
+//! disk. A block is a run file for each size of event, with a plain file before and after it. What is
+//! measured is mostly the disk, which is why only the ratio counts. Not measured: filling the pages,
+//! and disks that are nearly full.
 
 use std::fs::File;
 use std::io::Write;
@@ -35,7 +36,6 @@ const LIKE_DISKS: f64 = 1.5;
 
 struct Size {
     blocks: usize,
-    blocks_reported_only: usize,
     file_bytes: usize,
     payload_words: usize,
 }
@@ -48,14 +48,12 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let size = if options.quick {
         Size {
             blocks: 1,
-            blocks_reported_only: 1,
             file_bytes: 4 << 20,
             payload_words: 1 << 20,
         }
     } else {
         Size {
             blocks: 3,
-            blocks_reported_only: 1,
             file_bytes: 2_000_000_000,
             payload_words: PAYLOAD_WORDS,
         }
@@ -66,41 +64,40 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let bytes: Vec<u8> = payload.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut document = BenchDocument::new("store");
     document.add_result("file_bytes", size.file_bytes);
-    let mut events = 0;
-    for (event_bytes, has_target) in EVENT_BYTES {
-        let blocks = if has_target {
-            size.blocks
-        } else {
-            size.blocks_reported_only
+    let floor = || plain_file(&options.directory, &bytes, size.file_bytes);
+    let block = || {
+        let file_of = |(event_bytes, _): &(usize, bool)| {
+            run_file(&options.directory, &payload, size.file_bytes, *event_bytes)
         };
-        let floor = || plain_file(&options.directory, &bytes, size.file_bytes);
-        let block = || run_file(&options.directory, &payload, size.file_bytes, event_bytes);
-        let measured = interleave(blocks, LIKE_DISKS, floor, block, |floor| *floor)?;
-        let selection = measured.select(|floor| *floor, |_| ());
-        let ratio = selection.median(|kept| kept.floor(|floor| *floor) / kept.block.ns_per_byte);
-        let times = selection.all(|kept| kept.block.ns_per_byte * event_bytes as f64);
+        EVENT_BYTES
+            .iter()
+            .map(file_of)
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let measured = interleave(size.blocks, LIKE_DISKS, floor, block, |floor| *floor)?;
+    let selection = measured.select(|floor| *floor, |_| ());
+    add_item_floor(&mut document.floor, "write_ns_per_byte", &selection);
+    let mut events = 0;
+    for (index, (event_bytes, has_target)) in EVENT_BYTES.iter().enumerate() {
+        let ratio =
+            selection.median(|kept| kept.floor(|floor| *floor) / kept.block[index].ns_per_byte);
+        let ns_per_byte = selection.all(|kept| kept.block[index].ns_per_byte);
+        let times: Vec<f64> = (ns_per_byte.iter())
+            .map(|ns| ns * *event_bytes as f64)
+            .collect();
         let name = format!("{event_bytes}_bytes");
-        let mb_per_s = 1e3 / median(&selection.all(|kept| kept.block.ns_per_byte));
         document.add_result(
             name.clone(),
             json!({
                 "event_ns": time_per_item(&times),
-                "mb_per_s": rounded(mb_per_s),
+                "mb_per_s": rounded(1e3 / median(&ns_per_byte)),
                 "blocks": selection.to_json(),
             }),
         );
-        events += selection
-            .kept
-            .iter()
-            .map(|kept| kept.block.events)
-            .sum::<u64>();
-        add_item_floor(
-            &mut document.floor,
-            format!("write_ns_per_byte_{name}"),
-            &selection,
-        );
+        let written = selection.kept.iter().map(|kept| kept.block[index].events);
+        events += written.sum::<u64>();
         document.add_ratio(format!("run_file_to_write_{name}"), ratio);
-        if has_target {
+        if *has_target {
             let name = format!("run_file_to_write_{name}");
             document.add_target(Target::at_least(name, ratio, 0.7));
         }
