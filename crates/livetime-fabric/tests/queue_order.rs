@@ -2,8 +2,8 @@
 //!
 //! Verified: order, contents and length after every operation, over random operation lists with
 //! equal times, far futures, both ends of time, pushes at the current instant and into the past,
-//! pops with limits, and lanes of events that
-//! come in order or do not. Not verified here: speed (`examples/queue_cost.rs`).
+//! pops with limits, and lanes of events that come in order or do not. Not verified here: speed
+//! (`examples/queue_cost.rs`).
 
 use livetime_fabric::heap_queue::HeapQueue;
 use livetime_fabric::timing_wheel::TimingWheel;

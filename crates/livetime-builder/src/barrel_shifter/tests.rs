@@ -61,25 +61,18 @@ fn what_lies_behind_the_lanes_is_used_again() {
             push(&mut shifter, 0, 100 * round + n + 1, 900);
             push(&mut shifter, 1, 100 * round + n + 1, 900);
         }
+        let mut take_block = |shifter: &mut BarrelShifter| {
+            let block = shifter.poll_block(RunNs(0)).unwrap();
+            let pieces = block.pieces.iter();
+            came.extend(pieces.map(|p| (block.to, p.trigger.0, p.bytes)));
+        };
         // Two blocks each, so that one goes on where those behind are moving up.
         for _ in 0..4 {
-            let block = shifter.poll_block(RunNs(0)).unwrap();
-            came.extend(
-                block
-                    .pieces
-                    .iter()
-                    .map(|p| (block.to, p.trigger.0, p.bytes)),
-            );
+            take_block(&mut shifter);
         }
         assert_eq!(shifter.withdraw(withdrawn as u16), 6, "of 8 two are sent");
         while !shifter.is_empty() {
-            let block = shifter.poll_block(RunNs(0)).unwrap();
-            came.extend(
-                block
-                    .pieces
-                    .iter()
-                    .map(|p| (block.to, p.trigger.0, p.bytes)),
-            );
+            take_block(&mut shifter);
         }
         let bytes_of = |to: u16, n: u64| {
             let pieces = came.iter().filter(|p| (p.0, p.1) == (to, 100 * round + n));

@@ -4,8 +4,7 @@
 //!
 //! Each end goes round as many pages as the units had in use, one after the other, as fragments lie in
 //! theirs. A thread that sends one page again and again has it in its core's own cache, as no sender of
-//! data has, and with pages of 64 KiB it is nearly twice as fast: such a floor says how far away memory
-//! is, not what the builder costs. Left out is all that the builder adds: messages both ways, the CRC
+//! data has: such a floor says how far away memory is, not what the builder costs. Left out is all that the builder adds: messages both ways, the CRC
 //! of each fragment, and that units wait for each other.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};

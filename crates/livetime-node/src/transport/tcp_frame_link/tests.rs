@@ -292,6 +292,13 @@ fn write(link: &mut TcpFrameLink, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
 }
 
+/// Waits until bytes are at a link's end of a stream, however busy the machine is.
+fn wait_for_bytes(link: &TcpFrameLink, peer: usize) {
+    let stream = link.peers[peer].stream.as_ref().unwrap();
+    let is_here = (0..100_000_000).any(|_| stream.peek(&mut [0]).is_ok());
+    assert!(is_here, "bytes that were written do not come");
+}
+
 #[test]
 fn batches_with_and_without_payload_come_whole_however_the_stream_cuts_them() {
     for cut in [1, 7, 12, 100, 1000, usize::MAX] {
@@ -316,6 +323,7 @@ fn batches_with_and_without_payload_come_whole_however_the_stream_cuts_them() {
             if !rest.is_empty() {
                 let (now, later) = rest.split_at(cut.min(rest.len()));
                 write(&mut readout, now);
+                wait_for_bytes(&builder, 0);
                 rest = later;
             }
             while let Some(envelope) = builder.take() {
@@ -385,6 +393,7 @@ fn a_stream_that_was_empty_is_read_again_while_another_one_is_never_empty() {
     let first = (0..1_000_000).find_map(|_| builder.take()).unwrap();
     take_pages(&mut builder, &first);
     far.write_all(&message).unwrap();
+    wait_for_bytes(&builder, 1);
     for _ in 1..200 {
         let came = (0..1_000_000).find_map(|_| builder.take()).unwrap();
         if came.sender == other {
