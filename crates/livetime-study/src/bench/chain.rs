@@ -1,8 +1,8 @@
 //! `chain`: a whole run on two cores, from the trigger to a writer whose file keeps nothing.
 //!
-//! `livetime-node`'s chain as it takes data: front-ends with supervisor on one core; trigger node,
-//! two readout units, event manager, two builder units, filter unit and writer on the other. Eight
-//! data links bring fragments of 2 KiB for every trigger, their payload prefilled, header and
+//! `livetime-node`'s chain as it takes data: front-ends with supervisor and the trigger node on one
+//! core; two readout units, event manager, two builder units, filter unit and writer on the other.
+//! Eight data links bring fragments of 2 KiB for every trigger, their payload prefilled, header and
 //! CRC-32C stamped, and the events were drawn before the run; everything else is as in a run:
 //! packets are encoded, decided by the default menu, CRCs checked, events gathered into chunks with
 //! their checksums. Only the last system call goes nowhere. A prescaled path accepts a quarter of
@@ -259,7 +259,7 @@ pub(crate) fn end_in_order(chain: Chain) -> Result<ChainOutcome, BenchError> {
     }
 }
 
-/// The chain that is measured, front-ends on one core and all units on the other.
+/// The chain that is measured, the trigger on one core and the event builder on the other.
 pub(crate) fn chain_config() -> ChainConfig {
     let sources: Vec<SourceId> = (0..LINKS).map(|link| SourceId(0x51_0000 + link)).collect();
     let unit_of = |link: usize| link as u16 % READOUT_UNITS;
@@ -365,20 +365,20 @@ fn menu() -> Menu {
     Menu::new_checked(config, "trigger").expect("the path has a bit and a name of its own")
 }
 
-/// The front-ends on one core, all units on the other.
+/// Front-ends and trigger node on one core, everything that sees accepted events on the other.
 pub(crate) fn workers(config: &ChainConfig) -> Vec<WorkerConfig> {
-    let [front_end, units] = two_cores::cores();
+    let [trigger, units] = two_cores::cores();
     let wait = WaitStrategy::Adaptive;
-    let (source, others): (Vec<String>, Vec<String>) = config
+    let (of_trigger, others): (Vec<String>, Vec<String>) = config
         .role_ids()
         .into_iter()
-        .partition(|id| id.starts_with("src"));
+        .partition(|id| id.starts_with("src") || id.starts_with("trg"));
     vec![
         WorkerConfig {
-            name: "source".to_owned(),
-            core: Some(front_end),
+            name: "trigger".to_owned(),
+            core: Some(trigger),
             wait,
-            roles: source,
+            roles: of_trigger,
         },
         WorkerConfig {
             name: "units".to_owned(),

@@ -4,8 +4,9 @@
 //! run; what it takes goes over the trigger link to the node's role and back, as in
 //! [`super::trigger_loop`]. Each decision is compared with the one known beforehand. A refused trigger
 //! counts as the host's if the machine had taken a core away since the oldest trigger in flight came
-//! or since this one was due; outliers are judged by `stall_meter`. On a virtual clock the
-//! supervisor is held against the closed form of a serial loop with four places (M/D/1/4).
+//! or since this one was due; outliers are judged by `stall_meter`, for which the packets go through
+//! a second loop on one thread after the run. On a virtual clock the supervisor is held against the
+//! closed form of a serial loop with four places (M/D/1/4).
 //!
 //! Not measured: fragments, and links between machines.
 
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use livetime_node::role::Role;
+use livetime_node::run_clock::RunClock;
 use livetime_node::worker::Phase;
 use livetime_shm::TscClock;
 use livetime_shm::floor::Samples;
@@ -29,8 +31,11 @@ use serde_json::json;
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::full_menu::{RUN, menu_of_sixteen, typical_packet, words_of};
 use super::interleave::LineFloor;
-use super::stall_meter::{Attribution, GAP_NS, Gap, OUTLIER_NS, StallMeter, stalled_ticks, union};
-use super::trigger_loop::{FrontEndSide, Loop};
+use super::stall_meter::{
+    Attribution, GAP_NS, Gap, Gaps, OUTLIER_NS, Repeated, StallMeter, of_the_machine,
+    stalled_ticks, ticks_of, touched,
+};
+use super::trigger_loop::{FrontEndSide, Loop, work_alone};
 use super::two_cores::{Patience, run_pair};
 use super::{BenchError, BenchOptions};
 
@@ -38,7 +43,7 @@ use super::{BenchError, BenchOptions};
 const PACKETS: usize = 256;
 /// Level-2 buffers, as at CDF.
 const BUFFERS: usize = 4;
-/// Most triggers of a bench: what is remembered of each takes 24 bytes.
+/// Most triggers of a bench: what is remembered of each takes up to 56 bytes.
 const TRIGGERS_MAX: usize = 20_000_000;
 
 /// How triggers come.
@@ -55,6 +60,7 @@ pub struct PacedOptions {
 /// One decided trigger.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
+    trigger: TriggerNumber,
     event: u32,
     start: u64,
     end: u64,
@@ -76,8 +82,36 @@ struct Paced {
     triggers: u64,
     decided: u64,
     lost: u64,
+    /// Of the front-end's thread and the node's.
+    threads: [Gaps; 2],
+}
+
+/// The times in which the machine kept a thread from running, and how many of them were not kept.
+struct HostGaps {
     gaps: Vec<Gap>,
-    gaps_dropped: u64,
+    dropped: u64,
+}
+
+impl Paced {
+    /// Does the work of all trials again to tell the machine's gaps from those of long work.
+    fn host_gaps(&self, menu: &Menu, clock: &TscClock) -> Result<HostGaps, BenchError> {
+        let mut packets = packets();
+        let fill = |place: usize, words: &mut Vec<u32>| {
+            let Trial { trigger, event, .. } = self.trials[place];
+            let packet = &mut packets[event as usize];
+            packet.trigger_low = trigger.low();
+            packet.emit(words);
+        };
+        let work = work_alone(menu, self.trials.len(), fill, clock)?;
+        let trials = self.trials.iter().zip(work);
+        let repeated: Vec<Repeated> = trials
+            .map(|(&Trial { start, end, .. }, work)| Repeated { start, end, work })
+            .collect();
+        Ok(HostGaps {
+            gaps: of_the_machine(&self.threads, &repeated, clock),
+            dropped: self.threads.iter().map(|thread| thread.dropped).sum(),
+        })
+    }
 }
 
 /// Measures at a rate.
@@ -88,62 +122,67 @@ pub fn run(paced: &PacedOptions, options: &BenchOptions) -> Result<BenchDocument
     let clock = TscClock::of_process();
     let rounds = if options.quick { 2_000 } else { 100_000 };
     let before = LineFloor::measure(&[], rounds)?;
-    let measured = measure(&menu_of_sixteen(), paced, &clock)?;
+    let menu = menu_of_sixteen();
+    let measured = measure(&menu, paced, &clock)?;
+    let host = measured.host_gaps(&menu, &clock)?;
     let after = LineFloor::measure(&[], rounds)?;
     let mut document = BenchDocument::new("loop");
     let floors = [&before, &after].map(|floor| floor.bare.p50());
     document.add_floor("cache_line_p50_ns", json!(floors));
-    report(&mut document, paced, &measured, &clock);
+    report(&mut document, paced, &measured, &host, &clock);
     add_model(&mut document, options.quick);
     Ok(document)
 }
 
-fn ticks_of(clock: &TscClock, ns: u64) -> u64 {
-    (ns as f64 * clock.rate_hz() * 1e-9) as u64
+fn packets() -> Vec<TriggerPacket> {
+    (0..PACKETS as u32).map(typical_packet).collect()
 }
 
 /// Runs both ends for the time asked for.
 fn measure(menu: &Menu, paced: &PacedOptions, clock: &TscClock) -> Result<Paced, BenchError> {
-    let packets: Vec<TriggerPacket> = (0..PACKETS as u32).map(typical_packet).collect();
+    let packets = packets();
     let mut reference = LevelTwoNode::new(LevelTwo::new(menu), RUN);
     let expected: Vec<L2Mask> = packets
         .iter()
         .map(|packet| reference.handle_packet(&words_of(packet)))
         .map(|answer| answer.map_or(L2Mask(0), |answer| answer.reply.mask))
         .collect();
-    let mut ends = Loop::new(menu)?;
+    let mut ends = Loop::warmed_up(menu, &words_of(&packets[0]))?;
     let (front_end, node, run_clock) = ends.ends();
     let over = AtomicBool::new(false);
-    let bound = ticks_of(clock, GAP_NS);
+    let node_meter = StallMeter::new(clock);
     let side = PacedSide::new(front_end, packets, expected, paced, *clock);
-    let (paced_result, node_gaps) = run_pair(
+    let (mut paced_result, node_gaps) = run_pair(
         |patience| {
             let result = side.run(patience);
-            // Release pairs with the Acquire below.
+            // Release pairs with the Acquire in `serve`.
             over.store(true, Ordering::Release);
             result
         },
-        |mut patience| {
-            let mut meter = StallMeter::new(bound);
-            while !over.load(Ordering::Acquire) {
-                // Before each poll: a gap may end with a poll that finds work.
-                meter.idle(clock.ticks());
-                if node.poll(run_clock.now(), Phase::Running) == 0 {
-                    patience.idle()?;
-                } else {
-                    meter.begin_work();
-                    patience.restart();
-                }
-            }
-            Ok(meter.into_gaps())
-        },
+        |patience| serve(node, run_clock, clock, &over, node_meter, patience),
     )?;
-    let (node_gaps, dropped) = node_gaps;
-    Ok(Paced {
-        gaps: union(&[&paced_result.gaps, &node_gaps]),
-        gaps_dropped: paced_result.gaps_dropped + dropped,
-        ..paced_result
-    })
+    paced_result.threads[1] = node_gaps;
+    Ok(paced_result)
+}
+
+/// The node's side until the other one is over; its gaps, by a meter that was made before.
+pub(crate) fn serve(
+    node: &mut impl Role,
+    run_clock: &RunClock,
+    clock: &TscClock,
+    over: &AtomicBool,
+    mut meter: StallMeter,
+    mut patience: Patience<'_>,
+) -> Result<Gaps, BenchError> {
+    let mut has_worked = false;
+    meter.start(clock);
+    // Acquire pairs with the Release of the side that ends it.
+    while !over.load(Ordering::Acquire) {
+        meter.look(clock.ticks(), has_worked);
+        has_worked = node.poll(run_clock.now(), Phase::Running) > 0;
+        patience.after(has_worked)?;
+    }
+    Ok(meter.finish())
 }
 
 /// A trigger whose decision is awaited.
@@ -186,6 +225,17 @@ impl<'a> PacedSide<'a> {
     ) -> Self {
         let triggers = paced.arrival.rate.0 * paced.duration.as_secs_f64() * 1.2 + 1000.0;
         let room = (triggers as usize).min(TRIGGERS_MAX);
+        let (start, end) = (u64::MAX, u64::MAX);
+        let trial = Trial {
+            trigger: TriggerNumber(u64::MAX),
+            event: u32::MAX,
+            start,
+            end,
+        };
+        let refusal = Refusal {
+            since: start,
+            at: end,
+        };
         let config = SupervisorConfig {
             l2_buffers: BUFFERS as u8,
             ..SupervisorConfig::default()
@@ -201,10 +251,10 @@ impl<'a> PacedSide<'a> {
             duration_ns: paced.duration.as_nanos() as u64,
             waiting: VecDeque::with_capacity(BUFFERS),
             in_flight: VecDeque::with_capacity(BUFFERS),
-            meter: StallMeter::new(ticks_of(&clock, GAP_NS)),
-            words: Vec::with_capacity(512),
-            trials: Vec::with_capacity(room),
-            refusals: Vec::with_capacity(room),
+            meter: StallMeter::new(&clock),
+            words: touched(512, u32::MAX),
+            trials: touched(room, trial),
+            refusals: touched(room, refusal),
             wrong: 0,
             next_event: 0,
         }
@@ -215,14 +265,17 @@ impl<'a> PacedSide<'a> {
     }
 
     fn run(mut self, mut patience: Patience<'_>) -> Result<Paced, BenchError> {
-        self.origin = self.clock.ticks();
+        // Before the clock starts: the first draw brings tables into memory.
         let mut due = self.arrivals.next_offer();
+        let mut worked = false;
+        self.meter.start(&self.clock);
+        self.origin = self.clock.ticks();
         loop {
             let ticks = self.clock.ticks();
-            self.meter.idle(ticks);
+            self.meter.look(ticks, worked);
             let now = self.now(ticks);
             let is_over = due.0 >= self.duration_ns || self.trials.len() == TRIGGERS_MAX;
-            let mut worked = self.take_reply()?;
+            worked = self.take_reply()?;
             if !is_over && due <= now {
                 self.offer(now, ticks, due);
                 due = self.arrivals.next_offer();
@@ -230,7 +283,6 @@ impl<'a> PacedSide<'a> {
             }
             worked |= self.send_next()?;
             if worked {
-                self.meter.begin_work();
                 patience.restart();
                 continue;
             }
@@ -288,15 +340,13 @@ impl<'a> PacedSide<'a> {
         packet.trigger_low = next.trigger.low();
         packet.l2_buffer = l2_buffer;
         packet.emit(&mut self.words);
-        self.meter
-            .checkpoint(self.clock.ticks(), self.clock.ticks());
         next.start = self.clock.ticks();
+        // A gap that ends here is none of the trial's.
+        self.meter.look(next.start, true);
         let now = self.now(next.start);
         self.supervisor.handle_first_word(now, next.trigger);
         self.in_flight.push_back(next);
         self.front_end.send(&self.words);
-        self.meter
-            .checkpoint(self.clock.ticks(), self.clock.ticks());
         Ok(true)
     }
 
@@ -319,6 +369,7 @@ impl<'a> PacedSide<'a> {
             if let Some(one) = place.and_then(|place| self.in_flight.remove(place)) {
                 self.wrong += u64::from(sample.mask != self.expected[one.event as usize]);
                 self.trials.push(Trial {
+                    trigger: one.trigger,
                     event: one.event,
                     start: one.start,
                     end,
@@ -331,7 +382,6 @@ impl<'a> PacedSide<'a> {
 
     fn finish(self) -> Paced {
         let counters = *self.supervisor.counters();
-        let (gaps, gaps_dropped) = self.meter.into_gaps();
         let dead_time = self.supervisor.dead_time(RunNs(self.duration_ns));
         Paced {
             trials: self.trials,
@@ -341,8 +391,7 @@ impl<'a> PacedSide<'a> {
             triggers: counters.triggers,
             decided: counters.l2_accepted + counters.l2_rejected,
             lost: self.supervisor.losses().total(),
-            gaps,
-            gaps_dropped,
+            threads: [self.meter.finish(), Gaps::default()],
         }
     }
 }
@@ -387,26 +436,35 @@ impl Outliers {
     }
 }
 
-fn report(document: &mut BenchDocument, paced: &PacedOptions, measured: &Paced, clock: &TscClock) {
+fn report(
+    document: &mut BenchDocument,
+    paced: &PacedOptions,
+    measured: &Paced,
+    host: &HostGaps,
+    clock: &TscClock,
+) {
     let trials = measured.trials.iter();
     let latencies = trials.clone().map(|t| clock.ticks_to_ns(t.end - t.start));
     let samples = Samples::from_unsorted(latencies.collect());
     let outliers = Outliers::count(
         trials.map(|trial| (trial.event, trial.start, trial.end)),
         PACKETS,
-        &measured.gaps,
+        &host.gaps,
         ticks_of(clock, OUTLIER_NS),
     );
     let host_refused = measured
         .refusals
         .iter()
-        .filter(|refusal| stalled_ticks(&measured.gaps, refusal.since, refusal.at) > 0)
+        .filter(|refusal| stalled_ticks(&host.gaps, refusal.since, refusal.at) > 0)
         .count() as u64;
     let refused = measured.offered - measured.triggers;
     let ours_refused = refused - host_refused;
     let share = |count: u64| count as f64 / measured.offered.max(1) as f64;
     let ppm = |count| rounded(Outliers::ppm(count, measured.trials.len()));
-    let stalled: u64 = measured.gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let stalled: u64 = host.gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let own_stalls: u64 = (measured.threads.iter())
+        .map(|thread| thread.own_stalls)
+        .sum();
     let mean_ns = samples.mean();
     let load = paced.arrival.rate.0 * mean_ns * 1e-9;
     let arrival = match paced.arrival.kind {
@@ -444,8 +502,9 @@ fn report(document: &mut BenchDocument, paced: &PacedOptions, measured: &Paced, 
         "host_gaps",
         json!({
             "above_ns": GAP_NS,
-            "count": measured.gaps.len(),
-            "not_kept": measured.gaps_dropped,
+            "count": host.gaps.len(),
+            "not_kept": host.dropped,
+            "page_faults_and_waits": own_stalls,
             "share_of_time": rounded(
                 clock.ticks_to_ns(stalled) as f64 / paced.duration.as_nanos().max(1) as f64
             ),
@@ -584,10 +643,11 @@ mod tests {
             stalled.len() as u64 + measured.lost >= stalls && stalls > 0,
             "{stalls} stalls"
         );
+        let host = measured.host_gaps(&menu, &clock).unwrap();
         let outliers = Outliers::count(
             measured.trials.iter().map(|t| (t.event, t.start, t.end)),
             PACKETS,
-            &measured.gaps,
+            &host.gaps,
             ticks_of(&clock, OUTLIER_NS),
         );
         // A machine that is away for long may raise an event's mean above some of the stalls.

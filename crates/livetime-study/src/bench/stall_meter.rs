@@ -1,17 +1,36 @@
 //! Whose fault is an outlier: gaps in which the machine took a core away, and what they explain.
 //!
-//! A thread tells its [`StallMeter`] each time it looked at the clock with no work of ours since the
-//! look before: at empty polls, and by two looks in a row at the checkpoints between stages. A gap of
-//! more than 2 us between two such looks cannot be ours. [`Attribution::of`] takes the gaps of all
-//! threads off an outlier: only if what is left is no outlier any more was it the host. Everything
-//! else, the unknown too, is ours.
+//! A thread looks at the clock in each turn and tells its [`StallMeter`] whether the turn before did
+//! any work. A gap of more than 2 us without work cannot be ours. One with work may be: after the run
+//! the work of every trial is done again, on one thread and twice, and its shorter time is taken off
+//! the gap; only what is left above 2 us is the machine's ([`of_the_machine`]). Page faults and waits
+//! of a thread are counted by the system, and so many of its gaps at work, the longest ones, stay
+//! ours. [`Attribution::of`] takes the machine's gaps of all threads off an outlier: only if what is
+//! left is no outlier any more was it the host. Everything else, the unknown too, is ours.
+
+use std::io::Read;
+
+use livetime_shm::TscClock;
 
 /// Gaps longer than this are kept.
 pub(crate) const GAP_NS: u64 = 2_000;
 /// Latencies so much above the mean of their event are outliers.
 pub(crate) const OUTLIER_NS: u64 = 5_000;
-/// Gaps kept of one thread; more are counted, and what they would explain counts as ours.
-const GAPS_MAX: usize = 1 << 16;
+/// Gaps kept of one thread and kind; more are counted, and what they would explain counts as ours.
+const GAPS_MAX: usize = 1 << 18;
+
+/// Ticks of the clock in a time in nanoseconds.
+pub(crate) fn ticks_of(clock: &TscClock, ns: u64) -> u64 {
+    (ns as f64 * clock.rate_hz() * 1e-9) as u64
+}
+
+/// An empty vector whose memory is there already, so that nothing faults while it fills; `value` has
+/// bits set, or the memory would only be promised.
+pub(crate) fn touched<T: Clone>(capacity: usize, value: T) -> Vec<T> {
+    let mut vector = vec![value; capacity];
+    vector.clear();
+    vector
+}
 
 /// A time in which a thread did not run, in ticks of the common clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,76 +39,163 @@ pub(crate) struct Gap {
     pub(crate) end: u64,
 }
 
-/// The gaps of one thread.
+impl Gap {
+    fn ticks(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// The gaps of one thread, in the order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// In turns without work.
+    pub(crate) idle: Vec<Gap>,
+    /// In turns with work.
+    pub(crate) at_work: Vec<Gap>,
+    /// How many found no room.
+    pub(crate) dropped: u64,
+    /// Page faults and waits of the thread.
+    pub(crate) own_stalls: u64,
+}
+
+/// Looks at the clock of one thread.
 #[derive(Debug)]
 pub(crate) struct StallMeter {
-    /// The last look at the clock, if nothing of ours was done since.
-    last: Option<u64>,
+    last: u64,
     bound_ticks: u64,
-    gaps: Vec<Gap>,
-    dropped: u64,
+    gaps: Gaps,
+    own_stalls_before: u64,
 }
 
 impl StallMeter {
-    /// A meter for a clock with so many ticks in [`GAP_NS`]; its storage is made here.
-    pub(crate) fn new(bound_ticks: u64) -> Self {
+    /// A meter for gaps above [`GAP_NS`]; its storage is made here.
+    pub(crate) fn new(clock: &TscClock) -> Self {
+        let full = Gap {
+            start: u64::MAX,
+            end: u64::MAX,
+        };
         Self {
-            last: None,
-            bound_ticks,
-            gaps: Vec::with_capacity(GAPS_MAX),
-            dropped: 0,
+            last: 0,
+            bound_ticks: ticks_of(clock, GAP_NS),
+            gaps: Gaps {
+                idle: touched(GAPS_MAX, full),
+                at_work: touched(GAPS_MAX, full),
+                ..Gaps::default()
+            },
+            own_stalls_before: 0,
         }
     }
 
-    /// A look at the clock with nothing of ours done since the last one but looking for work.
+    /// Begins, on the thread whose gaps they are.
+    pub(crate) fn start(&mut self, clock: &TscClock) {
+        // Asking may itself fault and wait the first time.
+        own_stalls();
+        self.own_stalls_before = own_stalls();
+        self.last = clock.ticks();
+    }
+
+    /// A look at the clock, and whether anything of ours was done since the one before.
     #[inline]
-    pub(crate) fn idle(&mut self, now: u64) {
-        if let Some(last) = self.last
-            && now.wrapping_sub(last) > self.bound_ticks
-        {
-            self.keep(Gap {
-                start: last,
-                end: now,
-            });
+    pub(crate) fn look(&mut self, now: u64, has_worked: bool) {
+        let start = std::mem::replace(&mut self.last, now);
+        if now.wrapping_sub(start) > self.bound_ticks {
+            self.keep(Gap { start, end: now }, has_worked);
         }
-        self.last = Some(now);
-    }
-
-    /// Work of ours begins: time from here on is ours until the next look.
-    #[inline]
-    pub(crate) fn begin_work(&mut self) {
-        self.last = None;
-    }
-
-    /// Two looks in a row between two stages of work.
-    #[inline]
-    pub(crate) fn checkpoint(&mut self, first: u64, second: u64) {
-        self.last = Some(first);
-        self.idle(second);
-        self.last = None;
     }
 
     #[cold]
-    fn keep(&mut self, gap: Gap) {
-        if self.gaps.len() < GAPS_MAX {
-            self.gaps.push(gap);
+    fn keep(&mut self, gap: Gap, has_worked: bool) {
+        let gaps = match has_worked {
+            true => &mut self.gaps.at_work,
+            false => &mut self.gaps.idle,
+        };
+        if gaps.len() < GAPS_MAX {
+            gaps.push(gap);
         } else {
-            self.dropped += 1;
+            self.gaps.dropped += 1;
         }
     }
 
-    /// The gaps in the order of time, and how many found no room.
-    pub(crate) fn into_gaps(self) -> (Vec<Gap>, u64) {
-        (self.gaps, self.dropped)
+    /// Ends, on the thread on which it began.
+    pub(crate) fn finish(self) -> Gaps {
+        Gaps {
+            own_stalls: own_stalls().saturating_sub(self.own_stalls_before),
+            ..self.gaps
+        }
     }
 }
 
-/// The gaps of several threads as times in which at least one of them did not run, in order.
-pub(crate) fn union(threads: &[&[Gap]]) -> Vec<Gap> {
-    let mut all: Vec<Gap> = threads
+/// Page faults of this thread so far, and how often it waited for the system of its own accord; 0
+/// where the system does not tell. Takes no memory, which might fault.
+fn own_stalls() -> u64 {
+    let of = |file, count: fn(&str) -> u64| {
+        let mut text = [0; 4096];
+        let read = std::fs::File::open(file).and_then(|mut file| file.read(&mut text));
+        let text = text.get(..read.unwrap_or(0)).unwrap_or_default();
+        std::str::from_utf8(text).map_or(0, count)
+    };
+    of("/proc/thread-self/stat", faults_in) + of("/proc/thread-self/status", waits_in)
+}
+
+/// Small and large page faults: fields 10 and 12 of a thread's `stat`, counted from 1; the second
+/// field, the name, may hold blanks and ends with the last parenthesis.
+fn faults_in(stat: &str) -> u64 {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let number = |place| {
+        let field = after_name.split_whitespace().nth(place);
+        field.and_then(|field| field.parse().ok()).unwrap_or(0)
+    };
+    number(7) + number(9)
+}
+
+fn waits_in(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+        .and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// A trial, and what its work takes when it is done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Repeated {
+    /// When it began, in ticks.
+    pub(crate) start: u64,
+    /// When it was over.
+    pub(crate) end: u64,
+    /// Ticks of its work alone.
+    pub(crate) work: u64,
+}
+
+/// The times in which the machine kept one of the threads from running, in order; `trials` are in the
+/// order of their ends.
+pub(crate) fn of_the_machine(threads: &[Gaps], trials: &[Repeated], clock: &TscClock) -> Vec<Gap> {
+    let bound = ticks_of(clock, GAP_NS);
+    let mut all: Vec<Gap> = Vec::new();
+    for thread in threads {
+        all.extend(&thread.idle);
+        let mut at_work = thread.at_work.clone();
+        at_work.sort_unstable_by_key(|gap| std::cmp::Reverse(gap.ticks()));
+        let explained = at_work.iter().skip(thread.own_stalls as usize);
+        all.extend(explained.filter_map(|gap| without_work(*gap, trials, bound)));
+    }
+    union(all)
+}
+
+/// What is left of a gap without the work of the trials that were under way in it, if it is still one.
+fn without_work(gap: Gap, trials: &[Repeated], bound: u64) -> Option<Gap> {
+    let first = trials.partition_point(|trial| trial.end < gap.start);
+    let work: u64 = trials[first..]
         .iter()
-        .flat_map(|gaps| gaps.iter().copied())
-        .collect();
+        .take_while(|trial| trial.start <= gap.end)
+        .map(|trial| trial.work)
+        .sum();
+    let start = gap.start.saturating_add(work);
+    (start.saturating_add(bound) < gap.end).then_some(Gap { start, ..gap })
+}
+
+/// Gaps as times in which at least one thread did not run, in order.
+fn union(mut all: Vec<Gap>) -> Vec<Gap> {
     all.sort_unstable();
     let mut merged: Vec<Gap> = Vec::with_capacity(all.len());
     for gap in all {
@@ -146,25 +252,80 @@ mod tests {
         Gap { start, end }
     }
 
+    fn meter(bound_ticks: u64) -> StallMeter {
+        StallMeter {
+            bound_ticks,
+            ..StallMeter::new(&TscClock::of_process())
+        }
+    }
+
     #[test]
-    fn only_looks_with_nothing_between_them_make_gaps() {
-        let mut meter = StallMeter::new(100);
-        meter.idle(0);
-        meter.idle(50);
-        meter.idle(151);
-        meter.begin_work();
-        meter.idle(10_000);
-        meter.idle(10_100);
-        meter.checkpoint(20_000, 20_500);
-        meter.idle(30_000);
-        let (gaps, dropped) = meter.into_gaps();
-        assert_eq!(gaps, [gap(50, 151), gap(20_000, 20_500)]);
-        assert_eq!(dropped, 0);
+    fn gaps_of_turns_with_and_without_work_are_kept_apart() {
+        let mut meter = meter(100);
+        meter.look(50, false);
+        meter.look(151, false);
+        meter.look(10_000, true);
+        meter.look(10_100, true);
+        meter.look(10_201, true);
+        meter.look(20_000, false);
+        let gaps = meter.gaps;
+        assert_eq!(gaps.idle, [gap(50, 151), gap(10_201, 20_000)]);
+        assert_eq!(gaps.at_work, [gap(151, 10_000), gap(10_100, 10_201)]);
+        assert_eq!(gaps.dropped, 0);
+    }
+
+    #[test]
+    fn work_that_takes_as_long_when_done_again_is_ours() {
+        let trial = |start, end, work| Repeated { start, end, work };
+        let trials = [
+            trial(0, 100, 50),
+            trial(110, 900, 700),
+            trial(200, 950, 100),
+        ];
+        let left = |start, end| without_work(gap(start, end), &trials, 20);
+        assert_eq!(left(300, 890), None, "work of 800 lies in it");
+        assert_eq!(left(101, 109), None, "no gap to begin with");
+        assert_eq!(left(951, 2000), Some(gap(951, 2000)), "after all work");
+        assert_eq!(left(900, 2000), Some(gap(1700, 2000)), "the end counts");
+        assert_eq!(left(0, 105), Some(gap(50, 105)));
+        assert_eq!(left(0, 70), None, "20 left are not above the bound");
+    }
+
+    #[test]
+    fn as_many_gaps_as_there_were_faults_and_waits_stay_ours() {
+        let clock = TscClock::of_process();
+        let ms = ticks_of(&clock, 1_000_000);
+        let threads = |own_stalls| {
+            [Gaps {
+                idle: vec![gap(0, 5 * ms)],
+                at_work: vec![gap(6 * ms, 7 * ms), gap(8 * ms, 10 * ms)],
+                dropped: 0,
+                own_stalls,
+            }]
+        };
+        let of = |own_stalls| of_the_machine(&threads(own_stalls), &[], &clock).len();
+        assert_eq!([of(0), of(1), of(2), of(3)], [3, 2, 1, 1]);
+        let one = of_the_machine(&threads(1), &[], &clock);
+        assert_eq!(one, [gap(0, 5 * ms), gap(6 * ms, 7 * ms)]);
+    }
+
+    #[test]
+    fn faults_and_waits_are_read_and_counted() {
+        let stat = "7 (a (b) c) S 1 2 3 4 5 6 70 8 9 10 11";
+        assert_eq!(faults_in(stat), 79);
+        assert_eq!(faults_in(""), 0);
+        assert_eq!(waits_in("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), 12);
+        assert_eq!(waits_in("nonvoluntary_ctxt_switches:\t12\n"), 0);
+        let clock = TscClock::of_process();
+        let mut meter = meter(u64::MAX);
+        meter.start(&clock);
+        std::hint::black_box(touched(1 << 22, 1_u64));
+        assert!(meter.finish().own_stalls > 0);
     }
 
     #[test]
     fn gaps_of_threads_are_united_and_taken_off() {
-        let all = union(&[&[gap(10, 20), gap(50, 60)], &[gap(15, 30), gap(60, 70)]]);
+        let all = union(vec![gap(10, 20), gap(50, 60), gap(15, 30), gap(60, 70)]);
         assert_eq!(all, [gap(10, 30), gap(50, 70)]);
         assert_eq!(stalled_ticks(&all, 0, 100), 40);
         assert_eq!(stalled_ticks(&all, 20, 55), 15);
@@ -188,11 +349,11 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_counted() {
-        let mut meter = StallMeter::new(1);
-        for look in 0..=GAPS_MAX as u64 + 3 {
-            meter.idle(look * 10);
+        let mut meter = meter(1);
+        for look in 1..=GAPS_MAX as u64 + 3 {
+            meter.look(look * 10, true);
         }
-        let (gaps, dropped) = meter.into_gaps();
-        assert_eq!((gaps.len(), dropped), (GAPS_MAX, 3));
+        let gaps = meter.gaps;
+        assert_eq!((gaps.at_work.len(), gaps.dropped), (GAPS_MAX, 3));
     }
 }

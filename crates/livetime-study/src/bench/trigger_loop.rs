@@ -44,6 +44,11 @@ const WORDS_MAX: u32 = 512;
 /// Events of a block that come before the measured ones.
 const WARM_UP: u32 = 200;
 
+/// Passages of a packet that bring all pages and slots of a loop into memory.
+const FIRST_PASSAGES: u32 = 1_000;
+/// Turns of the node in which it answers a packet that it has, with many to spare.
+const TURNS_MAX: u32 = 1_000;
+
 /// The bit of a mask that no path of the menu has.
 const NO_PATH: u128 = 1 << 127;
 
@@ -211,6 +216,32 @@ fn on_a_heap_apart<T: Send>(make: impl FnOnce() -> T + Send) -> Result<T, BenchE
     std::thread::scope(|scope| scope.spawn(make).join()).map_err(|_| BenchError::Thread)
 }
 
+/// Ticks of the work for each packet on one thread, the shorter of two passes.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when a reply does not come.
+pub(crate) fn work_alone(
+    menu: &Menu,
+    packets: usize,
+    mut packet_of: impl FnMut(usize, &mut Vec<u32>) + Send,
+    clock: &TscClock,
+) -> Result<Vec<u64>, BenchError> {
+    run_alone(|| {
+        let mut words = Vec::with_capacity(WORDS_MAX as usize);
+        let mut work = vec![u64::MAX; packets];
+        for _pass in 0..2 {
+            let mut ends = Loop::new(menu)?;
+            for (place, shorter) in work.iter_mut().enumerate() {
+                let start = clock.ticks();
+                packet_of(place, &mut words);
+                let preparing = clock.ticks() - start;
+                *shorter = (*shorter).min(preparing + ends.work(&words, clock)?);
+            }
+        }
+        Ok(work)
+    })
+}
+
 /// Both ends of the loop, which keep their links, pools and rings from block to block.
 pub(crate) struct Loop {
     link: Apart<PacketLink>,
@@ -316,6 +347,38 @@ impl Loop {
             now: clock.now(),
         };
         (front_end, &mut node.0, clock)
+    }
+
+    /// A loop through which a packet went many times, so that its pages and tables are in memory; for
+    /// menus that decide on a packet whatever came before it.
+    ///
+    /// # Errors
+    /// [`BenchError::Stuck`] when no reply comes.
+    pub(crate) fn warmed_up(menu: &Menu, packet: &[u32]) -> Result<Self, BenchError> {
+        let mut warm = Self::new(menu)?;
+        let clock = TscClock::of_process();
+        for _ in 0..FIRST_PASSAGES {
+            warm.work(packet, &clock)?;
+        }
+        Ok(warm)
+    }
+
+    /// Does the work of both ends for a packet on this one thread; its time in ticks.
+    ///
+    /// # Errors
+    /// [`BenchError::Stuck`] when no reply comes.
+    pub(crate) fn work(&mut self, packet: &[u32], clock: &TscClock) -> Result<u64, BenchError> {
+        let (mut front_end, node, run_clock) = self.ends();
+        let start = clock.ticks();
+        front_end.pump();
+        front_end.send(packet);
+        for _ in 0..TURNS_MAX {
+            node.poll(run_clock.now(), Phase::Running);
+            if front_end.take_reply()?.is_some() {
+                return Ok(clock.ticks() - start);
+            }
+        }
+        Err(BenchError::Stuck)
     }
 
     /// Sends events one after the other and times each until its reply.

@@ -9,10 +9,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use livetime_node::role::Role;
 use livetime_node::role::trigger::TriggerNodeParts;
 use livetime_node::run_clock::RunClock;
-use livetime_node::worker::Phase;
 use livetime_shm::TscClock;
 use livetime_shm::floor::{Samples, cache_line_ping_pong};
 use livetime_trigger::dead_time::refused_fraction_m_d_1_k;
@@ -29,10 +27,12 @@ use super::row::Row;
 use crate::bench::BenchError;
 use crate::bench::document::{latency, median, rounded};
 use crate::bench::full_menu::{RUN, menu_of, menu_of_sixteen, menu_without_cuts, packet, words_of};
-use crate::bench::paced_loop::Outliers;
-use crate::bench::stall_meter::{GAP_NS, Gap, OUTLIER_NS, StallMeter, union};
-use crate::bench::trigger_loop::{Loop, loop_parts};
-use crate::bench::two_cores::{Patience, run_pair};
+use crate::bench::paced_loop::{Outliers, serve};
+use crate::bench::stall_meter::{
+    Gap, OUTLIER_NS, Repeated, StallMeter, of_the_machine, ticks_of, touched,
+};
+use crate::bench::trigger_loop::{Loop, loop_parts, work_alone};
+use crate::bench::two_cores::run_pair;
 use crate::report::Report;
 
 mod model;
@@ -362,69 +362,54 @@ fn trials(
         .map(|words| reference.handle_packet(words))
         .map(|answer| answer.map_or(L2Mask(0), |answer| answer.reply.mask))
         .collect();
-    let mut ends = Loop::new(menu)?;
+    let mut ends = Loop::warmed_up(menu, &events[0])?;
     let (mut front_end, node, run_clock) = ends.ends();
     let over = AtomicBool::new(false);
-    let bound = (GAP_NS as f64 * clock.rate_hz() * 1e-9) as u64;
-    let mut times: Vec<(u64, u64)> = Vec::with_capacity(events.len() * trials);
+    let [mut meter, far_meter] = [(); 2].map(|()| StallMeter::new(clock));
+    let mut times = touched(events.len() * trials, (u64::MAX, u64::MAX));
     let (near, far_gaps) = run_pair(
         |mut patience| {
-            let mut meter = StallMeter::new(bound);
             let mut wrong = 0;
+            meter.start(clock);
             for (words, expected) in (0..trials).flat_map(|_| events.iter().zip(&expected)) {
                 front_end.pump();
-                meter.idle(clock.ticks());
                 patience.restart();
-                meter.begin_work();
                 let start = clock.ticks();
+                meter.look(start, true);
                 front_end.send(words);
+                meter.look(clock.ticks(), true);
                 let reply = loop {
-                    // Before each look for a reply: a gap may end with one that is there.
-                    meter.idle(clock.ticks());
-                    if let Some(reply) = front_end.take_reply()? {
+                    let reply = front_end.take_reply()?;
+                    meter.look(clock.ticks(), reply.is_some());
+                    if let Some(reply) = reply {
                         break reply;
                     }
                     patience.idle()?;
                 };
                 times.push((start, clock.ticks()));
-                meter.begin_work();
                 wrong += u64::from(reply.is_none_or(|reply| reply.mask != *expected));
             }
-            // Release pairs with the Acquire below.
+            // Release pairs with the Acquire in `serve`.
             over.store(true, Ordering::Release);
-            Ok((meter.into_gaps().0, times, wrong))
+            Ok((meter.finish(), times, wrong))
         },
-        |patience| serve(node, run_clock, clock, &over, bound, patience),
+        |patience| serve(node, run_clock, clock, &over, far_meter, patience),
     )?;
     let (near_gaps, times, wrong) = near;
-    let gaps = union(&[&near_gaps, &far_gaps]);
+    let fill = |place: usize, words: &mut Vec<u32>| {
+        words.clear();
+        words.extend_from_slice(&events[place % events.len()]);
+    };
+    let work = work_alone(menu, times.len(), fill, clock)?;
+    let repeated =
+        (times.iter().zip(work)).map(|(&(start, end), work)| Repeated { start, end, work });
+    let repeated: Vec<Repeated> = repeated.collect();
+    let gaps = of_the_machine(&[near_gaps, far_gaps], &repeated, clock);
     let mut found = summarise(&times, events.len(), &gaps, clock);
     found.wrong = wrong;
     let words: usize = events.iter().map(Vec::len).sum();
     found.mean_words = words as f64 / events.len().max(1) as f64;
     Ok(found)
-}
-
-/// The node's side until the other one is over; its gaps.
-fn serve(
-    node: &mut impl Role,
-    run_clock: &RunClock,
-    clock: &TscClock,
-    over: &AtomicBool,
-    bound: u64,
-    mut patience: Patience<'_>,
-) -> Result<Vec<Gap>, BenchError> {
-    let mut meter = StallMeter::new(bound);
-    while !over.load(Ordering::Acquire) {
-        meter.idle(clock.ticks());
-        if node.poll(run_clock.now(), Phase::Running) == 0 {
-            patience.idle()?;
-        } else {
-            meter.begin_work();
-            patience.restart();
-        }
-    }
-    Ok(meter.into_gaps().0)
 }
 
 fn summarise(times: &[(u64, u64)], events: usize, gaps: &[Gap], clock: &TscClock) -> Trials {
@@ -456,7 +441,7 @@ fn summarise(times: &[(u64, u64)], events: usize, gaps: &[Gap], clock: &TscClock
         .iter()
         .enumerate()
         .map(|(place, (start, end))| ((place % events) as u32, *start, *end));
-    let allowed = (OUTLIER_NS as f64 * clock.rate_hz() * 1e-9) as u64;
+    let allowed = ticks_of(clock, OUTLIER_NS);
     Trials {
         means_ns,
         rms_ns,
@@ -513,7 +498,7 @@ fn algorithm_sweep(rounds: usize, clock: &TscClock) -> Result<Vec<(f64, f64)>, B
             let mut ends = Loop::new(&waiting_menu(us)?)?;
             let (mut front_end, node, run_clock) = ends.ends();
             let over = AtomicBool::new(false);
-            let bound = u64::MAX;
+            let meter = StallMeter::new(clock);
             let (ticks, _) = run_pair(
                 |mut patience| {
                     let (mut sent, mut answered) = (0, 0);
@@ -537,7 +522,7 @@ fn algorithm_sweep(rounds: usize, clock: &TscClock) -> Result<Vec<(f64, f64)>, B
                     over.store(true, Ordering::Release);
                     Ok(ticks)
                 },
-                |patience| serve(node, run_clock, clock, &over, bound, patience),
+                |patience| serve(node, run_clock, clock, &over, meter, patience),
             )?;
             let per_event = clock.ticks_to_ns(ticks) as f64 * 1e-3 / rounds.max(1) as f64;
             Ok((us as f64, per_event))
