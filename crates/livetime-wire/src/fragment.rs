@@ -206,16 +206,33 @@ fn word_at(parts: &[&[u32]], mut index: usize) -> Option<u32> {
 /// A [`FragmentError`] when the words are not a well-framed fragment; a wrong CRC is not an error
 /// but reported in the result, since such a fragment can still be filed under its header.
 pub fn check_parts(parts: &[&[u32]], crc: CrcCheck) -> Result<FragmentCheck, FragmentError> {
-    let words: usize = parts.iter().map(|part| part.len()).sum();
+    // Most fragments lie in one page, where words are found at once.
+    match parts {
+        [whole] => check(parts, whole.len(), |index| whole.get(index).copied(), crc),
+        _ => {
+            let words = parts.iter().map(|part| part.len()).sum();
+            check(parts, words, |index| word_at(parts, index), crc)
+        }
+    }
+}
+
+#[inline]
+fn check(
+    parts: &[&[u32]],
+    words: usize,
+    word_at: impl Fn(usize) -> Option<u32>,
+    crc: CrcCheck,
+) -> Result<FragmentCheck, FragmentError> {
     if words < OVERHEAD_WORDS {
         return Err(FragmentError::TooShort { words });
     }
+    let word = |index| word_at(index).ok_or(FragmentError::TooShort { words });
     let mut start = [0; HEADER_WORDS];
-    for (index, word) in start.iter_mut().enumerate() {
-        *word = word_at(parts, index).ok_or(FragmentError::TooShort { words })?;
+    for (index, place) in start.iter_mut().enumerate() {
+        *place = word(index)?;
     }
     let header = FragmentHeader::parse(&start)?;
-    let from_end = |n| word_at(parts, words - n).ok_or(FragmentError::TooShort { words });
+    let from_end = |n| word(words - n);
     let (status, data, position) = (from_end(3)?, from_end(2)?, from_end(1)?);
     if status != 2 || data as usize != words - OVERHEAD_WORDS || position != 1 {
         return Err(FragmentError::Trailer {

@@ -5,8 +5,9 @@
 //! to the host over a ring, one to a message as through the registers of the single-cycle firmware,
 //! or as completion blocks of `batch` entries as with the DMA protocol, and page numbers come back
 //! the same way. A block tells the host of its pages ahead, so that their lines are on the way while
-//! it works on the page before. The host checks each fragment (framing, lengths, CRC-32C), files it,
-//! and takes it off the file again.
+//! it works on the pages before, and so that it holds several at a time: the locked instructions that
+//! hold a page and let it go keep the processor from working on two fragments side by side. The host
+//! checks each fragment (framing, lengths, CRC-32C), files it, and takes it off the file again.
 //!
 //! Budget per fragment of 1000 B: one write and one read of its payload, six words of the
 //! acknowledge entry and two of the page number over the rings.
@@ -40,8 +41,9 @@ const PAGE_WORDS_MIN: u32 = 64;
 const LINE_WORDS: u32 = 16;
 /// Words of a page number on its way back: its channel, and the number.
 const PAGE_BACK_WORDS: usize = 2;
-/// Pages of a block whose lines are asked for before they are read.
-const PAGES_AHEAD: usize = 2;
+/// Pages of a block that are held and checked together, while the lines of as many behind them are
+/// on their way.
+const TOGETHER: usize = 4;
 /// Triggers on file per channel, so that pages do not come back in the order of the acknowledges.
 const ON_FILE: usize = 16;
 /// Longest fragment: a page of the largest card.
@@ -316,6 +318,16 @@ impl Cards {
         let channel = &mut self.channels[index];
         let mut worked = false;
         let words = &self.fragments[channel.current];
+        // As on the links of a run: in one piece where nothing holds the fragment up.
+        if let Some(block) = channel.source.poll_block(words) {
+            let taken = (channel.receiver).handle_block(now, block, &mut channel.pages);
+            if taken == block.words() {
+                channel.source.handle_block_sent();
+                worked = true;
+            } else {
+                channel.source.handle_sent(taken);
+            }
+        }
         while let Some(slice) = channel.source.poll_line(words, usize::MAX) {
             let taken = channel.receiver.handle_line(now, slice, &mut channel.pages);
             channel.source.handle_sent(taken);
@@ -428,6 +440,8 @@ struct Host {
     completions: VecDeque<Completion>,
     /// Of these, how many from the front on have had their lines asked for.
     prepared: usize,
+    /// Most entries that are worked on together.
+    together: usize,
     /// Messages read.
     blocks: u64,
 }
@@ -458,13 +472,14 @@ impl Host {
         Self {
             batch: config.batch,
             shelves: (0..config.channels).map(shelf).collect(),
-            held: HeldPages::new(pool.clone(), 1),
+            held: HeldPages::new(pool.clone(), TOGETHER),
             entries,
             pages_back,
             clock,
             block: Vec::with_capacity(config.batch * PAGE_BACK_WORDS),
-            completions: VecDeque::with_capacity(config.batch + PAGES_AHEAD),
+            completions: VecDeque::with_capacity(config.batch + 2 * TOGETHER),
             prepared: 0,
+            together: TOGETHER.min(config.batch),
             blocks: 0,
         }
     }
@@ -482,9 +497,7 @@ impl Host {
                     idle += self.clock.ticks() - since;
                     patience.restart();
                 }
-                while let Some(entry) = self.next_entry()? {
-                    self.file(entry, &mut patience, over)?;
-                }
+                while self.file_next(&mut patience, over)? {}
                 continue;
             }
             self.send_pages_back(&mut patience, over)?;
@@ -519,39 +532,68 @@ impl Host {
         Ok(read.is_some())
     }
 
-    /// The next entry. Those of a block behind it get their pages on the way, and the next block is
-    /// read before this one is through; a single entry says nothing about what comes after it.
-    fn next_entry(&mut self) -> Result<Option<Completion>, BenchError> {
-        if self.batch > 1 && self.completions.len() <= PAGES_AHEAD {
-            self.read_entries()?;
-        }
-        let end = self.completions.len().min(PAGES_AHEAD + 1);
-        for index in self.prepared..end {
-            let Completion { completed, .. } = self.completions[index];
-            self.held.prepare(completed.page, completed.len_words);
-        }
-        self.prepared = end.saturating_sub(1);
-        Ok(self.completions.pop_front())
-    }
-
-    /// Checks and files the fragment of an entry, and takes the channel's oldest off the file.
-    fn file(
+    /// Checks and files the next fragments, several of a block together, and takes the oldest of their
+    /// channels off the file; `false` when there is none.
+    fn file_next(
         &mut self,
-        entry: Completion,
         patience: &mut Patience<'_>,
         over: &AtomicBool,
-    ) -> Result<(), BenchError> {
-        let Completion { link, completed } = entry;
-        let shelf = &mut self.shelves[usize::from(link)];
-        self.held.hold(completed.page)?;
-        let assembled = shelf.assembler.handle_completed(&completed, &self.held);
+    ) -> Result<bool, BenchError> {
+        self.prepare_next()?;
+        let count = self.completions.len().min(self.together);
+        for index in 0..count {
+            self.held.hold(self.completions[index].completed.page)?;
+        }
+        for index in 0..count {
+            self.file(self.completions[index]);
+        }
         self.held.clear();
+        for _ in 0..count {
+            if let Some(Completion { link, .. }) = self.completions.pop_front() {
+                self.take_oldest_off(link, patience, over)?;
+            }
+        }
+        self.prepared = self.prepared.saturating_sub(count);
+        Ok(count > 0)
+    }
+
+    /// Checks and files the fragment of an entry whose page is held.
+    #[inline]
+    fn file(&mut self, Completion { link, completed }: Completion) {
+        let shelf = &mut self.shelves[usize::from(link)];
+        let assembled = shelf.assembler.handle_completed(&completed, &self.held);
         if let Assembled::Fragment { trigger, fragment } = assembled
             && fragment.status.is_good()
             && shelf.buffer.insert(trigger, fragment).is_ok()
         {
             shelf.on_file.push_back(trigger);
         }
+    }
+
+    /// Has the pages behind the next ones on their way. The next block is read before this one is
+    /// through; a single entry says nothing about what comes after it.
+    fn prepare_next(&mut self) -> Result<(), BenchError> {
+        if self.batch > 1 && self.completions.len() < 2 * self.together {
+            self.read_entries()?;
+        }
+        let end = self.completions.len().min(2 * self.together);
+        for index in self.prepared..end {
+            let Completion { completed, .. } = self.completions[index];
+            self.held.prepare(completed.page, completed.len_words);
+        }
+        self.prepared = end;
+        Ok(())
+    }
+
+    /// Takes the oldest fragment of a channel off the file if there are enough.
+    #[inline]
+    fn take_oldest_off(
+        &mut self,
+        link: u16,
+        patience: &mut Patience<'_>,
+        over: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        let shelf = &mut self.shelves[usize::from(link)];
         if shelf.on_file.len() > ON_FILE
             && let Some(oldest) = shelf.on_file.pop_front()
         {
