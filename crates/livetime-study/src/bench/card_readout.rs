@@ -2,7 +2,8 @@
 //!
 //! Streams of [`super::card_stream`] beside a plain stream of messages as long as the fragments
 //! through a ring, written by one core and read by the other. Single-cycle firmware and DMA protocol
-//! take turns, so that both see the same machine. Not measured: cards, buses and fibres, which
+//! take turns, so that both see the same machine, and turns with the cores at another place are not
+//! put together. Not measured: cards, buses and fibres, which
 //! `livetime study filar` models.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use livetime_shm::{RingConfig, ring};
 use serde_json::{Value, json};
 
 use super::card_stream::{Stream, Streamed, stream};
-use super::document::{BenchDocument, Target, median, rounded};
+use super::document::{BenchDocument, Target, rounded};
+use super::interleave::{LIKE_FLOORS, LineFloor, interleave};
 use super::two_cores::run_pair;
 use super::{BenchError, BenchOptions};
 
@@ -26,6 +28,7 @@ const TARGET_PER_S: f64 = 2.4e6;
 /// Sizes at which the firmwares are compared; the gain has a target up to `SMALL_BYTES`.
 const SIZES: [usize; 4] = [256, 512, 1024, 4096];
 const SMALL_BYTES: usize = 512;
+const FLOOR_ROUNDS: u32 = 5_000;
 
 /// What `--channels` and its companions ask for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -110,53 +113,15 @@ pub(super) fn add_cards(
     document: &mut BenchDocument,
     options: &BenchOptions,
 ) -> Result<(), BenchError> {
-    let (turns, seconds) = if options.quick { (1, 0.01) } else { (8, 0.2) };
-    let of = |bytes: usize, batch: usize| Stream {
-        channels: CHANNELS,
-        bytes,
-        batch,
-        rate_hz: None,
-        seconds,
-    };
-    let mut measure = |bytes: usize| {
-        let (mut single, mut gains, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        let mut last = None;
-        for turn in 0..turns {
-            let floor = ring_stream(bytes, seconds / 4.0)?;
-            // Each comes first as often: a machine that changes meanwhile favours neither.
-            let (one, several) = if turn % 2 == 0 {
-                let one = stream(&of(bytes, 1))?;
-                (one, stream(&of(bytes, BATCH))?)
-            } else {
-                let several = stream(&of(bytes, BATCH))?;
-                (stream(&of(bytes, 1))?, several)
-            };
-            one.check()?;
-            several.check()?;
-            single.push(one.per_s());
-            gains.push(several.per_s() / one.per_s());
-            shares.push(one.per_s() / floor);
-            last = Some(several);
-        }
-        if let Some(last) = &last {
-            let name = format!("cards_{bytes}_bytes_dma");
-            document.add_result(name, to_json(last, bytes));
-        }
-        let (per_s, gain) = (median(&single), median(&gains));
-        document.add_result(format!("cards_{bytes}_bytes_per_s"), rounded(per_s));
-        document.add_ratio(format!("dma_gain_{bytes}_bytes"), gain);
-        let share = median(&shares);
-        document.add_ratio(format!("cards_ring_share_{bytes}_bytes"), share);
-        Ok::<_, BenchError>((per_s, gain, share))
-    };
-    let (per_s, ..) = measure(BYTES)?;
+    let mut measure = |bytes: usize| add_firmwares(document, bytes, options.quick);
+    let per_s = measure(BYTES)?.per_s;
     let (mut gain_of_small, mut share_of_long) = (f64::INFINITY, f64::INFINITY);
     for bytes in SIZES {
-        let (_, gain, share) = measure(bytes)?;
+        let firmwares = measure(bytes)?;
         if bytes <= SMALL_BYTES {
-            gain_of_small = gain_of_small.min(gain);
+            gain_of_small = gain_of_small.min(firmwares.gain);
         } else if bytes >= 4096 {
-            share_of_long = share_of_long.min(share);
+            share_of_long = share_of_long.min(firmwares.ring_share);
         }
     }
     for target in [
@@ -167,6 +132,84 @@ pub(super) fn add_cards(
         document.add_target(target);
     }
     Ok(())
+}
+
+/// Both firmwares at one size.
+struct Firmwares {
+    /// Fragments per second with the single-cycle firmware.
+    per_s: f64,
+    /// Of the DMA protocol over it.
+    gain: f64,
+    /// Of the single-cycle firmware over the plain stream.
+    ring_share: f64,
+}
+
+/// What one turn measured.
+struct Turn {
+    ring_per_s: f64,
+    single: Streamed,
+    dma: Streamed,
+}
+
+/// Measures both firmwares by turns, and adds them to the document.
+fn add_firmwares(
+    document: &mut BenchDocument,
+    bytes: usize,
+    quick: bool,
+) -> Result<Firmwares, BenchError> {
+    let (turns, seconds) = if quick { (1, 0.01) } else { (8, 0.2) };
+    let of = |batch: usize| Stream {
+        channels: CHANNELS,
+        bytes,
+        batch,
+        rate_hz: None,
+        seconds,
+    };
+    let mut is_dma_first = false;
+    let measured = interleave(
+        turns,
+        LIKE_FLOORS,
+        || LineFloor::measure(&[], FLOOR_ROUNDS),
+        || {
+            let ring_per_s = ring_stream(bytes, seconds / 4.0)?;
+            // Each comes first as often: a machine that changes meanwhile favours neither.
+            is_dma_first = !is_dma_first;
+            let (single, dma) = if is_dma_first {
+                let dma = stream(&of(BATCH))?;
+                (stream(&of(1))?, dma)
+            } else {
+                (stream(&of(1))?, stream(&of(BATCH))?)
+            };
+            single.check()?;
+            dma.check()?;
+            Ok(Turn {
+                ring_per_s,
+                single,
+                dma,
+            })
+        },
+        LineFloor::bare_p50,
+    )?;
+    let selection = measured.select(LineFloor::bare_p50, LineFloor::placement);
+    if let Some(last) = selection.kept.last() {
+        let name = format!("cards_{bytes}_bytes_dma");
+        document.add_result(name, to_json(&last.block.dma, bytes));
+        let floor = json!({
+            "placement": last.before.placement().key(),
+            "cache_line_p50_ns": selection.median(|kept| kept.floor(LineFloor::bare_p50)),
+            "blocks": selection.to_json(),
+        });
+        document.add_floor(format!("cards_{bytes}_bytes"), floor);
+    }
+    let found = Firmwares {
+        per_s: selection.median(|kept| kept.block.single.per_s()),
+        gain: selection.median(|kept| kept.block.dma.per_s() / kept.block.single.per_s()),
+        ring_share: selection.median(|kept| kept.block.single.per_s() / kept.block.ring_per_s),
+    };
+    document.add_result(format!("cards_{bytes}_bytes_per_s"), rounded(found.per_s));
+    document.add_ratio(format!("dma_gain_{bytes}_bytes"), found.gain);
+    document.add_ratio(format!("cards_ring_share_{bytes}_bytes"), found.ring_share);
+    Ok(found)
 }
 
 /// Messages of `bytes` per second through a ring, written and read word by word.

@@ -168,7 +168,8 @@ fn disagreement(before: f64, after: f64) -> f64 {
 }
 
 impl<F, B> Interleaved<F, B> {
-    /// The blocks with like floors, of the class that most of them have.
+    /// The blocks with like floors, of the first class that a third of them have: targets are about
+    /// cores that are near, if the machine was like that for long enough to tell.
     pub fn select<C: Ord + Copy>(
         &self,
         level: impl Fn(&F) -> f64,
@@ -196,7 +197,9 @@ impl<F, B> Interleaved<F, B> {
         let discarded = measured - like.len();
         let classes = || like.iter().map(|kept| class(kept.before));
         let count = |wanted: C| classes().filter(|found| *found == wanted).count();
-        let Some(most) = classes().max_by_key(|class| count(*class)) else {
+        let enough = like.len().div_ceil(3);
+        let first = classes().filter(|class| count(*class) >= enough).min();
+        let Some(first) = first else {
             let best = pairs().min_by(|a, b| unlikeness(a).total_cmp(&unlikeness(b)));
             let kept = best.into_iter().collect();
             return Selection {
@@ -210,7 +213,7 @@ impl<F, B> Interleaved<F, B> {
         let all = like.len();
         let kept: Vec<_> = like
             .into_iter()
-            .filter(|kept| class(kept.before) == most)
+            .filter(|kept| class(kept.before) == first)
             .collect();
         let other_class = all - kept.len();
         Selection {
@@ -326,20 +329,24 @@ mod tests {
 
     #[test]
     fn blocks_whose_floors_disagree_are_discarded_and_counted() {
-        let all = measured(&[100.0, 110.0, 500.0, 510.0, 505.0, 120.0]);
+        let all = measured(&[100.0, 110.0, 500.0, 510.0, 505.0, 505.0, 505.0, 120.0]);
         let selection = all.select(|floor| *floor, is_far);
         let blocks: Vec<usize> = selection.kept.iter().map(|kept| *kept.block).collect();
-        assert_eq!(blocks, [2, 3], "two far blocks against one near one");
+        assert_eq!(blocks, [2, 3, 4, 5], "four far blocks against one near one");
         assert_eq!(
             (
                 selection.measured,
                 selection.discarded,
                 selection.other_class
             ),
-            (5, 2, 1)
+            (7, 2, 1)
         );
         assert_eq!(selection.median(|kept| kept.floor(|floor| *floor)), 505.0);
-        assert_eq!(selection.to_json()["kept"], 2);
+        assert_eq!(selection.to_json()["kept"], 4);
+        let third = measured(&[100.0, 110.0, 500.0, 510.0, 505.0]);
+        let selection = third.select(|floor| *floor, is_far);
+        assert_eq!(*selection.kept[0].block, 0, "one near block of three");
+        assert_eq!((selection.kept.len(), selection.other_class), (1, 2));
     }
 
     #[test]
