@@ -87,10 +87,12 @@ pub(super) fn stored_triggers(inspected: &Value) -> Result<Vec<u64>, Failure> {
     Ok(numbers)
 }
 
-/// Runs the tests of a crate whose names contain `filter`; returns how many passed.
+/// Runs the tests of a crate whose names contain `filter`, or that it selects as options of `cargo test`;
+/// returns how many passed.
 pub(super) fn named_tests(stage: &Stage, package: &str, filter: &str) -> Result<usize, Failure> {
     let mut command = cargo(&stage.root);
-    command.args(["test", "--quiet", "--release", "--package", package, filter]);
+    command.args(["test", "--quiet", "--release", "--package", package]);
+    command.args(filter.split(' '));
     let output = finish(command)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines = text

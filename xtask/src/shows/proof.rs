@@ -231,11 +231,11 @@ impl FaultRun {
     }
 }
 
-/// Parts of the tests with builds of their own, and filters of the others.
+/// Parts of the tests with builds of their own, and what selects the others.
 const PARTS: [&str; 3] = ["loom", "thread-sanitizer", "fuzz"];
 const ATTACKS: [(&str, &str, &str); 4] = [
     ("two-process kills", "livetime-shm", "harms_nothing"),
-    ("hostile peers", "livetime-shm", "hostile"),
+    ("hostile peers", "livetime-shm", "--test hostile_peer"),
     ("bit flips", "livetime-store", "bit"),
     (
         "allocator",
