@@ -150,8 +150,7 @@ fn doctor_and_c(stage: &Stage) -> Result<Shown, Failure> {
     let verdict = document["verdict"].as_str().unwrap_or_default();
     let is_virtual = document["virtual_machine"] == true;
     let is_honest = !is_virtual || ["usable", "simulation only"].contains(&verdict);
-    let c_tests = named_tests(stage, "livetime-capi", "c_program")?
-        + named_tests(stage, "livetime-capi", "example")?;
+    let c_tests = named_tests(stage, "livetime-capi", "c_program")?;
     let figures = format!(
         "virtual machine {is_virtual}, verdict \"{verdict}\"; {c_tests} tests of C programs"
     );

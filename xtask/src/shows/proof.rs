@@ -287,7 +287,7 @@ fn python_and_c(stage: &Stage) -> Result<Shown, Failure> {
         .last()
         .unwrap_or_default()
         .trim_matches(['=', ' ']);
-    let c_tests = named_tests(stage, "livetime-capi", "example")?;
+    let c_tests = named_tests(stage, "livetime-capi", "c_program")?;
     let folder = stage.folder("python")?;
     let config = stage.file(CONFIG);
     stage.program.json(&folder, lossless(&config, "5000"))?;
