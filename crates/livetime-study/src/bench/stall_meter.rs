@@ -182,6 +182,13 @@ pub(crate) fn of_the_machine(threads: &[Gaps], trials: &[Repeated], clock: &TscC
     union(all)
 }
 
+/// The times in which a thread that had nothing to do did not run, in order: the machine's without
+/// any doing again.
+pub(crate) fn without_any_work(threads: &[Gaps]) -> Vec<Gap> {
+    let idle = threads.iter().flat_map(|thread| &thread.idle);
+    union(idle.copied().collect())
+}
+
 /// What is left of a gap without the work of the trials that were under way in it, if it is still one.
 fn without_work(gap: Gap, trials: &[Repeated], bound: u64) -> Option<Gap> {
     let first = trials.partition_point(|trial| trial.end < gap.start);
