@@ -26,8 +26,9 @@ pub(super) const CAPABILITY: Capability = Capability {
             show: processes_decide_alike,
         },
         Line {
-            promise: "every role killed and stopped for 2 s, every readout unit's links down: the \
-                      run goes on or ends by policy, counts conserved, file valid",
+            promise: "every role killed, and stopped for 2 s with events that wait 10 s for their \
+                      fragments, every readout unit's links down: the run goes on or ends by \
+                      policy, counts conserved, file valid",
             show: faults_of_every_role,
         },
         Line {
@@ -120,9 +121,12 @@ fn faults(roles: &[&str]) -> Vec<(String, Expected)> {
 fn faults_of_every_role(stage: &Stage) -> Result<Shown, Failure> {
     let config = stage.file(CONFIG);
     let folder = stage.folder("faults")?;
+    let patient = patient_config(&config, &folder)?;
     let run = |number: usize, fault: Option<&str>| -> Result<FaultRun, Failure> {
         let out = format!("{number}");
-        let arguments = lossless(&config, FAULT_TRIGGERS).into_iter();
+        let is_stop = fault.is_some_and(|fault| fault.starts_with("stop:"));
+        let config = if is_stop { &patient } else { &config };
+        let arguments = lossless(config, FAULT_TRIGGERS).into_iter();
         let fault = fault.iter().flat_map(|fault| ["--fault", fault]);
         let arguments = arguments.chain(["--processes", "--out", &out]).chain(fault);
         FaultRun::of(stage, &folder, stage.program.command(&folder, arguments))
@@ -161,6 +165,19 @@ fn faults_of_every_role(stage: &Stage) -> Result<Shown, Failure> {
         wrong.join(", "),
     );
     Ok(Shown::new(wrong.is_empty(), figures))
+}
+
+/// The example, but events wait longer for their fragments than a readout unit is stopped: after the
+/// second that they wait otherwise they are closed without them, and name them.
+fn patient_config(config: &str, folder: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(config)?;
+    let patient = text.replace("\ntimeout = \"1 s\"\n", "\ntimeout = \"10 s\"\n");
+    if patient == text {
+        return Err(format!("{config} has no `timeout = \"1 s\"`").into());
+    }
+    let path = folder.join("patient.toml");
+    std::fs::write(&path, patient)?;
+    Ok(path.display().to_string())
 }
 
 /// What a run with a fault came to.
