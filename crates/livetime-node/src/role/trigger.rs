@@ -64,6 +64,18 @@ impl TriggerNode {
         }
     }
 
+    /// Whether a duty cycle would find nothing to do: no packet is here and every reply is out.
+    #[inline]
+    pub fn is_waiting(&mut self) -> bool {
+        let TriggerNodeParts {
+            merger,
+            packets,
+            return_link,
+            ..
+        } = &mut self.parts;
+        packets.is_empty() && return_link.is_settled() && merger.is_none()
+    }
+
     /// Decides on the next packet; `false` when there is none or no way for the reply.
     fn decide_next(&mut self, now: RunNs) -> bool {
         let Self {

@@ -5,7 +5,9 @@
 //! the work of every trial is done again, on one thread and twice, and its shorter time is taken off
 //! the gap; only what is left above 2 us is the machine's ([`of_the_machine`]). Page faults and waits
 //! of a thread are counted by the system, and so many of its gaps at work, the longest ones, stay
-//! ours. [`Attribution::of`] takes the machine's gaps of all threads off an outlier: only if what is
+//! ours. What work on one thread cannot show again, such as threads in each other's way, shows in
+//! [`Chance`]: a machine does not know when a thread works, so that its gaps are as frequent at work
+//! as without, and more of them at work are ours. [`Attribution::of`] takes the machine's gaps of all threads off an outlier: only if what is
 //! left is no outlier any more was it the host. Everything else, the unknown too, is ours.
 
 use std::io::Read;
@@ -56,11 +58,15 @@ pub(crate) struct Gaps {
     pub(crate) dropped: u64,
     /// Page faults and waits of the thread.
     pub(crate) own_stalls: u64,
+    /// Ticks of turns with work that are no gaps, and of everything.
+    pub(crate) worked_ticks: u64,
+    pub(crate) all_ticks: u64,
 }
 
 /// Looks at the clock of one thread.
 #[derive(Debug)]
 pub(crate) struct StallMeter {
+    first: u64,
     last: u64,
     bound_ticks: u64,
     gaps: Gaps,
@@ -75,6 +81,7 @@ impl StallMeter {
             end: u64::MAX,
         };
         Self {
+            first: 0,
             last: 0,
             bound_ticks: ticks_of(clock, GAP_NS),
             gaps: Gaps {
@@ -92,14 +99,18 @@ impl StallMeter {
         own_stalls();
         self.own_stalls_before = own_stalls();
         self.last = clock.ticks();
+        self.first = self.last;
     }
 
     /// A look at the clock, and whether anything of ours was done since the one before.
     #[inline]
     pub(crate) fn look(&mut self, now: u64, has_worked: bool) {
         let start = std::mem::replace(&mut self.last, now);
-        if now.wrapping_sub(start) > self.bound_ticks {
+        let ticks = now.wrapping_sub(start);
+        if ticks > self.bound_ticks {
             self.keep(Gap { start, end: now }, has_worked);
+        } else if has_worked {
+            self.gaps.worked_ticks += ticks;
         }
     }
 
@@ -120,6 +131,7 @@ impl StallMeter {
     pub(crate) fn finish(self) -> Gaps {
         Gaps {
             own_stalls: own_stalls().saturating_sub(self.own_stalls_before),
+            all_ticks: self.last.saturating_sub(self.first),
             ..self.gaps
         }
     }
@@ -187,6 +199,39 @@ pub(crate) fn of_the_machine(threads: &[Gaps], trials: &[Repeated], clock: &TscC
 pub(crate) fn without_any_work(threads: &[Gaps]) -> Vec<Gap> {
     let idle = threads.iter().flat_map(|thread| &thread.idle);
     union(idle.copied().collect())
+}
+
+/// How many gaps there were at work, and how many there would be if they came at any time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Chance {
+    pub(crate) at_work: u64,
+    pub(crate) expected: f64,
+    /// By how many standard deviations of that number there were more.
+    pub(crate) sigma: f64,
+}
+
+impl Chance {
+    /// Of several threads.
+    pub(crate) fn of(threads: &[Gaps]) -> Self {
+        let (mut at_work, mut expected, mut variance) = (0, 0.0, 0.0);
+        for thread in threads {
+            let gaps = thread.idle.iter().chain(&thread.at_work);
+            let in_gaps: u64 = gaps.map(|gap| gap.ticks()).sum();
+            let idle_ticks = thread
+                .all_ticks
+                .saturating_sub(in_gaps + thread.worked_ticks);
+            let share = thread.worked_ticks as f64 / idle_ticks.max(1) as f64;
+            at_work += thread.at_work.len() as u64;
+            expected += thread.idle.len() as f64 * share;
+            // Of the number at work, and of the one without work that it is expected from.
+            variance += thread.idle.len() as f64 * share * (1.0 + share);
+        }
+        Self {
+            at_work,
+            expected,
+            sigma: (at_work as f64 - expected) / variance.max(1.0).sqrt(),
+        }
+    }
 }
 
 /// What is left of a gap without the work of the trials that were under way in it, if it is still one.
@@ -279,6 +324,36 @@ mod tests {
         assert_eq!(gaps.idle, [gap(50, 151), gap(10_201, 20_000)]);
         assert_eq!(gaps.at_work, [gap(151, 10_000), gap(10_100, 10_201)]);
         assert_eq!(gaps.dropped, 0);
+        assert_eq!(gaps.worked_ticks, 100, "gaps are no work");
+    }
+
+    #[test]
+    fn gaps_that_come_with_work_are_beyond_chance() {
+        let idle: Vec<Gap> = (0..400).map(|n| gap(n * 1000, n * 1000 + 100)).collect();
+        let thread = |at_work: u64| Gaps {
+            idle: idle.clone(),
+            at_work: (0..at_work)
+                .map(|n| gap(n * 1000 + 500, n * 1000 + 600))
+                .collect(),
+            worked_ticks: 90_000,
+            all_ticks: 400_000 + 50_000 + at_work * 100,
+            ..Gaps::default()
+        };
+        // 90 000 ticks of work beside 320 000 without.
+        let chance = Chance::of(&[thread(112)]);
+        assert_eq!(chance.at_work, 112);
+        assert!((chance.expected - 112.5).abs() < 0.1, "{chance:?}");
+        assert!(chance.sigma.abs() < 0.1, "{chance:?}");
+        let ours = Chance::of(&[thread(300)]);
+        assert!(ours.sigma > 10.0, "{ours:?}");
+        // Without any gap nothing is expected, and one at work is no proof.
+        let quiet = Gaps {
+            at_work: vec![gap(0, 100)],
+            worked_ticks: 10,
+            all_ticks: 1000,
+            ..Gaps::default()
+        };
+        assert_eq!(Chance::of(&[quiet]).sigma, 1.0);
     }
 
     #[test]
@@ -306,8 +381,8 @@ mod tests {
             [Gaps {
                 idle: vec![gap(0, 5 * ms)],
                 at_work: vec![gap(6 * ms, 7 * ms), gap(8 * ms, 10 * ms)],
-                dropped: 0,
                 own_stalls,
+                ..Gaps::default()
             }]
         };
         let of = |own_stalls| of_the_machine(&threads(own_stalls), &[], &clock).len();

@@ -477,6 +477,12 @@ impl FrontEndSide<'_> {
         self.link.poll_flow(self.now);
     }
 
+    /// Whether a reply is here, which looks at its slot alone.
+    #[inline]
+    pub(crate) fn has_reply(&mut self) -> bool {
+        !self.rings.replies.is_empty()
+    }
+
     /// The next reply; `Some(None)` for words that are none.
     pub(crate) fn take_reply(&mut self) -> Result<Option<Option<L2Reply>>, BenchError> {
         self.take_words(|words| L2Reply::parse(words).ok())

@@ -379,9 +379,9 @@ fn trials(
                 front_end.send(words);
                 meter.look(clock.ticks(), true);
                 let reply = loop {
-                    let reply = front_end.take_reply()?;
-                    meter.look(clock.ticks(), reply.is_some());
-                    if let Some(reply) = reply {
+                    let has_reply = front_end.has_reply();
+                    meter.look(clock.ticks(), false);
+                    if has_reply && let Some(reply) = front_end.take_reply()? {
                         break reply;
                     }
                     patience.idle()?;
