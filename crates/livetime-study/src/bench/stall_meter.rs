@@ -211,8 +211,13 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// Of several threads.
-    pub(crate) fn of(threads: &[Gaps]) -> Self {
+    /// Of several threads' gaps above `bound_ticks`, which must be longer than any turn's work. Says
+    /// nothing where work comes at equal distances: the machine's own ticks do, too.
+    pub(crate) fn of(threads: &[Gaps], bound_ticks: u64) -> Self {
+        let count = |gaps: &[Gap]| {
+            let long = gaps.iter().filter(|gap| gap.ticks() > bound_ticks);
+            long.count() as u64
+        };
         let (mut at_work, mut expected, mut variance) = (0, 0.0, 0.0);
         for thread in threads {
             let gaps = thread.idle.iter().chain(&thread.at_work);
@@ -221,10 +226,11 @@ impl Chance {
                 .all_ticks
                 .saturating_sub(in_gaps + thread.worked_ticks);
             let share = thread.worked_ticks as f64 / idle_ticks.max(1) as f64;
-            at_work += thread.at_work.len() as u64;
-            expected += thread.idle.len() as f64 * share;
+            let idle = count(&thread.idle) as f64;
+            at_work += count(&thread.at_work);
+            expected += idle * share;
             // Of the number at work, and of the one without work that it is expected from.
-            variance += thread.idle.len() as f64 * share * (1.0 + share);
+            variance += idle * share * (1.0 + share);
         }
         Self {
             at_work,
@@ -340,12 +346,17 @@ mod tests {
             ..Gaps::default()
         };
         // 90 000 ticks of work beside 320 000 without.
-        let chance = Chance::of(&[thread(112)]);
+        let chance = Chance::of(&[thread(112)], 50);
         assert_eq!(chance.at_work, 112);
         assert!((chance.expected - 112.5).abs() < 0.1, "{chance:?}");
         assert!(chance.sigma.abs() < 0.1, "{chance:?}");
-        let ours = Chance::of(&[thread(300)]);
+        let ours = Chance::of(&[thread(300)], 50);
         assert!(ours.sigma > 10.0, "{ours:?}");
+        assert_eq!(
+            Chance::of(&[thread(300)], 100).at_work,
+            0,
+            "all are 100 long"
+        );
         // Without any gap nothing is expected, and one at work is no proof.
         let quiet = Gaps {
             at_work: vec![gap(0, 100)],
@@ -353,7 +364,7 @@ mod tests {
             all_ticks: 1000,
             ..Gaps::default()
         };
-        assert_eq!(Chance::of(&[quiet]).sigma, 1.0);
+        assert_eq!(Chance::of(&[quiet], 50).sigma, 1.0);
     }
 
     #[test]
