@@ -224,7 +224,15 @@ fn farm_moves_no_byte_and_loses_no_event() {
 
 #[test]
 fn fabric_conserves_packets_and_has_all_levels() {
-    let document = measure(BenchName::Fabric);
+    let mut document = measure(BenchName::Fabric);
+    // Without CAMINOS: said, and its target is not met.
+    let peer = &document.result["caminos"];
+    if peer["measured"] == false {
+        assert!(peer["why"].as_str().is_some_and(|why| !why.is_empty()));
+        let beside = |target: &Target| target.name == "flits_to_caminos";
+        assert!(document.targets.iter().any(|t| beside(t) && !t.is_met()));
+        document.targets.retain(|target| !beside(target));
+    }
     assert_form(&document);
     let json = document.to_json();
     for case in [

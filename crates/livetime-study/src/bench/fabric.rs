@@ -4,9 +4,10 @@
 //! ports and 8 x 8 crossbars, packets with buffers on the same, and flits through one router of 16
 //! ports. The floor is what an event costs in a heap of a thousand; blocks of both take turns. The
 //! simulated figures themselves are not judged here: `livetime sim gates` does that. What the event
-//! builder's protocol costs in 512 x 512 is in `builder_512`.
+//! builder's protocol costs in 512 x 512 is in `builder_512`; a simulator of others beside ours in `caminos`.
 
 mod builder_512;
+mod caminos;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +28,9 @@ use super::{BenchError, BenchOptions};
 const PENDING: u64 = 1_000;
 /// Packets per second that the simulator must reach on the large delta network.
 const PACKETS_PER_S: f64 = 2e6;
-/// Flits of a packet at the level of flits.
+/// Flits of a packet at the level of flits, and ports of its router.
 const FLITS: u32 = 256;
+const PORTS: u32 = 16;
 
 /// One thing that is simulated, and what it counts in a second.
 struct Case {
@@ -86,12 +88,20 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         }
     }
     document.add_floor("heap_1000_ns_per_event", rounded(median(&floors)));
+    let router = Topology::crossbar(PORTS);
+    let router = router.map_err(|error| BenchError::Simulation(error.to_string()))?;
+    caminos::add(&mut document, options, || {
+        let start = Instant::now();
+        let outcome = router_of_flits(&router, scale);
+        let flits = outcome.packets_in_all as f64 * f64::from(FLITS);
+        flits / start.elapsed().as_secs_f64()
+    })?;
     Ok(document)
 }
 
 fn cases(scale: u64) -> Result<Vec<Case>, TopologyError> {
     let delta = Topology::delta(8, 3, &Wiring::Omega)?;
-    let router = Topology::crossbar(16)?;
+    let router = Topology::crossbar(PORTS)?;
     let load = move |sizes, times| Load::saturated(Traffic::new(Pattern::Uniform), sizes, times);
     let log_normal = SizeLaw::LogNormal {
         mean: 2048.0,
@@ -99,7 +109,6 @@ fn cases(scale: u64) -> Result<Vec<Case>, TopologyError> {
     };
     let fixed = load(SizeLaw::Fixed(2048), 150 * scale);
     let varied = load(log_normal, 150 * scale);
-    let flits = load(SizeLaw::Fixed(8 * FLITS), 40 * scale);
     let buffers = Buffering {
         forwarding: Forwarding::CutThrough,
         queueing: Queueing::InputFifo,
@@ -127,11 +136,19 @@ fn cases(scale: u64) -> Result<Vec<Case>, TopologyError> {
         Case {
             name: "flits_router_16",
             run: Box::new(move || {
-                let outcome = flit::run(&router, &flits, &FlitConfig::default());
+                let outcome = router_of_flits(&router, scale);
                 (outcome.events as f64, outcome)
             }),
         },
     ])
+}
+
+/// One router at saturation, flit by flit.
+fn router_of_flits(router: &Topology, scale: u64) -> NetworkOutcome {
+    let config = FlitConfig::default();
+    let size = SizeLaw::Fixed(config.flit_bytes * FLITS);
+    let load = Load::saturated(Traffic::new(Pattern::Uniform), size, 40 * scale);
+    flit::run(router, &load, &config)
 }
 
 /// Nanoseconds for a pop and a push in a heap of [`PENDING`] events at random times.
