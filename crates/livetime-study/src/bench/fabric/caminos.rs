@@ -48,7 +48,11 @@ pub(super) fn add(
                 program: program.into(),
                 directory: &options.directory,
             };
-            let (blocks, cycles) = if options.quick { (1, 2_000) } else { (3, 100_000) };
+            let (blocks, cycles) = if options.quick {
+                (1, 2_000)
+            } else {
+                (3, 100_000)
+            };
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for _ in 0..blocks {
                 ours.push(flits_per_s());
@@ -156,7 +160,12 @@ mod tests {
     fn the_load_is_read_from_results_and_nothing_else_is_believed() {
         let results = "Result\n{\n\tcycle:\n\t21000,\n\taccepted_load:\n\t0.604834375,\n}\n";
         assert_eq!(accepted_load(results), Some(0.604_834_375));
-        for wrong in ["", "accepted_load:\n\tNaN,", "accepted_load:\n\t7,", "accepted_load:"] {
+        for wrong in [
+            "",
+            "accepted_load:\n\tNaN,",
+            "accepted_load:\n\t7,",
+            "accepted_load:",
+        ] {
             assert_eq!(accepted_load(wrong), None, "{wrong}");
         }
     }
