@@ -110,18 +110,6 @@ impl HeldTriggers {
         self.cells[at] & OCCUPIED != 0
     }
 
-    #[inline]
-    fn place(&self, trigger: TriggerNumber) -> Option<Place> {
-        if let Some(ahead) = self.ahead(trigger) {
-            let at = self.cell(ahead);
-            return self.is_occupied(at).then_some(Place::Cell(at));
-        }
-        if self.outside.len() == 0 || self.outside.get(trigger).is_none() {
-            return None;
-        }
-        Some(Place::Outside(trigger))
-    }
-
     /// Reads the cell of a trigger in the window, whatever is in it.
     #[inline]
     pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u32 {
@@ -135,22 +123,25 @@ impl HeldTriggers {
         self.find(trigger).map(|(_, held)| held)
     }
 
-    /// As [`HeldTriggers::get`], with its place for [`HeldTriggers::set`].
-    #[inline]
+    /// As [`HeldTriggers::get`], with its place for [`HeldTriggers::set`]. In line with
+    /// [`HeldTriggers::set`], so that what is known of a trigger never goes through memory.
+    #[inline(always)]
     pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
-        let place = self.place(trigger)?;
-        Some((place, self.at(place)))
+        let Some(ahead) = self.ahead(trigger) else {
+            return self.find_outside(trigger);
+        };
+        let at = self.cell(ahead);
+        let is_occupied = self.is_occupied(at);
+        is_occupied.then(|| (Place::Cell(at), self.read(at)))
     }
 
-    #[inline]
-    fn at(&self, place: Place) -> Held {
-        match place {
-            Place::Cell(at) => self.read(at),
-            Place::Outside(trigger) => self.outside.get(trigger).copied().unwrap_or_default(),
-        }
+    #[cold]
+    fn find_outside(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
+        let held = self.outside.get(trigger)?;
+        Some((Place::Outside(trigger), *held))
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, at: usize) -> Held {
         let word = self.cells[at];
         let (present, unsent) = match self.cell_words {
@@ -171,7 +162,7 @@ impl HeldTriggers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, at: usize, held: Held) {
         let builder = u32::from(held.builder) & BUILDER;
         let word = u32::from(held.marks) | OCCUPIED | u32::from(held.scans) << 8 | builder << 16;
@@ -190,15 +181,18 @@ impl HeldTriggers {
     }
 
     /// Changes what is known of the trigger at a place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, place: Place, held: Held) {
         match place {
             Place::Cell(at) => self.write(at, held),
-            Place::Outside(trigger) => {
-                if let Some(outside) = self.outside.get_mut(trigger) {
-                    *outside = held;
-                }
-            }
+            Place::Outside(trigger) => self.set_outside(trigger, held),
+        }
+    }
+
+    #[cold]
+    fn set_outside(&mut self, trigger: TriggerNumber, held: Held) {
+        if let Some(outside) = self.outside.get_mut(trigger) {
+            *outside = held;
         }
     }
 
@@ -211,7 +205,7 @@ impl HeldTriggers {
             return false;
         }
         if self.ahead(trigger).is_none() {
-            if self.place(trigger).is_some() {
+            if self.outside.len() > 0 && self.outside.get(trigger).is_some() {
                 return false;
             }
             self.slide(trigger);
@@ -269,15 +263,14 @@ impl HeldTriggers {
         self.inside -= 1;
     }
 
-    /// Removes a trigger.
+    /// Removes the trigger at a place.
     #[inline]
-    pub(crate) fn remove(&mut self, trigger: TriggerNumber) {
-        match self.place(trigger) {
-            Some(Place::Cell(at)) => self.vacate(at),
-            Some(Place::Outside(trigger)) => {
+    pub(crate) fn take_out(&mut self, place: Place) {
+        match place {
+            Place::Cell(at) => self.vacate(at),
+            Place::Outside(trigger) => {
                 self.outside.remove(trigger);
             }
-            None => {}
         }
     }
 
@@ -322,6 +315,12 @@ mod tests {
         }
     }
 
+    fn remove(table: &mut HeldTriggers, trigger: TriggerNumber) {
+        if let Some((place, _)) = table.find(trigger) {
+            table.take_out(place);
+        }
+    }
+
     #[test]
     fn one_that_stays_is_found_when_the_window_has_passed() {
         let mut table = HeldTriggers::new(4, 1);
@@ -331,7 +330,7 @@ mod tests {
             assert!(table.insert(T(trigger), held(1, 8)));
             assert!(!table.insert(T(trigger), held(0, 8)), "already there");
             if trigger > 2 {
-                table.remove(T(trigger - 1));
+                remove(&mut table, T(trigger - 1));
             }
         }
         assert_eq!(table.get(T(1)).map(|held| held.builder), Some(7));
@@ -350,7 +349,7 @@ mod tests {
             assert!(table.insert(T(trigger), held(1, 3)));
             assert_eq!(table.inside, 1);
             assert_eq!(table.get(T(trigger)), Some(held(1, 3)));
-            table.remove(T(trigger));
+            remove(&mut table, T(trigger));
         }
         assert_eq!(table.len(), 0);
     }
@@ -379,7 +378,7 @@ mod tests {
                         }
                     }
                     2 => {
-                        table.remove(trigger);
+                        remove(&mut table, trigger);
                         map.remove(&trigger);
                     }
                     _ => {

@@ -314,22 +314,28 @@ impl ReadoutUnit {
     }
 
     /// Puts a trigger at the end of the work queue unless it is in it, and marks it.
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, trigger: TriggerNumber, held: &mut Held) {
         if held.has(Mark::Queued) {
             return;
         }
         held.set(Mark::Queued);
         if self.work.len() == self.work_max {
-            // Triggers that were forgotten meanwhile; each live one is in the queue once at most.
-            let live = &self.held;
-            self.work.retain(|trigger| {
-                let held = live.get(*trigger);
-                held.is_some_and(|held| held.has(Mark::Queued))
-            });
+            self.make_room_for_work();
         }
-        assert!(self.work.len() < self.work_max, "work queue has a bound");
         self.work.push_back(trigger);
+    }
+
+    /// Takes triggers off the work queue that were forgotten meanwhile; each live one is in the queue
+    /// once at most.
+    #[cold]
+    fn make_room_for_work(&mut self) {
+        let live = &self.held;
+        self.work.retain(|trigger| {
+            let held = live.get(*trigger);
+            held.is_some_and(|held| held.has(Mark::Queued))
+        });
+        assert!(self.work.len() < self.work_max, "work queue has a bound");
     }
 
     /// Takes a message of the supervisor or a builder unit.
@@ -562,7 +568,7 @@ impl ReadoutUnit {
                 let has_fragments = held.present != 0;
                 let is_unasked = held.has(Mark::Unasked);
                 self.end_work();
-                self.held.remove(trigger);
+                self.held.take_out(place);
                 let closing = match reason {
                     FreeReason::Dropped | FreeReason::Unasked => Closing::Dropped,
                     FreeReason::Released => Closing::Complete,
