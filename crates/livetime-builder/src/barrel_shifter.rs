@@ -476,13 +476,11 @@ impl BarrelShifter {
         self.schedule.receiver(self.sender, self.step)
     }
 
-    /// Reads what a block to a receiver, or a fragment for it, will touch, for drivers that have many
-    /// shifters and know what comes; what it gives means nothing.
+    /// Where a block to a receiver, or a fragment for it, is made of, for drivers that have many
+    /// shifters, know what comes and read it ahead; what is there means nothing to them.
     #[inline]
-    pub fn foresee(&self, to: u16) -> u32 {
-        self.lanes
-            .get(usize::from(to))
-            .map_or(0, |lane| lane.filling)
+    pub fn foresee(&self, to: u16) -> Option<&u32> {
+        Some(&self.lanes.get(usize::from(to))?.filling)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.

@@ -12,8 +12,12 @@
 //! word 2   unsent of up to 32
 //! ```
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
 use livetime_wire::{TriggerNumber, UnitId};
 
+use crate::column::Column;
 use crate::held_trigger::{Held, NO_BUILDER};
 use crate::trigger_table::TriggerTable;
 
@@ -27,6 +31,15 @@ const SOURCES_PER_WORD: usize = 16;
 /// The table for those outside of the window is made for a part of them, this many times smaller.
 const OUTSIDE_SHARE: usize = 64;
 
+/// Words of a cell.
+const fn cell_words(sources: usize) -> usize {
+    match sources {
+        0..=1 => 1,
+        2..=SOURCES_PER_WORD => 2,
+        _ => 3,
+    }
+}
+
 /// Where a live trigger is, until the next one is inserted or removed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
@@ -39,8 +52,8 @@ pub(crate) enum Place {
 /// The live triggers.
 #[derive(Debug)]
 pub(crate) struct HeldTriggers {
-    /// Round about.
-    cells: Vec<u32>,
+    /// The words of the cells, round about.
+    words: Column<AtomicU32>,
     /// Words of a cell.
     cell_words: usize,
     /// The trigger with which the window begins.
@@ -58,14 +71,26 @@ pub(crate) struct HeldTriggers {
 impl HeldTriggers {
     /// At most `capacity` triggers of so many sources.
     pub(crate) fn new(capacity: usize, sources: usize) -> Self {
-        let cell_words = match sources {
-            0..=1 => 1,
-            2..=SOURCES_PER_WORD => 2,
-            _ => 3,
-        };
+        let words = capacity * cell_words(sources);
+        let words = Column::alone(words, || AtomicU32::new(0));
+        Self::in_column(capacity, sources, words)
+    }
+
+    /// Those of many units that have as many sources at most, side by side.
+    pub(crate) fn side_by_side(
+        capacity: usize,
+        sources: usize,
+        units: usize,
+    ) -> impl Iterator<Item = Self> {
+        let words = capacity * cell_words(sources);
+        let columns = Column::side_by_side(words, units, || AtomicU32::new(0));
+        columns.map(move |words| Self::in_column(capacity, sources, words))
+    }
+
+    fn in_column(capacity: usize, sources: usize, words: Column<AtomicU32>) -> Self {
         Self {
-            cells: vec![0; capacity * cell_words],
-            cell_words,
+            words,
+            cell_words: cell_words(sources),
             first: 1,
             first_cell: 0,
             capacity,
@@ -105,16 +130,25 @@ impl HeldTriggers {
         (ahead < self.capacity as u64).then_some(ahead as usize)
     }
 
-    #[inline]
-    fn is_occupied(&self, at: usize) -> bool {
-        self.cells[at] & OCCUPIED != 0
+    #[inline(always)]
+    fn word(&self, at: usize) -> u32 {
+        self.words.at(at).load(Relaxed)
     }
 
-    /// Reads the cell of a trigger in the window, whatever is in it.
+    #[inline(always)]
+    fn set_word(&mut self, at: usize, word: u32) {
+        self.words.at(at).store(word, Relaxed);
+    }
+
     #[inline]
-    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u32 {
-        let cell = self.ahead(trigger).map(|ahead| self.cell(ahead));
-        cell.and_then(|at| self.cells.get(at).copied()).unwrap_or(0)
+    fn is_occupied(&self, at: usize) -> bool {
+        self.word(at) & OCCUPIED != 0
+    }
+
+    /// The cell of a trigger in the window, whatever is in it.
+    #[inline]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&AtomicU32> {
+        self.words.get(self.cell(self.ahead(trigger)?))
     }
 
     /// What is known of a live trigger.
@@ -128,11 +162,15 @@ impl HeldTriggers {
     #[inline(always)]
     pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
         let Some(ahead) = self.ahead(trigger) else {
-            return self.find_outside(trigger);
+            // New triggers are beyond the window.
+            return match self.outside.len() {
+                0 => None,
+                _ => self.find_outside(trigger),
+            };
         };
         let at = self.cell(ahead);
-        let is_occupied = self.is_occupied(at);
-        is_occupied.then(|| (Place::Cell(at), self.read(at)))
+        let word = self.word(at);
+        (word & OCCUPIED != 0).then(|| (Place::Cell(at), self.read(at, word)))
     }
 
     #[cold]
@@ -142,12 +180,14 @@ impl HeldTriggers {
     }
 
     #[inline(always)]
-    fn read(&self, at: usize) -> Held {
-        let word = self.cells[at];
+    fn read(&self, at: usize, word: u32) -> Held {
         let (present, unsent) = match self.cell_words {
             1 => (word >> 29 & 1, word >> 30 & 1),
-            2 => (self.cells[at + 1] & 0xFFFF, self.cells[at + 1] >> 16),
-            _ => (self.cells[at + 1], self.cells[at + 2]),
+            2 => {
+                let masks = self.word(at + 1);
+                (masks & 0xFFFF, masks >> 16)
+            }
+            _ => (self.word(at + 1), self.word(at + 2)),
         };
         let builder = match word >> 16 & BUILDER {
             BUILDER => NO_BUILDER,
@@ -169,15 +209,16 @@ impl HeldTriggers {
         let word = match self.cell_words {
             1 => word | held.present << 29 | held.unsent << 30,
             2 => {
-                self.cells[at + 1] = held.present | held.unsent << 16;
+                self.set_word(at + 1, held.present | held.unsent << 16);
                 word
             }
             _ => {
-                (self.cells[at + 1], self.cells[at + 2]) = (held.present, held.unsent);
+                self.set_word(at + 1, held.present);
+                self.set_word(at + 2, held.unsent);
                 word
             }
         };
-        self.cells[at] = word;
+        self.set_word(at, word);
     }
 
     /// Changes what is known of the trigger at a place.
@@ -246,7 +287,7 @@ impl HeldTriggers {
             }
             let at = self.cell(ahead);
             if self.is_occupied(at) {
-                let held = self.read(at);
+                let held = self.read(at, self.word(at));
                 let moved = TriggerNumber(self.first.wrapping_add(ahead as u64));
                 let is_new = self.outside.insert(moved, held);
                 debug_assert!(is_new, "there is room for all, and it was not there");
@@ -259,7 +300,7 @@ impl HeldTriggers {
 
     #[inline]
     fn vacate(&mut self, at: usize) {
-        self.cells[at] = 0;
+        self.set_word(at, 0);
         self.inside -= 1;
     }
 
@@ -290,7 +331,7 @@ impl HeldTriggers {
         let is_occupied = self.is_occupied(at);
         is_occupied.then(|| {
             let trigger = TriggerNumber(self.first.wrapping_add(ahead as u64));
-            (trigger, Place::Cell(at), self.read(at))
+            (trigger, Place::Cell(at), self.read(at, self.word(at)))
         })
     }
 }
