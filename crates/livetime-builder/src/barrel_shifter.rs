@@ -151,45 +151,61 @@ struct Behind {
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Lane {
-    /// The first fragments, `held` of them if there are fewer.
+    /// The first fragments, `held` of them if there are fewer, round about.
     near: [Waiting; NEAR],
     /// What is sent of the very first.
     sent: u32,
-    /// Fragments in it, those behind included.
-    held: u32,
+    /// Bits 1:0 the place of the very first, 31:2 how many fragments are in the queue, those behind
+    /// included.
+    filling: u32,
     /// Number of the next block.
     sequence: u32,
     /// The last of those behind, if there are any.
     last: u32,
 }
 
-const _: () = assert!(size_of::<Lane>() == 64);
+const _: () = assert!(size_of::<Lane>() == 64 && NEAR == 4);
+
+/// The most fragments of a queue.
+const HELD_MAX: usize = u32::MAX as usize >> 2;
 
 impl Lane {
     const EMPTY: Self = Self {
         near: [Waiting::NOTHING; NEAR],
         sent: 0,
-        held: 0,
+        filling: 0,
         sequence: 0,
         last: NONE,
     };
 
-    /// The first fragment is sent: the others move up, and one of those behind, if there are any.
+    /// Fragments in the queue.
+    #[inline]
+    const fn held(&self) -> usize {
+        (self.filling >> 2) as usize
+    }
+
+    /// Place of the fragment after so many.
+    #[inline]
+    const fn place(&self, after: usize) -> usize {
+        (self.filling as usize + after) % NEAR
+    }
+
+    /// The first fragment is sent, and one of those behind, if there are any, takes its place.
     #[inline]
     fn advance(&mut self, behind: &mut [Behind], unused: &mut u32) {
-        self.near.copy_within(1.., 0);
-        if self.held as usize > NEAR {
+        let (held, place) = (self.held(), self.place(0));
+        if held > NEAR {
             let first = behind[self.last as usize].next;
             let next = &mut behind[first as usize];
-            self.near[NEAR - 1] = next.fragment;
+            self.near[place] = next.fragment;
             let after = core::mem::replace(&mut next.next, *unused);
             *unused = first;
-            if self.held as usize > NEAR + 1 {
+            if held > NEAR + 1 {
                 behind[self.last as usize].next = after;
             }
         }
         self.sent = 0;
-        self.held -= 1;
+        self.filling = (self.filling - (1 << 2)) & !3 | self.place(1) as u32;
     }
 }
 
@@ -238,7 +254,7 @@ impl BarrelShifter {
             sender,
             pace,
             block_bytes,
-            queue_max,
+            queue_max: queue_max.min(HELD_MAX),
             lanes: vec![Lane::EMPTY; receivers],
             waiting: 0,
             waiting_max: receivers * queue_max,
@@ -284,7 +300,7 @@ impl BarrelShifter {
         bytes: u32,
     ) -> Result<(), QueueFull> {
         let lane = &mut self.lanes[usize::from(to)];
-        let held = lane.held as usize;
+        let held = lane.held();
         if held >= self.queue_max || self.waiting >= self.waiting_max {
             return Err(QueueFull { to, held });
         }
@@ -295,10 +311,11 @@ impl BarrelShifter {
         };
         self.newest = trigger;
         self.waiting += 1;
-        lane.held += 1;
-        match lane.near.get_mut(held) {
-            Some(place) => *place = fragment,
-            None => self.push_behind(to, fragment),
+        lane.filling += 1 << 2;
+        if held < NEAR {
+            lane.near[lane.place(held)] = fragment;
+        } else {
+            self.push_behind(to, fragment);
         }
         Ok(())
     }
@@ -322,7 +339,7 @@ impl BarrelShifter {
             }
         };
         // It is counted already: with the first one behind there is one more than there are near.
-        let first = match lane.held as usize - NEAR {
+        let first = match lane.held() - NEAR {
             1 => index,
             _ => core::mem::replace(&mut self.behind[lane.last as usize].next, index),
         };
@@ -400,7 +417,7 @@ impl BarrelShifter {
         let steps = u64::from(self.schedule.steps().max(1));
         for ahead in 0..missed.min(steps) {
             let to = self.schedule.receiver(self.sender, self.step + ahead);
-            if to.is_some_and(|to| self.lanes[usize::from(to)].held > 0) {
+            if to.is_some_and(|to| self.lanes[usize::from(to)].held() > 0) {
                 self.counts.blocks_missed += 1 + (missed - ahead - 1) / steps;
             }
         }
@@ -412,8 +429,8 @@ impl BarrelShifter {
         let lane = &mut self.lanes[usize::from(block.to)];
         block.pieces.clear();
         let mut room = self.block_bytes;
-        while room > 0 && lane.held > 0 && !block.pieces.is_full() {
-            let first = lane.near[0];
+        while room > 0 && lane.held() > 0 && !block.pieces.is_full() {
+            let first = lane.near[lane.place(0)];
             let bytes = room.min(first.bytes - lane.sent);
             block.pieces.push(Piece {
                 trigger: self.newest.extend(first.trigger_low),
@@ -450,7 +467,7 @@ impl BarrelShifter {
     /// Fragments that wait for a receiver, a partly sent one included; 0 if there is none such.
     pub fn waiting(&self, to: u16) -> usize {
         let lane = self.lanes.get(usize::from(to));
-        lane.map_or(0, |lane| lane.held as usize)
+        lane.map_or(0, Lane::held)
     }
 
     /// Receiver of the next block; `None` if it rests at the next step.
@@ -459,11 +476,11 @@ impl BarrelShifter {
         self.schedule.receiver(self.sender, self.step)
     }
 
-    /// Reads what a block to a receiver, or a fragment for it, will touch, for drivers that have many
-    /// shifters and know what comes; gives the fragments that wait for it.
+    /// Where a block to a receiver, or a fragment for it, is made of, for drivers that have many
+    /// shifters, know what comes and read it ahead; what is there means nothing to them.
     #[inline]
-    pub fn foresee(&self, to: u16) -> u32 {
-        self.lanes.get(usize::from(to)).map_or(0, |lane| lane.held)
+    pub fn foresee(&self, to: u16) -> Option<&u32> {
+        Some(&self.lanes.get(usize::from(to))?.filling)
     }
 
     /// Whether nothing waits. Blocks are made all the same, empty ones.
@@ -484,7 +501,7 @@ impl BarrelShifter {
                 ..Lane::EMPTY
             },
         );
-        let held = withdrawn.held as usize;
+        let held = withdrawn.held();
         if held > NEAR {
             let last = &mut self.behind[withdrawn.last as usize].next;
             self.unused = core::mem::replace(last, self.unused);

@@ -173,10 +173,11 @@ impl BlockAssemblers {
         self.senders[sender].handle_block(block, &mut self.counts, done);
     }
 
-    /// The number that the next block of a sender has if none was lost; 0 for one that there is not.
+    /// Where a block of a sender is taken to, for drivers that read it ahead; what is there means
+    /// nothing to them.
     #[inline]
-    pub fn next_sequence_of(&self, sender: usize) -> u32 {
-        self.senders.get(sender).map_or(0, |sender| sender.next)
+    pub fn foresee(&self, sender: usize) -> Option<&u32> {
+        Some(&self.senders.get(sender)?.next)
     }
 
     /// What it did, all senders together.

@@ -53,10 +53,10 @@ impl DenseHistory {
         *cell = u64::from(tag) << 32 | u64::from(held | (closing as u32) << place);
     }
 
-    /// Reads the cell of a trigger, whoever has it.
+    /// The cell of a trigger, whoever has it.
     #[inline]
-    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u64 {
-        self.cells[self.place(trigger).0]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> &u64 {
+        &self.cells[self.place(trigger).0]
     }
 
     #[inline]

@@ -12,8 +12,12 @@
 //! word 2   unsent of up to 32
 //! ```
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
 use livetime_wire::{TriggerNumber, UnitId};
 
+use crate::column::Column;
 use crate::held_trigger::{Held, NO_BUILDER};
 use crate::trigger_table::TriggerTable;
 
@@ -27,6 +31,15 @@ const SOURCES_PER_WORD: usize = 16;
 /// The table for those outside of the window is made for a part of them, this many times smaller.
 const OUTSIDE_SHARE: usize = 64;
 
+/// Words of a cell.
+const fn cell_words(sources: usize) -> usize {
+    match sources {
+        0..=1 => 1,
+        2..=SOURCES_PER_WORD => 2,
+        _ => 3,
+    }
+}
+
 /// Where a live trigger is, until the next one is inserted or removed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
@@ -39,8 +52,8 @@ pub(crate) enum Place {
 /// The live triggers.
 #[derive(Debug)]
 pub(crate) struct HeldTriggers {
-    /// Round about.
-    cells: Vec<u32>,
+    /// The words of the cells, round about.
+    words: Column<AtomicU32>,
     /// Words of a cell.
     cell_words: usize,
     /// The trigger with which the window begins.
@@ -58,14 +71,26 @@ pub(crate) struct HeldTriggers {
 impl HeldTriggers {
     /// At most `capacity` triggers of so many sources.
     pub(crate) fn new(capacity: usize, sources: usize) -> Self {
-        let cell_words = match sources {
-            0..=1 => 1,
-            2..=SOURCES_PER_WORD => 2,
-            _ => 3,
-        };
+        let words = capacity * cell_words(sources);
+        let words = Column::alone(words, || AtomicU32::new(0));
+        Self::in_column(capacity, sources, words)
+    }
+
+    /// Those of many units that have as many sources at most, side by side.
+    pub(crate) fn side_by_side(
+        capacity: usize,
+        sources: usize,
+        units: usize,
+    ) -> impl Iterator<Item = Self> {
+        let words = capacity * cell_words(sources);
+        let columns = Column::side_by_side(words, units, || AtomicU32::new(0));
+        columns.map(move |words| Self::in_column(capacity, sources, words))
+    }
+
+    fn in_column(capacity: usize, sources: usize, words: Column<AtomicU32>) -> Self {
         Self {
-            cells: vec![0; capacity * cell_words],
-            cell_words,
+            words,
+            cell_words: cell_words(sources),
             first: 1,
             first_cell: 0,
             capacity,
@@ -105,28 +130,25 @@ impl HeldTriggers {
         (ahead < self.capacity as u64).then_some(ahead as usize)
     }
 
+    #[inline(always)]
+    fn word(&self, at: usize) -> u32 {
+        self.words.at(at).load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_word(&mut self, at: usize, word: u32) {
+        self.words.at(at).store(word, Relaxed);
+    }
+
     #[inline]
     fn is_occupied(&self, at: usize) -> bool {
-        self.cells[at] & OCCUPIED != 0
+        self.word(at) & OCCUPIED != 0
     }
 
+    /// The cell of a trigger in the window, whatever is in it.
     #[inline]
-    fn place(&self, trigger: TriggerNumber) -> Option<Place> {
-        if let Some(ahead) = self.ahead(trigger) {
-            let at = self.cell(ahead);
-            return self.is_occupied(at).then_some(Place::Cell(at));
-        }
-        if self.outside.len() == 0 || self.outside.get(trigger).is_none() {
-            return None;
-        }
-        Some(Place::Outside(trigger))
-    }
-
-    /// Reads the cell of a trigger in the window, whatever is in it.
-    #[inline]
-    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> u32 {
-        let cell = self.ahead(trigger).map(|ahead| self.cell(ahead));
-        cell.and_then(|at| self.cells.get(at).copied()).unwrap_or(0)
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&AtomicU32> {
+        self.words.get(self.cell(self.ahead(trigger)?))
     }
 
     /// What is known of a live trigger.
@@ -135,28 +157,37 @@ impl HeldTriggers {
         self.find(trigger).map(|(_, held)| held)
     }
 
-    /// As [`HeldTriggers::get`], with its place for [`HeldTriggers::set`].
-    #[inline]
+    /// As [`HeldTriggers::get`], with its place for [`HeldTriggers::set`]. In line with
+    /// [`HeldTriggers::set`], so that what is known of a trigger never goes through memory.
+    #[inline(always)]
     pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
-        let place = self.place(trigger)?;
-        Some((place, self.at(place)))
+        let Some(ahead) = self.ahead(trigger) else {
+            // New triggers are beyond the window.
+            return match self.outside.len() {
+                0 => None,
+                _ => self.find_outside(trigger),
+            };
+        };
+        let at = self.cell(ahead);
+        let word = self.word(at);
+        (word & OCCUPIED != 0).then(|| (Place::Cell(at), self.read(at, word)))
     }
 
-    #[inline]
-    fn at(&self, place: Place) -> Held {
-        match place {
-            Place::Cell(at) => self.read(at),
-            Place::Outside(trigger) => self.outside.get(trigger).copied().unwrap_or_default(),
-        }
+    #[cold]
+    fn find_outside(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
+        let held = self.outside.get(trigger)?;
+        Some((Place::Outside(trigger), *held))
     }
 
-    #[inline]
-    fn read(&self, at: usize) -> Held {
-        let word = self.cells[at];
+    #[inline(always)]
+    fn read(&self, at: usize, word: u32) -> Held {
         let (present, unsent) = match self.cell_words {
             1 => (word >> 29 & 1, word >> 30 & 1),
-            2 => (self.cells[at + 1] & 0xFFFF, self.cells[at + 1] >> 16),
-            _ => (self.cells[at + 1], self.cells[at + 2]),
+            2 => {
+                let masks = self.word(at + 1);
+                (masks & 0xFFFF, masks >> 16)
+            }
+            _ => (self.word(at + 1), self.word(at + 2)),
         };
         let builder = match word >> 16 & BUILDER {
             BUILDER => NO_BUILDER,
@@ -171,34 +202,38 @@ impl HeldTriggers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, at: usize, held: Held) {
         let builder = u32::from(held.builder) & BUILDER;
         let word = u32::from(held.marks) | OCCUPIED | u32::from(held.scans) << 8 | builder << 16;
         let word = match self.cell_words {
             1 => word | held.present << 29 | held.unsent << 30,
             2 => {
-                self.cells[at + 1] = held.present | held.unsent << 16;
+                self.set_word(at + 1, held.present | held.unsent << 16);
                 word
             }
             _ => {
-                (self.cells[at + 1], self.cells[at + 2]) = (held.present, held.unsent);
+                self.set_word(at + 1, held.present);
+                self.set_word(at + 2, held.unsent);
                 word
             }
         };
-        self.cells[at] = word;
+        self.set_word(at, word);
     }
 
     /// Changes what is known of the trigger at a place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, place: Place, held: Held) {
         match place {
             Place::Cell(at) => self.write(at, held),
-            Place::Outside(trigger) => {
-                if let Some(outside) = self.outside.get_mut(trigger) {
-                    *outside = held;
-                }
-            }
+            Place::Outside(trigger) => self.set_outside(trigger, held),
+        }
+    }
+
+    #[cold]
+    fn set_outside(&mut self, trigger: TriggerNumber, held: Held) {
+        if let Some(outside) = self.outside.get_mut(trigger) {
+            *outside = held;
         }
     }
 
@@ -211,7 +246,7 @@ impl HeldTriggers {
             return false;
         }
         if self.ahead(trigger).is_none() {
-            if self.place(trigger).is_some() {
+            if self.outside.len() > 0 && self.outside.get(trigger).is_some() {
                 return false;
             }
             self.slide(trigger);
@@ -252,7 +287,7 @@ impl HeldTriggers {
             }
             let at = self.cell(ahead);
             if self.is_occupied(at) {
-                let held = self.read(at);
+                let held = self.read(at, self.word(at));
                 let moved = TriggerNumber(self.first.wrapping_add(ahead as u64));
                 let is_new = self.outside.insert(moved, held);
                 debug_assert!(is_new, "there is room for all, and it was not there");
@@ -265,19 +300,18 @@ impl HeldTriggers {
 
     #[inline]
     fn vacate(&mut self, at: usize) {
-        self.cells[at] = 0;
+        self.set_word(at, 0);
         self.inside -= 1;
     }
 
-    /// Removes a trigger.
+    /// Removes the trigger at a place.
     #[inline]
-    pub(crate) fn remove(&mut self, trigger: TriggerNumber) {
-        match self.place(trigger) {
-            Some(Place::Cell(at)) => self.vacate(at),
-            Some(Place::Outside(trigger)) => {
+    pub(crate) fn take_out(&mut self, place: Place) {
+        match place {
+            Place::Cell(at) => self.vacate(at),
+            Place::Outside(trigger) => {
                 self.outside.remove(trigger);
             }
-            None => {}
         }
     }
 
@@ -297,7 +331,7 @@ impl HeldTriggers {
         let is_occupied = self.is_occupied(at);
         is_occupied.then(|| {
             let trigger = TriggerNumber(self.first.wrapping_add(ahead as u64));
-            (trigger, Place::Cell(at), self.read(at))
+            (trigger, Place::Cell(at), self.read(at, self.word(at)))
         })
     }
 }
@@ -322,6 +356,12 @@ mod tests {
         }
     }
 
+    fn remove(table: &mut HeldTriggers, trigger: TriggerNumber) {
+        if let Some((place, _)) = table.find(trigger) {
+            table.take_out(place);
+        }
+    }
+
     #[test]
     fn one_that_stays_is_found_when_the_window_has_passed() {
         let mut table = HeldTriggers::new(4, 1);
@@ -331,7 +371,7 @@ mod tests {
             assert!(table.insert(T(trigger), held(1, 8)));
             assert!(!table.insert(T(trigger), held(0, 8)), "already there");
             if trigger > 2 {
-                table.remove(T(trigger - 1));
+                remove(&mut table, T(trigger - 1));
             }
         }
         assert_eq!(table.get(T(1)).map(|held| held.builder), Some(7));
@@ -350,7 +390,7 @@ mod tests {
             assert!(table.insert(T(trigger), held(1, 3)));
             assert_eq!(table.inside, 1);
             assert_eq!(table.get(T(trigger)), Some(held(1, 3)));
-            table.remove(T(trigger));
+            remove(&mut table, T(trigger));
         }
         assert_eq!(table.len(), 0);
     }
@@ -379,7 +419,7 @@ mod tests {
                         }
                     }
                     2 => {
-                        table.remove(trigger);
+                        remove(&mut table, trigger);
                         map.remove(&trigger);
                     }
                     _ => {

@@ -6,6 +6,7 @@
 //! until the release, so that they can be sent again. The messages are in [`crate`].
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU32;
 
 use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep, PhaseDemand};
 use livetime_wire::{
@@ -179,18 +180,39 @@ impl ReadoutUnit {
     /// # Panics
     /// If the configuration has no such unit.
     pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
-        let mut unit = Self::lean(config, index, epoch);
+        let held = HeldTriggers::new(
+            config.trigger_window as usize,
+            config.sources_of(index).len(),
+        );
+        let builders = config.builder_units.into();
+        let builders = PeerTable::new(UnitKind::Builder, builders, epoch);
+        let mut unit = Self::lean(config, index, epoch, held, builders);
         unit.work.reserve_exact(unit.work_max);
         unit.held.reserve_outside();
         unit
     }
 
-    /// As [`ReadoutUnit::new`], with memory for what is usual alone: it takes more when it needs it.
-    /// For hundreds of units in one simulation.
-    ///
-    /// # Panics
-    /// If the configuration has no such unit.
-    pub fn lean(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
+    /// All readout units of a valid configuration, for simulations of hundreds of them: what they know
+    /// of a trigger or a builder unit lies side by side, since a builder unit says the same to all
+    /// of them in turn, and they have memory for what is usual alone and take more when they need it.
+    pub fn lean_units(config: &BuilderConfig, epoch: u32) -> impl Iterator<Item = Self> + '_ {
+        let units = config.readout_units.len();
+        let sources = config.readout_units.iter().map(Vec::len).max();
+        let window = config.trigger_window as usize;
+        let held = HeldTriggers::side_by_side(window, sources.unwrap_or(0), units);
+        let builders = config.builder_units.into();
+        let builders = PeerTable::side_by_side(UnitKind::Builder, builders, epoch, units);
+        let parts = (0..).zip(held.zip(builders));
+        parts.map(move |(index, (held, builders))| Self::lean(config, index, epoch, held, builders))
+    }
+
+    fn lean(
+        config: &BuilderConfig,
+        index: u16,
+        epoch: u32,
+        live: HeldTriggers,
+        builders: PeerTable,
+    ) -> Self {
         let held = config.trigger_window as usize;
         let sources = config.sources_of(index);
         // A builder unit has closed the event by then, whatever became of its messages.
@@ -199,7 +221,7 @@ impl ReadoutUnit {
         Self {
             index,
             epoch,
-            held: HeldTriggers::new(held, sources.len()),
+            held: live,
             sources,
             history: DenseHistory::new(config.history as usize),
             work: VecDeque::with_capacity(WORK_USUAL.min(held + 1)),
@@ -209,8 +231,7 @@ impl ReadoutUnit {
             ahead_max: held as u64,
             supervisor: PeerTable::new(UnitKind::Supervisor, 1, epoch),
             manager: PeerTable::new(UnitKind::EventManager, 1, epoch).with_mutant(config),
-            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch)
-                .with_mutant(config),
+            builders: builders.with_mutant(config),
             is_two_step: !config.first_step.is_empty(),
             any_epoch: is_any_epoch(config),
             probe: config.probe,
@@ -314,22 +335,28 @@ impl ReadoutUnit {
     }
 
     /// Puts a trigger at the end of the work queue unless it is in it, and marks it.
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, trigger: TriggerNumber, held: &mut Held) {
         if held.has(Mark::Queued) {
             return;
         }
         held.set(Mark::Queued);
         if self.work.len() == self.work_max {
-            // Triggers that were forgotten meanwhile; each live one is in the queue once at most.
-            let live = &self.held;
-            self.work.retain(|trigger| {
-                let held = live.get(*trigger);
-                held.is_some_and(|held| held.has(Mark::Queued))
-            });
+            self.make_room_for_work();
         }
-        assert!(self.work.len() < self.work_max, "work queue has a bound");
         self.work.push_back(trigger);
+    }
+
+    /// Takes triggers off the work queue that were forgotten meanwhile; each live one is in the queue
+    /// once at most.
+    #[cold]
+    fn make_room_for_work(&mut self) {
+        let live = &self.held;
+        self.work.retain(|trigger| {
+            let held = live.get(*trigger);
+            held.is_some_and(|held| held.has(Mark::Queued))
+        });
+        assert!(self.work.len() < self.work_max, "work queue has a bound");
     }
 
     /// Takes a message of the supervisor or a builder unit.
@@ -562,7 +589,7 @@ impl ReadoutUnit {
                 let has_fragments = held.present != 0;
                 let is_unasked = held.has(Mark::Unasked);
                 self.end_work();
-                self.held.remove(trigger);
+                self.held.take_out(place);
                 let closing = match reason {
                     FreeReason::Dropped | FreeReason::Unasked => Closing::Dropped,
                     FreeReason::Released => Closing::Complete,
@@ -877,18 +904,23 @@ impl ReadoutUnit {
         self.held.len() == 0
     }
 
-    /// Reads what a fragment, request or release of a trigger will touch, for drivers that have many
-    /// units and know what comes; what it gives means nothing.
+    /// Where a message of a builder unit is checked, for drivers that have many units, know what comes
+    /// and read it ahead; what is there means nothing to them.
     #[inline]
-    pub fn foresee(&self, trigger: TriggerNumber) -> u64 {
-        u64::from(self.held.foresee(trigger)) ^ self.history.foresee(trigger)
+    pub fn foresee_message(&self, builder: u16) -> Option<&AtomicU32> {
+        self.builders.foresee(builder.into())
     }
 
-    /// The number that the next message of a builder unit has if none was lost; 0 for a unit that
-    /// there is not.
+    /// As [`ReadoutUnit::foresee_message`]: where a fragment, request or release of a trigger is noted.
     #[inline]
-    pub fn next_sequence_of(&self, builder: u16) -> u32 {
-        self.builders.next_in(builder.into())
+    pub fn foresee_trigger(&self, trigger: TriggerNumber) -> Option<&AtomicU32> {
+        self.held.foresee(trigger)
+    }
+
+    /// As [`ReadoutUnit::foresee_message`]: where it is noted that a trigger is closed.
+    #[inline]
+    pub fn foresee_closing(&self, trigger: TriggerNumber) -> &u64 {
+        self.history.foresee(trigger)
     }
 
     /// Number of triggers with fragments or requests.

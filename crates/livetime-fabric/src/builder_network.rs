@@ -22,6 +22,7 @@ mod adapter;
 mod check;
 mod control;
 mod engine;
+mod event;
 mod foresight;
 mod hosts;
 mod letters;

@@ -42,13 +42,12 @@ const RETAINED_EVENTS: usize = 1024;
 /// Queues of events that are scheduled into the current granule in their order: of the lowest class,
 /// and of all others.
 const QUEUES: usize = 2;
-/// Queues of events that are scheduled in their order, whenever they are due.
+/// Lanes of events that are scheduled in their order, whenever they are due.
 const LANES: usize = Lane::Second as usize + 1;
-/// Where the earliest event may be: one of the queues, or one of these, or one of the lanes.
-const SORTED: usize = QUEUES;
-const HEAPED: usize = QUEUES + 1;
-const FIRST_LANE: usize = QUEUES + 2;
-const SOURCES: usize = FIRST_LANE + LANES;
+/// Where the earliest event may be: in one of the queues, in one of the lanes, or in one of these.
+const SORTED: usize = QUEUES + LANES;
+const HEAPED: usize = QUEUES + LANES + 1;
+const SOURCES: usize = QUEUES + LANES + 2;
 /// The place in the order of no event.
 const NEVER: u128 = u128::MAX;
 
@@ -64,11 +63,10 @@ pub struct TimingWheel<E> {
     filed_from: u64,
     /// Events of the current granule, the earliest last.
     current: Vec<Pending<E>>,
-    /// Events scheduled into the current granule after it was sorted, where they come in their order,
-    /// as those of one instant and class do.
-    queues: [VecDeque<Pending<E>>; QUEUES],
-    /// Events that their world knows to come in their order.
-    lanes: [VecDeque<Pending<E>>; LANES],
+    /// First the queues of events scheduled into the current granule after it was sorted, where they
+    /// come in their order, as those of one instant and class do; then the lanes of events that their
+    /// world knows to come in their order.
+    queues: [VecDeque<Pending<E>>; QUEUES + LANES],
     /// Those that come in another order, or before the current granule.
     arrivals: BinaryHeap<Pending<E>>,
     /// Room of slots that are empty again.
@@ -79,12 +77,12 @@ pub struct TimingWheel<E> {
     occupied: [[u64; WORDS]; LEVELS],
     /// Which levels hold events, one bit each.
     levels_used: u32,
-    /// The first event of each queue, of `current`, of `arrivals` and of each lane.
+    /// The first event of each of `queues`, of `current` and of `arrivals`.
     firsts: [u128; SOURCES],
-    /// Events in `arrivals` and `lanes`.
-    elsewhere: usize,
-    /// Where the last event popped was.
+    /// Where the last event popped was: the next one is there, too, as a rule.
     popped_from: usize,
+    /// The first event of all the others.
+    first_of_others: u128,
     len: usize,
 }
 
@@ -106,16 +104,15 @@ impl<E> TimingWheel<E> {
             position: 0,
             filed_from: u64::MAX,
             current: Vec::new(),
-            queues: [const { VecDeque::new() }; QUEUES],
-            lanes: [const { VecDeque::new() }; LANES],
+            queues: [const { VecDeque::new() }; QUEUES + LANES],
             arrivals: BinaryHeap::new(),
             spare: Vec::new(),
             slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
             occupied: [[0; WORDS]; LEVELS],
             levels_used: 0,
             firsts: [NEVER; SOURCES],
-            elsewhere: 0,
             popped_from: SORTED,
+            first_of_others: NEVER,
             len: 0,
         }
     }
@@ -138,77 +135,87 @@ impl<E> TimingWheel<E> {
     /// pushed like any other.
     #[inline]
     pub fn push_in_order(&mut self, lane: Lane, key: EventKey, event: E) {
-        let queue = &mut self.lanes[lane as usize];
-        match queue.back() {
+        let source = QUEUES + lane as usize;
+        let queue = &mut self.queues[source];
+        let is_first = match queue.back() {
             Some(last) if last.key > key => return self.push(key, event),
-            Some(_) => {}
-            None => self.firsts[FIRST_LANE + lane as usize] = key.order(),
-        }
-        self.elsewhere += 1;
+            last => last.is_none(),
+        };
         queue.push_back(Pending { key, event });
         self.len += 1;
+        if is_first {
+            self.set_first(source, key.order());
+        }
+    }
+
+    /// An event has become the first one of a source.
+    #[inline]
+    fn set_first(&mut self, source: usize, order: u128) {
+        self.firsts[source] = order;
+        if source != self.popped_from {
+            self.first_of_others = self.first_of_others.min(order);
+        }
     }
 
     /// Takes the first event if its time is at most `limit`.
     #[inline]
     pub fn pop_until(&mut self, limit: SimPs) -> Option<(EventKey, E)> {
-        let mut source = self.first_source();
-        let mut time = (self.firsts[source] >> 64) as u64;
+        let mut time = self.find_first();
         if time >> self.granule_bits >= self.filed_from && self.advance(limit.0.min(time)) {
-            source = self.first_source();
-            time = (self.firsts[source] >> 64) as u64;
+            time = self.find_first();
         }
         if time > limit.0 {
             return None;
         }
-        let Pending { key, event } = self.pop_from(source)?;
+        let Pending { key, event } = self.pop_first()?;
         self.len -= 1;
-        self.elsewhere -= usize::from(source >= HEAPED);
-        self.popped_from = source;
         // Nothing on the levels is before it, so that they need not be looked at.
         self.position = self.position.max(time >> self.granule_bits);
         Some((key, event))
     }
 
-    /// Where the first of all events is that are not on the levels.
+    /// Finds out where the first of all events is that are not on the levels; its time.
     #[inline]
-    fn first_source(&self) -> usize {
-        let (mut source, mut first) = (0, self.firsts[0]);
-        let mut compare = |sources: core::ops::Range<usize>| {
-            for other in sources {
-                if self.firsts[other] < first {
-                    (source, first) = (other, self.firsts[other]);
-                }
-            }
-        };
-        compare(1..HEAPED);
-        // In many worlds there never is anything else.
-        if self.elsewhere > 0 {
-            compare(HEAPED..SOURCES);
+    fn find_first(&mut self) -> u64 {
+        if self.firsts[self.popped_from] > self.first_of_others {
+            self.compare_sources();
         }
-        source
+        (self.firsts[self.popped_from] >> 64) as u64
     }
 
+    fn compare_sources(&mut self) {
+        let (mut source, mut first, mut second) = (0, self.firsts[0], NEVER);
+        for other in 1..SOURCES {
+            let order = self.firsts[other];
+            if order < first {
+                second = first;
+                (source, first) = (other, order);
+            } else {
+                second = second.min(order);
+            }
+        }
+        (self.popped_from, self.first_of_others) = (source, second);
+    }
+
+    /// Takes the first event of where it was found.
     #[inline]
-    fn pop_from(&mut self, source: usize) -> Option<Pending<E>> {
+    fn pop_first(&mut self) -> Option<Pending<E>> {
         let order = |next: Option<&Pending<E>>| next.map_or(NEVER, |next| next.key.order());
+        let source = self.popped_from;
+        if let Some(queue) = self.queues.get_mut(source) {
+            let popped = queue.pop_front();
+            self.firsts[source] = order(queue.front());
+            return popped;
+        }
         let popped;
         self.firsts[source] = match source {
             SORTED => {
                 popped = self.current.pop();
                 order(self.current.last())
             }
-            HEAPED => {
+            _ => {
                 popped = self.arrivals.pop();
                 order(self.arrivals.peek())
-            }
-            source => {
-                let queue = match source.checked_sub(FIRST_LANE) {
-                    Some(lane) => &mut self.lanes[lane],
-                    None => &mut self.queues[source],
-                };
-                popped = queue.pop_front();
-                order(queue.front())
             }
         };
         popped
@@ -220,23 +227,32 @@ impl<E> TimingWheel<E> {
         let order = pending.key.order();
         let class = usize::from(pending.key.class().0).min(QUEUES - 1);
         let queue = &mut self.queues[class];
-        match queue.back() {
+        let is_first = match queue.back() {
             Some(last) if last.key > pending.key => {
-                self.firsts[HEAPED] = self.firsts[HEAPED].min(order);
-                self.elsewhere += 1;
-                return self.arrivals.push(pending);
+                self.arrivals.push(pending);
+                return self.set_first(HEAPED, self.firsts[HEAPED].min(order));
             }
-            Some(_) => {}
-            None => self.firsts[class] = order,
-        }
+            last => last.is_none(),
+        };
         queue.push_back(pending);
+        if is_first {
+            self.set_first(class, order);
+        }
+    }
+
+    /// The lane in which the last event popped was.
+    #[inline]
+    fn popped_lane(&self) -> Option<&VecDeque<Pending<E>>> {
+        self.queues
+            .get(QUEUES..)?
+            .get(self.popped_from.checked_sub(QUEUES)?)
     }
 
     /// Events that come next where the last one came from: in its lane, or in the current granule.
     #[inline]
     pub(crate) fn coming_count(&self) -> usize {
-        match self.popped_from.checked_sub(FIRST_LANE) {
-            Some(lane) => self.lanes[lane].len(),
+        match self.popped_lane() {
+            Some(lane) => lane.len(),
             None => self.current.len(),
         }
     }
@@ -244,10 +260,9 @@ impl<E> TimingWheel<E> {
     /// At most so many of them, in their order.
     #[inline]
     pub(crate) fn coming(&self, most: usize) -> impl Iterator<Item = &E> + Clone {
-        let lane = self.popped_from.checked_sub(FIRST_LANE);
-        let (sorted, queued) = match lane.and_then(|lane| self.lanes.get(lane)) {
+        let (sorted, queued) = match self.popped_lane() {
             Some(lane) => (0, lane.range(..lane.len().min(most))),
-            None => (most, self.lanes[0].range(..0)),
+            None => (most, self.queues[0].range(..0)),
         };
         let sorted = self.current.iter().rev().take(sorted);
         sorted.chain(queued).map(|pending| &pending.event)
@@ -329,9 +344,11 @@ impl<E> TimingWheel<E> {
             _ => self.position.saturating_add(1),
         };
         self.current.sort_unstable();
-        let first = self.current.last();
-        self.firsts[SORTED] = first.map_or(NEVER, |first| first.key.order());
-        !self.current.is_empty()
+        let Some(first) = self.current.last() else {
+            return false;
+        };
+        self.set_first(SORTED, first.key.order());
+        true
     }
 
     /// The first slot of a used level that holds events.

@@ -3,6 +3,7 @@
 //! The protocol is the same; an event is a bit for each source and a sum of bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use livetime_wire::TriggerNumber;
 
@@ -27,6 +28,13 @@ impl BuilderUnit {
     #[inline]
     pub fn next_sequence_of(&self, readout: u16) -> u32 {
         self.readouts.next_in(readout.into())
+    }
+
+    /// Where a message of a readout unit is checked, for drivers that have many units, know what comes
+    /// and read it ahead; what is there means nothing to them.
+    #[inline]
+    pub fn foresee_message(&self, readout: u16) -> Option<&AtomicU32> {
+        self.readouts.foresee(readout.into())
     }
 
     /// Reads what a fragment of an event will touch, for drivers that have many units and know what

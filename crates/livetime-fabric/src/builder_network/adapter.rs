@@ -93,14 +93,13 @@ impl Adapter {
         }
     }
 
-    /// Reads what a block to a port, or the next one, will be made of.
+    /// Where a block to a port, or the next one, will be made of.
     #[inline]
-    pub(super) fn foresee(&self, port: Option<u16>) -> u32 {
+    pub(super) fn foresee(&self, port: Option<u16>) -> Option<&u32> {
         let Shaper::Barrel(shifter, _) = &self.shaper else {
-            return 0;
+            return None;
         };
-        let port = port.or_else(|| shifter.next_receiver());
-        port.map_or(0, |port| shifter.foresee(port))
+        shifter.foresee(port.or_else(|| shifter.next_receiver())?)
     }
 
     /// A fragment is to be sent; false if there is no room, and it is to be kept.

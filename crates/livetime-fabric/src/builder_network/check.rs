@@ -36,9 +36,15 @@ impl Sizes {
     /// Bytes of a fragment.
     #[inline]
     pub(super) fn of(&self, trigger: u64, readout: u16) -> u32 {
+        *self.place(trigger, readout)
+    }
+
+    /// Where they are.
+    #[inline]
+    pub(super) fn place(&self, trigger: u64, readout: u16) -> &u32 {
         let readout = if self.is_per_event { 0 } else { readout };
         let number = mixed(self.seed ^ (trigger << 16 | u64::from(readout)));
-        self.drawn[(number >> 48) as usize % SIZES]
+        &self.drawn[(number >> 48) as usize % SIZES]
     }
 }
 

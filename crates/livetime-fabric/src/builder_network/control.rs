@@ -152,6 +152,13 @@ impl Texts {
         (index, bytes)
     }
 
+    /// The sequence number with which a message was last read, or was given; 0 if all had it.
+    #[inline]
+    pub(super) fn sequence(&self, index: u32) -> u32 {
+        let text = self.texts[index as usize].as_ref();
+        text.map_or(0, |text| text.envelope.sequence)
+    }
+
     /// The message as its receiver reads it.
     ///
     /// # Panics

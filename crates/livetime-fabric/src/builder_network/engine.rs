@@ -1,7 +1,7 @@
 //! A network between hosts: an engine of either kind behind one face.
 
-use super::world::NetworkEvent;
-use crate::network::port::{HostPort, Parcel};
+use super::event::EventWord;
+use crate::network::port::Parcel;
 use crate::network::topology::Topology;
 use crate::network::{Load, buffered, wormhole};
 use crate::scenario::Switching;
@@ -37,19 +37,12 @@ impl<'t> Engine<'t> {
         }
     }
 
-    pub(super) fn hosts_mut(&mut self) -> &mut HostPort {
-        match self {
-            Self::Wormhole(engine) => engine.hosts_mut(),
-            Self::Buffered(engine) => engine.hosts_mut(),
-        }
-    }
-
     pub(super) fn send(
         &mut self,
         at: SimPs,
         source: u32,
         parcel: Parcel,
-        s: &mut Scheduler<NetworkEvent>,
+        s: &mut Scheduler<EventWord>,
     ) {
         match self {
             Self::Wormhole(engine) => engine.send(at, source, parcel, s),

@@ -3,10 +3,12 @@
 //! Blocks of equal size end at the same instants, hundreds at a time, and each touches some twenty
 //! cache lines of two hosts that nothing has touched since the step before. One after the other
 //! most of a run would be waiting for memory; read in rounds over several deliveries, they come
-//! together. Each round reads what the one before has found the way to, and does little else, so that
-//! the processor gets far ahead.
+//! together. Where they are is found out before any of them is read, so that the processor has them
+//! all on their way at a time.
 
 use std::hint::black_box;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use livetime_wire::TriggerNumber;
 
@@ -14,6 +16,9 @@ use super::placement::NONE;
 use super::world::NetworkWorld;
 use crate::kernel::FORESEEN;
 use crate::network::port::Delivery;
+
+/// Places of a kind that are read at once.
+const PLACES: usize = 8 * FORESEEN;
 
 /// Who takes part in a delivery that comes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +28,34 @@ struct Coming {
     /// [`NONE`] for a port without a builder unit.
     builder: u16,
     tag: u32,
+}
+
+/// Places that are to be read: found first, where each takes some steps, and then read all at once.
+struct Places<'a, T> {
+    places: [Option<&'a T>; PLACES],
+    count: usize,
+}
+
+impl<'a, T> Places<'a, T> {
+    const fn new() -> Self {
+        Self {
+            places: [None; PLACES],
+            count: 0,
+        }
+    }
+
+    /// Adds one if there is one; without room it is not read ahead.
+    #[inline]
+    fn add(&mut self, place: Option<&'a T>) {
+        if let Some(free) = self.places.get_mut(self.count) {
+            *free = place;
+            self.count += usize::from(place.is_some());
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'a T> {
+        self.places[..self.count].iter().copied().flatten()
+    }
 }
 
 impl NetworkWorld<'_> {
@@ -40,67 +73,62 @@ impl NetworkWorld<'_> {
             count += 1;
         }
         let coming = &all[..count];
-        let seen = self.foresee_senders(coming)
-            ^ self.foresee_receivers(coming)
-            ^ self.foresee_letters(coming);
-        black_box(seen);
+        if !coming.is_empty() {
+            self.foresee_places(coming);
+            black_box(self.foresee_events(coming));
+        }
     }
 
-    /// What readout units send next, and the fragment that comes to them next.
-    fn foresee_senders(&self, coming: &[Coming]) -> u64 {
-        let mut seen = 0;
-        for Coming { rail, readout, .. } in coming {
+    /// What is found in few steps.
+    fn foresee_places(&self, coming: &[Coming]) {
+        let mut shared = Places::<AtomicU32>::new();
+        let mut words = Places::<u32>::new();
+        let mut closings = Places::<u64>::new();
+        for coming @ Coming { rail, readout, .. } in coming {
             let host = &self.readouts[*readout];
-            seen ^= u64::from(host.adapters[*rail].foresee(None)) ^ host.inbox.len() as u64;
-            seen ^= host.unit.foresee(TriggerNumber(host.fed + 1));
-        }
-        seen
-    }
-
-    /// Where builder units put what comes.
-    fn foresee_receivers(&self, coming: &[Coming]) -> u64 {
-        let mut seen = 0;
-        let there = || coming.iter().filter(|coming| coming.builder != NONE);
-        for Coming {
-            rail,
-            readout,
-            builder,
-            ..
-        } in there()
-        {
-            let host = &self.builders[usize::from(*builder)];
-            let sender = rail * self.readouts.len() + readout;
-            seen ^= host.unit.next_sequence_of(*readout as u16);
-            seen ^= host.assemblers.next_sequence_of(sender);
-        }
-        let mut seen = u64::from(seen);
-        for Coming { builder, tag, .. } in there() {
-            let host = &self.builders[usize::from(*builder)];
-            for piece in &self.blocks[*tag as usize].pieces {
-                seen ^= u64::from(host.unit.foresee(piece.trigger));
-            }
-        }
-        seen
-    }
-
-    /// What readout units will look up for the messages that wait for them.
-    fn foresee_letters(&self, coming: &[Coming]) -> u64 {
-        let mut seen = 0;
-        for Coming { rail, readout, .. } in coming {
-            let host = &self.readouts[*readout];
+            // What it sends next, and the fragment that comes to it next.
+            words.add(host.adapters[*rail].foresee(None));
+            shared.add(host.unit.foresee_trigger(TriggerNumber(host.fed + 1)));
+            // What it will look up for the messages that wait for it.
             for letter in &host.inbox {
                 let (builder, is_request, triggers) = self.texts.named(letter.text);
-                seen ^= u64::from(host.unit.next_sequence_of(builder));
-                if is_request {
-                    let port = self.builder_port.get(usize::from(builder)).copied();
-                    seen ^= u64::from(host.adapters[*rail].foresee(port));
+                shared.add(host.unit.foresee_message(builder));
+                if is_request && let Some(port) = self.builder_port.get(usize::from(builder)) {
+                    words.add(host.adapters[*rail].foresee(Some(*port)));
                 }
                 for trigger in triggers {
-                    seen ^= host.unit.foresee(*trigger);
-                    if is_request {
-                        seen ^= u64::from(self.sizes.of(trigger.0, *readout as u16));
+                    shared.add(host.unit.foresee_trigger(*trigger));
+                    match is_request {
+                        true => words.add(Some(self.sizes.place(trigger.0, *readout as u16))),
+                        false => closings.add(Some(host.unit.foresee_closing(*trigger))),
                     }
                 }
+            }
+            if coming.builder != NONE {
+                let host = &self.builders[usize::from(coming.builder)];
+                let sender = rail * self.readouts.len() + readout;
+                shared.add(host.unit.foresee_message(*readout as u16));
+                words.add(host.assemblers.foresee(sender));
+            }
+        }
+        let shared = shared
+            .all()
+            .fold(0, |seen, place| seen ^ place.load(Relaxed));
+        let words = words.all().fold(shared, |seen, place| seen ^ place);
+        let closings = closings.all().fold(0, |seen, place| seen ^ place);
+        black_box((words, closings));
+    }
+
+    /// The events whose fragments come.
+    fn foresee_events(&self, coming: &[Coming]) -> u32 {
+        let mut seen = 0;
+        for Coming { builder, tag, .. } in coming {
+            if *builder == NONE {
+                continue;
+            }
+            let host = &self.builders[usize::from(*builder)];
+            for piece in &self.blocks[*tag as usize].pieces {
+                seen ^= u32::from(host.unit.foresee(piece.trigger));
             }
         }
         seen

@@ -3,8 +3,9 @@
 use livetime_builder::{MessageCopy, Outgoing};
 use livetime_wire::{UnitId, UnitKind};
 
+use super::event::{EventWord, NetworkEvent};
 use super::hosts::Letter;
-use super::world::{HOST, NetworkEvent, NetworkWorld};
+use super::world::{HOST, NetworkWorld};
 use crate::queue::Lane;
 use crate::scheduler::Scheduler;
 use crate::time::DurationPs;
@@ -16,7 +17,7 @@ impl NetworkWorld<'_> {
         unit: u16,
         sent: Outgoing,
         copies: &[MessageCopy],
-        s: &mut Scheduler<NetworkEvent>,
+        s: &mut Scheduler<EventWord>,
     ) {
         let receivers = 1 + copies.len() as u32;
         self.tally.messages += u64::from(receivers);
@@ -45,13 +46,13 @@ impl NetworkWorld<'_> {
             let at = host.link.spend(ready, time) + self.control_latency;
             let key = s.reserve(at, HOST);
             if host.letters.push(key, to, (text, sequence), units) {
-                s.enter(key, NetworkEvent::LetterOf(unit));
+                s.enter(key, NetworkEvent::LetterOf(unit).into());
             }
         }
     }
 
     /// The first letter of a builder unit comes, and the next one is the first.
-    pub(super) fn take_letter(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn take_letter(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let units = self.readouts.len() as u16;
         let letters = &mut self.builders[usize::from(unit)].letters;
         let Some((_, to, text, sequence)) = letters.first() else {
@@ -60,7 +61,7 @@ impl NetworkWorld<'_> {
         letters.pop(units);
         if let Some((key, ..)) = letters.first() {
             // All hosts take as long for a letter.
-            s.enter_in_order(Lane::Second, key, NetworkEvent::LetterOf(unit));
+            s.enter_in_order(Lane::Second, key, NetworkEvent::LetterOf(unit).into());
         }
         self.receive(to, text, sequence, s);
     }

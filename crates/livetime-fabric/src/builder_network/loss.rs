@@ -6,9 +6,10 @@
 
 use livetime_wire::TriggerNumber;
 
+use super::event::{EventWord, NetworkEvent};
 use super::hosts::FIRST_EPOCH;
 use super::placement::is_sick;
-use super::world::{HOST, NetworkEvent, NetworkWorld};
+use super::world::{HOST, NetworkWorld};
 use crate::scheduler::Scheduler;
 use crate::time::DurationPs;
 
@@ -30,7 +31,7 @@ impl NetworkWorld<'_> {
     }
 
     /// The event manager takes a builder unit for dead.
-    pub(super) fn lose_builder(&mut self, builder: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn lose_builder(&mut self, builder: u16, s: &mut Scheduler<EventWord>) {
         let host = &mut self.builders[usize::from(builder)];
         if !host.is_dead {
             // A false death: nothing of its old life may count any more.
@@ -39,11 +40,11 @@ impl NetworkWorld<'_> {
         }
         self.tally.dead += 1;
         self.manager.unit.withdraw_builder(builder);
-        s.after(TELLING, HOST, NetworkEvent::Settle(builder));
+        s.after(TELLING, HOST, NetworkEvent::Settle(builder).into());
     }
 
     /// Everybody hears of it.
-    pub(super) fn settle_builder(&mut self, builder: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn settle_builder(&mut self, builder: u16, s: &mut Scheduler<EventWord>) {
         let parked = self.manager.unit.open_triggers();
         let is_built = |trigger: &TriggerNumber| self.check.is_built(trigger.0);
         let handed_on: Vec<TriggerNumber> = parked.into_iter().filter(is_built).collect();

@@ -18,6 +18,7 @@ use super::adapter::{Cargo, Sending, Wanted, ends_in, injection};
 use super::check::{Check, Sizes, words};
 use super::control::Texts;
 use super::engine::Engine;
+use super::event::{EventWord, NetworkEvent};
 use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, builder_hosts,
     readout_hosts,
@@ -30,7 +31,7 @@ use crate::address::NodeId;
 use crate::kernel::{RunReport, World};
 use crate::network::arrival::ArrivalTimes;
 use crate::network::measure::{Estimate, fairness};
-use crate::network::port::{Delivery, Parcel, StepEvent};
+use crate::network::port::{Delivery, Parcel};
 use crate::network::topology::Topology;
 use crate::network::{Arrival, Load, buffered, wormhole};
 use crate::queue::EventClass;
@@ -43,56 +44,6 @@ use crate::wake_up::WakeUp;
 
 /// The class of what happens at hosts: before the networks settle an instant.
 pub(super) const HOST: EventClass = EventClass(0);
-/// What happens.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum NetworkEvent {
-    /// A step of a network without buffers.
-    Wormhole(u8, wormhole::Step),
-    /// A step of a network with buffers.
-    Buffered(u8, buffered::Step),
-    /// The supervisor has another trigger.
-    Trigger,
-    /// A control message of the event manager comes to a unit, by its code.
-    Letter { to: u16, text: u32, sequence: u32 },
-    /// The first control message of a builder unit comes to its receiver.
-    LetterOf(u16),
-    /// A readout unit is through with a message.
-    Work(u16),
-    /// A builder unit looks for work.
-    Tick(u16),
-    /// A builder unit's filter is through with an event.
-    Done(u16),
-    /// A timeout may be due: event manager, builder units, readout units.
-    Wake(u16),
-    /// A readout unit is through with a phase.
-    Through {
-        readout: u16,
-        phase: u32,
-        demand: PhaseDemand,
-    },
-    /// A phase begins for a readout unit.
-    Phase { readout: u16, phase: u32 },
-    /// Builder units die.
-    Die,
-    /// A dead builder unit's events are given to others.
-    Settle(u16),
-    /// A batch is over.
-    Look,
-}
-
-impl StepEvent<wormhole::Step> for NetworkEvent {
-    #[inline]
-    fn of(network: u8, step: wormhole::Step) -> Self {
-        Self::Wormhole(network, step)
-    }
-}
-
-impl StepEvent<buffered::Step> for NetworkEvent {
-    #[inline]
-    fn of(network: u8, step: buffered::Step) -> Self {
-        Self::Buffered(network, step)
-    }
-}
 
 /// What there is at the end.
 #[derive(Debug, Default)]
@@ -216,14 +167,14 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// Schedules the first events.
-    pub(super) fn start(&mut self, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn start(&mut self, s: &mut Scheduler<EventWord>) {
         let interval = self.plan.hosts.interval;
         for unit in 0..self.builders.len() as u16 {
             self.pump_builder(unit, true, s);
             if interval > DurationPs::ZERO {
                 // They look at different moments, as clocks of hosts do.
                 let share = u64::from(unit) * interval.0 / self.builders.len() as u64;
-                s.after(DurationPs(share), HOST, NetworkEvent::Tick(unit));
+                s.after(DurationPs(share), HOST, NetworkEvent::Tick(unit).into());
             }
         }
         self.schedule_trigger(s);
@@ -232,15 +183,15 @@ impl<'t> NetworkWorld<'t> {
             self.feed_adapters(unit, s);
         }
         if self.plan.sick.dead > 0 {
-            s.after(self.plan.sick.dead_at, HOST, NetworkEvent::Die);
+            s.after(self.plan.sick.dead_at, HOST, NetworkEvent::Die.into());
         }
-        s.after(self.tally.batch, HOST, NetworkEvent::Look);
+        s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
     }
 
-    fn schedule_trigger(&mut self, s: &mut Scheduler<NetworkEvent>) {
+    fn schedule_trigger(&mut self, s: &mut Scheduler<EventWord>) {
         if let Some(at) = self.arrivals.time(0, self.arrived, 0) {
             self.arrived += 1;
-            s.at(at, HOST, NetworkEvent::Trigger);
+            s.at(at, HOST, NetworkEvent::Trigger.into());
         }
     }
 
@@ -262,7 +213,7 @@ impl<'t> NetworkWorld<'t> {
         is_given
     }
 
-    pub(super) fn pump_manager(&mut self, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn pump_manager(&mut self, s: &mut Scheduler<EventWord>) {
         let now = s.now().to_run_ns();
         loop {
             let mut is_new = false;
@@ -277,13 +228,12 @@ impl<'t> NetworkWorld<'t> {
                     .manager
                     .processor
                     .spend(s.now(), self.plan.hosts.message);
-                let sequence = sent.envelope.sequence;
                 let (text, bytes) = self.texts.keep(sent.envelope, 1);
                 let link = &mut self.manager.link;
                 let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
                 let at = link.spend(ready, time) + self.control_latency;
                 let to = sent.to.to_code();
-                s.at(at, HOST, NetworkEvent::Letter { to, text, sequence });
+                s.at(at, HOST, NetworkEvent::Letter { to, text }.into());
             }
             if !is_new {
                 break;
@@ -296,12 +246,7 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// Lets a builder unit's events go to its filter, and its messages out.
-    pub(super) fn pump_builder(
-        &mut self,
-        unit: u16,
-        is_time: bool,
-        s: &mut Scheduler<NetworkEvent>,
-    ) {
+    pub(super) fn pump_builder(&mut self, unit: u16, is_time: bool, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let readouts = self.readouts.len() as u16;
         let host = &mut self.builders[usize::from(unit)];
@@ -318,7 +263,7 @@ impl<'t> NetworkWorld<'t> {
                 words,
                 is_complete,
             });
-            s.at(done, HOST, NetworkEvent::Done(unit));
+            s.at(done, HOST, NetworkEvent::Done(unit).into());
         }
         let held = host.unit.events_held();
         if held > host.held_max {
@@ -346,7 +291,7 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// The next control message of a builder unit goes into the other direction of the network.
-    pub(super) fn send_letters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn send_letters(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let host = &mut self.builders[usize::from(unit)];
         let Some((to, letter)) = host.outbox.pop_front() else {
             host.is_idle = true;
@@ -388,7 +333,7 @@ impl<'t> NetworkWorld<'t> {
 
     /// A readout unit takes the messages that its processor is through with, and hands what it
     /// wants to send to its shapers.
-    pub(super) fn work(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn work(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let (now, given) = (s.now(), self.manager.given);
         let host = &mut self.readouts[usize::from(unit)];
         let time = now.to_run_ns();
@@ -441,7 +386,7 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// Gives idle links of a readout unit something to send.
-    pub(super) fn feed_adapters(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    pub(super) fn feed_adapters(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         self.work(unit, s);
         for rail in 0..self.rails {
             if self.readouts[usize::from(unit)].adapters[rail].is_idle {
@@ -452,7 +397,7 @@ impl<'t> NetworkWorld<'t> {
         self.arm(1 + self.builders.len() + usize::from(unit), timeout, s);
     }
 
-    fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<NetworkEvent>) {
+    fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let hosts = &self.plan.hosts;
         let tag = self.next_cargo();
@@ -483,7 +428,7 @@ impl<'t> NetworkWorld<'t> {
                         phase: phase as u32,
                         demand,
                     };
-                    s.after(self.control_latency, HOST, event);
+                    s.after(self.control_latency, HOST, event.into());
                 }
                 Wanted::Nothing => {
                     adapter.is_idle = true;
@@ -494,20 +439,42 @@ impl<'t> NetworkWorld<'t> {
         }
     }
 
-    /// What an engine delivered and lost in a step, and which links are free now. Nothing is added to
-    /// its lists meanwhile.
-    fn settle_step(&mut self, network: usize, s: &mut Scheduler<NetworkEvent>) {
-        let port = self.engines[network].hosts_mut();
-        if port.idle.is_empty() && port.delivered.is_empty() && port.lost.is_empty() {
+    /// A step of a network without buffers: what it delivers frees its link.
+    fn take_wormhole_step(
+        &mut self,
+        network: usize,
+        step: wormhole::Step,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        let Engine::Wormhole(engine) = &mut self.engines[network] else {
             return;
+        };
+        if let Some(delivery) = engine.take_step(step, s) {
+            self.deliver(network, delivery, s);
+            self.use_link(network, delivery.from, s);
         }
-        let (delivered, lost, idle) = (port.delivered.len(), port.lost.len(), port.idle.len());
-        for at in 0..delivered {
-            let delivery = self.engines[network].hosts_mut().delivered[at];
+    }
+
+    /// A step of a network with buffers: what it delivered and lost, and which links are free now.
+    /// Nothing is added to its lists meanwhile.
+    fn take_buffered_step(
+        &mut self,
+        network: usize,
+        step: buffered::Step,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        let Engine::Buffered(engine) = &mut self.engines[network] else {
+            return;
+        };
+        engine.take_step(step, s);
+        let port = engine.hosts_mut();
+        let mut delivered = std::mem::take(&mut port.delivered);
+        let mut lost = std::mem::take(&mut port.lost);
+        let mut idle = std::mem::take(&mut port.idle);
+        for delivery in delivered.drain(..) {
             self.deliver(network, delivery, s);
         }
-        for at in 0..lost {
-            let tag = self.engines[network].hosts_mut().lost[at];
+        for tag in lost.drain(..) {
             self.tally.packets_lost += 1;
             match self.unload(tag) {
                 Cargo::Block => {
@@ -517,24 +484,27 @@ impl<'t> NetworkWorld<'t> {
                 Cargo::Letter { text, .. } => self.texts.done(text),
             }
         }
-        for at in 0..idle {
-            let source = self.engines[network].hosts_mut().idle[at] as usize;
-            if network == self.rails {
-                self.send_letters(self.builder_at[source], s);
-            } else {
-                let unit = self.readout_at[source];
-                self.readouts[usize::from(unit)].adapters[network].is_idle = true;
-                self.work(unit, s);
-                self.feed_adapter(unit, network, s);
-            }
+        for source in idle.drain(..) {
+            self.use_link(network, source, s);
         }
-        let port = self.engines[network].hosts_mut();
-        port.delivered.clear();
-        port.lost.clear();
-        port.idle.clear();
+        if let Engine::Buffered(engine) = &mut self.engines[network] {
+            let port = engine.hosts_mut();
+            (port.delivered, port.lost, port.idle) = (delivered, lost, idle);
+        }
     }
 
-    fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<NetworkEvent>) {
+    /// The link of a source is free: its host sends what comes next.
+    fn use_link(&mut self, network: usize, source: u32, s: &mut Scheduler<EventWord>) {
+        if network == self.rails {
+            return self.send_letters(self.builder_at[source as usize], s);
+        }
+        let unit = self.readout_at[source as usize];
+        self.readouts[usize::from(unit)].adapters[network].is_idle = true;
+        self.work(unit, s);
+        self.feed_adapter(unit, network, s);
+    }
+
+    fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<EventWord>) {
         let Delivery { from, parcel } = delivery;
         let cargo = self.unload(parcel.tag);
         if let Cargo::Letter { text, sequence } = cargo {
@@ -579,7 +549,7 @@ impl<'t> NetworkWorld<'t> {
         unit: u16,
         readout: u16,
         whole: &[Piece],
-        s: &mut Scheduler<NetworkEvent>,
+        s: &mut Scheduler<EventWord>,
     ) {
         let hosts = &self.plan.hosts;
         let host = &mut self.builders[usize::from(unit)];
@@ -621,7 +591,7 @@ impl<'t> NetworkWorld<'t> {
         to: UnitId,
         text: u32,
         sequence: u32,
-        s: &mut Scheduler<NetworkEvent>,
+        s: &mut Scheduler<EventWord>,
     ) {
         let (now, cost) = (s.now(), self.plan.hosts.message);
         let index = usize::from(to.index);
@@ -639,7 +609,7 @@ impl<'t> NetworkWorld<'t> {
                     return;
                 }
                 if ready > now {
-                    s.at(ready, HOST, NetworkEvent::Work(to.index));
+                    s.at(ready, HOST, NetworkEvent::Work(to.index).into());
                 } else {
                     self.feed_adapters(to.index, s);
                 }
@@ -664,7 +634,7 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// A filter is through with an event.
-    fn finish(&mut self, unit: u16, s: &mut Scheduler<NetworkEvent>) {
+    fn finish(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let host = &mut self.builders[usize::from(unit)];
         if host.is_dead {
@@ -693,14 +663,18 @@ impl<'t> NetworkWorld<'t> {
         self.pump_builder(unit, false, s);
     }
 
-    fn arm(&mut self, index: usize, timeout: RunNs, s: &mut Scheduler<NetworkEvent>) {
+    fn arm(&mut self, index: usize, timeout: RunNs, s: &mut Scheduler<EventWord>) {
         let deadline = (timeout != RunNs::MAX).then(|| SimPs::from_run_ns(timeout));
         if let Some(at) = self.wakes[index].arm(deadline) {
-            s.at(at.max(s.now()), HOST, NetworkEvent::Wake(index as u16));
+            s.at(
+                at.max(s.now()),
+                HOST,
+                NetworkEvent::Wake(index as u16).into(),
+            );
         }
     }
 
-    fn wake(&mut self, index: usize, s: &mut Scheduler<NetworkEvent>) {
+    fn wake(&mut self, index: usize, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let is_due = self.wakes[index].fire(now);
         let builders = self.builders.len();
@@ -733,7 +707,7 @@ impl<'t> NetworkWorld<'t> {
         readout: u16,
         phase: u32,
         demand: PhaseDemand,
-        s: &mut Scheduler<NetworkEvent>,
+        s: &mut Scheduler<EventWord>,
     ) {
         let now = s.now().to_run_ns();
         self.barrier
@@ -741,12 +715,12 @@ impl<'t> NetworkWorld<'t> {
         while let Some((readout, phase)) = self.barrier.poll_output() {
             let (readout, phase) = (readout as u16, phase as u32);
             let event = NetworkEvent::Phase { readout, phase };
-            s.after(self.control_latency, HOST, event);
+            s.after(self.control_latency, HOST, event.into());
         }
     }
 
     /// A batch is over: what costs time to check is checked now.
-    fn look(&mut self, s: &mut Scheduler<NetworkEvent>) {
+    fn look(&mut self, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         if !self.manager.unit.credits_conserved() {
             self.check
@@ -755,7 +729,7 @@ impl<'t> NetworkWorld<'t> {
         let open = self.manager.given - self.tally.built;
         let patience = 2_000 * self.plan.timeout.0;
         self.check.progress(now, patience, open);
-        s.after(self.tally.batch, HOST, NetworkEvent::Look);
+        s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
     }
 
     /// What the hosts and the networks hold, and what their counters say.
@@ -882,42 +856,42 @@ fn blank_fragment() -> Envelope {
 }
 
 impl World for NetworkWorld<'_> {
-    type Event = NetworkEvent;
+    type Event = EventWord;
 
-    fn label(&self, event: &NetworkEvent) -> EventLabel {
+    fn label(&self, event: &EventWord) -> EventLabel {
         // Networks have kinds of their own from 16 on, sixteen each.
         let of_network = |number: u8, label: EventLabel| EventLabel {
             kind: label.kind + 16 * (u16::from(number) + 1),
             ..label
         };
-        let (kind, node, key) = match event {
+        let (kind, node, key) = match event.event() {
             NetworkEvent::Wormhole(number, step) => {
-                let Engine::Wormhole(engine) = &self.engines[usize::from(*number)] else {
+                let Engine::Wormhole(engine) = &self.engines[usize::from(number)] else {
                     unreachable!("a step comes back to the engine that made it");
                 };
-                return of_network(*number, engine.label_of(step));
+                return of_network(number, engine.label_of(&step));
             }
             NetworkEvent::Buffered(number, step) => {
-                let Engine::Buffered(engine) = &self.engines[usize::from(*number)] else {
+                let Engine::Buffered(engine) = &self.engines[usize::from(number)] else {
                     unreachable!("a step comes back to the engine that made it");
                 };
-                return of_network(*number, engine.label_of(step));
+                return of_network(number, engine.label_of(&step));
             }
             NetworkEvent::Trigger => (0, 0, self.manager.given),
-            NetworkEvent::Letter { to, sequence, .. } => (1, *to, u64::from(*sequence)),
+            NetworkEvent::Letter { to, text } => (1, to, self.texts.sequence(text).into()),
             NetworkEvent::LetterOf(unit) => {
-                let first = self.builders[usize::from(*unit)].letters.first();
+                let first = self.builders[usize::from(unit)].letters.first();
                 let (to, sequence) = first.map_or((0, 0), |(_, to, _, n)| (to.to_code(), n));
                 (1, to, sequence.into())
             }
-            NetworkEvent::Work(unit) => (2, *unit, 0),
-            NetworkEvent::Tick(unit) => (3, *unit, 0),
-            NetworkEvent::Done(unit) => (4, *unit, 0),
-            NetworkEvent::Wake(index) => (5, *index, 0),
-            NetworkEvent::Through { readout, phase, .. } => (6, *readout, u64::from(*phase)),
-            NetworkEvent::Phase { readout, phase } => (7, *readout, u64::from(*phase)),
+            NetworkEvent::Work(unit) => (2, unit, 0),
+            NetworkEvent::Tick(unit) => (3, unit, 0),
+            NetworkEvent::Done(unit) => (4, unit, 0),
+            NetworkEvent::Wake(index) => (5, index, 0),
+            NetworkEvent::Through { readout, phase, .. } => (6, readout, phase.into()),
+            NetworkEvent::Phase { readout, phase } => (7, readout, phase.into()),
             NetworkEvent::Die => (8, 0, 0),
-            NetworkEvent::Settle(unit) => (9, *unit, 0),
+            NetworkEvent::Settle(unit) => (9, unit, 0),
             NetworkEvent::Look => (10, 0, self.tally.built),
         };
         EventLabel {
@@ -927,33 +901,27 @@ impl World for NetworkWorld<'_> {
         }
     }
 
-    fn foresee<'e>(&self, coming: impl Iterator<Item = &'e NetworkEvent> + Clone) {
+    fn foresee<'e>(&self, coming: impl Iterator<Item = &'e EventWord> + Clone) {
         self.foresee_deliveries(coming.filter_map(|event| {
-            let NetworkEvent::Wormhole(number, step) = event else {
+            let NetworkEvent::Wormhole(number, step) = event.event() else {
                 return None;
             };
-            match &self.engines[usize::from(*number)] {
-                Engine::Wormhole(engine) if usize::from(*number) < self.rails => {
-                    Some((usize::from(*number), engine.delivered_by(step)?))
+            match &self.engines[usize::from(number)] {
+                Engine::Wormhole(engine) if usize::from(number) < self.rails => {
+                    Some((usize::from(number), engine.delivered_by(&step)?))
                 }
                 _ => None,
             }
         }));
     }
 
-    fn handle(&mut self, now: SimPs, event: NetworkEvent, s: &mut Scheduler<NetworkEvent>) {
-        match event {
+    fn handle(&mut self, now: SimPs, event: EventWord, s: &mut Scheduler<EventWord>) {
+        match event.event() {
             NetworkEvent::Wormhole(number, step) => {
-                if let Engine::Wormhole(engine) = &mut self.engines[usize::from(number)] {
-                    engine.take_step(step, s);
-                }
-                self.settle_step(number.into(), s);
+                self.take_wormhole_step(number.into(), step, s);
             }
             NetworkEvent::Buffered(number, step) => {
-                if let Engine::Buffered(engine) = &mut self.engines[usize::from(number)] {
-                    engine.take_step(step, s);
-                }
-                self.settle_step(number.into(), s);
+                self.take_buffered_step(number.into(), step, s);
             }
             NetworkEvent::Trigger => {
                 if self.give_trigger(now.to_run_ns()) {
@@ -963,8 +931,8 @@ impl World for NetworkWorld<'_> {
                 }
                 self.schedule_trigger(s);
             }
-            NetworkEvent::Letter { to, text, sequence } => match UnitId::from_code(to) {
-                Some(to) => self.receive(to, text, sequence, s),
+            NetworkEvent::Letter { to, text } => match UnitId::from_code(to) {
+                Some(to) => self.receive(to, text, self.texts.sequence(text), s),
                 None => self.texts.done(text),
             },
             NetworkEvent::LetterOf(unit) => self.take_letter(unit, s),
@@ -972,7 +940,11 @@ impl World for NetworkWorld<'_> {
             NetworkEvent::Tick(unit) => {
                 if !self.builders[usize::from(unit)].is_dead {
                     self.pump_builder(unit, true, s);
-                    s.after(self.plan.hosts.interval, HOST, NetworkEvent::Tick(unit));
+                    s.after(
+                        self.plan.hosts.interval,
+                        HOST,
+                        NetworkEvent::Tick(unit).into(),
+                    );
                 }
             }
             NetworkEvent::Done(unit) => self.finish(unit, s),

@@ -88,15 +88,30 @@ impl PacketSources {
         &mut self,
         topology: &Topology,
         policy: RoutePolicy,
-        [source, to]: [u32; 2],
+        pair: [u32; 2],
         number: u64,
     ) -> Route {
+        let mut route = Route::new();
+        self.write_route(topology, policy, pair, number, &mut route);
+        route
+    }
+
+    /// As [`PacketSources::route`], in place of what is in `route`.
+    #[inline]
+    pub(crate) fn write_route(
+        &mut self,
+        topology: &Topology,
+        policy: RoutePolicy,
+        [source, to]: [u32; 2],
+        number: u64,
+        route: &mut Route,
+    ) {
         let choice = if policy == RoutePolicy::Random && topology.has_choice() {
             self.draw(source) >> 8
         } else {
             0
         };
-        topology.chosen_route(source, to, policy, number, choice)
+        topology.write_chosen_route([source, to], policy, [number, choice], route);
     }
 
     /// The next number of a source's stream.

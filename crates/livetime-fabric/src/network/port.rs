@@ -1,8 +1,8 @@
 //! Where hosts meet a network: what they send and what they are handed.
 //!
-//! An engine that runs a traffic pattern makes its own packets. One with a [`HostPort`] makes none:
-//! it says which sources can take a parcel, takes one at a time from each, and says what it
-//! delivered. The simulation around it owns clock and hosts, and may hold several engines; how a
+//! An engine that runs a traffic pattern makes its own packets. One for hosts makes none: it says
+//! which sources can take a parcel, takes one at a time from each, and says what it delivered; in a
+//! [`HostPort`] where a step may do several of these things. The simulation around it owns clock and hosts, and may hold several engines; how a
 //! step of one becomes an event of that simulation is [`StepEvent`]'s.
 
 /// An event that can hold a step of engine number `network`.
@@ -37,7 +37,7 @@ pub(crate) struct Delivery {
     pub(crate) parcel: Parcel,
 }
 
-/// The hosts' side of an engine. Both lists are emptied by the hosts after each step; they hold a
+/// The hosts' side of an engine whose steps free links and deliver apart from each other. Both lists are emptied by the hosts after each step; they hold a
 /// source or a destination once at most for each of its links.
 #[derive(Debug, Default)]
 pub(crate) struct HostPort {
@@ -49,6 +49,4 @@ pub(crate) struct HostPort {
     pub(crate) lost: Vec<u32>,
     /// Parcels taken so far.
     pub(crate) taken: u64,
-    /// By source: the tag of its parcel; of engines that hold one for each source.
-    pub(super) tags: Vec<u32>,
 }

@@ -71,10 +71,13 @@ pub struct Element {
 }
 
 /// A route: the links from a source to a destination in order, injection link first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// The length and the first links of one that is kept are in one cache line with what is before it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Route {
-    links: [u32; ROUTE_LINKS_MAX],
     len: u8,
+    links: [u32; ROUTE_LINKS_MAX],
 }
 
 /// Why a topology cannot be made. All counts are as they were asked for.
@@ -228,21 +231,28 @@ impl Topology {
     /// If source or destination are not of this topology.
     #[inline]
     pub fn route(&self, source: u32, destination: u32, choice: u64) -> Route {
-        assert!(source < self.sources && destination < self.destinations);
         let mut route = Route::new();
+        self.write_route([source, destination], choice, &mut route);
+        route
+    }
+
+    /// As [`Topology::route`], in place of what is in `route`.
+    #[inline]
+    fn write_route(&self, [source, destination]: [u32; 2], choice: u64, route: &mut Route) {
+        assert!(source < self.sources && destination < self.destinations);
+        route.len = 0;
         route.push(source);
         match &self.routing {
+            Routing::Delta(delta) => delta.route(source, destination, route),
             Routing::Crossbar => route.push(self.sources + destination),
-            Routing::Delta(delta) => delta.route(source, destination, &mut route),
-            Routing::FourLayer(four) => four.route(source, destination, choice, &mut route),
-            Routing::SixLayer(six) => six.route(source, destination, choice, &mut route),
-            Routing::Clos(clos) => clos.route(source, destination, choice, &mut route),
-            Routing::Benes(benes) => benes.route(source, destination, choice, &mut route),
-            Routing::FatTree(tree) => tree.route(source, destination, choice, &mut route),
-            Routing::TwoLevel(two) => two.route(source, destination, choice, &mut route),
-            Routing::Graph(graph) => graph.route(source, destination, choice, &mut route),
+            Routing::FourLayer(four) => four.route(source, destination, choice, route),
+            Routing::SixLayer(six) => six.route(source, destination, choice, route),
+            Routing::Clos(clos) => clos.route(source, destination, choice, route),
+            Routing::Benes(benes) => benes.route(source, destination, choice, route),
+            Routing::FatTree(tree) => tree.route(source, destination, choice, route),
+            Routing::TwoLevel(two) => two.route(source, destination, choice, route),
+            Routing::Graph(graph) => graph.route(source, destination, choice, route),
         }
-        route
     }
 
     /// The route that `policy` chooses; `random` is a number that is drawn for this packet, and
@@ -256,6 +266,21 @@ impl Topology {
         packet: u64,
         random: u64,
     ) -> Route {
+        let mut route = Route::new();
+        let numbers = [packet, random];
+        self.write_chosen_route([source, destination], policy, numbers, &mut route);
+        route
+    }
+
+    /// As [`Topology::chosen_route`], in place of what is in `route`.
+    #[inline]
+    pub(crate) fn write_chosen_route(
+        &self,
+        [source, destination]: [u32; 2],
+        policy: RoutePolicy,
+        [packet, random]: [u64; 2],
+        route: &mut Route,
+    ) {
         let choice = match policy {
             RoutePolicy::Random => random,
             RoutePolicy::BySourcePort => self.source_port_choice(source),
@@ -263,7 +288,7 @@ impl Topology {
             RoutePolicy::RandomPerPair => pair_hash(source, destination),
             RoutePolicy::InTurn => packet,
         };
-        self.route(source, destination, choice)
+        self.write_route([source, destination], choice, route);
     }
 
     /// Whether routes differ at all, so that numbers for choosing them must be drawn.
@@ -303,8 +328,17 @@ impl Topology {
     }
 }
 
+impl PartialEq for Route {
+    fn eq(&self, other: &Self) -> bool {
+        self.links() == other.links()
+    }
+}
+
+impl Eq for Route {}
+
 impl Route {
-    const fn new() -> Self {
+    /// A route without links.
+    pub(crate) const fn new() -> Self {
         Self {
             links: [0; ROUTE_LINKS_MAX],
             len: 0,
@@ -315,6 +349,17 @@ impl Route {
     fn push(&mut self, link: u32) {
         self.links[usize::from(self.len)] = link;
         self.len += 1;
+    }
+
+    /// Adds so many links, as many as there are.
+    #[inline]
+    fn extend(&mut self, count: usize, links: impl Iterator<Item = u32>) {
+        let first = usize::from(self.len);
+        let places = &mut self.links[first..first + count];
+        for (place, link) in places.iter_mut().zip(links) {
+            *place = link;
+        }
+        self.len += count as u8;
     }
 
     /// The links, the injection link first and the delivery link last.

@@ -8,7 +8,8 @@
 //! part of the model.
 //!
 //! Cost: one event per packet without delay per hop, else one more per hop; about 200 bytes per
-//! source and 20 per link, nothing allocated per packet.
+//! source and 16 per link, nothing allocated per packet. What an event of a packet touches is one
+//! cache line of its source, while its route has four links at most, and those of its links.
 
 use crate::address::NodeId;
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
@@ -22,9 +23,9 @@ use super::arbiter::Arbiter;
 use super::arrival::Arrival;
 use super::outcome::{NetworkOutcome, Tally};
 use super::packet_source::{OfferedPacket, PacketSources};
-use super::port::{Delivery, HostPort, Parcel, StepEvent};
+use super::port::{Delivery, Parcel, StepEvent};
 use super::size_law::SizeLaw;
-use super::topology::{LinkEnd, ROUTE_LINKS_MAX, RoutePolicy, Topology};
+use super::topology::{LinkEnd, Route, RoutePolicy, Topology};
 use super::traffic::Traffic;
 
 /// No source, no link.
@@ -104,37 +105,67 @@ pub(crate) enum Step {
     Settle,
 }
 
+/// A link, and the heads that wait for it.
+#[derive(Debug, Clone, Copy)]
+struct LinkState {
+    owner: u32,
+    first_waiting: u32,
+    last_waiting: u32,
+    last_port: u16,
+    /// Input port at the element that the link ends at, for arbiters.
+    input_port: u16,
+}
+
+/// A source and its packet: it has one at most.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Source {
+    /// Number of the packet.
+    packet: u64,
+    arrived: SimPs,
+    waits_since: SimPs,
+    destination: u32,
+    bytes: u32,
+    next_waiting: u32,
+    /// The hosts' number of the packet.
+    tag: u32,
+    has_packet: bool,
+    /// Links of the route that it holds. The injection link belongs to the source alone, so it is never
+    /// waited for.
+    claimed: u8,
+    route: Route,
+}
+
+impl Source {
+    const IDLE: Self = Self {
+        packet: 0,
+        arrived: SimPs::ZERO,
+        waits_since: SimPs::ZERO,
+        destination: 0,
+        bytes: 0,
+        next_waiting: NONE,
+        tag: 0,
+        has_packet: false,
+        claimed: 0,
+        route: Route::new(),
+    };
+}
+
 /// The engine.
 pub(crate) struct Fabric<'t> {
     topology: &'t Topology,
     load: Load,
     /// Which engine of its simulation this is.
     network: u8,
-    /// The hosts' side, where packets come from hosts.
-    hosts: Option<HostPort>,
-    /// Input port at the element that each link ends at, for arbiters.
-    input_port: Vec<u16>,
-    // Links.
-    owner: Vec<u32>,
-    first_waiting: Vec<u32>,
-    last_waiting: Vec<u32>,
-    last_port: Vec<u16>,
+    /// Packets come from hosts.
+    is_for_hosts: bool,
+    links: Vec<LinkState>,
     /// When each input port of each link was served, for [`Arbiter::LeastRecent`] alone.
     served: Vec<u64>,
     ports_max: usize,
     grants: u64,
-    // Sources: each has one packet at most.
-    route: Vec<[u32; ROUTE_LINKS_MAX]>,
-    route_len: Vec<u8>,
-    claimed: Vec<u8>,
-    next_waiting: Vec<u32>,
-    waits_since: Vec<SimPs>,
-    packet: Vec<u64>,
-    bytes: Vec<u32>,
-    arrived: Vec<SimPs>,
-    destination: Vec<u32>,
-    has_packet: Vec<bool>,
-    sources: PacketSources,
+    sources: Vec<Source>,
+    packets: PacketSources,
     // This instant.
     freed: Vec<u32>,
     heads: Vec<u32>,
@@ -160,8 +191,8 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let fabric = simulation.into_world();
-    let in_flight = fabric.has_packet.iter().filter(|has| **has).count() as u64;
-    let offered = fabric.sources.offered();
+    let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
+    let (in_flight, offered) = (in_flight.count() as u64, fabric.packets.offered());
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
     outcome.packets_in_flight = in_flight;
@@ -185,26 +216,15 @@ impl World for Fabric<'_> {
 impl<'t> Fabric<'t> {
     /// An engine whose packets come from hosts, as engine `network` of its simulation.
     pub(crate) fn for_hosts(topology: &'t Topology, load: Load, network: u8) -> Self {
-        let tags = vec![0; topology.sources() as usize];
         Self {
             network,
-            hosts: Some(HostPort {
-                tags,
-                ..HostPort::default()
-            }),
+            is_for_hosts: true,
             ..Self::new(topology, load)
         }
     }
 
-    /// The hosts' side.
-    ///
-    /// # Panics
-    /// Without hosts.
-    pub(crate) fn hosts_mut(&mut self) -> &mut HostPort {
-        self.hosts.as_mut().expect("made for hosts")
-    }
-
     /// Takes a parcel that the source sends from `at` on. Its link must be free.
+    #[inline]
     pub(crate) fn send<E: StepEvent<Step>>(
         &mut self,
         at: SimPs,
@@ -212,33 +232,31 @@ impl<'t> Fabric<'t> {
         parcel: Parcel,
         scheduler: &mut Scheduler<E>,
     ) {
-        let s = source as usize;
-        assert!(!self.has_packet[s], "source {source} sends already");
-        let hosts = self.hosts_mut();
-        hosts.tags[s] = parcel.tag;
-        hosts.taken += 1;
-        self.bytes[s] = parcel.bytes;
-        self.take_route(source, parcel.to, self.packet[s]);
-        self.arrived[s] = at;
+        let state = &mut self.sources[source as usize];
+        assert!(!state.has_packet, "source {source} sends already");
+        (state.tag, state.bytes, state.arrived) = (parcel.tag, parcel.bytes, at);
+        self.take_route(source, parcel.to);
         scheduler.at(at, CAUSE, E::of(self.network, Step::Head(source)));
     }
 
-    /// The parcel that a step delivers, if it does.
+    /// The parcel that a step delivers to hosts, if it does.
     #[inline]
     pub(crate) fn delivered_by(&self, step: &Step) -> Option<Delivery> {
-        let (Step::Done(from), Some(hosts)) = (step, &self.hosts) else {
-            return None;
-        };
-        let s = *from as usize;
+        match step {
+            Step::Done(from) if self.is_for_hosts => Some(self.delivery(*from)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn delivery(&self, from: u32) -> Delivery {
+        let source = &self.sources[from as usize];
         let parcel = Parcel {
-            to: self.destination[s],
-            bytes: self.bytes[s],
-            tag: hosts.tags[s],
+            to: source.destination,
+            bytes: source.bytes,
+            tag: source.tag,
         };
-        Some(Delivery {
-            from: *from,
-            parcel,
-        })
+        Delivery { from, parcel }
     }
 
     /// What the trace says of a step.
@@ -252,8 +270,8 @@ impl<'t> Fabric<'t> {
         let key = match event {
             Step::Settle => 0,
             _ => {
-                let destination = u64::from(self.destination[source as usize]);
-                self.packet[source as usize] << 20 | destination
+                let state = &self.sources[source as usize];
+                state.packet << 20 | u64::from(state.destination)
             }
         };
         EventLabel {
@@ -263,19 +281,26 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    /// Lets a step happen.
+    /// Lets a step happen; what it delivers to hosts, if it does. The link that it came from is free
+    /// then.
     #[inline]
     pub(crate) fn take_step<E: StepEvent<Step>>(
         &mut self,
         step: Step,
         scheduler: &mut Scheduler<E>,
-    ) {
+    ) -> Option<Delivery> {
         let now = scheduler.now();
         match step {
             Step::Done(source) => {
                 self.free_route(source);
-                self.finish(now, source);
                 self.settle_later(now, scheduler);
+                let state = &mut self.sources[source as usize];
+                state.packet += 1;
+                state.has_packet = false;
+                if self.is_for_hosts {
+                    return Some(self.delivery(source));
+                }
+                self.count(now, source);
                 self.offer(now + self.load.source_gap, source, scheduler);
             }
             Step::Head(source) => {
@@ -284,6 +309,7 @@ impl<'t> Fabric<'t> {
             }
             Step::Settle => self.settle(now, scheduler),
         }
+        None
     }
 
     fn new(topology: &'t Topology, load: Load) -> Self {
@@ -296,33 +322,26 @@ impl<'t> Fabric<'t> {
             Arbiter::LeastRecent => vec![0; links.len() * ports_max],
             _ => Vec::new(),
         };
-        let input_port = |link: &super::topology::Link| match link.to {
-            LinkEnd::Port { port, .. } => port as u16,
-            _ => 0,
+        let link = |link: &super::topology::Link| LinkState {
+            owner: NONE,
+            first_waiting: NONE,
+            last_waiting: NONE,
+            last_port: 0,
+            input_port: match link.to {
+                LinkEnd::Port { port, .. } => port as u16,
+                _ => 0,
+            },
         };
         Self {
             topology,
             network: 0,
-            hosts: None,
-            input_port: links.iter().map(input_port).collect(),
-            owner: vec![NONE; links.len()],
-            first_waiting: vec![NONE; links.len()],
-            last_waiting: vec![NONE; links.len()],
-            last_port: vec![0; links.len()],
+            is_for_hosts: false,
+            links: links.iter().map(link).collect(),
             served,
             ports_max,
             grants: 0,
-            route: vec![[0; ROUTE_LINKS_MAX]; sources],
-            route_len: vec![0; sources],
-            claimed: vec![0; sources],
-            next_waiting: vec![NONE; sources],
-            waits_since: vec![SimPs::ZERO; sources],
-            packet: vec![0; sources],
-            bytes: vec![0; sources],
-            arrived: vec![SimPs::ZERO; sources],
-            destination: vec![0; sources],
-            has_packet: vec![false; sources],
-            sources: PacketSources::new(topology, &load),
+            sources: vec![Source::IDLE; sources],
+            packets: PacketSources::new(topology, &load),
             freed: Vec::with_capacity(links.len()),
             heads: Vec::with_capacity(sources),
             is_settling: false,
@@ -334,21 +353,17 @@ impl<'t> Fabric<'t> {
 
     /// Makes the next packet of a source, from `at` on or when it arrives.
     fn offer<E: StepEvent<Step>>(&mut self, at: SimPs, source: u32, scheduler: &mut Scheduler<E>) {
-        let s = source as usize;
-        if let Some(hosts) = &mut self.hosts {
-            hosts.idle.push(source);
-            return;
-        }
-        let number = self.packet[s];
-        if !self.sources.admits(source, number) {
+        let number = self.sources[source as usize].packet;
+        if !self.packets.admits(source, number) {
             return;
         }
         let OfferedPacket { to, bytes } =
-            self.sources.next(self.topology, &self.load, source, number);
-        self.bytes[s] = bytes;
-        self.take_route(source, to, number);
-        self.arrived[s] = self.sources.arrival(source, number).unwrap_or(at);
-        let ready = at.max(self.arrived[s]);
+            self.packets.next(self.topology, &self.load, source, number);
+        self.take_route(source, to);
+        let state = &mut self.sources[source as usize];
+        state.bytes = bytes;
+        state.arrived = self.packets.arrival(source, number).unwrap_or(at);
+        let ready = at.max(state.arrived);
         // Heads that become ready while causes are handled need no event of their own.
         if ready == scheduler.now() && self.is_settling {
             self.heads.push(source);
@@ -358,18 +373,15 @@ impl<'t> Fabric<'t> {
     }
 
     /// Chooses the route of a source's next packet.
-    fn take_route(&mut self, source: u32, to: u32, number: u64) {
-        let s = source as usize;
-        let route = self
-            .sources
-            .route(self.topology, self.load.routes, [source, to], number);
-        // The injection link belongs to the source alone, so it is never waited for.
-        let links = &route.links()[1..];
-        self.route[s][..links.len()].copy_from_slice(links);
-        self.route_len[s] = links.len() as u8;
-        self.claimed[s] = 0;
-        self.destination[s] = to;
-        self.has_packet[s] = true;
+    #[inline]
+    fn take_route(&mut self, source: u32, to: u32) {
+        let state = &mut self.sources[source as usize];
+        state.destination = to;
+        state.has_packet = true;
+        state.claimed = 1;
+        let (pair, policy) = ([source, to], self.load.routes);
+        let packets = &mut self.packets;
+        packets.write_route(self.topology, policy, pair, state.packet, &mut state.route);
     }
 
     fn settle_later<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
@@ -380,53 +392,41 @@ impl<'t> Fabric<'t> {
     }
 
     fn free_route(&mut self, source: u32) {
-        let s = source as usize;
-        for at in 0..usize::from(self.route_len[s]) {
-            let link = self.route[s][at] as usize;
-            self.owner[link] = NONE;
-            if self.first_waiting[link] != NONE {
-                self.freed.push(link as u32);
+        for link in &self.sources[source as usize].route.links()[1..] {
+            let state = &mut self.links[*link as usize];
+            state.owner = NONE;
+            if state.first_waiting != NONE {
+                self.freed.push(*link);
             }
         }
     }
 
     /// Counts a packet that left, and lets the window move.
-    fn finish(&mut self, now: SimPs, source: u32) {
-        let s = source as usize;
-        let number = self.packet[s];
-        self.packet[s] += 1;
-        self.has_packet[s] = false;
-        if let Some(hosts) = &mut self.hosts {
-            hosts.delivered.push(Delivery {
-                from: source,
-                parcel: Parcel {
-                    to: self.destination[s],
-                    bytes: self.bytes[s],
-                    tag: hosts.tags[s],
-                },
-            });
-            return;
-        }
-        self.tally.delivered(
-            now,
-            source,
-            self.destination[s],
-            self.bytes[s],
-            now - self.arrived[s],
-        );
-        self.sources.complete(number);
+    fn count(&mut self, now: SimPs, source: u32) {
+        let Source {
+            packet,
+            arrived,
+            destination,
+            bytes,
+            ..
+        } = self.sources[source as usize];
+        let latency = now - arrived;
+        self.tally
+            .delivered(now, source, destination, bytes, latency);
+        // The packet after it has its number already.
+        self.packets.complete(packet - 1);
     }
 
     fn settle<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
-        let mut admitted = self.sources.take_admitted();
+        let mut admitted = self.packets.take_admitted();
         for source in admitted.drain(..) {
             self.offer(now, source, scheduler);
         }
-        self.sources.keep_admitted(admitted);
+        self.packets.keep_admitted(admitted);
         let mut freed = core::mem::take(&mut self.freed);
         shuffle(&mut freed, &mut self.ties);
         for link in freed.drain(..) {
-            if self.owner[link as usize] == NONE
+            if self.links[link as usize].owner == NONE
                 && let Some(source) = self.take_waiting(link as usize, now)
             {
                 self.claim(link, source);
@@ -444,8 +444,8 @@ impl<'t> Fabric<'t> {
     }
 
     fn claim(&mut self, link: u32, source: u32) {
-        self.owner[link as usize] = source;
-        self.claimed[source as usize] += 1;
+        self.links[link as usize].owner = source;
+        self.sources[source as usize].claimed += 1;
     }
 
     /// Claims links from where the head is, until one is taken or the route is complete.
@@ -455,62 +455,63 @@ impl<'t> Fabric<'t> {
         source: u32,
         scheduler: &mut Scheduler<E>,
     ) {
-        let s = source as usize;
         let hop_delay = self.load.hop_delay;
-        while self.claimed[s] < self.route_len[s] {
-            let link = self.route[s][usize::from(self.claimed[s])];
-            if self.owner[link as usize] != NONE {
-                self.wait(link as usize, source, now);
-                return;
+        let state = &mut self.sources[source as usize];
+        let links = state.route.links();
+        while let Some(link) = links.get(usize::from(state.claimed)) {
+            let owner = &mut self.links[*link as usize].owner;
+            if *owner != NONE {
+                let link = *link;
+                return self.wait(link as usize, source, now);
             }
-            self.claim(link, source);
-            if hop_delay != DurationPs::ZERO && self.claimed[s] < self.route_len[s] {
+            *owner = source;
+            state.claimed += 1;
+            if hop_delay != DurationPs::ZERO && usize::from(state.claimed) < links.len() {
                 scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
                 return;
             }
         }
-        let bytes = u64::from(self.bytes[s]) + u64::from(self.load.overhead_bytes);
+        let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
         let streaming = DurationPs::for_bits(bytes * 8, self.load.link_bits_per_s);
         let done = E::of(self.network, Step::Done(source));
-        match self.hosts {
+        match self.is_for_hosts {
             // Those of hosts are blocks of one size, as a rule.
-            Some(_) => {
-                scheduler.at_in_order(Lane::First, now + (hop_delay + streaming), CAUSE, done);
-            }
-            None => scheduler.after(hop_delay + streaming, CAUSE, done),
+            true => scheduler.at_in_order(Lane::First, now + (hop_delay + streaming), CAUSE, done),
+            false => scheduler.after(hop_delay + streaming, CAUSE, done),
         }
     }
 
     fn wait(&mut self, link: usize, source: u32, now: SimPs) {
-        self.waits_since[source as usize] = now;
-        self.next_waiting[source as usize] = NONE;
-        match self.last_waiting[link] {
-            NONE => self.first_waiting[link] = source,
-            last => self.next_waiting[last as usize] = source,
+        let state = &mut self.sources[source as usize];
+        (state.waits_since, state.next_waiting) = (now, NONE);
+        let link = &mut self.links[link];
+        match link.last_waiting {
+            NONE => link.first_waiting = source,
+            last => self.sources[last as usize].next_waiting = source,
         }
-        self.last_waiting[link] = source;
+        link.last_waiting = source;
     }
 
     /// The waiting head that the arbiter chooses of those that waited before `now`.
     fn take_waiting(&mut self, link: usize, now: SimPs) -> Option<u32> {
         let mut before = NONE;
-        let mut at = self.first_waiting[link];
-        if at == NONE || self.waits_since[at as usize] == now {
+        let mut at = self.links[link].first_waiting;
+        if at == NONE || self.sources[at as usize].waits_since == now {
             return None;
         }
-        if self.next_waiting[at as usize] != NONE && self.load.arbiter != Arbiter::Oldest {
+        if self.sources[at as usize].next_waiting != NONE && self.load.arbiter != Arbiter::Oldest {
             (before, at) = self.arbitrate(link, now);
         }
-        let after = self.next_waiting[at as usize];
+        let after = self.sources[at as usize].next_waiting;
         match before {
-            NONE => self.first_waiting[link] = after,
-            before => self.next_waiting[before as usize] = after,
+            NONE => self.links[link].first_waiting = after,
+            before => self.sources[before as usize].next_waiting = after,
         }
         if after == NONE {
-            self.last_waiting[link] = before;
+            self.links[link].last_waiting = before;
         }
         let port = self.port_of(at);
-        self.last_port[link] = port;
+        self.links[link].last_port = port;
         if let Some(served) = self
             .served
             .get_mut(link * self.ports_max + usize::from(port))
@@ -523,21 +524,19 @@ impl<'t> Fabric<'t> {
 
     /// Input port at which a head waits.
     fn port_of(&self, source: u32) -> u16 {
-        let s = source as usize;
-        match self.claimed[s] {
-            0 => self.input_port[s],
-            claimed => self.input_port[self.route[s][usize::from(claimed) - 1] as usize],
-        }
+        let state = &self.sources[source as usize];
+        let held = state.route.links()[usize::from(state.claimed) - 1];
+        self.links[held as usize].input_port
     }
 
     /// The chosen head and the one before it in the list, which is in the order of waiting.
     fn arbitrate(&mut self, link: usize, now: SimPs) -> (u32, u32) {
-        let first = self.first_waiting[link];
+        let first = self.links[link].first_waiting;
         let mut candidates = 0;
         let mut at = first;
-        while at != NONE && self.waits_since[at as usize] < now {
+        while at != NONE && self.sources[at as usize].waits_since < now {
             candidates += 1;
-            at = self.next_waiting[at as usize];
+            at = self.sources[at as usize].next_waiting;
         }
         let wanted = match self.load.arbiter {
             Arbiter::Random => Some(self.ties.below(candidates)),
@@ -553,7 +552,7 @@ impl<'t> Fabric<'t> {
             if rank < best_rank {
                 (best, best_rank) = ((before, at), rank);
             }
-            (before, at) = (at, self.next_waiting[at as usize]);
+            (before, at) = (at, self.sources[at as usize].next_waiting);
         }
         best
     }
@@ -563,7 +562,7 @@ impl<'t> Fabric<'t> {
         let ports = self.ports_max as u64;
         match self.load.arbiter {
             Arbiter::RoundRobin => {
-                (u64::from(port) + ports - 1 - u64::from(self.last_port[link])) % ports
+                (u64::from(port) + ports - 1 - u64::from(self.links[link].last_port)) % ports
             }
             Arbiter::LeastRecent => self.served[link * self.ports_max + usize::from(port)],
             Arbiter::Random | Arbiter::Oldest | Arbiter::Fixed => u64::from(port),

@@ -86,12 +86,13 @@ impl Delta {
         let mut window = self.positions[source as usize];
         let stages = self.stages as usize;
         let digits = &self.digits[destination as usize * stages..][..stages];
-        let mut first = self.nodes;
-        for digit in digits {
+        let mut first = 0;
+        let links = digits.iter().map(|digit| {
             window = self.shifted[window as usize] + digit;
-            route.push(first + window);
             first += self.nodes;
-        }
+            first + window
+        });
+        route.extend(stages, links);
     }
 
     pub(super) const fn stages(&self) -> usize {
