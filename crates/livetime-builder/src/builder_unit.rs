@@ -33,6 +33,7 @@ mod copies;
 mod counted;
 mod early;
 mod freed_pages;
+mod grouping;
 mod lost_peer;
 mod redispatch;
 mod repetition;
@@ -40,6 +41,7 @@ mod two_step;
 mod writing;
 
 pub use copies::MessageCopy;
+use grouping::Hold;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -166,6 +168,7 @@ pub struct BuilderUnit {
 
     /// Slots whose fragments are to be asked for.
     waiting: VecDeque<u32>,
+    requests_held: Hold,
     requesting: TriggerList,
     request_round: Round,
     /// Slots whose missing fragments are to be asked for again, and the round of the first.
@@ -173,6 +176,7 @@ pub struct BuilderUnit {
     repeat_round: Round,
     /// Slots to be released, the current round's included.
     finished: VecDeque<u32>,
+    releases_held: Hold,
     releasing: Option<Releasing>,
     release_round: Round,
     /// Slots that every readout unit was told to release, by whether the writer has taken the event: a
@@ -257,11 +261,13 @@ impl BuilderUnit {
             history: ClosedEvents::new(config),
             partials: PartialLog::new(partials, assembly.words_per_event(), payload),
             waiting: VecDeque::with_capacity(credits),
+            requests_held: Hold::NONE,
             requesting: TriggerList::new(),
             request_round: Round::default(),
             repeating: VecDeque::with_capacity(credits),
             repeat_round: Round::default(),
             finished: VecDeque::with_capacity(credits),
+            releases_held: Hold::NONE,
             releasing: None,
             release_round: Round::default(),
             clearing: [(); 2].map(|()| VecDeque::with_capacity(credits)),
@@ -563,10 +569,10 @@ impl BuilderUnit {
         let event = self.assembly.event_mut(slot);
         event.built_at = now;
         event.outcome = outcome;
-        event.stage = Stage::Ready;
         if self.are_sizes_wanted {
             self.sizes.push_back((event.trigger, event.bytes));
         }
+        self.assembly.set_stage(slot, Stage::Ready);
         self.dispatch.push(slot);
     }
 
@@ -584,14 +590,14 @@ impl BuilderUnit {
     }
 
     fn finish(&mut self, slot: u32) {
-        self.assembly.event_mut(slot).stage = Stage::Finished;
+        self.assembly.set_stage(slot, Stage::Finished);
         self.finished.push_back(slot);
     }
 
     /// The next ticket for a filter unit: fills `ticket` and says whose it is.
     pub fn poll_ticket(&mut self, ticket: &mut EventTicket) -> Option<UnitId> {
         let (slot, filter) = self.dispatch.poll()?;
-        self.assembly.event_mut(slot).stage = Stage::Filtering { filter };
+        self.assembly.set_stage(slot, Stage::Filtering { filter });
         self.assembly.fill(slot, self.index, &self.sources, ticket);
         self.counts.tickets += 1;
         #[cfg(feature = "mutants")]
@@ -603,7 +609,8 @@ impl BuilderUnit {
     }
 
     /// The next message to send. Hand in all messages that have come before polling: what they
-    /// bring goes out in groups, and nothing is held back to fill a group up.
+    /// bring goes out in groups. Nothing is held back to fill a group up, but after
+    /// [`BuilderUnit::group_messages`].
     pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
         let output = self.poll_message(now);
         if self.heartbeat == DurationNs(0) {
@@ -633,7 +640,7 @@ impl BuilderUnit {
         }
         self.poll_request(now)
             .or_else(|| self.poll_repetition())
-            .or_else(|| self.poll_release())
+            .or_else(|| self.poll_release(now))
             .or_else(|| self.poll_release_again())
             .or_else(|| self.poll_sizes())
             .or_else(|| self.poll_clear())
@@ -671,6 +678,9 @@ impl BuilderUnit {
     fn poll_request(&mut self, now: RunNs) -> Option<Outgoing> {
         let units = self.readout_count();
         if self.request_round.left == 0 {
+            if self.holds_requests(now) {
+                return None;
+            }
             self.requesting.clear();
             while self.requesting.len() < self.group_max
                 && let Some(slot) = self.waiting.front()
@@ -712,11 +722,14 @@ impl BuilderUnit {
     }
 
     /// Tells every readout unit to release a group of complete events, or an incomplete one.
-    fn poll_release(&mut self) -> Option<Outgoing> {
+    fn poll_release(&mut self, now: RunNs) -> Option<Outgoing> {
         let units = self.readout_count();
         let releasing = match self.releasing {
             Some(releasing) => releasing,
             None => {
+                if self.holds_releases(now) {
+                    return None;
+                }
                 let next = self.next_releasing()?;
                 self.release_round.start(self.index, units);
                 *self.releasing.insert(next)
@@ -830,12 +843,15 @@ impl BuilderUnit {
     /// When [`BuilderUnit::handle_timeout`] is next worth calling; it may turn out that nothing was
     /// due.
     pub fn poll_timeout(&self) -> RunNs {
-        self.timeout_at.min(self.alive_at)
+        let held = self.requests_held.due.min(self.releases_held.due);
+        self.timeout_at.min(self.alive_at).min(held)
     }
 
     /// Closes events whose time is over, and asks again for what is missing in others. Does nothing
     /// before [`BuilderUnit::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
+        self.requests_held.handle_timeout(now);
+        self.releases_held.handle_timeout(now);
         if now < self.timeout_at {
             return;
         }

@@ -139,6 +139,8 @@ impl Payload {
 pub(crate) struct EventAssembly {
     events: Vec<Event>,
     vacant: Vec<u32>,
+    /// Events of which fragments are awaited.
+    open_events: u32,
     /// By slot: a bit per source rank.
     received: Vec<u64>,
     words_per_event: usize,
@@ -161,6 +163,7 @@ impl EventAssembly {
         Self {
             events: vec![Event::VACANT; slots],
             vacant: (0..slots as u32).rev().collect(),
+            open_events: 0,
             received: vec![0; slots * words_per_event],
             words_per_event,
             fragments: match payload {
@@ -187,6 +190,7 @@ impl EventAssembly {
     #[inline]
     pub(crate) fn open(&mut self, event: Event) -> Option<u32> {
         let slot = self.vacant.pop()?;
+        self.open_events += u32::from(event.is_open());
         self.events[slot as usize] = event;
         let at = slot as usize * self.words_per_event;
         self.received[at..at + self.words_per_event].fill(0);
@@ -198,6 +202,7 @@ impl EventAssembly {
     pub(crate) fn close(&mut self, slot: u32) {
         let event = &mut self.events[slot as usize];
         debug_assert_ne!(event.stage, Stage::Vacant);
+        self.open_events -= u32::from(event.is_open());
         *event = Event::VACANT;
         self.vacant.push(slot);
     }
@@ -210,6 +215,21 @@ impl EventAssembly {
     #[inline]
     pub(crate) fn event_mut(&mut self, slot: u32) -> &mut Event {
         &mut self.events[slot as usize]
+    }
+
+    /// Takes an event to another stage. What [`Event::is_open`] says changes by this alone.
+    #[inline]
+    pub(crate) fn set_stage(&mut self, slot: u32, stage: Stage) {
+        let event = &mut self.events[slot as usize];
+        self.open_events -= u32::from(event.is_open());
+        event.stage = stage;
+        self.open_events += u32::from(event.is_open());
+    }
+
+    /// Number of events of which fragments are awaited.
+    #[inline]
+    pub(crate) fn open_events(&self) -> u32 {
+        self.open_events
     }
 
     /// The bits of the sources that came.

@@ -729,6 +729,9 @@ impl RoleEnds {
         if is_network {
             let pool = self.pool(PoolKey::Builder(unit.index))?;
             core.report_freed_pages(pool.page_count() as usize);
+            if matches!(config.transport, BuilderTransport::Tcp { .. }) {
+                core.group_messages();
+            }
             let pages = Some(ReceivePages::new(pool, place_of(group, unit)));
             if let Some(network) = self.network(config, None, pages)? {
                 outbox = outbox.with_network(network, receivers);

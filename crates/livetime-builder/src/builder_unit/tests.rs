@@ -203,6 +203,53 @@ fn requests_are_grouped_and_a_lone_event_does_not_wait() {
 }
 
 #[test]
+fn over_streams_requests_and_releases_wait_for_more_while_enough_is_to_come() {
+    let mut bench = Bench::of(&BuilderConfig {
+        credits: 16,
+        requests_per_message: 8,
+        filter_in_flight: 16,
+        ..Bench::config()
+    });
+    bench.unit.group_messages();
+    let _credits = bench.unit.poll_output(RunNs(0));
+    let to_both = |said: fn(u16, Vec<u64>) -> Sent, triggers: &[u64]| {
+        [0, 1].map(|unit| said(unit, triggers.to_vec()))
+    };
+    for trigger in 1..=4 {
+        bench.assign(trigger);
+        // Nothing else is to come until then.
+        assert_eq!(bench.sent(), to_both(Sent::Request, &[trigger]));
+    }
+    for trigger in 5..=7 {
+        bench.assign(trigger);
+        assert_eq!(bench.sent(), []);
+    }
+    bench.assign(8);
+    assert_eq!(bench.sent(), to_both(Sent::Request, &[5, 6, 7, 8]));
+    let finish = |bench: &mut Bench, trigger| {
+        bench.fragments(trigger);
+        assert_eq!(bench.ticket(), Some(trigger));
+        bench.done(UnitId::filter(0), trigger);
+    };
+    finish(&mut bench, 1);
+    assert_eq!(bench.sent(), []);
+    finish(&mut bench, 2);
+    let [first, second] = to_both(Sent::Release, &[1, 2]);
+    assert_eq!(bench.sent(), [first, second, Sent::Clear(vec![1, 2])]);
+    // What is to come does not come: neither waits for ever.
+    bench.assign(9);
+    finish(&mut bench, 3);
+    assert_eq!(bench.sent(), []);
+    bench.strike();
+    let retry = Bench::config().retry;
+    assert_eq!(bench.now, RunNs(retry.0 / 16));
+    let mut expected = Vec::from(to_both(Sent::Request, &[9]));
+    expected.extend(to_both(Sent::Release, &[3]));
+    expected.push(Sent::Clear(vec![3]));
+    assert_eq!(bench.sent(), expected);
+}
+
+#[test]
 fn copies_are_the_messages_that_would_follow() {
     let [mut one, mut other] = [Bench::new(), Bench::new()];
     let mut groups = Vec::new();

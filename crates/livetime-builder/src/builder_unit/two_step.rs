@@ -57,7 +57,7 @@ impl BuilderUnit {
         let event = self.assembly.event_mut(slot);
         event.built_at = now;
         event.outcome = Outcome::Complete;
-        event.stage = Stage::Ready;
+        self.assembly.set_stage(slot, Stage::Ready);
         self.dispatch.push(slot);
     }
 
@@ -82,7 +82,7 @@ impl BuilderUnit {
         event.retry_at = RunNs::MAX;
         self.timeout_at = self.timeout_at.min(event.deadline);
         if event.stage != Stage::Waiting {
-            event.stage = Stage::Waiting;
+            self.assembly.set_stage(slot, Stage::Waiting);
             self.waiting.push_back(slot);
         }
         self.close_without_absent(now, slot);

@@ -359,6 +359,9 @@ impl NetworkBuilders {
             })?;
             let mut core = BuilderUnit::new(&config, index, EPOCH);
             core.report_freed_pages(pool.page_count() as usize);
+            if carrier == Carrier::Tcp {
+                core.group_messages();
+            }
             let pages = ReceivePages::new(pool.clone(), index);
             builders.push(Builder {
                 ticket: core.empty_ticket(),
