@@ -12,12 +12,8 @@
 //! word 2   unsent of up to 32
 //! ```
 
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
-
 use livetime_wire::{TriggerNumber, UnitId};
 
-use crate::column::Column;
 use crate::held_trigger::{Held, NO_BUILDER};
 use crate::trigger_table::TriggerTable;
 
@@ -31,15 +27,6 @@ const SOURCES_PER_WORD: usize = 16;
 /// The table for those outside of the window is made for a part of them, this many times smaller.
 const OUTSIDE_SHARE: usize = 64;
 
-/// Words of a cell.
-const fn cell_words(sources: usize) -> usize {
-    match sources {
-        0..=1 => 1,
-        2..=SOURCES_PER_WORD => 2,
-        _ => 3,
-    }
-}
-
 /// Where a live trigger is, until the next one is inserted or removed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
@@ -52,8 +39,8 @@ pub(crate) enum Place {
 /// The live triggers.
 #[derive(Debug)]
 pub(crate) struct HeldTriggers {
-    /// The words of the cells, round about.
-    words: Column<AtomicU32>,
+    /// Round about.
+    cells: Vec<u32>,
     /// Words of a cell.
     cell_words: usize,
     /// The trigger with which the window begins.
@@ -71,26 +58,14 @@ pub(crate) struct HeldTriggers {
 impl HeldTriggers {
     /// At most `capacity` triggers of so many sources.
     pub(crate) fn new(capacity: usize, sources: usize) -> Self {
-        let words = capacity * cell_words(sources);
-        let words = Column::alone(words, || AtomicU32::new(0));
-        Self::in_column(capacity, sources, words)
-    }
-
-    /// Those of many units that have as many sources at most, side by side.
-    pub(crate) fn side_by_side(
-        capacity: usize,
-        sources: usize,
-        units: usize,
-    ) -> impl Iterator<Item = Self> {
-        let words = capacity * cell_words(sources);
-        let columns = Column::side_by_side(words, units, || AtomicU32::new(0));
-        columns.map(move |words| Self::in_column(capacity, sources, words))
-    }
-
-    fn in_column(capacity: usize, sources: usize, words: Column<AtomicU32>) -> Self {
+        let cell_words = match sources {
+            0..=1 => 1,
+            2..=SOURCES_PER_WORD => 2,
+            _ => 3,
+        };
         Self {
-            words,
-            cell_words: cell_words(sources),
+            cells: vec![0; capacity * cell_words],
+            cell_words,
             first: 1,
             first_cell: 0,
             capacity,
@@ -130,25 +105,15 @@ impl HeldTriggers {
         (ahead < self.capacity as u64).then_some(ahead as usize)
     }
 
-    #[inline(always)]
-    fn word(&self, at: usize) -> u32 {
-        self.words.at(at).load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn set_word(&mut self, at: usize, word: u32) {
-        self.words.at(at).store(word, Relaxed);
-    }
-
     #[inline]
     fn is_occupied(&self, at: usize) -> bool {
-        self.word(at) & OCCUPIED != 0
+        self.cells[at] & OCCUPIED != 0
     }
 
     /// The cell of a trigger in the window, whatever is in it.
     #[inline]
-    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&AtomicU32> {
-        self.words.get(self.cell(self.ahead(trigger)?))
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&u32> {
+        self.cells.get(self.cell(self.ahead(trigger)?))
     }
 
     /// What is known of a live trigger.
@@ -169,7 +134,7 @@ impl HeldTriggers {
             };
         };
         let at = self.cell(ahead);
-        let word = self.word(at);
+        let word = self.cells[at];
         (word & OCCUPIED != 0).then(|| (Place::Cell(at), self.read(at, word)))
     }
 
@@ -184,10 +149,10 @@ impl HeldTriggers {
         let (present, unsent) = match self.cell_words {
             1 => (word >> 29 & 1, word >> 30 & 1),
             2 => {
-                let masks = self.word(at + 1);
+                let masks = self.cells[at + 1];
                 (masks & 0xFFFF, masks >> 16)
             }
-            _ => (self.word(at + 1), self.word(at + 2)),
+            _ => (self.cells[at + 1], self.cells[at + 2]),
         };
         let builder = match word >> 16 & BUILDER {
             BUILDER => NO_BUILDER,
@@ -209,16 +174,16 @@ impl HeldTriggers {
         let word = match self.cell_words {
             1 => word | held.present << 29 | held.unsent << 30,
             2 => {
-                self.set_word(at + 1, held.present | held.unsent << 16);
+                self.cells[at + 1] = held.present | held.unsent << 16;
                 word
             }
             _ => {
-                self.set_word(at + 1, held.present);
-                self.set_word(at + 2, held.unsent);
+                self.cells[at + 1] = held.present;
+                self.cells[at + 2] = held.unsent;
                 word
             }
         };
-        self.set_word(at, word);
+        self.cells[at] = word;
     }
 
     /// Changes what is known of the trigger at a place.
@@ -287,7 +252,7 @@ impl HeldTriggers {
             }
             let at = self.cell(ahead);
             if self.is_occupied(at) {
-                let held = self.read(at, self.word(at));
+                let held = self.read(at, self.cells[at]);
                 let moved = TriggerNumber(self.first.wrapping_add(ahead as u64));
                 let is_new = self.outside.insert(moved, held);
                 debug_assert!(is_new, "there is room for all, and it was not there");
@@ -300,7 +265,7 @@ impl HeldTriggers {
 
     #[inline]
     fn vacate(&mut self, at: usize) {
-        self.set_word(at, 0);
+        self.cells[at] = 0;
         self.inside -= 1;
     }
 
@@ -331,7 +296,7 @@ impl HeldTriggers {
         let is_occupied = self.is_occupied(at);
         is_occupied.then(|| {
             let trigger = TriggerNumber(self.first.wrapping_add(ahead as u64));
-            (trigger, Place::Cell(at), self.read(at, self.word(at)))
+            (trigger, Place::Cell(at), self.read(at, self.cells[at]))
         })
     }
 }

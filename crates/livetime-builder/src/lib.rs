@@ -52,7 +52,6 @@ pub mod block_assembler;
 pub mod builder_config;
 pub mod builder_unit;
 mod closed_events;
-mod column;
 mod dense_history;
 mod event_assembly;
 pub mod event_manager;

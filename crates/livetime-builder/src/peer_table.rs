@@ -1,26 +1,22 @@
 //! The peers of one kind that a unit talks to: epochs and sequence numbers, both ways.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
-
 use livetime_wire::message::{BuilderMessage, Envelope};
 use livetime_wire::{UnitId, UnitKind};
 
-use crate::column::Column;
 use crate::message_exchange::{MessageCounts, Outgoing};
 
 /// One peer: 8 bytes, since a large builder has a quarter of a million pairs.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Peer {
-    next_in: AtomicU32,
-    next_out: AtomicU32,
+    next_in: u32,
+    next_out: u32,
 }
 
 /// Peers of one kind, by index.
 #[derive(Debug)]
 pub(crate) struct PeerTable {
     kind: UnitKind,
-    peers: Column<Peer>,
+    peers: Vec<Peer>,
     /// The epoch of all, while none had a second life.
     epoch: u32,
     /// By peer: its epoch, from the first renewal on.
@@ -40,24 +36,9 @@ pub(crate) enum Arrival {
 
 impl PeerTable {
     pub(crate) fn new(kind: UnitKind, count: usize, epoch: u32) -> Self {
-        Self::in_column(kind, epoch, Column::alone(count, Peer::default))
-    }
-
-    /// Those of many units, side by side.
-    pub(crate) fn side_by_side(
-        kind: UnitKind,
-        count: usize,
-        epoch: u32,
-        units: usize,
-    ) -> impl Iterator<Item = Self> {
-        let columns = Column::side_by_side(count, units, Peer::default);
-        columns.map(move |peers| Self::in_column(kind, epoch, peers))
-    }
-
-    fn in_column(kind: UnitKind, epoch: u32, peers: Column<Peer>) -> Self {
         Self {
             kind,
-            peers,
+            peers: vec![Peer::default(); count],
             epoch,
             epochs: Vec::new(),
             #[cfg(feature = "mutants")]
@@ -98,14 +79,12 @@ impl PeerTable {
     /// The number that is expected of a peer's next message; 0 for one that there is not.
     #[inline]
     pub(crate) fn next_in(&self, index: usize) -> u32 {
-        self.peers
-            .get(index)
-            .map_or(0, |peer| peer.next_in.load(Relaxed))
+        self.peers.get(index).map_or(0, |peer| peer.next_in)
     }
 
     /// Where the numbers of a peer are.
     #[inline]
-    pub(crate) fn foresee(&self, index: usize) -> Option<&AtomicU32> {
+    pub(crate) fn foresee(&self, index: usize) -> Option<&u32> {
         Some(&self.peers.get(index)?.next_in)
     }
 
@@ -113,11 +92,10 @@ impl PeerTable {
     /// both directions start again. Allocates the first time; this is not the data path.
     pub(crate) fn renew(&mut self, index: u16, epoch: u32) {
         let index = usize::from(index);
-        let Some(peer) = self.peers.get(index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        peer.next_in.store(0, Relaxed);
-        peer.next_out.store(0, Relaxed);
+        *peer = Peer::default();
         if epoch != self.epoch && self.epochs.is_empty() {
             self.epochs = vec![self.epoch; self.peers.len()];
         }
@@ -135,7 +113,7 @@ impl PeerTable {
         debug_assert_eq!(envelope.sender.kind, self.kind);
         let index = usize::from(envelope.sender.index);
         let epoch = self.epoch_of(index);
-        let Some(peer) = self.peers.get(index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             counts.strangers += 1;
             return None;
         };
@@ -147,15 +125,13 @@ impl PeerTable {
             return None;
         }
         counts.received += 1;
-        let expected = peer.next_in.load(Relaxed);
-        let ahead = envelope.sequence.wrapping_sub(expected).cast_signed();
+        let ahead = envelope.sequence.wrapping_sub(peer.next_in).cast_signed();
         if ahead < 0 {
             counts.repeated += 1;
             return Some(Arrival::Repeated);
         }
         counts.missing += u64::from(ahead.cast_unsigned());
-        let next = envelope.sequence.wrapping_add(1);
-        peer.next_in.store(next, Relaxed);
+        peer.next_in = envelope.sequence.wrapping_add(1);
         Some(Arrival::Fresh)
     }
 
@@ -163,9 +139,9 @@ impl PeerTable {
     #[inline]
     pub(crate) fn next_sequence(&mut self, to: usize, counts: &mut MessageCounts) -> u32 {
         counts.sent += 1;
-        let next_out = &self.peers.at(to).next_out;
-        let sequence = next_out.load(Relaxed);
-        next_out.store(sequence.wrapping_add(1), Relaxed);
+        let peer = &mut self.peers[to];
+        let sequence = peer.next_out;
+        peer.next_out = sequence.wrapping_add(1);
         sequence
     }
 
@@ -210,7 +186,7 @@ mod tests {
     #[test]
     fn sequence_numbers_show_gaps_and_repetitions_across_the_wrap() {
         let mut table = PeerTable::new(UnitKind::Builder, 1, 7);
-        table.peers.at(0).next_in.store(u32::MAX, Relaxed);
+        table.peers[0].next_in = u32::MAX;
         let mut counts = MessageCounts::default();
         let mut receive = |sequence| table.receive(&envelope(0, 7, sequence), &mut counts);
         assert_eq!(receive(u32::MAX), Some(Arrival::Fresh));

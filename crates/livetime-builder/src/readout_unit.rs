@@ -6,7 +6,6 @@
 //! until the release, so that they can be sent again. The messages are in [`crate`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU32;
 
 use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep, PhaseDemand};
 use livetime_wire::{
@@ -180,39 +179,18 @@ impl ReadoutUnit {
     /// # Panics
     /// If the configuration has no such unit.
     pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
-        let held = HeldTriggers::new(
-            config.trigger_window as usize,
-            config.sources_of(index).len(),
-        );
-        let builders = config.builder_units.into();
-        let builders = PeerTable::new(UnitKind::Builder, builders, epoch);
-        let mut unit = Self::lean(config, index, epoch, held, builders);
+        let mut unit = Self::lean(config, index, epoch);
         unit.work.reserve_exact(unit.work_max);
         unit.held.reserve_outside();
         unit
     }
 
-    /// All readout units of a valid configuration, for simulations of hundreds of them: what they know
-    /// of a trigger or a builder unit lies side by side, since a builder unit says the same to all
-    /// of them in turn, and they have memory for what is usual alone and take more when they need it.
-    pub fn lean_units(config: &BuilderConfig, epoch: u32) -> impl Iterator<Item = Self> + '_ {
-        let units = config.readout_units.len();
-        let sources = config.readout_units.iter().map(Vec::len).max();
-        let window = config.trigger_window as usize;
-        let held = HeldTriggers::side_by_side(window, sources.unwrap_or(0), units);
-        let builders = config.builder_units.into();
-        let builders = PeerTable::side_by_side(UnitKind::Builder, builders, epoch, units);
-        let parts = (0..).zip(held.zip(builders));
-        parts.map(move |(index, (held, builders))| Self::lean(config, index, epoch, held, builders))
-    }
-
-    fn lean(
-        config: &BuilderConfig,
-        index: u16,
-        epoch: u32,
-        live: HeldTriggers,
-        builders: PeerTable,
-    ) -> Self {
+    /// As [`ReadoutUnit::new`], with memory for what is usual alone: it takes more when it needs it.
+    /// For hundreds of units in one simulation.
+    ///
+    /// # Panics
+    /// If the configuration has no such unit.
+    pub fn lean(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
         let held = config.trigger_window as usize;
         let sources = config.sources_of(index);
         // A builder unit has closed the event by then, whatever became of its messages.
@@ -221,7 +199,7 @@ impl ReadoutUnit {
         Self {
             index,
             epoch,
-            held: live,
+            held: HeldTriggers::new(held, sources.len()),
             sources,
             history: DenseHistory::new(config.history as usize),
             work: VecDeque::with_capacity(WORK_USUAL.min(held + 1)),
@@ -231,7 +209,8 @@ impl ReadoutUnit {
             ahead_max: held as u64,
             supervisor: PeerTable::new(UnitKind::Supervisor, 1, epoch),
             manager: PeerTable::new(UnitKind::EventManager, 1, epoch).with_mutant(config),
-            builders: builders.with_mutant(config),
+            builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch)
+                .with_mutant(config),
             is_two_step: !config.first_step.is_empty(),
             any_epoch: is_any_epoch(config),
             probe: config.probe,
@@ -907,13 +886,13 @@ impl ReadoutUnit {
     /// Where a message of a builder unit is checked, for drivers that have many units, know what comes
     /// and read it ahead; what is there means nothing to them.
     #[inline]
-    pub fn foresee_message(&self, builder: u16) -> Option<&AtomicU32> {
+    pub fn foresee_message(&self, builder: u16) -> Option<&u32> {
         self.builders.foresee(builder.into())
     }
 
     /// As [`ReadoutUnit::foresee_message`]: where a fragment, request or release of a trigger is noted.
     #[inline]
-    pub fn foresee_trigger(&self, trigger: TriggerNumber) -> Option<&AtomicU32> {
+    pub fn foresee_trigger(&self, trigger: TriggerNumber) -> Option<&u32> {
         self.held.foresee(trigger)
     }
 

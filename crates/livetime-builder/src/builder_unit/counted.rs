@@ -3,7 +3,6 @@
 //! The protocol is the same; an event is a bit for each source and a sum of bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use livetime_wire::TriggerNumber;
 
@@ -33,7 +32,7 @@ impl BuilderUnit {
     /// Where a message of a readout unit is checked, for drivers that have many units, know what comes
     /// and read it ahead; what is there means nothing to them.
     #[inline]
-    pub fn foresee_message(&self, readout: u16) -> Option<&AtomicU32> {
+    pub fn foresee_message(&self, readout: u16) -> Option<&u32> {
         self.readouts.foresee(readout.into())
     }
 

@@ -7,8 +7,6 @@
 //! all on their way at a time.
 
 use std::hint::black_box;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 
 use livetime_wire::TriggerNumber;
 
@@ -18,7 +16,7 @@ use crate::kernel::FORESEEN;
 use crate::network::port::Delivery;
 
 /// Places of a kind that are read at once.
-const PLACES: usize = 8 * FORESEEN;
+const PLACES: usize = 16 * FORESEEN;
 
 /// Who takes part in a delivery that comes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,23 +79,22 @@ impl NetworkWorld<'_> {
 
     /// What is found in few steps.
     fn foresee_places(&self, coming: &[Coming]) {
-        let mut shared = Places::<AtomicU32>::new();
         let mut words = Places::<u32>::new();
         let mut closings = Places::<u64>::new();
         for coming @ Coming { rail, readout, .. } in coming {
             let host = &self.readouts[*readout];
             // What it sends next, and the fragment that comes to it next.
             words.add(host.adapters[*rail].foresee(None));
-            shared.add(host.unit.foresee_trigger(TriggerNumber(host.fed + 1)));
+            words.add(host.unit.foresee_trigger(TriggerNumber(host.fed + 1)));
             // What it will look up for the messages that wait for it.
             for letter in &host.inbox {
                 let (builder, is_request, triggers) = self.texts.named(letter.text);
-                shared.add(host.unit.foresee_message(builder));
+                words.add(host.unit.foresee_message(builder));
                 if is_request && let Some(port) = self.builder_port.get(usize::from(builder)) {
                     words.add(host.adapters[*rail].foresee(Some(*port)));
                 }
                 for trigger in triggers {
-                    shared.add(host.unit.foresee_trigger(*trigger));
+                    words.add(host.unit.foresee_trigger(*trigger));
                     match is_request {
                         true => words.add(Some(self.sizes.place(trigger.0, *readout as u16))),
                         false => closings.add(Some(host.unit.foresee_closing(*trigger))),
@@ -107,14 +104,11 @@ impl NetworkWorld<'_> {
             if coming.builder != NONE {
                 let host = &self.builders[usize::from(coming.builder)];
                 let sender = rail * self.readouts.len() + readout;
-                shared.add(host.unit.foresee_message(*readout as u16));
+                words.add(host.unit.foresee_message(*readout as u16));
                 words.add(host.assemblers.foresee(sender));
             }
         }
-        let shared = shared
-            .all()
-            .fold(0, |seen, place| seen ^ place.load(Relaxed));
-        let words = words.all().fold(shared, |seen, place| seen ^ place);
+        let words = words.all().fold(0, |seen, place| seen ^ place);
         let closings = closings.all().fold(0, |seen, place| seen ^ place);
         black_box((words, closings));
     }

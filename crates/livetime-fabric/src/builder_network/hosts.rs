@@ -130,9 +130,8 @@ pub(super) fn readout_hosts(
     let queue = 2 * plan.credits as usize;
     let most = (queue, 2 * config.trigger_window as usize);
     let schedule = Arc::new(schedule);
-    let units = ReadoutUnit::lean_units(config, FIRST_EPOCH);
-    let host = |(unit, core)| ReadoutHost {
-        unit: core,
+    let host = |unit| ReadoutHost {
+        unit: ReadoutUnit::lean(config, unit, FIRST_EPOCH),
         fed: 0,
         processor: Server::default(),
         inbox: VecDeque::new(),
@@ -141,7 +140,7 @@ pub(super) fn readout_hosts(
             .collect(),
         kept: None,
     };
-    (0..).zip(units).map(host).collect()
+    (0..config.readout_units.len() as u16).map(host).collect()
 }
 
 /// The hosts of all builder units.
