@@ -55,8 +55,8 @@ pub struct BuilderConfig {
     pub credits: u32,
     /// Most triggers that one request, release or clear names, 1 to 32. Default 8. Messages are
     /// not held back to fill up, but over streams
-    /// ([`BuilderUnit::group_messages`](crate::BuilderUnit::group_messages)); small numbers cost messages under load (the CMS
-    /// event builder demonstrators were limited by them at 4).
+    /// ([`BuilderUnit::group_messages`](crate::BuilderUnit::group_messages)); small numbers cost
+    /// messages under load (the CMS event builder demonstrators were limited by them at 4).
     pub requests_per_message: u32,
     /// Time from the arrival of an assignment to the event's closing without the fragments that
     /// did not come. Default 1 s. Longer holds up one credit per broken event for as long; shorter

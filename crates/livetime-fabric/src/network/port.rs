@@ -2,8 +2,9 @@
 //!
 //! An engine that runs a traffic pattern makes its own packets. One for hosts makes none: it says
 //! which sources can take a parcel, takes one at a time from each, and says what it delivered; in a
-//! [`HostPort`] where a step may do several of these things. The simulation around it owns clock and hosts, and may hold several engines; how a
-//! step of one becomes an event of that simulation is [`StepEvent`]'s.
+//! [`HostPort`] where a step may do several of these things. The simulation around it owns clock and
+//! hosts, and may hold several engines; how a step of one becomes an event of that simulation is
+//! [`StepEvent`]'s.
 
 /// An event that can hold a step of engine number `network`.
 pub(crate) trait StepEvent<S> {
@@ -37,8 +38,9 @@ pub(crate) struct Delivery {
     pub(crate) parcel: Parcel,
 }
 
-/// The hosts' side of an engine whose steps free links and deliver apart from each other. Both lists are emptied by the hosts after each step; they hold a
-/// source or a destination once at most for each of its links.
+/// The hosts' side of an engine whose steps free links and deliver apart from each other. Both lists
+/// are emptied by the hosts after each step; they hold a source or a destination once at most for each
+/// of its links.
 #[derive(Debug, Default)]
 pub(crate) struct HostPort {
     /// Sources whose link has become free.

@@ -4,7 +4,8 @@
 //! ports and 8 x 8 crossbars, packets with buffers on the same, and flits through one router of 16
 //! ports. The floor is what an event costs in a heap of a thousand; blocks of both take turns. The
 //! simulated figures themselves are not judged here: `livetime sim gates` does that. What the event
-//! builder's protocol costs in 512 x 512 is in `builder_512`; a simulator of others beside ours in `caminos`.
+//! builder's protocol costs in 512 x 512 is in `builder_512`; a simulator of others beside ours in
+//! `caminos`.
 
 mod builder_512;
 mod caminos;
