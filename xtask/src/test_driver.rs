@@ -241,7 +241,7 @@ fn run_checks(environment: &Environment, report: &mut Report) {
 }
 
 /// Checks through cargo, with their arguments.
-const CHECKS: [(&str, &[&str]); 3] = [
+const CHECKS: [(&str, &[&str]); 4] = [
     ("rustfmt", &["fmt", "--all", "--check"]),
     (
         "clippy",
@@ -252,6 +252,22 @@ const CHECKS: [(&str, &[&str]); 3] = [
             "--workspace",
             "--features",
             "livetime/cluster",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "clippy, with the protocol to be broken on purpose",
+        &[
+            "clippy",
+            "--quiet",
+            "--release",
+            "--package",
+            "livetime-fabric",
+            "--features",
+            "mutants",
             "--all-targets",
             "--",
             "-D",

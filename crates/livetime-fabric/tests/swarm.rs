@@ -3,7 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use livetime_fabric::swarm::{SwarmRun, SwarmScenario, run_scenario, run_seed};
+use livetime_fabric::swarm::{Broken, SwarmRun, SwarmScenario, run_scenario, run_seed};
+
+#[cfg(feature = "mutants")]
+const UNBROKEN: Broken = None;
+#[cfg(not(feature = "mutants"))]
+const UNBROKEN: Broken = ();
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| {
@@ -31,7 +36,7 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
     let mut built = 0;
     let mut failed = Vec::new();
     for seed in first..first + runs {
-        let run = run_seed(seed, ());
+        let run = run_seed(seed, UNBROKEN);
         if let Some(violation) = &run.violation {
             failed.push(format!(
                 "seed {seed}: {} at {}\n{}",
@@ -68,15 +73,15 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
 /// aside for each. Its successor must learn their sizes, or it counts more bytes than there are.
 #[test]
 fn a_restarted_event_manager_learns_the_sizes_of_built_events() {
-    assert_good(&run_seed(66_969, ()));
+    assert_good(&run_seed(66_969, UNBROKEN));
 }
 
 #[test]
 fn a_seed_is_the_same_story_every_time() {
     for seed in [3, 17] {
-        let (first, again) = (run_seed(seed, ()), run_seed(seed, ()));
+        let (first, again) = (run_seed(seed, UNBROKEN), run_seed(seed, UNBROKEN));
         assert_eq!(first, again);
-        assert_ne!(first.trace_hash, run_seed(seed + 1, ()).trace_hash);
+        assert_ne!(first.trace_hash, run_seed(seed + 1, UNBROKEN).trace_hash);
     }
 }
 
@@ -98,7 +103,7 @@ fn calm(seed: u64) -> SwarmScenario {
 #[test]
 fn a_slow_builder_unit_gets_fewer_events_and_the_other_keeps_its_pace() {
     use livetime_fabric::swarm::{SwarmFault, TimedFault};
-    let equal = run_scenario(&calm(5), ());
+    let equal = run_scenario(&calm(5), UNBROKEN);
     assert_good(&equal);
     let mut story = calm(5);
     story.faults = vec![TimedFault {
@@ -108,7 +113,7 @@ fn a_slow_builder_unit_gets_fewer_events_and_the_other_keeps_its_pace() {
             more_us: 4_000,
         },
     }];
-    let slow = run_scenario(&story, ());
+    let slow = run_scenario(&story, UNBROKEN);
     assert_good(&slow);
     let [slow_one, other] = slow.events_by_builder[..] else {
         panic!("two builder units");

@@ -129,7 +129,7 @@ mean = "2 KiB"
 /// The same with a graph of our own: two edge switches and a core.
 const GRAPH_SCENARIO: &str = r#"format = 1
 name = "a graph"
-packet_times = 4000
+packet_times = 16000
 [topology]
 kind = "graph"
 file = "own.graph"
