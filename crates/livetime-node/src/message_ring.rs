@@ -140,11 +140,13 @@ pub fn receive(
     }
     if let Some(network) = &mut outbox.network {
         for _ in 0..most {
-            let Some(envelope) = network.take() else {
-                break;
-            };
             // Only the supervisor can find a unit busy, and it has an inbox of its own.
-            let _taken_or_refused = handle(&envelope);
+            let has_come = network.take_next(|envelope| {
+                let _taken_or_refused = handle(envelope);
+            });
+            if !has_come {
+                break;
+            }
             work += 1;
         }
     }

@@ -57,7 +57,7 @@ pub struct AcceptedEvent {
 pub type TriggerList = ArrayVec<TriggerNumber, TRIGGERS_MAX>;
 
 /// Where a received fragment lies and what is known of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct FragmentDescriptor {
     /// Who sent it.
     pub source: SourceId,
@@ -71,6 +71,18 @@ pub struct FragmentDescriptor {
     pub crc: u32,
     /// Its pages in order; all but the last are full.
     pub pages: ArrayVec<u32, FRAGMENT_PAGES_MAX>,
+}
+
+impl Clone for FragmentDescriptor {
+    /// Copies the page numbers at once; one by one, as a list of anything clones, takes several times
+    /// as long.
+    #[inline]
+    fn clone(&self) -> Self {
+        let mut pages = ArrayVec::new_const();
+        // The same list has room for them.
+        let _fits = pages.try_extend_from_slice(&self.pages);
+        Self { pages, ..*self }
+    }
 }
 
 /// What a unit says to another.
@@ -721,7 +733,16 @@ impl Body<'_> {
                 allowed: FRAGMENT_PAGES_MAX,
             });
         }
-        let pages = (0..count).map(|_| self.word()).collect::<Result<_, _>>()?;
+        let Some((first, rest)) = self.0.split_at_checked(count) else {
+            return Err(MessageError::TooShort {
+                words: self.0.len(),
+                needed: count,
+            });
+        };
+        self.0 = rest;
+        let mut pages = ArrayVec::new_const();
+        // No more than the list takes, as was just checked.
+        let _fits = pages.try_extend_from_slice(first);
         let pool = (pool_and_count >> 16) as u16;
         Ok(FragmentDescriptor {
             source,

@@ -113,11 +113,12 @@ impl NetworkLink {
         }
     }
 
-    /// The next message that has come, from each peer in turn.
-    pub fn take(&mut self) -> Option<Envelope> {
+    /// The next message that has come, from each peer in turn. Returns whether there was one.
+    #[inline]
+    pub fn take_next(&mut self, handle: impl FnOnce(&Envelope)) -> bool {
         match self {
-            Self::Tcp(link) => link.take(),
-            Self::Udp(link) => link.take(),
+            Self::Tcp(link) => link.take_next().map(handle).is_some(),
+            Self::Udp(link) => link.take().as_ref().map(handle).is_some(),
         }
     }
 
@@ -143,6 +144,7 @@ fn tcp_details(link: &TcpFrameLink) -> Vec<(&'static str, u64)> {
     vec![
         ("network_frames_sent", counts.frames_sent),
         ("network_frames_received", counts.frames_received),
+        ("network_message_bytes_sent", counts.message_bytes_sent),
         ("network_payload_bytes_sent", counts.payload_bytes_sent),
         (
             "network_payload_bytes_received",

@@ -8,7 +8,7 @@
 //!      .. the payloads in the same order
 //! ```
 //! What is sent between two [`TcpFrameLink::flush`] goes out as a batch: one `writev`, and at the
-//! other end three reads, or one where no payload comes, whatever the number of messages;
+//! other end two or three reads, or one where no payload comes, whatever the number of messages;
 //! `docs/formats/message-batch.md` says more. The receiver puts the payload into pages
 //! of its own pool and names those in the message; the fragment's own CRC-32C guards them. Without
 //! free pages it reads no further, TCP stops the sender, and [`FrameLink::try_send`] says that the
@@ -42,10 +42,10 @@ const HEAD_WORDS: usize = 3;
 /// Most messages of a batch. One batch is written while another is gathered, so twice as many wait
 /// at most while the kernel takes no more.
 const FRAMES_MAX: usize = 64;
-/// Most pieces of one `writev` or `readv`.
-const SLICES_MAX: usize = 64;
+/// Most pieces of one `writev` or `readv`: a page for each message, and the messages.
+const SLICES_MAX: usize = FRAMES_MAX + 1;
 /// Most pages that one stream sets aside for what comes.
-pub const STREAM_PAGES_MAX: usize = SLICES_MAX;
+pub const STREAM_PAGES_MAX: usize = FRAMES_MAX;
 
 /// What a link did, over all its streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +56,8 @@ pub struct TcpFrameCounts {
     pub writes: u64,
     /// Calls of `read` and `readv`.
     pub reads: u64,
+    /// Bytes of messages sent, with the heads of their batches.
+    pub message_bytes_sent: u64,
     /// Payload bytes sent, straight from pages.
     pub payload_bytes_sent: u64,
     /// Messages that came whole.
@@ -318,18 +320,25 @@ impl TcpFrameLink {
         Ok(())
     }
 
+    /// As [`TcpFrameLink::take_next`], to be kept.
+    pub fn take(&mut self) -> Option<Envelope> {
+        self.take_next().cloned()
+    }
+
     /// The next message that has come, from each peer in turn. One that names another sender than
     /// its peer is dropped.
-    pub fn take(&mut self) -> Option<Envelope> {
+    pub fn take_next(&mut self) -> Option<&Envelope> {
         loop {
             let at = self.next_peer()?;
             self.turn = at + 1;
-            let envelope = self.peers[at].receiving.pop()?;
-            if envelope.sender == self.peers[at].unit {
-                return Some(envelope);
+            let peer = &mut self.peers[at];
+            if peer.receiving.front()?.sender == peer.unit {
+                // Through the list once more: what is returned must not be borrowed where it is not.
+                return self.peers[at].receiving.pop();
             }
             self.counts.strangers += 1;
-            if let (Some(pages), Some(fragment)) = (&mut self.pages, fragment_of(&envelope)) {
+            let fragment = peer.receiving.pop().and_then(fragment_of);
+            if let (Some(pages), Some(fragment)) = (&mut self.pages, fragment) {
                 for page in &fragment.pages {
                     // Filled by us and named to nobody.
                     let _kept = pages.give_back(*page);

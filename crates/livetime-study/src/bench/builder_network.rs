@@ -8,6 +8,7 @@
 //! [`super::raw_tcp`] and [`super::raw_udp`].
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -35,9 +36,18 @@ use super::two_cores::{Patience, run_pair};
 /// When an event is given up: no sooner than threads that wait for each other.
 const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
 
-/// Credits of a builder unit whose events come through streams: twice the default, since the way from
-/// one event's release to the next one's request leads through the kernel three times.
-const STREAM_CREDITS: u32 = 32;
+/// Least and most credits of a builder unit whose events come through streams: at least twice the
+/// default, since the way from one event's release to the next one's request leads through the kernel
+/// three times, and more of small events, so that a message through the kernel serves many of them.
+const STREAM_CREDITS: RangeInclusive<u64> = 32..=64;
+/// Payload in a builder unit's hands that small events may come to.
+const STREAM_PAYLOAD: u64 = 4 << 20;
+
+fn stream_credits(shape: Shape) -> u32 {
+    let (least, most) = STREAM_CREDITS.into_inner();
+    let event_bytes = shape.sources() * shape.fragment_bytes();
+    (STREAM_PAYLOAD / event_bytes).clamp(least, most) as u32
+}
 
 /// What carries messages and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +69,10 @@ struct Linked<C> {
 impl<C> Linked<C> {
     fn receive(&mut self, mut handle: impl FnMut(&mut C, &Envelope) -> Handled) -> usize {
         let mut work = 0;
-        while let Some(envelope) = self.link.take() {
-            let _taken_or_refused = handle(&mut self.core, &envelope);
+        let core = &mut self.core;
+        while self.link.take_next(|envelope| {
+            let _taken_or_refused = handle(core, envelope);
+        }) {
             work += 1;
         }
         work
@@ -148,7 +160,7 @@ pub(super) struct NetworkAccount {
     pub(super) lost: u64,
     pub(super) incomplete: u64,
     pub(super) control_messages: f64,
-    /// Payload bytes that go out in a system call.
+    /// Bytes that go out in a system call, those of messages included.
     pub(super) bytes_per_call: f64,
     pub(super) payload_sent: u64,
     pub(super) payload_received: u64,
@@ -202,6 +214,8 @@ struct Moved {
     received: u64,
     copied: u64,
     calls: u64,
+    /// Bytes that went out in them, messages included.
+    written: u64,
     damaged: u64,
 }
 
@@ -215,6 +229,7 @@ impl Moved {
                     received: counts.payload_bytes_received,
                     copied: counts.payload_bytes_copied,
                     calls: counts.writes,
+                    written: counts.payload_bytes_sent + counts.message_bytes_sent,
                     damaged: counts.payloads_damaged,
                 }
             }
@@ -225,6 +240,7 @@ impl Moved {
                     received: counts.payload_bytes_received,
                     copied: 0,
                     calls: counts.sends,
+                    written: counts.payload_bytes_sent,
                     // One that did not come whole is asked for again, as one that was lost.
                     damaged: 0,
                 }
@@ -251,8 +267,9 @@ impl Carrier {
         let config = shape.config();
         match self {
             Self::Tcp => BuilderConfig {
-                credits: STREAM_CREDITS,
-                filter_in_flight: STREAM_CREDITS,
+                credits: stream_credits(shape),
+                filter_in_flight: stream_credits(shape),
+                requests_per_message: stream_credits(shape) / 4,
                 ..config
             },
             // Receive buffers have room for so many.
@@ -482,6 +499,7 @@ impl NetworkBuilders {
             check("pages that a builder unit still reads", filled, none)?;
         }
         let (mut control, mut calls, mut sent, mut sent_again) = (0, 0, 0, 0);
+        let mut written = 0;
         for readout in readouts {
             losses.merge(readout.linked.core.losses());
             losses.merge(readout.buffer.losses());
@@ -489,6 +507,7 @@ impl NetworkBuilders {
             sent_again += readout.linked.core.counts().fragments_sent_again;
             let moved = Moved::of(&readout.linked.link);
             calls += moved.calls;
+            written += moved.written;
             sent += moved.sent;
             datagrams.add(&readout.linked.link);
             let free: usize = readout.free.iter().map(Vec::len).sum();
@@ -506,7 +525,7 @@ impl NetworkBuilders {
             lost: losses.total() + damaged,
             incomplete,
             control_messages: 8.0 * control as f64 / pairs,
-            bytes_per_call: sent as f64 / calls.max(1) as f64,
+            bytes_per_call: written as f64 / calls.max(1) as f64,
             payload_sent: sent,
             payload_received: received,
             payload_copied: copied,

@@ -17,7 +17,7 @@ use super::builder_network::{PagesInUse, streams, system};
 use super::two_cores::run_pair;
 
 /// Most pieces of one call.
-const SLICES_MAX: usize = 64;
+const SLICES_MAX: usize = 128;
 
 /// Bare TCP: the two ends of each stream.
 pub(super) struct RawTcp {

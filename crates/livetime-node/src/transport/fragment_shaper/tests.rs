@@ -170,8 +170,9 @@ impl Bench {
     fn received(&mut self, builder: usize) -> Vec<u64> {
         let link = &mut self.builders[builder];
         let mut triggers = Vec::new();
-        while let Some(envelope) = link.take() {
-            let BuilderMessage::FragmentData { trigger, fragment } = envelope.message else {
+        let mut next = None;
+        while link.take_next(|envelope| next = Some(envelope.message.clone())) {
+            let Some(BuilderMessage::FragmentData { trigger, fragment }) = next.take() else {
                 panic!("only fragments are sent");
             };
             let pages = link.pages_mut().unwrap();

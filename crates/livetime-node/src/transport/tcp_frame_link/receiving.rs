@@ -1,10 +1,12 @@
 //! The other direction of a stream: batches read, their payload straight into pages.
 //!
-//! Where fragments come, three reads serve a batch: its head, its messages, and its payload with the
-//! head of the next one behind it. Where the last batch had no payload, as from builder units and the
-//! event manager, one read takes all that is there; payload that comes behind it nevertheless is
-//! copied out and counted. A read that brings a batch's end and less than it asks for has emptied the
-//! stream: what comes next is left for the next duty cycle, and other streams are read meanwhile.
+//! Where fragments come, a batch is taken for one like the last: a read brings its head and so many
+//! words of messages, another the rest of them where they are more, and one its payload with head and
+//! messages of the next one behind it. Where the last batch had no payload, as from builder units and
+//! the event manager, one read takes all that is there. Payload that comes behind messages
+//! nevertheless is copied out and counted. A read that brings a batch's end and less than it asks for
+//! has emptied the stream: what comes next is left for the next duty cycle, and other streams are read
+//! meanwhile.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
@@ -59,8 +61,10 @@ pub(super) struct Receiving {
     /// Bytes of it that are here.
     table_bytes: usize,
     /// Messages of the batch, in order.
-    awaited: VecDeque<Awaited>,
-    /// How many of the first ones are whole, and how many have pages set aside for all their payload.
+    awaited: Vec<Awaited>,
+    /// How many of the first ones were taken, are whole, and have pages set aside for all their
+    /// payload.
+    taken: usize,
     whole: usize,
     placed: usize,
     /// Over what is here of the first message that is not whole, where it takes several pages.
@@ -71,6 +75,10 @@ pub(super) struct Receiving {
     part_bytes: usize,
     /// Whether the next batch is likely to have payload.
     expects_payload: bool,
+    /// Bytes of head and messages of the last batch, and of the shorter one of the last two: so many
+    /// are asked for together with the payload in front of them.
+    last_bytes: usize,
+    ahead_bytes: usize,
     /// Whether the last read found the end of what is there, between two batches: of one that is on
     /// its way more comes at any moment, and what it completes is better answered together.
     is_drained: bool,
@@ -98,7 +106,8 @@ impl Receiving {
             stage: Stage::Table,
             table: vec![0; TABLE_WORDS_MAX],
             table_bytes: 0,
-            awaited: VecDeque::with_capacity(FRAMES_MAX),
+            awaited: Vec::with_capacity(FRAMES_MAX),
+            taken: 0,
             whole: 0,
             placed: 0,
             crc: Crc32c::new(),
@@ -106,29 +115,33 @@ impl Receiving {
             parts_words: 0,
             part_bytes: 0,
             expects_payload,
+            last_bytes: HEAD_BYTES,
+            ahead_bytes: HEAD_BYTES,
             is_drained: false,
         }
     }
 
     /// Whether a message is here that was not taken.
     pub(super) fn has_message(&self) -> bool {
-        self.whole > 0 || self.has_batch()
+        self.taken < self.whole || self.has_batch()
     }
 
     /// The oldest whole message.
     #[inline]
     pub(super) fn front(&self) -> Option<&Envelope> {
-        match self.whole {
-            0 => None,
-            _ => self.awaited.front().map(|next| &next.envelope),
+        match self.taken < self.whole {
+            true => self.awaited.get(self.taken).map(|next| &next.envelope),
+            false => None,
         }
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Envelope> {
-        self.whole = self.whole.checked_sub(1)?;
-        self.placed = self.placed.saturating_sub(1);
-        self.awaited.pop_front().map(|next| next.envelope)
+    pub(super) fn pop(&mut self) -> Option<&Envelope> {
+        if self.taken == self.whole {
+            return None;
+        }
+        self.taken += 1;
+        self.awaited.get(self.taken - 1).map(|next| &next.envelope)
     }
 
     /// Whether a read is likely to find nothing. Says so once, so that a stream is never forgotten
@@ -144,7 +157,7 @@ impl Receiving {
             for part in self.parts.drain(..) {
                 pages.give_back_unfilled(part.page);
             }
-            for next in self.awaited.range(self.whole..) {
+            for next in &self.awaited[self.whole..] {
                 give_back(&next.envelope, pages);
             }
         }
@@ -162,7 +175,7 @@ impl Receiving {
         counts: &mut TcpFrameCounts,
     ) -> io::Result<()> {
         self.is_drained = false;
-        while self.whole == 0 {
+        while self.taken == self.whole {
             let went_on = match self.stage {
                 Stage::Table if self.has_batch() => self.take_batch(pages.as_mut(), counts)?,
                 Stage::Table => !self.is_drained && self.read_table(stream, counts)?,
@@ -201,6 +214,7 @@ impl Receiving {
     ) -> io::Result<bool> {
         self.check_head()?;
         let until = match self.expects_payload {
+            true if self.table_bytes < HEAD_BYTES => self.ahead_bytes,
             true => self.batch_bytes(),
             false => 4 * TABLE_WORDS_MAX,
         };
@@ -234,6 +248,10 @@ impl Receiving {
     ) -> io::Result<bool> {
         self.check_head()?;
         let bytes = self.batch_bytes();
+        self.ahead_bytes = bytes.min(self.last_bytes);
+        self.last_bytes = bytes;
+        (self.taken, self.whole, self.placed) = (0, 0, 0);
+        self.awaited.clear();
         let payload_words = self.take_table(pages.as_deref())?;
         self.expects_payload = payload_words > 0;
         self.stage = Stage::Payload;
@@ -274,7 +292,7 @@ impl Receiving {
             let envelope = Envelope::parse(&message[..words]);
             let envelope = envelope.map_err(|_| broken("no message"))?;
             let next = Awaited::new(envelope, payload, index)?;
-            self.awaited.push_back(next);
+            self.awaited.push(next);
             payload_words += payload;
             rest = &message[words..];
         }
@@ -326,7 +344,7 @@ impl Receiving {
         let Some(bytes) = bytes else {
             return Ok(false);
         };
-        // What is left is of the next batch's head.
+        // What is left is of the next batch.
         self.table_bytes = self.advance(bytes, pages, counts);
         self.is_drained = self.stage == Stage::Table && bytes < asked;
         Ok(true)
@@ -348,7 +366,8 @@ impl Receiving {
         self.drop_front(bytes);
     }
 
-    /// Reads into the parts and, if all pages of the batch are set aside, the next batch's head.
+    /// Reads into the parts and, if all pages of the batch are set aside, what is likely to be head and
+    /// messages of the next batch.
     fn fill_parts(&mut self, stream: &mut TcpStream) -> io::Result<(Option<usize>, usize)> {
         let mut slices = ArrayVec::<IoSliceMut<'_>, SLICES_MAX>::new();
         let mut skip = self.part_bytes;
@@ -359,9 +378,9 @@ impl Receiving {
         }
         let mut asked = 4 * self.parts_words - self.part_bytes;
         if self.placed == self.awaited.len() {
-            asked += HEAD_BYTES;
-            let head = &mut self.table.as_mut_bytes()[..HEAD_BYTES];
-            slices.push(IoSliceMut::new(head));
+            asked += self.ahead_bytes;
+            let table = &mut self.table.as_mut_bytes()[..self.ahead_bytes];
+            slices.push(IoSliceMut::new(table));
         }
         Ok((brought(stream.read_vectored(&mut slices))?, asked))
     }

@@ -205,6 +205,7 @@ impl Sending {
         }
         if self.table_bytes == self.written.table.len() * 4 {
             counts.frames_sent += self.written.frames as u64;
+            counts.message_bytes_sent += self.table_bytes as u64;
             counts.payload_bytes_sent += self.written.payload_bytes;
             self.written.clear();
             self.table_bytes = 0;

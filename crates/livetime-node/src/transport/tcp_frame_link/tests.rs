@@ -130,6 +130,41 @@ fn messages_and_payload_come_as_they_were_sent() {
 }
 
 #[test]
+fn a_batch_like_the_last_one_takes_two_reads_and_a_smaller_one_is_whole_too() {
+    let (from, mut readout, mut builder) = pair(8);
+    let mut trigger = 0;
+    let mut go_through = |messages: usize, words: usize| {
+        let before = *builder.counts();
+        for _ in 0..messages {
+            trigger += 1;
+            let sent = fragment(&from, trigger as u32 % 8, trigger, words);
+            readout.try_send(BU, &sent.to_words()).unwrap();
+        }
+        // The whole batch is there before the other end looks.
+        readout.flush();
+        for n in 1..=messages as u64 {
+            let came = receive(&mut readout, &mut builder);
+            assert_eq!(u64::from(came.sequence), trigger - messages as u64 + n);
+            let words = take_pages(&mut builder, &came);
+            assert_eq!(words[0], came.sequence);
+        }
+        for page in 0..messages as u64 {
+            let page = (trigger - page) % 8;
+            from.release(PageIndex(page as u32)).unwrap();
+        }
+        let after = *builder.counts();
+        let copied = after.payload_bytes_copied - before.payload_bytes_copied;
+        (after.reads - before.reads, copied)
+    };
+    go_through(4, 100);
+    go_through(4, 100);
+    assert_eq!(go_through(4, 100), (2, 0), "messages, then payload");
+    let (_, copied) = go_through(2, 100);
+    assert!(copied > 0, "what came behind fewer messages");
+    assert_eq!(go_through(2, 100).1, 0);
+}
+
+#[test]
 fn without_free_pages_the_sender_is_stopped_and_nothing_is_lost() {
     let (from, mut readout, mut builder) = pair(1);
     let sent = fragment(&from, 0, 9, PAGE_WORDS);
