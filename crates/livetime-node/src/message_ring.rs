@@ -9,7 +9,7 @@ use std::io;
 use std::net::TcpStream;
 
 use livetime_builder::{Handled, Outgoing};
-use livetime_shm::{Consumer, Producer};
+use livetime_shm::{Consumer, Producer, PushError};
 use livetime_wire::message::Envelope;
 use livetime_wire::{RunNs, UnitId};
 
@@ -153,6 +153,13 @@ pub fn receive(
     work
 }
 
+/// Whether a ring has taken a message. What goes to a peer that is gone is lost with it, as what it had
+/// taken is.
+#[inline]
+pub(crate) fn is_taken(pushed: Result<(), PushError>) -> bool {
+    matches!(pushed, Ok(()) | Err(PushError::PeerGone))
+}
+
 /// The way of messages to one receiver that is asked for room before a message is made.
 pub enum MessageSender {
     /// It shares memory with the sender.
@@ -187,11 +194,11 @@ impl MessageSender {
         }
     }
 
-    /// Sends a message; `false` without room for it.
+    /// Sends a message; `false` without room for it. One to a receiver that is gone is dropped.
     #[inline]
     pub fn send(&mut self, envelope: Envelope) -> bool {
         match self {
-            Self::Ring(ring) => ring.try_push(&envelope.to_words()).is_ok(),
+            Self::Ring(ring) => is_taken(ring.try_push(&envelope.to_words())),
             Self::Stream { to, link } => link.send(&Outgoing { to: *to, envelope }).is_ok(),
         }
     }

@@ -12,6 +12,7 @@ use livetime_shm::Producer;
 
 use crate::completion::{COMPLETION_WORDS, Completion};
 use crate::emulated_link::EmulatedLink;
+use crate::message_ring::is_taken;
 use crate::pooled_page::LinkStore;
 
 /// A link with pages of its own.
@@ -75,7 +76,7 @@ impl PacketLink {
                 behind.copy_from_slice(words);
                 front.copy_from_slice(&entry_words);
             });
-            debug_assert!(pushed.is_ok(), "a free slot was seen, and takes a page");
+            debug_assert!(is_taken(pushed), "a free slot was seen, and takes a page");
             let is_back = self.recycle(page);
             debug_assert!(is_back, "the page was the link's own");
             passed += 1;

@@ -18,7 +18,7 @@ use super::{
 use crate::builder_transport::PeerSocket;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::hand_over_stamp::{STAMP_WORDS, add_room, stamp};
-use crate::message_ring::{Inbox, Outbox, receive};
+use crate::message_ring::{Inbox, Outbox, is_taken, receive};
 use crate::run_clock::RunClock;
 use crate::transport::EventSender;
 use crate::worker::Phase;
@@ -183,7 +183,7 @@ impl Builder {
         {
             self.ticket.emit(&mut self.accepted);
             let sent = parts.writer.try_push(&self.accepted);
-            debug_assert!(sent.is_ok(), "a free slot was seen");
+            debug_assert!(is_taken(sent), "a free slot was seen");
             work += 1;
         }
         if let (Some(bell), true) = (&parts.writer_bell, work > 0) {
