@@ -569,6 +569,7 @@ fn add_targets(document: &mut BenchDocument, measured: &Paced, blame: &Blame, by
             share(by_looks.refused_ours),
             0.001,
         ),
+        ("outliers_ours_by_looks_alone_ppm", ours_ppm(by_looks), 7.0),
     ] {
         document.add_target(Target::at_most(name, value, allowed));
     }
