@@ -121,3 +121,13 @@ pub fn run_program(extensions: impl Into<Extensions>) -> ExitCode {
 pub fn check_configuration(name: &str, text: &str) -> Result<(), String> {
     config::read_text(name, text, &config::Overrides::default()).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_verb_contradicts_itself() {
+        super::CommandLine::command().debug_assert();
+    }
+}

@@ -16,6 +16,8 @@ use crate::verb::pattern_link::{self, LinkKind, PatternLink};
 
 /// Options of the pattern mode.
 #[derive(Debug, clap::Args)]
+// They stand among those of a verb, whose group has this name.
+#[group(skip)]
 pub(crate) struct Options {
     /// Send a SLIDAS test pattern (1, 2, 3, 4, 8 or random) through a link instead
     #[arg(long, value_name = "PATTERN")]

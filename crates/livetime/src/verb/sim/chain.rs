@@ -28,6 +28,8 @@ pub(super) const SIMULATED_RUN: RunNumber = RunNumber(1);
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
+// They stand among those of a verb, whose group has this name.
+#[group(skip)]
 pub(crate) struct Options {
     /// Configuration file
     #[arg(required = true)]
