@@ -4,8 +4,9 @@
 //!
 //! Each end goes round as many pages as the units had in use, one after the other, as fragments lie in
 //! theirs. A thread that sends one page again and again has it in its core's own cache, as no sender of
-//! data has: such a floor says how far away memory is, not what the builder costs. Left out is all that the builder adds: messages both ways, the CRC
-//! of each fragment, and that units wait for each other.
+//! data has: such a floor says how far away memory is, not what the builder costs. A `writev` has as
+//! many bytes as one of the builder with its messages. Left out is all that the builder adds: what it
+//! does with messages both ways, the CRC of each fragment, and that units wait for each other.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
