@@ -14,6 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::transport::set_congestion;
 
+/// Congestion control of streams for which none is named. Every Linux has it and lets any program use
+/// it. That of the system may be one that paces by timers, as `bbr` does: a burst of fragments then waits
+/// for them, however empty the network is.
+pub const DEFAULT_CONGESTION: &str = "reno";
+
 /// Congestion controls of this machine that any program may use.
 const ALLOWED_FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
@@ -25,7 +30,7 @@ pub enum BuilderTransport {
     Shm,
     /// TCP streams.
     Tcp {
-        /// Name of the congestion control, such as `reno`; that of the system without one.
+        /// Name of the congestion control, such as `cubic`; [`DEFAULT_CONGESTION`] without one.
         congestion: Option<String>,
     },
     /// UDP datagrams.
@@ -41,15 +46,16 @@ impl BuilderTransport {
         *self != Self::Shm
     }
 
-    /// The congestion control that is asked for.
+    /// The congestion control that is asked for, where there are streams.
     pub fn congestion(&self) -> Option<&str> {
         match self {
             Self::Shm | Self::Udp { .. } => None,
-            Self::Tcp { congestion } => congestion.as_deref(),
+            Self::Tcp { congestion } => Some(congestion.as_deref().unwrap_or(DEFAULT_CONGESTION)),
         }
     }
 
-    /// The same without a congestion control, which is set later.
+    /// The same with the congestion control that no machine refuses; that which is asked for is set
+    /// later.
     pub(crate) fn without_congestion(&self) -> Self {
         match self {
             Self::Tcp { .. } => Self::Tcp { congestion: None },
@@ -218,6 +224,14 @@ impl StreamPair {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_for_which_no_congestion_control_is_named_do_not_take_that_of_the_system() {
+        let tcp = BuilderTransport::Tcp { congestion: None };
+        let pair = SocketPair::connect(&tcp).unwrap();
+        assert_eq!(pair.congestion.as_deref(), Some(DEFAULT_CONGESTION));
+        assert_eq!(BuilderTransport::Shm.congestion(), None);
+    }
 
     #[test]
     fn an_unknown_congestion_control_is_named_with_the_allowed_ones() {

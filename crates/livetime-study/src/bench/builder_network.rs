@@ -15,9 +15,10 @@ use std::time::Instant;
 use livetime_builder::{
     BuilderConfig, BuilderUnit, EventManager, Handled, Outgoing, ReadoutOutput, ReadoutUnit,
 };
+use livetime_node::builder_transport::DEFAULT_CONGESTION;
 use livetime_node::transport::udp_frame_link::{BATCH, PARTIAL_FRAGMENTS_MAX};
 use livetime_node::transport::{
-    NetworkLink, ReceivePages, STREAM_PAGES_MAX, TcpFrameLink, UdpFrameLink,
+    NetworkLink, ReceivePages, STREAM_PAGES_MAX, TcpFrameLink, UdpFrameLink, set_congestion,
 };
 use livetime_readout::{FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{PageIndex, PagePool, PoolConfig};
@@ -312,6 +313,7 @@ impl Carrier {
         match (self, near_link, far_link) {
             (Self::Tcp, NetworkLink::Tcp(near_link), NetworkLink::Tcp(far_link)) => {
                 let (a, b) = streams()?;
+                // Set where they were made.
                 far_link.add(near, b, None).map_err(failed())?;
                 near_link.add(far, a, None).map_err(failed())
             }
@@ -337,13 +339,16 @@ pub(super) fn system(step: &'static str) -> impl Fn(std::io::Error) -> BenchErro
     move |source| BenchError::File { step, source }
 }
 
-/// Two connected streams.
+/// Two connected streams with the congestion control of runs.
 pub(super) fn streams() -> Result<(TcpStream, TcpStream), BenchError> {
     let failed = || system("connecting two streams of the loopback");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed())?;
     let address = listener.local_addr().map_err(failed())?;
     let near = TcpStream::connect(address).map_err(failed())?;
     let (far, _) = listener.accept().map_err(failed())?;
+    for stream in [&near, &far] {
+        set_congestion(stream, Some(DEFAULT_CONGESTION)).map_err(failed())?;
+    }
     Ok((near, far))
 }
 
