@@ -27,7 +27,7 @@ const UNITS: [(u16, u16); 3] = [(1, 1), (2, 2), (4, 4)];
 const FRAGMENT_BYTES: [usize; 4] = [256, 2 << 10, 16 << 10, 64 << 10];
 /// Payload of a block, at the most so many events.
 const BLOCK_BYTES: u64 = 64 << 20;
-const BLOCK_EVENTS: u64 = 2_000;
+const BLOCK_EVENTS: u64 = 16_000;
 /// Share of bare TCP that is to be reached.
 const OF_RAW_TCP: f64 = 0.8;
 /// Most messages to a readout unit for each 8 events of a builder unit.

@@ -32,7 +32,7 @@ use livetime_wire::{DurationNs, L2Mask, LossCounts, RunNs, SourceId, TriggerNumb
 
 use super::BenchError;
 use super::builder::{EPOCH, FILTER, SOURCES_PER_UNIT, Shape, check, stamp};
-use super::two_cores::{Patience, run_pair};
+use super::two_cores::{Patience, time_pair};
 
 /// When an event is given up: no sooner than threads that wait for each other.
 const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
@@ -442,8 +442,7 @@ impl NetworkBuilders {
         let (senders, builders, epoch) = (&mut self.senders, &mut self.builders, self.start);
         let is_over = AtomicBool::new(false);
         let until = senders.next_trigger + events;
-        let start = Instant::now();
-        run_pair(
+        let seconds = time_pair(
             |patience| {
                 let sent = senders.run(until, epoch, patience);
                 // Release pairs with the load of the other thread; no data goes with it.
@@ -462,9 +461,8 @@ impl NetworkBuilders {
                 Ok(())
             },
         )?;
-        let ns = start.elapsed().as_secs_f64() * 1e9;
         Ok(NetworkBuilt {
-            ns_per_fragment: ns / (events * self.shape.sources()) as f64,
+            ns_per_fragment: 1e9 * seconds / (events * self.shape.sources()) as f64,
         })
     }
 

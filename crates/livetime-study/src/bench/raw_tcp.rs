@@ -10,12 +10,11 @@
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
 
 use super::BenchError;
 use super::builder::Shape;
 use super::builder_network::{PagesInUse, streams, system};
-use super::two_cores::run_pair;
+use super::two_cores::time_pair;
 
 /// Most pieces of one call.
 const SLICES_MAX: usize = 128;
@@ -52,9 +51,8 @@ impl RawTcp {
     /// Sends `bytes` through every stream, `per_call` a `writev`; bytes per second of all.
     pub(super) fn measure(&mut self, bytes: u64, per_call: usize) -> Result<f64, BenchError> {
         let Self { writers, readers } = self;
-        let start = Instant::now();
         let total = bytes * writers.len() as u64;
-        run_pair(
+        let seconds = time_pair(
             |mut patience| {
                 let mut left = vec![bytes; writers.len()];
                 while left.iter().any(|left| *left > 0) {
@@ -82,7 +80,7 @@ impl RawTcp {
                 Ok(())
             },
         )?;
-        Ok(total as f64 / start.elapsed().as_secs_f64())
+        Ok(total as f64 / seconds)
     }
 }
 

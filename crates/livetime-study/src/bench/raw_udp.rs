@@ -9,7 +9,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use livetime_node::transport::udp_frame_link::BATCH;
 use livetime_wire::message_datagram::PAYLOAD_AT;
@@ -21,7 +20,7 @@ use nix::sys::socket::{
 use super::BenchError;
 use super::builder::{SOURCES_PER_UNIT, Shape};
 use super::builder_network::{buffer_bytes, sockets, system};
-use super::two_cores::run_pair;
+use super::two_cores::time_pair;
 
 /// Pairs of sockets, and how far each has come.
 pub(super) struct RawUdp {
@@ -83,8 +82,7 @@ impl RawUdp {
         for pair in pairs {
             pair.received.store(0, Ordering::Relaxed);
         }
-        let start = Instant::now();
-        run_pair(
+        let seconds = time_pair(
             |mut patience| {
                 let (payload, mut headers) = (vec![0x5A; bytes], headers());
                 let mut sent = vec![0; pairs.len()];
@@ -119,7 +117,7 @@ impl RawUdp {
                 Ok(())
             },
         )?;
-        Ok(total as f64 / start.elapsed().as_secs_f64())
+        Ok(total as f64 / seconds)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two measuring threads on two cores, which give up when the other one does.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use livetime_shm::{allowed_cpus, pin_current_thread};
@@ -115,6 +115,40 @@ pub(crate) fn run_pair<A: Send, B: Send>(
     }
 }
 
+/// As [`run_pair`], with the time from when both threads are on their cores until both are through
+/// \[s\]. Making the threads and moving them to their cores takes milliseconds at times: as long as a
+/// short block.
+///
+/// # Errors
+/// As [`run_pair`].
+pub(crate) fn time_pair(
+    first: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send,
+    second: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send,
+) -> Result<f64, BenchError> {
+    let on_core = AtomicU8::new(0);
+    let start = |patience: &mut Patience<'_>| {
+        on_core.fetch_add(1, Ordering::AcqRel);
+        while on_core.load(Ordering::Acquire) < 2 {
+            patience.idle()?;
+        }
+        patience.restart();
+        Ok::<_, BenchError>(Instant::now())
+    };
+    let (a, b) = run_pair(
+        |mut patience| {
+            let began = start(&mut patience)?;
+            first(patience)?;
+            Ok((began, Instant::now()))
+        },
+        |mut patience| {
+            let began = start(&mut patience)?;
+            second(patience)?;
+            Ok((began, Instant::now()))
+        },
+    )?;
+    Ok((a.1.max(b.1) - a.0.min(b.0)).as_secs_f64())
+}
+
 fn run_one<T>(
     cores: [usize; 2],
     side: usize,
@@ -185,5 +219,32 @@ mod tests {
         );
         assert!(matches!(failed, Err(BenchError::Conservation { .. })));
         assert_eq!(run_alone(|| Ok(3)).unwrap(), 3);
+    }
+
+    #[test]
+    fn time_counts_from_when_both_are_there() {
+        let before = Instant::now();
+        let mut began = [None, None];
+        let [first, second] = &mut began;
+        let seconds = time_pair(
+            |_| {
+                *first = Some(Instant::now());
+                Ok(())
+            },
+            |_| {
+                *second = Some(Instant::now());
+                Ok(())
+            },
+        );
+        let whole = before.elapsed().as_secs_f64();
+        let seconds = seconds.unwrap();
+        let apart =
+            began[0].unwrap().max(began[1].unwrap()) - began[0].unwrap().min(began[1].unwrap());
+        assert!(
+            (apart.as_secs_f64()..whole).contains(&seconds),
+            "{seconds} of {whole}"
+        );
+        let failed = time_pair(|_| Ok(()), |_| Err(BenchError::Thread));
+        assert!(matches!(failed, Err(BenchError::Thread)));
     }
 }
