@@ -700,6 +700,7 @@ impl BuilderUnit {
                 return None;
             }
             self.request_round.start(self.index, units);
+            self.releases_held.end();
         }
         let to = self.next_to_ask(now);
         let triggers = self.requesting.clone();

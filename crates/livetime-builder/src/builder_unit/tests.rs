@@ -231,22 +231,46 @@ fn over_streams_requests_and_releases_wait_for_more_while_enough_is_to_come() {
         assert_eq!(bench.ticket(), Some(trigger));
         bench.done(UnitId::filter(0), trigger);
     };
+    let requested_and_released = |requested: &[u64], released: &[u64]| {
+        let mut sent = Vec::from(to_both(Sent::Request, requested));
+        sent.extend(to_both(Sent::Release, released));
+        sent.push(Sent::Clear(released.to_vec()));
+        sent
+    };
+    // Releases go with the next requests.
+    for trigger in 9..=11 {
+        bench.assign(trigger);
+    }
     finish(&mut bench, 1);
-    assert_eq!(bench.sent(), []);
     finish(&mut bench, 2);
-    let [first, second] = to_both(Sent::Release, &[1, 2]);
-    assert_eq!(bench.sent(), [first, second, Sent::Clear(vec![1, 2])]);
+    assert_eq!(bench.sent(), []);
+    bench.assign(12);
+    let expected = requested_and_released(&[9, 10, 11, 12], &[1, 2]);
+    assert_eq!(bench.sent(), expected);
+    // Or when enough are together.
+    for trigger in 3..=5 {
+        finish(&mut bench, trigger);
+    }
+    assert_eq!(bench.sent(), []);
+    finish(&mut bench, 6);
+    let [first, second] = to_both(Sent::Release, &[3, 4, 5, 6]);
+    assert_eq!(bench.sent(), [first, second, Sent::Clear(vec![3, 4, 5, 6])]);
     // What is to come does not come: neither waits for ever.
-    bench.assign(9);
-    finish(&mut bench, 3);
+    bench.assign(13);
+    finish(&mut bench, 7);
     assert_eq!(bench.sent(), []);
     bench.strike();
     let retry = Bench::config().retry;
     assert_eq!(bench.now, RunNs(retry.0 / 16));
-    let mut expected = Vec::from(to_both(Sent::Request, &[9]));
-    expected.extend(to_both(Sent::Release, &[3]));
-    expected.push(Sent::Clear(vec![3]));
-    assert_eq!(bench.sent(), expected);
+    assert_eq!(bench.sent(), requested_and_released(&[13], &[7]));
+    for trigger in 8..=11 {
+        finish(&mut bench, trigger);
+    }
+    bench.sent();
+    // Too little is to come for anything to wait.
+    finish(&mut bench, 12);
+    let [first, second] = to_both(Sent::Release, &[12]);
+    assert_eq!(bench.sent(), [first, second, Sent::Clear(vec![12])]);
 }
 
 #[test]
