@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use livetime_wire::fragment_message::FragmentMessage;
 use livetime_wire::message::{BuilderMessage, Envelope, FragmentDescriptor, Keep, PhaseDemand};
 use livetime_wire::{
     DurationNs, LossCause, LossCounts, RunNs, SourceId, TriggerNumber, UnitId, UnitKind,
@@ -650,6 +651,23 @@ impl ReadoutUnit {
             epoch: self.epoch,
             sequence,
             message: BuilderMessage::FragmentData { trigger, fragment },
+        }
+    }
+
+    /// As [`ReadoutUnit::fragment_message`], of a fragment that stays on file.
+    #[inline]
+    pub fn fragment_on_file<'a>(
+        &self,
+        sequence: u32,
+        trigger: TriggerNumber,
+        fragment: &'a FragmentDescriptor,
+    ) -> FragmentMessage<'a> {
+        FragmentMessage {
+            sender: UnitId::readout(self.index),
+            epoch: self.epoch,
+            sequence,
+            trigger,
+            fragment,
         }
     }
 

@@ -10,6 +10,7 @@ use std::net::TcpStream;
 
 use livetime_builder::{Handled, Outgoing};
 use livetime_shm::{Consumer, Producer, PushError};
+use livetime_wire::fragment_message::FragmentMessage;
 use livetime_wire::message::Envelope;
 use livetime_wire::{RunNs, UnitId};
 
@@ -324,10 +325,40 @@ impl Outbox {
             }
             sent += 1;
         }
+        self.flush();
+        sent
+    }
+
+    /// Sends a fragment that stays on file; `false` when its ring is full: then it is kept, and no other
+    /// may be sent before [`Outbox::send_all`] has sent it.
+    pub fn send_fragment(&mut self, to: UnitId, message: &FragmentMessage<'_>) -> bool {
+        debug_assert!(self.pending.is_none(), "one message is kept");
+        let route = self.routes.iter().find(|(unit, _)| *unit == to);
+        if let (Some((_, Route::Network)), Some(network)) = (route, &mut self.network)
+            && network.send_fragment(to, message).is_ok()
+        {
+            return true;
+        }
+        let envelope = message.to_envelope();
+        let outgoing = Outgoing { to, envelope };
+        let is_sent = self.try_send(&outgoing);
+        if !is_sent {
+            self.pending = Some(outgoing);
+        }
+        is_sent
+    }
+
+    /// Whether a message waits for room.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Hands the kernel what goes over a network.
+    pub fn flush(&mut self) {
         if let Some(network) = &mut self.network {
             network.flush();
         }
-        sent
     }
 
     /// Sends one message; `false` when its ring is full.

@@ -26,6 +26,8 @@ pub const MAGIC: u32 = 0x4C42;
 pub const VERSION: u32 = 1;
 /// Words of the message header.
 pub const HEADER_WORDS: usize = 4;
+/// Kind of [`BuilderMessage::FragmentData`].
+pub(crate) const FRAGMENT_DATA: u8 = 6;
 /// Most triggers that one message names; requests are grouped up to a smaller, configured number.
 pub const TRIGGERS_MAX: usize = 32;
 /// Most pages that one fragment may take.
@@ -338,7 +340,7 @@ impl BuilderMessage {
             Self::EventRequest { .. } => 3,
             Self::Assignment { .. } => 4,
             Self::FragmentRequest { .. } => 5,
-            Self::FragmentData { .. } => 6,
+            Self::FragmentData { .. } => FRAGMENT_DATA,
             Self::Release { .. } => 7,
             Self::Clear { .. } => 8,
             Self::EventDone { .. } => 9,
@@ -494,32 +496,61 @@ impl Envelope {
     /// # Errors
     /// A [`MessageError`] that says what is wrong.
     pub fn parse(words: &[u32]) -> Result<Self, MessageError> {
-        let [first, second, epoch, sequence, ..] = *words else {
-            return Err(MessageError::TooShort {
-                words: words.len(),
-                needed: HEADER_WORDS,
-            });
-        };
-        if first >> 16 != MAGIC || first & 0xFF != VERSION {
-            return Err(MessageError::Magic { found: first });
-        }
-        let needed = (second >> 16) as usize;
-        let Some(body) = words.get(HEADER_WORDS..needed) else {
-            return Err(MessageError::TooShort {
-                words: words.len(),
-                needed,
-            });
-        };
-        let code = (second & 0xFFFF) as u16;
-        let sender = UnitId::from_code(code).ok_or(MessageError::Sender { code })?;
-        let message = parse_body(((first >> 8) & 0xFF) as u8, &mut Body(body))?;
+        let header = parse_header(words)?;
         Ok(Self {
-            sender,
-            epoch,
-            sequence,
-            message,
+            sender: header.sender,
+            epoch: header.epoch,
+            sequence: header.sequence,
+            message: parse_body(header.kind, &mut Body(header.body))?,
         })
     }
+}
+
+/// The header of a message, and the words behind it.
+pub(crate) struct Header<'a> {
+    kind: u8,
+    pub(crate) sender: UnitId,
+    pub(crate) epoch: u32,
+    pub(crate) sequence: u32,
+    pub(crate) body: &'a [u32],
+}
+
+#[inline]
+pub(crate) fn parse_header(words: &[u32]) -> Result<Header<'_>, MessageError> {
+    let [first, second, epoch, sequence, ..] = *words else {
+        return Err(MessageError::TooShort {
+            words: words.len(),
+            needed: HEADER_WORDS,
+        });
+    };
+    if first >> 16 != MAGIC || first & 0xFF != VERSION {
+        return Err(MessageError::Magic { found: first });
+    }
+    let needed = (second >> 16) as usize;
+    let Some(body) = words.get(HEADER_WORDS..needed) else {
+        return Err(MessageError::TooShort {
+            words: words.len(),
+            needed,
+        });
+    };
+    let code = (second & 0xFFFF) as u16;
+    Ok(Header {
+        kind: ((first >> 8) & 0xFF) as u8,
+        sender: UnitId::from_code(code).ok_or(MessageError::Sender { code })?,
+        epoch,
+        sequence,
+        body,
+    })
+}
+
+/// The body of a [`BuilderMessage::FragmentData`].
+#[inline]
+pub(crate) fn parse_fragment_data(
+    words: &[u32],
+) -> Result<(TriggerNumber, FragmentDescriptor), MessageError> {
+    let mut body = Body(words);
+    let fragment = body.fragment_data()?;
+    body.end().map(|()| fragment)
 }
 
 fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageError> {
@@ -550,10 +581,10 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         5 => BuilderMessage::FragmentRequest {
             triggers: body.triggers()?,
         },
-        6 => BuilderMessage::FragmentData {
-            trigger: body.trigger()?,
-            fragment: body.descriptor()?,
-        },
+        FRAGMENT_DATA => {
+            let (trigger, fragment) = body.fragment_data()?;
+            BuilderMessage::FragmentData { trigger, fragment }
+        }
         7 => BuilderMessage::Release {
             triggers: body.triggers()?,
         },
@@ -611,14 +642,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         },
         kind => return Err(MessageError::Kind { kind }),
     };
-    if body.0.is_empty() {
-        Ok(message)
-    } else {
-        Err(MessageError::Count {
-            count: body.0.len(),
-            allowed: 0,
-        })
-    }
+    body.end().map(|()| message)
 }
 
 #[inline]
@@ -722,6 +746,21 @@ impl Body<'_> {
         })
     }
 
+    /// Nothing may be left.
+    #[inline]
+    fn end(&self) -> Result<(), MessageError> {
+        match self.0.len() {
+            0 => Ok(()),
+            count => Err(MessageError::Count { count, allowed: 0 }),
+        }
+    }
+
+    #[inline]
+    fn fragment_data(&mut self) -> Result<(TriggerNumber, FragmentDescriptor), MessageError> {
+        Ok((self.trigger()?, self.descriptor()?))
+    }
+
+    #[inline]
     fn descriptor(&mut self) -> Result<FragmentDescriptor, MessageError> {
         let (source, words) = (SourceId(self.word()?), self.word()?);
         let (status, crc) = (FragmentStatus(self.word()?), self.word()?);
@@ -898,9 +937,6 @@ impl EventTicket {
         for _ in 0..counts & 0xFFFF {
             self.missing.push(SourceId(body.word()?));
         }
-        match body.0.len() {
-            0 => Ok(()),
-            count => Err(MessageError::Count { count, allowed: 0 }),
-        }
+        body.end()
     }
 }

@@ -120,12 +120,12 @@ struct Freed {
 }
 
 impl Freed {
-    /// The next fragment on file that the core wants sent; what it wants freed before that is.
+    /// Frees what the core wants freed, up to the next fragment that it wants sent.
     fn next_to_send(
         &mut self,
         core: &mut ReadoutUnit,
         buffer: &mut FragmentBuffer,
-    ) -> Option<(QueuedFragment, FragmentDescriptor)> {
+    ) -> Option<QueuedFragment> {
         loop {
             match core.poll_output()? {
                 ReadoutOutput::SendFragment {
@@ -134,16 +134,12 @@ impl Freed {
                     trigger,
                     source,
                 } => {
-                    let Some(fragment) = buffer.fragment(trigger, source).cloned() else {
-                        continue;
-                    };
-                    let to_send = QueuedFragment {
+                    return Some(QueuedFragment {
                         to: to.index,
                         sequence,
                         trigger,
                         source,
-                    };
-                    return Some((to_send, fragment));
+                    });
                 }
                 ReadoutOutput::Free { trigger, reason } => {
                     self.triggers += 1;
@@ -159,6 +155,14 @@ impl Freed {
             }
         }
     }
+}
+
+/// Where a fragment that is to be sent is on file.
+fn on_file<'a>(
+    buffer: &'a FragmentBuffer,
+    fragment: &QueuedFragment,
+) -> Option<&'a FragmentDescriptor> {
+    buffer.fragment(fragment.trigger, fragment.source)
 }
 
 /// Tells the barrier with which phase of a linear shift this unit is through; returns how many
@@ -333,26 +337,40 @@ impl Readout {
             shaper,
             ..
         } = parts;
-        let mut next = |core: &mut ReadoutUnit| freed.next_to_send(core, buffer);
         let sent = match (shaper, outbox.network()) {
             (Some(shaper), Some(network)) => {
                 shaper.begin_cycle(now);
-                while let Some((fragment, on_file)) = next(core) {
-                    shaper.push(fragment, on_file.words * 4);
+                while let Some(fragment) = freed.next_to_send(core, buffer) {
+                    if let Some(on_file) = on_file(buffer, &fragment) {
+                        shaper.push(fragment, on_file.words * 4);
+                    }
                 }
                 let sent = shaper.poll(now, network, |fragment| {
-                    let on_file = buffer.fragment(fragment.trigger, fragment.source)?.clone();
+                    let on_file = on_file(buffer, fragment)?.clone();
                     Some(core.fragment_message(fragment.sequence, fragment.trigger, on_file))
                 });
                 sent + tell_barrier(now, core, shaper, network)
             }
-            _ => outbox.send_all(|| {
-                let (fragment, on_file) = next(core)?;
-                *sent_bytes += u64::from(on_file.words) * 4;
-                let to = UnitId::builder(fragment.to);
-                let envelope = core.fragment_message(fragment.sequence, fragment.trigger, on_file);
-                Some(Outgoing { to, envelope })
-            }),
+            _ => {
+                // What was kept, first.
+                let mut sent = outbox.send_all(|| None);
+                while !outbox.is_full()
+                    && let Some(fragment) = freed.next_to_send(core, buffer)
+                {
+                    let Some(on_file) = on_file(buffer, &fragment) else {
+                        continue;
+                    };
+                    *sent_bytes += u64::from(on_file.words) * 4;
+                    let QueuedFragment {
+                        sequence, trigger, ..
+                    } = fragment;
+                    let message = core.fragment_on_file(sequence, trigger, on_file);
+                    let to = UnitId::builder(fragment.to);
+                    sent += usize::from(outbox.send_fragment(to, &message));
+                }
+                outbox.flush();
+                sent
+            }
         };
         sent + core::mem::take(&mut freed.triggers)
     }

@@ -6,6 +6,7 @@
 use std::io;
 
 use livetime_builder::{LinkFull, Outgoing};
+use livetime_wire::fragment_message::FragmentMessage;
 use livetime_wire::message::Envelope;
 use livetime_wire::{RunNs, UnitId};
 
@@ -110,6 +111,25 @@ impl NetworkLink {
         match self {
             Self::Tcp(link) => link.send(outgoing),
             Self::Udp(link) => link.send(outgoing),
+        }
+    }
+
+    /// As [`NetworkLink::send`], of a fragment that stays on file.
+    ///
+    /// # Errors
+    /// As [`NetworkLink::send`].
+    #[inline]
+    pub fn send_fragment(
+        &mut self,
+        to: UnitId,
+        message: &FragmentMessage<'_>,
+    ) -> Result<(), LinkFull> {
+        match self {
+            Self::Tcp(link) => link.send_fragment(to, message),
+            Self::Udp(link) => link.send(&Outgoing {
+                to,
+                envelope: message.to_envelope(),
+            }),
         }
     }
 

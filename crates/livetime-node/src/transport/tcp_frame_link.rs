@@ -22,6 +22,7 @@ use std::net::TcpStream;
 
 use livetime_builder::{FrameLink, LinkFull, Outgoing};
 use livetime_shm::PagePool;
+use livetime_wire::fragment_message::FragmentMessage;
 use livetime_wire::message::{Envelope, MESSAGE_WORDS_MAX, MessageWords};
 use livetime_wire::{DurationNs, RunNs, UnitId};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
@@ -301,23 +302,46 @@ impl TcpFrameLink {
         words: &[u32],
         envelope: &Envelope,
     ) -> Result<(), LinkFull> {
-        let Some(at) = self.place_of(to) else {
+        let Some(at) = self.open_place(to)? else {
             return Ok(());
+        };
+        let fragment = fragment_of(envelope)
+            .and_then(|fragment| Some((pool_of(&self.sent_from, fragment.pool)?, fragment)));
+        self.peers[at].sending.push(words, fragment);
+        Ok(())
+    }
+
+    /// As [`TcpFrameLink::send`], of a fragment that stays on file.
+    ///
+    /// # Errors
+    /// [`LinkFull`].
+    pub fn send_fragment(
+        &mut self,
+        to: UnitId,
+        message: &FragmentMessage<'_>,
+    ) -> Result<(), LinkFull> {
+        let Some(at) = self.open_place(to)? else {
+            return Ok(());
+        };
+        let pool = pool_of(&self.sent_from, message.fragment.pool);
+        self.peers[at].sending.push_fragment(message, pool);
+        Ok(())
+    }
+
+    /// The peer whose stream has room for a message; `None` for one that is gone.
+    fn open_place(&mut self, to: UnitId) -> Result<Option<usize>, LinkFull> {
+        let Some(at) = self.place_of(to) else {
+            return Ok(None);
         };
         if !self.peers[at].sending.has_room() {
             self.flush_peer(at);
         }
-        let peer = &mut self.peers[at];
-        if peer.stream.is_none() {
-            return Ok(());
+        let peer = &self.peers[at];
+        match (peer.stream.is_some(), peer.sending.has_room()) {
+            (false, _) => Ok(None),
+            (true, true) => Ok(Some(at)),
+            (true, false) => Err(LinkFull { to }),
         }
-        if !peer.sending.has_room() {
-            return Err(LinkFull { to });
-        }
-        let fragment = fragment_of(envelope)
-            .and_then(|fragment| Some((pool_of(&self.sent_from, fragment.pool)?, fragment)));
-        peer.sending.push(words, fragment);
-        Ok(())
     }
 
     /// As [`TcpFrameLink::take_next`], to be kept.

@@ -690,34 +690,44 @@ impl Readout {
             linked.core.handle_timeout(now);
         }
         let used = fragments.len() - free.iter().map(Vec::len).sum::<usize>();
-        let mut freed = 0;
-        let sent = linked.send_all(|core| {
-            loop {
-                match core.poll_output()? {
-                    ReadoutOutput::SendFragment {
-                        to,
-                        sequence,
-                        trigger,
-                        source,
-                    } => {
-                        let fragment = buffer.fragment(trigger, source)?.clone();
-                        let envelope = core.fragment_message(sequence, trigger, fragment);
-                        return Some(Outgoing { to, envelope });
-                    }
-                    ReadoutOutput::Free { trigger, .. } => {
-                        freed += 1;
-                        buffer.remove(trigger, |fragment| {
-                            let sources = free.len();
-                            for page in &fragment.pages {
-                                debug_assert!(*page < pool.page_count());
-                                // Its content stays for the next trigger.
-                                free[*page as usize % sources].push(*page);
-                            }
-                        });
+        let (mut sent, mut freed) = (linked.send_all(|_| None), 0);
+        let Linked { core, link, kept } = linked;
+        while kept.is_none()
+            && let Some(output) = core.poll_output()
+        {
+            match output {
+                ReadoutOutput::SendFragment {
+                    to,
+                    sequence,
+                    trigger,
+                    source,
+                } => {
+                    let Some(fragment) = buffer.fragment(trigger, source) else {
+                        continue;
+                    };
+                    let message = core.fragment_on_file(sequence, trigger, fragment);
+                    match link.send_fragment(to, &message) {
+                        Ok(()) => sent += 1,
+                        Err(_) => {
+                            let envelope = message.to_envelope();
+                            *kept = Some(Outgoing { to, envelope });
+                        }
                     }
                 }
+                ReadoutOutput::Free { trigger, .. } => {
+                    freed += 1;
+                    buffer.remove(trigger, |fragment| {
+                        let sources = free.len();
+                        for page in &fragment.pages {
+                            debug_assert!(*page < pool.page_count());
+                            // Its content stays for the next trigger.
+                            free[*page as usize % sources].push(*page);
+                        }
+                    });
+                }
             }
-        });
+        }
+        link.flush();
         if freed > 0 {
             self.page_use.note(used);
         }

@@ -15,7 +15,11 @@ use std::net::TcpStream;
 use arrayvec::ArrayVec;
 use livetime_shm::PageWriter;
 use livetime_wire::crc::{Crc32c, crc32c};
-use livetime_wire::message::{BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
+use livetime_wire::message::{
+    BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, MESSAGE_WORDS_MAX,
+};
+use livetime_wire::slink::FragmentStatus;
+use livetime_wire::{SourceId, TriggerNumber, UnitId};
 use zerocopy::IntoBytes;
 
 use super::super::receive_pages::ReceivePages;
@@ -60,8 +64,10 @@ pub(super) struct Receiving {
     table: Vec<u32>,
     /// Bytes of it that are here.
     table_bytes: usize,
-    /// Messages of the batch, in order.
+    /// Messages of the batch, in order; those behind the first `messages` are of former batches, and
+    /// are written over.
     awaited: Vec<Awaited>,
+    messages: usize,
     /// How many of the first ones were taken, are whole, and have pages set aside for all their
     /// payload.
     taken: usize,
@@ -106,7 +112,10 @@ impl Receiving {
             stage: Stage::Table,
             table: vec![0; TABLE_WORDS_MAX],
             table_bytes: 0,
-            awaited: Vec::with_capacity(FRAMES_MAX),
+            awaited: std::iter::repeat_with(Awaited::vacant)
+                .take(FRAMES_MAX)
+                .collect(),
+            messages: 0,
             taken: 0,
             whole: 0,
             placed: 0,
@@ -157,11 +166,11 @@ impl Receiving {
             for part in self.parts.drain(..) {
                 pages.give_back_unfilled(part.page);
             }
-            for next in &self.awaited[self.whole..] {
+            for next in &self.awaited[self.whole..self.messages] {
                 give_back(&next.envelope, pages);
             }
         }
-        self.awaited.truncate(self.whole);
+        self.messages = self.whole;
         self.placed = self.whole;
         (self.stage, self.table_bytes) = (Stage::Table, 0);
         (self.parts_words, self.part_bytes) = (0, 0);
@@ -250,8 +259,7 @@ impl Receiving {
         let bytes = self.batch_bytes();
         self.ahead_bytes = bytes.min(self.last_bytes);
         self.last_bytes = bytes;
-        (self.taken, self.whole, self.placed) = (0, 0, 0);
-        self.awaited.clear();
+        (self.taken, self.whole, self.placed, self.messages) = (0, 0, 0, 0);
         let payload_words = self.take_table(pages.as_deref())?;
         self.expects_payload = payload_words > 0;
         self.stage = Stage::Payload;
@@ -289,10 +297,8 @@ impl Receiving {
             if words > message.len() || payload > page_words * FRAGMENT_PAGES_MAX {
                 return Err(broken("message or payload that does not fit"));
             }
-            let envelope = Envelope::parse(&message[..words]);
-            let envelope = envelope.map_err(|_| broken("no message"))?;
-            let next = Awaited::new(envelope, payload, index)?;
-            self.awaited.push(next);
+            self.awaited[self.messages].read(&message[..words], payload, index)?;
+            self.messages += 1;
             payload_words += payload;
             rest = &message[words..];
         }
@@ -306,7 +312,7 @@ impl Receiving {
     /// aside.
     fn place(&mut self, pages: &mut ReceivePages, counts: &mut TcpFrameCounts) -> bool {
         self.placed = self.placed.max(self.whole);
-        'place: while let Some(next) = self.awaited.get_mut(self.placed) {
+        'place: while let Some(next) = self.awaited[..self.messages].get_mut(self.placed) {
             while next.unplaced > 0 {
                 if self.parts.len() + 1 >= SLICES_MAX || self.parts_words >= READ_WORDS_MAX {
                     break 'place;
@@ -377,7 +383,7 @@ impl Receiving {
             skip = 0;
         }
         let mut asked = 4 * self.parts_words - self.part_bytes;
-        if self.placed == self.awaited.len() {
+        if self.placed == self.messages {
             asked += self.ahead_bytes;
             let table = &mut self.table.as_mut_bytes()[..self.ahead_bytes];
             slices.push(IoSliceMut::new(table));
@@ -436,7 +442,7 @@ impl Receiving {
     /// Hands on the messages that are whole, up to the first that is not. Behind the last one the
     /// next batch begins.
     fn deliver(&mut self, mut pages: Option<&mut ReceivePages>, counts: &mut TcpFrameCounts) {
-        while let Some(next) = self.awaited.get(self.whole)
+        while let Some(next) = self.awaited[..self.messages].get(self.whole)
             && next.missing == 0
         {
             counts.frames_received += 1;
@@ -445,7 +451,8 @@ impl Receiving {
                 if let Some(pages) = &mut pages {
                     give_back(&next.envelope, pages);
                 }
-                self.awaited.remove(self.whole);
+                self.awaited[self.whole..self.messages].rotate_left(1);
+                self.messages -= 1;
                 self.placed = self.placed.saturating_sub(1);
                 continue;
             }
@@ -454,15 +461,42 @@ impl Receiving {
             }
             self.whole += 1;
         }
-        if self.whole == self.awaited.len() {
+        if self.whole == self.messages {
             self.stage = Stage::Table;
         }
     }
 }
 
 impl Awaited {
-    /// A message with so many words of payload behind it, which go into pages of pool `index`.
-    fn new(mut envelope: Envelope, payload: usize, index: u16) -> io::Result<Self> {
+    /// Room for a message; most are fragments.
+    fn vacant() -> Self {
+        Self {
+            envelope: Envelope {
+                sender: UnitId::EVENT_MANAGER,
+                epoch: 0,
+                sequence: 0,
+                message: BuilderMessage::FragmentData {
+                    trigger: TriggerNumber(0),
+                    fragment: FragmentDescriptor {
+                        source: SourceId(0),
+                        pool: 0,
+                        words: 0,
+                        status: FragmentStatus::GOOD,
+                        crc: 0,
+                        pages: ArrayVec::new(),
+                    },
+                },
+            },
+            unplaced: 0,
+            missing: 0,
+            is_damaged: false,
+        }
+    }
+
+    /// Reads a message with so many words of payload behind it, which go into pages of pool `index`.
+    fn read(&mut self, words: &[u32], payload: usize, index: u16) -> io::Result<()> {
+        let envelope = &mut self.envelope;
+        envelope.read(words).map_err(|_| broken("no message"))?;
         let mut named = 0;
         if let BuilderMessage::FragmentData { fragment, .. } = &mut envelope.message {
             named = fragment.words as usize;
@@ -475,13 +509,10 @@ impl Awaited {
         if payload != 0 && payload != named {
             return Err(broken("payload behind a message that names none"));
         }
-        Ok(Self {
-            envelope,
-            unplaced: payload,
-            missing: payload,
-            // A fragment whose pages were gone at the sender comes without payload.
-            is_damaged: payload != named,
-        })
+        (self.unplaced, self.missing) = (payload, payload);
+        // A fragment whose pages were gone at the sender comes without payload.
+        self.is_damaged = payload != named;
+        Ok(())
     }
 }
 

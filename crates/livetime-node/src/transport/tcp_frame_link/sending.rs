@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use arrayvec::ArrayVec;
 use livetime_shm::{PageIndex, PagePool, PageReader};
 use livetime_wire::crc::Crc32c;
+use livetime_wire::fragment_message::FragmentMessage;
 use livetime_wire::message::{
     BuilderMessage, Envelope, FRAGMENT_PAGES_MAX, FragmentDescriptor, MESSAGE_WORDS_MAX,
 };
@@ -126,9 +127,26 @@ impl Sending {
         };
         batch.table.extend([words.len() as u32, payload as u32]);
         batch.table.extend_from_slice(words);
-        batch.frames += 1;
-        batch.payload_bytes += 4 * payload as u64;
-        self.allowance.push(4 * payload as u64);
+        self.count(payload);
+    }
+
+    /// As [`Sending::push`], of a fragment that stays on file; without its pool it goes without payload.
+    pub(super) fn push_fragment(&mut self, message: &FragmentMessage<'_>, pool: Option<&PagePool>) {
+        let batch = &mut self.gathering;
+        let payload = pool.map_or(0, |pool| {
+            hold_pages(pool, message.fragment, &mut batch.pages)
+        });
+        batch.table.extend([message.words() as u32, payload as u32]);
+        message.emit(&mut batch.table);
+        self.count(payload);
+    }
+
+    /// A message with so many words of payload was gathered.
+    fn count(&mut self, payload: usize) {
+        let bytes = 4 * payload as u64;
+        self.gathering.frames += 1;
+        self.gathering.payload_bytes += bytes;
+        self.allowance.push(bytes);
     }
 
     /// Adds what is left of the batch that is being written.
