@@ -1,7 +1,7 @@
 //! Builder messages over TCP: vectored writes from pages, reads into pages.
 //!
 //! ```text
-//! word 0  31:8 0x4C4601 | 7:0 messages in the batch, 1 to 64
+//! word 0  31:8 0x4C4601 | 7:0 messages in the batch, 1 to 128
 //!      1  words of all messages, with their two words in front
 //!      2  CRC-32C over words 0, 1 and the messages
 //!      .. per message: its words, words of its payload (0 but for a fragment), the message
@@ -42,11 +42,9 @@ const MAGIC: u32 = 0x4C46_0100;
 const HEAD_WORDS: usize = 3;
 /// Most messages of a batch. One batch is written while another is gathered, so twice as many wait
 /// at most while the kernel takes no more.
-const FRAMES_MAX: usize = 64;
-/// Most pieces of one `writev` or `readv`: a page for each message, and the messages.
-const SLICES_MAX: usize = FRAMES_MAX + 1;
+const FRAMES_MAX: usize = 128;
 /// Most pages that one stream sets aside for what comes.
-pub const STREAM_PAGES_MAX: usize = FRAMES_MAX;
+pub const STREAM_PAGES_MAX: usize = 64;
 
 /// What a link did, over all its streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -17,7 +17,7 @@ use super::builder_network::{PagesInUse, streams, system};
 use super::two_cores::time_pair;
 
 /// Most pieces of one call.
-const SLICES_MAX: usize = 128;
+const SLICES_MAX: usize = 256;
 
 /// Bare TCP: the two ends of each stream.
 pub(super) struct RawTcp {

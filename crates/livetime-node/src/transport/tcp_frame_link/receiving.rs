@@ -24,11 +24,13 @@ use zerocopy::IntoBytes;
 
 use super::super::receive_pages::ReceivePages;
 use super::sending::fragment_of;
-use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
+use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, STREAM_PAGES_MAX, TcpFrameCounts};
 
 /// Most words of head and messages of a batch.
 const TABLE_WORDS_MAX: usize = HEAD_WORDS + FRAMES_MAX * (2 + MESSAGE_WORDS_MAX);
 const HEAD_BYTES: usize = 4 * HEAD_WORDS;
+/// Most pieces of one `readv`: pages, and what may be the messages of the next batch.
+const SLICES_MAX: usize = STREAM_PAGES_MAX + 1;
 /// Payload that one read asks for, or a page if that is more: what was read is checked while it lies
 /// in the core's cache, and no more pages wait for what is to come.
 const READ_WORDS_MAX: usize = (256 << 10) / 4;
@@ -120,7 +122,7 @@ impl Receiving {
             whole: 0,
             placed: 0,
             crc: Crc32c::new(),
-            parts: VecDeque::with_capacity(SLICES_MAX),
+            parts: VecDeque::with_capacity(STREAM_PAGES_MAX),
             parts_words: 0,
             part_bytes: 0,
             expects_payload,
@@ -314,7 +316,7 @@ impl Receiving {
         self.placed = self.placed.max(self.whole);
         'place: while let Some(next) = self.awaited[..self.messages].get_mut(self.placed) {
             while next.unplaced > 0 {
-                if self.parts.len() + 1 >= SLICES_MAX || self.parts_words >= READ_WORDS_MAX {
+                if self.parts.len() >= STREAM_PAGES_MAX || self.parts_words >= READ_WORDS_MAX {
                     break 'place;
                 }
                 let Some(page) = pages.take() else {

@@ -14,10 +14,12 @@ use livetime_wire::message::{
 use zerocopy::IntoBytes;
 
 use super::super::allowance::Allowance;
-use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, SLICES_MAX, TcpFrameCounts};
+use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, TcpFrameCounts};
 
 /// Most pages that one batch holds: a few fragments of the most pages, or one small one a frame.
 const PAGES_MAX: usize = 4 * FRAMES_MAX;
+/// Most pieces of one `writev`: a page for each message, and the messages.
+const SLICES_MAX: usize = FRAMES_MAX + 1;
 
 /// Messages and the pages of their payload.
 struct Batch {
