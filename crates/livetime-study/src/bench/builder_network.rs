@@ -39,8 +39,9 @@ const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
 
 /// Least and most credits of a builder unit whose events come through streams: at least twice the
 /// default, since the way from one event's release to the next one's request leads through the kernel
-/// three times, and more of small events, so that a message through the kernel serves many of them.
-const STREAM_CREDITS: RangeInclusive<u64> = 32..=64;
+/// three times, and more of small events, so that a message through the kernel serves as many of them
+/// as it may name.
+const STREAM_CREDITS: RangeInclusive<u64> = 32..=128;
 /// Payload in a builder unit's hands that small events may come to.
 const STREAM_PAYLOAD: u64 = 4 << 20;
 
@@ -123,7 +124,6 @@ struct Senders {
     readouts: Vec<Readout>,
     next_trigger: u64,
     accepted: u64,
-    accepts_waiting: u64,
 }
 
 /// Pages in use at the moments at which some are given back: their mean.
@@ -428,7 +428,6 @@ impl NetworkBuilders {
                 readouts,
                 next_trigger: 1,
                 accepted: 0,
-                accepts_waiting: shape.accepts_waiting() as u64,
             },
             builders,
             start: Instant::now(),
@@ -572,13 +571,21 @@ impl Senders {
         }
     }
 
-    /// Takes triggers as far as there are pages, and tells the event manager.
+    /// Takes triggers as far as there are pages and the event manager's queue has room: it never waits
+    /// for one.
     fn trigger(&mut self, now: RunNs, until: u64) -> Result<usize, BenchError> {
         let mut work = 0;
-        while self.next_trigger < until
-            && self.next_trigger - 1 - self.accepted < self.accepts_waiting
-            && self.readouts.iter().all(Readout::has_room)
-        {
+        loop {
+            if self.accepted + 1 < self.next_trigger {
+                if !self.accept(now) {
+                    return Ok(work);
+                }
+                self.accepted += 1;
+                continue;
+            }
+            if self.next_trigger == until || !self.readouts.iter().all(Readout::has_room) {
+                return Ok(work);
+            }
             let trigger = TriggerNumber(self.next_trigger);
             for readout in &mut self.readouts {
                 readout.bring(now, trigger)?;
@@ -586,23 +593,21 @@ impl Senders {
             self.next_trigger += 1;
             work += 1;
         }
-        while self.accepted + 1 < self.next_trigger {
-            let envelope = Envelope {
-                sender: UnitId::SUPERVISOR,
-                epoch: EPOCH,
-                sequence: self.accepted as u32,
-                message: BuilderMessage::L2Accept {
-                    trigger: TriggerNumber(self.accepted + 1),
-                    mask: L2Mask(1),
-                    triggered_at: now,
-                },
-            };
-            if self.manager.core.handle_message(now, &envelope) == Handled::Busy {
-                break;
-            }
-            self.accepted += 1;
-        }
-        Ok(work)
+    }
+
+    /// Tells the event manager that the next trigger is accepted; `false` when its queue is full.
+    fn accept(&mut self, now: RunNs) -> bool {
+        let envelope = Envelope {
+            sender: UnitId::SUPERVISOR,
+            epoch: EPOCH,
+            sequence: self.accepted as u32,
+            message: BuilderMessage::L2Accept {
+                trigger: TriggerNumber(self.accepted + 1),
+                mask: L2Mask(1),
+                triggered_at: now,
+            },
+        };
+        self.manager.core.handle_message(now, &envelope) != Handled::Busy
     }
 }
 
