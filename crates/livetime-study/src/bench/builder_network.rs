@@ -43,7 +43,7 @@ const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
 /// as it may name.
 const STREAM_CREDITS: RangeInclusive<u64> = 32..=128;
 /// Payload in a builder unit's hands that small events may come to.
-const STREAM_PAYLOAD: u64 = 4 << 20;
+const STREAM_PAYLOAD: u64 = 16 << 20;
 
 fn stream_credits(shape: Shape) -> u32 {
     let (least, most) = STREAM_CREDITS.into_inner();
