@@ -36,8 +36,9 @@ pub(crate) enum Place {
     Outside(TriggerNumber),
 }
 
-/// The live triggers.
+/// The live triggers. What is outside of the window is rarely looked at and comes last.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct HeldTriggers {
     /// Round about.
     cells: Vec<u32>,
@@ -85,16 +86,22 @@ impl HeldTriggers {
         self.inside + self.outside.len()
     }
 
-    /// First word of the cell of the `ahead`-th number of the window.
+    /// A cell counted from the first of all, up to twice as many as there are: round about, without a
+    /// division.
     #[inline]
-    fn cell(&self, ahead: usize) -> usize {
-        let cell = self.first_cell + ahead;
+    fn round(&self, cell: usize) -> usize {
         let round = if cell < self.capacity {
             0
         } else {
             self.capacity
         };
-        (cell - round) * self.cell_words
+        cell - round
+    }
+
+    /// First word of the cell of the `ahead`-th number of the window.
+    #[inline]
+    fn cell(&self, ahead: usize) -> usize {
+        self.round(self.first_cell + ahead) * self.cell_words
     }
 
     /// How far into the window a trigger is; `None` outside of it. Numbers go round about, as damaged
@@ -128,10 +135,12 @@ impl HeldTriggers {
     pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
         let Some(ahead) = self.ahead(trigger) else {
             // New triggers are beyond the window.
-            return match self.outside.len() {
-                0 => None,
-                _ => self.find_outside(trigger),
-            };
+            if self.outside.len() == 0 {
+                return None;
+            }
+            // As a reference: a copy would come through memory, and those of the window with it.
+            let held = self.find_outside(trigger)?;
+            return Some((Place::Outside(trigger), *held));
         };
         let at = self.cell(ahead);
         let word = self.cells[at];
@@ -139,9 +148,8 @@ impl HeldTriggers {
     }
 
     #[cold]
-    fn find_outside(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
-        let held = self.outside.get(trigger)?;
-        Some((Place::Outside(trigger), *held))
+    fn find_outside(&self, trigger: TriggerNumber) -> Option<&Held> {
+        self.outside.get(trigger)
     }
 
     #[inline(always)]
@@ -260,7 +268,7 @@ impl HeldTriggers {
             }
         }
         self.first += steps;
-        self.first_cell = (self.first_cell + left) % self.capacity;
+        self.first_cell = self.round(self.first_cell + left);
     }
 
     #[inline]
