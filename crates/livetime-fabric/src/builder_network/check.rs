@@ -100,15 +100,11 @@ impl Check {
         sizes: &Sizes,
     ) -> (u64, bool) {
         let trigger = ticket.trigger.0;
+        let of = |readout| u64::from(words(sizes.of(trigger, readout)));
+        let mut all: u64 = (0..readouts).map(of).sum();
         let mut missing = ticket.missing.iter().peekable();
-        let mut all = 0;
-        for readout in 0..readouts {
-            if missing
-                .next_if(|source| source.0 == u32::from(readout))
-                .is_none()
-            {
-                all += u64::from(words(sizes.of(trigger, readout)));
-            }
+        while let Some(source) = missing.next_if(|source| source.0 < u32::from(readouts)) {
+            all -= of(source.0 as u16);
         }
         if let Some(source) = missing.next() {
             self.report(now, || {

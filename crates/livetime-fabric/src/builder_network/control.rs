@@ -60,6 +60,14 @@ struct Run {
 }
 
 impl Run {
+    /// The unit after so many, round about; they are as many as there are units at most.
+    #[inline]
+    const fn index_after(&self, letters: u16, units: u16) -> u16 {
+        // A division would take longer than all else that is done for a letter.
+        let index = self.to.index + letters;
+        if index < units { index } else { index - units }
+    }
+
     /// The letter after so many.
     fn key_after(&self, letters: u16) -> EventKey {
         let time = self.key.time + self.step * u64::from(letters);
@@ -88,7 +96,7 @@ impl LettersOut {
         let is_first = self.runs.is_empty();
         if let Some(run) = self.runs.back_mut()
             && (run.text, run.sequence, run.to.kind) == (text, sequence, to.kind)
-            && (run.to.index + run.left) % units == to.index
+            && run.index_after(run.left, units) == to.index
         {
             if run.left == 1 && key.time >= run.key.time {
                 run.step = key.time - run.key.time;
@@ -126,7 +134,7 @@ impl LettersOut {
             return;
         }
         run.key = run.key_after(1);
-        run.to.index = (run.to.index + 1) % units;
+        run.to.index = run.index_after(1, units);
     }
 }
 
