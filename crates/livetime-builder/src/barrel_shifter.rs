@@ -209,25 +209,26 @@ impl Lane {
     }
 }
 
-/// A readout unit's shifter.
+/// A readout unit's shifter. What each fragment and block touches comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct BarrelShifter {
     schedule: Arc<ShiftSchedule>,
     sender: u16,
-    pace: Pace,
     block_bytes: u32,
-    queue_max: usize,
+    step: u64,
     lanes: Vec<Lane>,
     /// Fragments in all queues.
     waiting: usize,
     waiting_max: usize,
-    /// Those that are not in the lanes.
-    behind: Vec<Behind>,
-    /// First of the unused ones among them.
-    unused: u32,
+    queue_max: usize,
     /// The last trigger that came: all that wait are within 2^31 of it.
     newest: TriggerNumber,
-    step: u64,
+    /// First of the unused ones among them.
+    unused: u32,
+    /// Those that are not in the lanes.
+    behind: Vec<Behind>,
+    pace: Pace,
     counts: ShiftCounts,
 }
 

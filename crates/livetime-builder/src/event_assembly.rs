@@ -44,26 +44,18 @@ pub(crate) enum Outcome {
     Aborted,
 }
 
-/// An event in a builder unit.
+/// An event in a builder unit. What a fragment touches comes first, within one cache line.
 #[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
 pub(crate) struct Event {
     pub(crate) trigger: TriggerNumber,
-    pub(crate) mask: L2Mask,
-    pub(crate) triggered_at: RunNs,
-    pub(crate) assigned_at: RunNs,
-    pub(crate) built_at: RunNs,
-    /// When it is closed without what is missing then.
-    pub(crate) deadline: RunNs,
-    /// When missing fragments are asked for again.
-    pub(crate) retry_at: RunNs,
-    /// How often they were since one came.
-    pub(crate) retries: u32,
     pub(crate) stage: Stage,
-    pub(crate) outcome: Outcome,
     /// Number of fragments that came.
     pub(crate) received: u32,
     /// Their payload bytes.
     pub(crate) bytes: u32,
+    /// How often missing fragments were asked for again since one came.
+    pub(crate) retries: u32,
     /// Only the fragments of the first step are gathered.
     pub(crate) is_first_step: bool,
     /// Fragments came before the assignment did (push mode); it may be meant for another life.
@@ -72,14 +64,23 @@ pub(crate) struct Event {
     pub(crate) is_repeating: bool,
     /// Whether filter units died of it: it goes to the error stream unfiltered.
     pub(crate) is_failed: bool,
-    /// Why the filter keeps it, once it is accepted.
-    pub(crate) filter_reason: u16,
-    /// Streams that it belongs to, once it is accepted.
-    pub(crate) streams: u16,
     /// Whether a writer that is gone had it.
     pub(crate) is_written_again: bool,
     /// Whether the filter has accepted it.
     pub(crate) is_accepted: bool,
+    pub(crate) outcome: Outcome,
+    pub(crate) mask: L2Mask,
+    pub(crate) triggered_at: RunNs,
+    pub(crate) assigned_at: RunNs,
+    pub(crate) built_at: RunNs,
+    /// When it is closed without what is missing then.
+    pub(crate) deadline: RunNs,
+    /// When missing fragments are asked for again.
+    pub(crate) retry_at: RunNs,
+    /// Why the filter keeps it, once it is accepted.
+    pub(crate) filter_reason: u16,
+    /// Streams that it belongs to, once it is accepted.
+    pub(crate) streams: u16,
 }
 
 impl Event {
@@ -113,6 +114,8 @@ impl Event {
         matches!(self.stage, Stage::Waiting | Stage::Building)
     }
 }
+
+const _: () = assert!(size_of::<Event>() == 96);
 
 /// What is kept of the fragments of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,6 +245,14 @@ impl EventAssembly {
     #[inline]
     pub(crate) fn has(&self, slot: u32, rank: usize) -> bool {
         self.received(slot)[rank / 64] & (1 << (rank % 64)) != 0
+    }
+
+    /// Where an event is, and the bit of a source.
+    #[inline]
+    pub(crate) fn foresee(&self, slot: u32, rank: usize) -> Option<(&TriggerNumber, &u64)> {
+        let event = self.events.get(slot as usize)?;
+        let word = slot as usize * self.words_per_event + rank / 64;
+        Some((&event.trigger, self.received.get(word)?))
     }
 
     /// Places a fragment that had not come; true when it was the last.

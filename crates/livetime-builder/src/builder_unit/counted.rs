@@ -36,12 +36,15 @@ impl BuilderUnit {
         self.readouts.foresee(readout.into())
     }
 
-    /// Reads what a fragment of an event will touch, for drivers that have many units and know what
-    /// comes; says whether that of the first source is here.
+    /// Where a fragment of an event goes, of the source with a rank, for drivers as in
+    /// [`BuilderUnit::foresee_message`].
     #[inline]
-    pub fn foresee(&self, trigger: TriggerNumber) -> bool {
-        let slot = self.slots.get(trigger);
-        slot.is_some_and(|slot| self.assembly.event(*slot).is_open() && self.assembly.has(*slot, 0))
+    pub fn foresee_event(
+        &self,
+        trigger: TriggerNumber,
+        rank: usize,
+    ) -> Option<(&TriggerNumber, &u64)> {
+        self.assembly.foresee(*self.slots.get(trigger)?, rank)
     }
 
     /// Payload bytes of an event in hand that came; 0 for one that is not.

@@ -49,14 +49,15 @@ enum Shaper {
     Linear(LinearShift),
 }
 
-/// An adapter.
+/// An adapter. The link's state and the beginning of the shaper are within one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Adapter {
-    shaper: Shaper,
     /// The link waits for a packet.
     pub(super) is_idle: bool,
     /// From when the bus has the next packet ready.
     pub(super) bus_ready: SimPs,
+    shaper: Shaper,
 }
 
 impl Adapter {

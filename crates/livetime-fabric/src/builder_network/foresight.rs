@@ -84,14 +84,15 @@ impl NetworkWorld<'_> {
         for coming @ Coming { rail, readout, .. } in coming {
             let host = &self.readouts[*readout];
             // What it sends next, and the fragment that comes to it next.
-            words.add(host.adapters[*rail].foresee(None));
+            words.add(self.adapters[readout * self.rails + rail].foresee(None));
             words.add(host.unit.foresee_trigger(TriggerNumber(host.fed + 1)));
+            closings.add(Some(host.unit.foresee_closing(TriggerNumber(host.fed + 1))));
             // What it will look up for the messages that wait for it.
             for letter in &host.inbox {
                 let (builder, is_request, triggers) = self.texts.named(letter.text);
                 words.add(host.unit.foresee_message(builder));
                 if is_request && let Some(port) = self.builder_port.get(usize::from(builder)) {
-                    words.add(host.adapters[*rail].foresee(Some(*port)));
+                    words.add(self.adapters[readout * self.rails + rail].foresee(Some(*port)));
                 }
                 for trigger in triggers {
                     words.add(host.unit.foresee_trigger(*trigger));
@@ -114,15 +115,23 @@ impl NetworkWorld<'_> {
     }
 
     /// The events whose fragments come.
-    fn foresee_events(&self, coming: &[Coming]) -> u32 {
+    fn foresee_events(&self, coming: &[Coming]) -> u64 {
         let mut seen = 0;
-        for Coming { builder, tag, .. } in coming {
+        for Coming {
+            builder,
+            tag,
+            readout,
+            ..
+        } in coming
+        {
             if *builder == NONE {
                 continue;
             }
             let host = &self.builders[usize::from(*builder)];
             for piece in &self.blocks[*tag as usize].pieces {
-                seen ^= u32::from(host.unit.foresee(piece.trigger));
+                if let Some((event, received)) = host.unit.foresee_event(piece.trigger, *readout) {
+                    seen ^= event.0 ^ received;
+                }
             }
         }
         seen

@@ -26,18 +26,19 @@ pub(super) struct Letter {
     pub(super) sequence: u32,
 }
 
-/// The host of a readout unit.
+/// The host of a readout unit. What a message touches when it comes is within one cache line, and the
+/// first lines of the unit follow it.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct ReadoutHost {
-    pub(super) unit: ReadoutUnit,
-    /// Triggers whose fragments the unit was offered: up to this number.
-    pub(super) fed: u64,
-    pub(super) processor: Server,
     /// Messages that the processor works on; a message and a request of each credit at most.
     pub(super) inbox: VecDeque<Letter>,
-    pub(super) adapters: Vec<Adapter>,
+    pub(super) processor: Server,
+    /// Triggers whose fragments the unit was offered: up to this number.
+    pub(super) fed: u64,
     /// A fragment that found no room in its shaper.
     pub(super) kept: Option<(usize, Sending, SourceId)>,
+    pub(super) unit: ReadoutUnit,
 }
 
 /// An event in a filter.
@@ -49,12 +50,17 @@ pub(super) struct Finishing {
     pub(super) is_complete: bool,
 }
 
-/// The host of a builder unit, and the filter behind it.
+/// The host of a builder unit, and the filter behind it. What a block touches comes first, and the
+/// first lines of the unit follow it.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct BuilderHost {
-    pub(super) unit: BuilderUnit,
-    pub(super) processor: Server,
+    pub(super) is_dead: bool,
     pub(super) bus: Server,
+    pub(super) processor: Server,
+    /// By rail and readout unit.
+    pub(super) assemblers: BlockAssemblers,
+    pub(super) unit: BuilderUnit,
     /// Its link to the control network, and what is on it.
     pub(super) link: Server,
     pub(super) letters: LettersOut,
@@ -62,15 +68,12 @@ pub(super) struct BuilderHost {
     pub(super) outbox: VecDeque<(u32, Letter)>,
     /// That direction waits for one.
     pub(super) is_idle: bool,
-    /// By rail and readout unit.
-    pub(super) assemblers: BlockAssemblers,
     pub(super) filter: Server,
     /// Time of the filter for an event.
     pub(super) event_time: DurationPs,
     /// Events in the filter, at most its credits.
     pub(super) finishing: VecDeque<Finishing>,
     pub(super) done_sequence: u32,
-    pub(super) is_dead: bool,
     /// Events that went through the filter while counting.
     pub(super) counted: u64,
     pub(super) held_max: usize,
@@ -120,27 +123,32 @@ impl ManagerHost {
 }
 
 /// The hosts of all readout units.
-pub(super) fn readout_hosts(
-    plan: &BuilderNetwork,
-    config: &BuilderConfig,
-    schedule: ShiftSchedule,
-    rails: usize,
-) -> Vec<ReadoutHost> {
-    // Twice the credits: repetitions may wait behind what they repeat.
-    let queue = 2 * plan.credits as usize;
-    let most = (queue, 2 * config.trigger_window as usize);
-    let schedule = Arc::new(schedule);
+pub(super) fn readout_hosts(config: &BuilderConfig) -> Vec<ReadoutHost> {
     let host = |unit| ReadoutHost {
         unit: ReadoutUnit::lean(config, unit, FIRST_EPOCH),
         fed: 0,
         processor: Server::default(),
         inbox: VecDeque::new(),
-        adapters: (0..rails)
-            .map(|_| Adapter::new(plan.shaping, &schedule, unit, most, plan.retry))
-            .collect(),
         kept: None,
     };
     (0..config.readout_units.len() as u16).map(host).collect()
+}
+
+/// The adapters of all readout units, by unit and rail.
+pub(super) fn adapters(
+    plan: &BuilderNetwork,
+    config: &BuilderConfig,
+    schedule: ShiftSchedule,
+    rails: usize,
+) -> Vec<Adapter> {
+    // Twice the credits: repetitions may wait behind what they repeat.
+    let queue = 2 * plan.credits as usize;
+    let most = (queue, 2 * config.trigger_window as usize);
+    let schedule = Arc::new(schedule);
+    let adapter = |unit| Adapter::new(plan.shaping, &schedule, unit, most, plan.retry);
+    (0..config.readout_units.len() * rails)
+        .map(|number| adapter((number / rails) as u16))
+        .collect()
 }
 
 /// The hosts of all builder units.

@@ -56,7 +56,7 @@ impl NetworkWorld<'_> {
             host.unit.take_back(builder, &open);
             host.unit.finish_events(&handed_on);
             host.unit.handle_builder_back(builder, NEXT_EPOCH);
-            for adapter in &mut host.adapters {
+            for adapter in &mut self.adapters[usize::from(unit) * self.rails..][..self.rails] {
                 self.tally.withdrawn += adapter.withdraw(port);
             }
             self.feed_adapters(unit, s);

@@ -14,13 +14,13 @@ use livetime_wire::message::{
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
-use super::adapter::{Cargo, Sending, Wanted, ends_in, injection};
+use super::adapter::{Adapter, Cargo, Sending, Wanted, ends_in, injection};
 use super::check::{Check, Sizes, words};
 use super::control::Texts;
 use super::engine::Engine;
 use super::event::{EventWord, NetworkEvent};
 use super::hosts::{
-    BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, builder_hosts,
+    BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, adapters, builder_hosts,
     readout_hosts,
 };
 use super::outcome::BuilderNetworkOutcome;
@@ -67,6 +67,8 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) control_latency: DurationPs,
     pub(super) is_shared: bool,
     pub(super) readouts: Vec<ReadoutHost>,
+    /// By readout unit and rail.
+    pub(super) adapters: Vec<Adapter>,
     pub(super) builders: Vec<BuilderHost>,
     pub(super) manager: ManagerHost,
     pub(super) readout_port: Vec<u16>,
@@ -137,7 +139,8 @@ impl<'t> NetworkWorld<'t> {
             control_bits_per_s,
             control_latency,
             is_shared,
-            readouts: readout_hosts(plan, &config, schedule, rails as usize),
+            readouts: readout_hosts(&config),
+            adapters: adapters(plan, &config, schedule, rails as usize),
             builders: builder_hosts(plan, &config, rails as usize),
             manager: ManagerHost::new(&config),
             readout_at: units_at(&readout_port, topology.sources()),
@@ -355,8 +358,9 @@ impl<'t> NetworkWorld<'t> {
             // It begins again at the beginning of its memory, so that little of it is touched.
             host.inbox.clear();
         }
+        let adapters = &mut self.adapters[usize::from(unit) * self.rails..][..self.rails];
         if let Some((rail, sending, source)) = host.kept.take()
-            && !host.adapters[rail].push(sending, source)
+            && !adapters[rail].push(sending, source)
         {
             host.kept = Some((rail, sending, source));
             return;
@@ -378,7 +382,7 @@ impl<'t> NetworkWorld<'t> {
                 bytes: self.sizes.of(trigger.0, unit),
             };
             let rail = trigger.0 as usize % self.rails;
-            if !host.adapters[rail].push(sending, source) {
+            if !adapters[rail].push(sending, source) {
                 host.kept = Some((rail, sending, source));
                 break;
             }
@@ -389,7 +393,7 @@ impl<'t> NetworkWorld<'t> {
     pub(super) fn feed_adapters(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         self.work(unit, s);
         for rail in 0..self.rails {
-            if self.readouts[usize::from(unit)].adapters[rail].is_idle {
+            if self.adapters[usize::from(unit) * self.rails + rail].is_idle {
                 self.feed_adapter(unit, rail, s);
             }
         }
@@ -402,14 +406,14 @@ impl<'t> NetworkWorld<'t> {
         let hosts = &self.plan.hosts;
         let tag = self.next_cargo();
         loop {
-            let host = &mut self.readouts[usize::from(unit)];
-            let adapter = &mut host.adapters[rail];
+            let adapter = &mut self.adapters[usize::from(unit) * self.rails + rail];
             match adapter.next(now.to_run_ns(), &mut self.blocks[tag as usize]) {
                 Wanted::Packet { port, bytes, cargo } => {
                     adapter.is_idle = false;
                     let (start, cost) = match self.plan.shaper {
                         ShaperPlace::Adapter => (now, hosts.packet),
                         ShaperPlace::Host => {
+                            let host = &mut self.readouts[usize::from(unit)];
                             (host.processor.spend(now, hosts.packet), DurationPs::ZERO)
                         }
                     };
@@ -499,7 +503,7 @@ impl<'t> NetworkWorld<'t> {
             return self.send_letters(self.builder_at[source as usize], s);
         }
         let unit = self.readout_at[source as usize];
-        self.readouts[usize::from(unit)].adapters[network].is_idle = true;
+        self.adapters[usize::from(unit) * self.rails + network].is_idle = true;
         self.work(unit, s);
         self.feed_adapter(unit, network, s);
     }
@@ -739,11 +743,11 @@ impl<'t> NetworkWorld<'t> {
         for host in &self.readouts {
             held.in_flight += u64::from(host.kept.is_some());
             held.sent_again += host.unit.counts().fragments_sent_again;
-            for adapter in &host.adapters {
-                held.in_flight += adapter.waiting(ports);
-                let (payload, all) = adapter.block_bytes();
-                held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
-            }
+        }
+        for adapter in &self.adapters {
+            held.in_flight += adapter.waiting(ports);
+            let (payload, all) = adapter.block_bytes();
+            held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
         }
         for (cargo, block) in self.cargo.iter().zip(&self.blocks) {
             held.in_flight += match cargo {
@@ -902,7 +906,8 @@ impl World for NetworkWorld<'_> {
     }
 
     fn foresee<'e>(&self, coming: impl Iterator<Item = &'e EventWord> + Clone) {
-        self.foresee_deliveries(coming.filter_map(|event| {
+        // Those in a row: where the first is none, hardly another is.
+        self.foresee_deliveries(coming.map_while(|event| {
             let NetworkEvent::Wormhole(number, step) = event.event() else {
                 return None;
             };
@@ -955,7 +960,8 @@ impl World for NetworkWorld<'_> {
                 demand,
             } => self.through(readout, phase, demand, s),
             NetworkEvent::Phase { readout, phase } => {
-                for adapter in &mut self.readouts[usize::from(readout)].adapters {
+                let first = usize::from(readout) * self.rails;
+                for adapter in &mut self.adapters[first..first + self.rails] {
                     adapter.handle_phase(phase.into());
                 }
                 self.feed_adapters(readout, s);
