@@ -24,8 +24,8 @@ pub trait World {
     type Event;
 
     /// Some events that probably come next, soonest first. A world whose nodes do not fit into the
-    /// cache can read here what these events will touch, since reads that do not wait for each
-    /// other cost little more than one; nothing may depend on it. Does nothing by default.
+    /// cache can ask here for what these events will touch, so that it comes while others are
+    /// handled; nothing may depend on it. Does nothing by default.
     fn foresee<'e>(&self, _coming: impl Iterator<Item = &'e Self::Event> + Clone)
     where
         Self::Event: 'e,

@@ -27,7 +27,7 @@ pub mod mapping;
 pub mod page_pool;
 pub mod page_state;
 pub mod peer;
-mod prefetch;
+pub mod prefetch;
 pub mod process_id;
 pub mod record_ring;
 pub mod ring;

@@ -3,12 +3,19 @@
 //! A line that another core wrote last takes 50 to 250 ns to come, and a locked instruction lets
 //! nothing behind it start meanwhile; asked for ahead, several lines come at the same time. A hint
 //! changes nothing that a program can see. Who knows what comes next says so through
-//! [`crate::page_pool`] and [`mod@crate::ring`].
+//! [`crate::page_pool`] and [`mod@crate::ring`]; of what is not shared, with [`bring`].
 
 use std::ptr::NonNull;
 
 /// Bytes that move together between cores.
 pub(crate) const CACHE_LINE: usize = 64;
+
+/// Asks the processor to have the beginning of `place` at hand soon, for programs that touch more
+/// memory than fits into the cache and know which. Other than with a read, nothing waits for it.
+#[inline]
+pub fn bring<T>(place: &T) {
+    for_reading(NonNull::from(place).cast());
+}
 
 /// Asks the processor to own the cache line of `address` soon.
 #[inline]

@@ -52,6 +52,8 @@ const PLACES: [Place; 15] = [
         2,
         Allowed::Only(&[
             WIRE,
+            // For hints to the processor alone: what is simulated depends on no machine.
+            SHM,
             "livetime-source",
             "livetime-readout",
             "livetime-trigger",
@@ -168,7 +170,6 @@ mod tests {
             ("livetime-builder", "livetime-fabric"),
             ("livetime-fabric", "livetime-node"),
             ("livetime-node", "livetime-fabric"),
-            ("livetime-fabric", "livetime-shm"),
             ("livetime-control", "livetime-store"),
             ("livetime-study", "livetime"),
             ("livetime", "xtask"),
