@@ -155,10 +155,9 @@ pub struct ReadoutUnit {
     probe: DurationNs,
     /// Who is sent fragments of triggers that nobody asked for, at this scan.
     probed_builder: u16,
-    /// Scans after which a request without any fragment is forgotten.
     /// Scans that count as one where the timeout is many of them.
     scans_per_count: u64,
-    /// Counts after which nobody asks any more.
+    /// Counts after which nobody asks any more: a request without any fragment is forgotten.
     scans_max: u8,
     scans: u64,
     /// A mutant: what was meant for another life of a builder unit counts.
