@@ -148,12 +148,15 @@ pub struct TriggerSourceCounts {
     pub refused_late: u64,
     /// Refused because the trigger gate was closed.
     pub refused_gate: u64,
+    /// Triggers of a schedule, refused because the gate in which they were asked for had passed.
+    pub refused_gate_passed: u64,
 }
 
 impl TriggerSourceCounts {
     /// All refusals.
     pub fn refused(&self) -> u64 {
-        self.refused_buffers + self.refused_xoff + self.refused_late + self.refused_gate
+        let by_gate = self.refused_gate + self.refused_gate_passed;
+        self.refused_buffers + self.refused_xoff + self.refused_late + by_gate
     }
 
     /// Triggers accepted.
@@ -249,6 +252,15 @@ impl TriggerSource {
         Some(Offer { index, at: now })
     }
 
+    /// A trigger that a schedule asked for cannot be offered any more, since its gate has passed. It
+    /// is offered and refused, and takes no index.
+    pub fn refuse_scheduled(&mut self, now: RunNs) {
+        if !self.is_finished(now) {
+            self.counts.offered += 1;
+            self.counts.refused_gate_passed += 1;
+        }
+    }
+
     /// The offer returned last was refused.
     ///
     /// # Panics
@@ -321,8 +333,16 @@ mod tests {
             (counts.offered, counts.refused_gate, counts.accepted()),
             (2, 1, 1)
         );
+        source.refuse_scheduled(RunNs(11_000));
+        let counts = source.counts();
+        assert_eq!(
+            (counts.offered, counts.refused_gate_passed, counts.refused()),
+            (3, 1, 2)
+        );
         source.stop();
-        assert_eq!(source.offer_scheduled(RunNs(11_000)), None);
+        assert_eq!(source.offer_scheduled(RunNs(12_000)), None);
+        source.refuse_scheduled(RunNs(12_000));
+        assert_eq!(source.counts(), counts, "nothing is offered after the end");
     }
 
     /// A trigger every 10 us.

@@ -64,6 +64,6 @@ pub use registry::{
 };
 pub use schedule::{Playback, Schedule, ScheduleEntry, ScheduleError, SchedulePlayer};
 pub use sink::{ConflictPolicy, SinkId, SinkKind, SinkSpec, TAG_OFF, TAG_ON};
-pub use spill::{Spill, SpillConfig, SpillCounters};
+pub use spill::{GateSince, ScheduledTrigger, Spill, SpillConfig, SpillCounters};
 pub use timing_core::TimingCore;
 pub use timing_group::TimingGroup;

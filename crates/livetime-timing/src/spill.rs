@@ -68,6 +68,17 @@ impl SpillConfig {
         TaiNs(start.0.div_ceil(grid).saturating_mul(grid))
     }
 
+    /// Plays the schedule from `start` on, turn after turn.
+    fn player(&self, start: TaiNs) -> SchedulePlayer {
+        let playback = Playback {
+            times: None,
+            period: self.period,
+            align: DurationNs(0),
+            lead: LEAD,
+        };
+        SchedulePlayer::new(self.schedule.clone(), playback, start)
+    }
+
     /// All problems of the values, under `path`.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -129,6 +140,24 @@ impl SpillConfig {
     }
 }
 
+/// A trigger that the schedule asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScheduledTrigger {
+    /// When it was asked for.
+    pub at: TaiNs,
+    /// Whether it can still be taken in the gate, or outside the gates, where it was asked for.
+    pub gate: GateSince,
+}
+
+/// What has become of the gate since a trigger was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateSince {
+    /// It has neither opened nor closed.
+    Same,
+    /// It has opened or closed: whoever takes the trigger now stamps it where it does not belong.
+    Passed,
+}
+
 /// What a spill has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpillCounters {
@@ -157,6 +186,8 @@ pub struct Spill {
     block: Vec<u8>,
     magnets: Vec<Magnet>,
     gate_open: bool,
+    /// When the gate last opened or closed.
+    gate_changed: Option<TaiNs>,
     triggers: VecDeque<TaiNs>,
     counters: SpillCounters,
 }
@@ -212,17 +243,7 @@ impl Spill {
             )]
         })?;
         receiver.install(applied.table);
-        let playback = Playback {
-            times: None,
-            period: config.period,
-            align: DurationNs(0),
-            lead: LEAD,
-        };
-        receiver.play(Some(SchedulePlayer::new(
-            config.schedule.clone(),
-            playback,
-            start,
-        )));
+        receiver.play(Some(config.player(start)));
         let mut spill = Self {
             receiver,
             gate_sink,
@@ -231,6 +252,7 @@ impl Spill {
             block: Vec::new(),
             magnets: vec![Magnet::new(config.magnet, start); config.ramps.len()],
             gate_open: config.gate.is_none(),
+            gate_changed: None,
             triggers: VecDeque::with_capacity(TRIGGERS_MAX),
             counters: SpillCounters::default(),
         };
@@ -310,7 +332,11 @@ impl Spill {
 
     fn handle_action(&mut self, action: &Action) {
         if action.sink == self.gate_sink {
-            self.gate_open = action.tag == TAG_ON;
+            let is_open = action.tag == TAG_ON;
+            if is_open != self.gate_open {
+                self.gate_changed = Some(action.executed);
+            }
+            self.gate_open = is_open;
             self.counters.gates_opened += u64::from(self.gate_open);
         } else if action.sink == self.trigger_sink {
             self.counters.triggers += 1;
@@ -372,9 +398,16 @@ impl Spill {
         self.gate_open
     }
 
-    /// The next trigger that the schedule asks for, with its time.
-    pub fn poll_trigger(&mut self) -> Option<TaiNs> {
-        self.triggers.pop_front()
+    /// The next trigger that the schedule asks for, and whether the gate is as it was then: a driver
+    /// that has stood still, or waited for a buffer, may come to it a gate later. A trigger of the
+    /// very moment at which the gate opens or closes comes after that.
+    pub fn poll_trigger(&mut self) -> Option<ScheduledTrigger> {
+        let at = self.triggers.pop_front()?;
+        let gate = match self.gate_changed {
+            Some(changed) if changed > at => GateSince::Passed,
+            _ => GateSince::Same,
+        };
+        Some(ScheduledTrigger { at, gate })
     }
 
     /// Number of ramps.

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use livetime_timing::waveform::{DesignOptions, PointCurve, design};
-use livetime_timing::{Schedule, Spill, SpillConfig};
+use livetime_timing::{GateSince, Schedule, ScheduledTrigger, Spill, SpillConfig};
 use livetime_wire::{CoefficientSet, DurationNs, EventId, TaiNs};
 
 const MS: u64 = 1_000_000;
@@ -35,6 +35,10 @@ fn config() -> SpillConfig {
     }
 }
 
+const fn asked(at: TaiNs, gate: GateSince) -> ScheduledTrigger {
+    ScheduledTrigger { at, gate }
+}
+
 #[test]
 fn gates_triggers_and_ramps_come_at_their_times() {
     let mut spill = Spill::new(&config(), TaiNs(0)).unwrap();
@@ -59,7 +63,7 @@ fn gates_triggers_and_ramps_come_at_their_times() {
                 }
             }
         }
-        assert_eq!(spill.poll_trigger(), Some(at(45)));
+        assert_eq!(spill.poll_trigger(), Some(asked(at(45), GateSince::Passed)));
         assert_eq!(spill.poll_trigger(), None);
     }
     spill.advance(TaiNs(5000 * MS));
@@ -67,6 +71,53 @@ fn gates_triggers_and_ramps_come_at_their_times() {
     assert_eq!((counters.gates_opened, counters.triggers), (50, 50));
     assert_eq!((counters.ramps_started, counters.cycles), (600, 50));
     assert_eq!((counters.ramp_faults, counters.triggers_missed), (0, 0));
+}
+
+/// However late a driver comes to a trigger, it knows whether that still belongs where it was asked
+/// for.
+#[test]
+fn a_scheduled_trigger_says_whether_its_gate_has_passed() {
+    let at = |ms: u64| TaiNs(ms * MS);
+    let first_trigger = |config: &SpillConfig, now: TaiNs| {
+        let mut spill = Spill::new(config, TaiNs(0)).unwrap();
+        spill.advance(now);
+        spill.poll_trigger()
+    };
+    let inside = config();
+    for (now, gate) in [
+        (at(45), GateSince::Same),
+        (TaiNs(at(60).0 - 1), GateSince::Same),
+        (at(60), GateSince::Passed),
+        // In the gate of the next turn, which is not the one that it was asked for in.
+        (at(135), GateSince::Passed),
+    ] {
+        assert_eq!(first_trigger(&inside, now), Some(asked(at(45), gate)));
+    }
+    // Outside the gates, and with the gate's own opening and closing.
+    for (trigger_ms, same_until_ms) in [(10, 30), (30, 60), (60, 130)] {
+        let mut config = config();
+        let text = format!("0x11 0 30000000\n0x12 0 60000000\n0x13 0 {trigger_ms}000000\n");
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_by_key(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        config.schedule = Schedule::parse(&lines.join("\n")).unwrap();
+        config.ramps.clear();
+        for (now, gate) in [
+            (TaiNs(at(same_until_ms).0 - 1), GateSince::Same),
+            (at(same_until_ms), GateSince::Passed),
+        ] {
+            assert_eq!(
+                first_trigger(&config, now),
+                Some(asked(at(trigger_ms), gate))
+            );
+        }
+    }
+    // Without a gate there is none to pass.
+    let mut open = config();
+    open.gate = None;
+    assert_eq!(
+        first_trigger(&open, at(999)),
+        Some(asked(at(45), GateSince::Same))
+    );
 }
 
 #[test]
@@ -113,10 +164,8 @@ fn the_first_turn_begins_on_the_grid_and_nothing_before_it() {
         assert!(spill.is_gate_open());
         spill.advance(TaiNs(first + 1000 * MS));
         for turn in 0..10 {
-            assert_eq!(
-                spill.poll_trigger(),
-                Some(TaiNs(first + turn * 100 * MS + 45 * MS))
-            );
+            let trigger = spill.poll_trigger().unwrap();
+            assert_eq!(trigger.at, TaiNs(first + turn * 100 * MS + 45 * MS));
         }
         assert_eq!(spill.poll_trigger(), None);
         assert_eq!(

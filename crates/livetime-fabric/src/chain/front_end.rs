@@ -13,6 +13,7 @@ use livetime_source::{
     Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketCounts,
     PacketEncoder, PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
 };
+use livetime_timing::GateSince;
 use livetime_trigger::{Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor};
 use livetime_wire::decision::mix64;
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
@@ -225,10 +226,18 @@ impl FrontEnd {
         }
     }
 
-    /// The next trigger that the schedule asks for.
+    /// The next trigger that the schedule asks for. One that waited for a buffer until its gate had
+    /// passed is refused: it would be stamped outside.
     fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
-        let asked = self.parts.spill.as_mut()?.poll_trigger();
-        asked.then(|| self.parts.source.offer_scheduled(now))?
+        let FrontEndParts { spill, source, .. } = &mut self.parts;
+        let spill = spill.as_mut()?;
+        while let Some(trigger) = spill.poll_trigger() {
+            match trigger.gate {
+                GateSince::Same => return source.offer_scheduled(now),
+                GateSince::Passed => source.refuse_scheduled(now),
+            }
+        }
+        None
     }
 
     fn offer_one(

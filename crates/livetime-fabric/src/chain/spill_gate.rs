@@ -5,7 +5,7 @@
 //! `livetime_timing::spill`.
 
 use livetime_source::FragmentTrigger;
-use livetime_timing::Spill;
+use livetime_timing::{ScheduledTrigger, Spill};
 use livetime_wire::fragment::{FragmentHeader, OVERHEAD_WORDS};
 use livetime_wire::timing_read_back::{ReadBack, emit, words_of};
 use livetime_wire::{Problem, RunNs, RunNumber, SourceId, TaiNs};
@@ -56,8 +56,8 @@ impl SpillGate {
     }
 
     /// Takes the next trigger that the schedule asks for.
-    pub(crate) fn poll_trigger(&mut self) -> bool {
-        self.spill.poll_trigger().is_some()
+    pub(crate) fn poll_trigger(&mut self) -> Option<ScheduledTrigger> {
+        self.spill.poll_trigger()
     }
 
     /// When something happens next.

@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use livetime_fabric::SimulatedChain;
 use livetime_fabric::chain::SimulatedSpill;
+use livetime_fabric::{DurationPs, SimulatedChain};
 use livetime_store::RunReader;
 use livetime_timing::waveform::{DesignOptions, PointCurve, design};
 use livetime_timing::{Schedule, SpillConfig};
@@ -11,7 +11,7 @@ use livetime_wire::fragment::FragmentView;
 use livetime_wire::timing_read_back::ReadBackView;
 use livetime_wire::{DurationNs, EventId};
 
-use crate::story::{menu_one_in, ms, small_chain};
+use crate::story::{menu_one_in, ms, small_chain, tell_in_order};
 
 const MS: u64 = 1_000_000;
 const HEIGHT: f64 = 5e8;
@@ -77,6 +77,36 @@ fn events_come_in_the_gates_with_their_read_back() {
         outcome.counts.refused > 200,
         "most offers met a closed gate"
     );
+}
+
+/// Given decisions of 2 ms and one Level-2 buffer, when a trigger is scheduled 10 us before its gate
+/// closes, then it is taken in that gate or refused, and never stamped after it.
+#[test]
+fn a_scheduled_trigger_that_waits_past_its_gate_is_refused() {
+    let mut config = small_chain(menu_one_in(1), 5_000.0, 200);
+    config.supervisor.l2_buffers = 1;
+    config.timing.service.decision = DurationPs::from_us(2_000);
+    let schedule = "0x10 0 0\n0x11 0 8000000\n0x13 0 13990000\n0x12 0 14000000\n";
+    config.spill = Some(SimulatedSpill {
+        spill: SpillConfig {
+            schedule: Schedule::parse(schedule).unwrap(),
+            ..spill()
+        },
+        read_back: Some(1),
+    });
+    let outcome = tell_in_order(&config);
+    let mut reader = RunReader::open(Cursor::new(&outcome.run_file)).unwrap();
+    let (mut events, mut scheduled) = (0, 0);
+    while let Some(event) = reader.next_event().unwrap() {
+        events += 1;
+        let at = event.header().triggered_at.0;
+        assert!((8 * MS..14 * MS).contains(&(at % (20 * MS))), "{at}");
+        let (_, words) = event.fragments().next().unwrap();
+        let fragment = FragmentView::new_checked(words).unwrap();
+        scheduled += u64::from(fragment.header().trigger_type == 2);
+    }
+    assert!(events >= 20, "at least two in each of ten gates: {events}");
+    assert!(scheduled < 10, "a buffer was free each time");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use livetime_source::{
     Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketEncoder,
     PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
 };
+use livetime_timing::GateSince;
 use livetime_trigger::{
     Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor, node_of,
 };
@@ -410,10 +411,18 @@ impl FrontEnd {
         }
     }
 
-    /// The next trigger that the schedule asks for.
+    /// The next trigger that the schedule asks for. One that waited for a buffer, or for this worker,
+    /// until its gate had passed is refused: it would be stamped outside.
     fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
-        self.parts.spill.as_mut()?.poll_trigger()?;
-        self.parts.source.offer_scheduled(now)
+        let FrontEndParts { spill, source, .. } = &mut self.parts;
+        let spill = spill.as_mut()?;
+        while let Some(trigger) = spill.poll_trigger() {
+            match trigger.gate {
+                GateSince::Same => return source.offer_scheduled(now),
+                GateSince::Passed => source.refuse_scheduled(now),
+            }
+        }
+        None
     }
 
     fn offer_one(&mut self, now: RunNs, offer: SourceOffer, xoff: bool, trigger_type: u32) {
@@ -854,6 +863,7 @@ impl Role for FrontEnd {
             ("refused_xoff", source.refused_xoff),
             ("refused_late", source.refused_late),
             ("refused_gate", source.refused_gate),
+            ("refused_gate_passed", source.refused_gate_passed),
             ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),

@@ -5,7 +5,7 @@
 //! the trigger is accepted and written when its link is free. Nothing is allocated after the start.
 
 use livetime_source::FragmentTrigger;
-use livetime_timing::{Spill, SpillCounters};
+use livetime_timing::{ScheduledTrigger, Spill, SpillCounters};
 use livetime_wire::fragment::{FragmentHeader, OVERHEAD_WORDS};
 use livetime_wire::timing_read_back::{GENERATORS_MAX, ReadBack, emit, words_of};
 use livetime_wire::{RunNs, RunNumber, SourceId, TaiNs};
@@ -49,9 +49,8 @@ impl SpillGate {
     }
 
     /// Takes the next trigger that the schedule asks for.
-    pub fn poll_trigger(&mut self) -> Option<RunNs> {
-        let at = self.spill.poll_trigger()?;
-        Some(RunNs(at.0.saturating_sub(self.origin.0)))
+    pub fn poll_trigger(&mut self) -> Option<ScheduledTrigger> {
+        self.spill.poll_trigger()
     }
 
     /// The data link that carries the read-back, if any.
