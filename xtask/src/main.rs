@@ -6,6 +6,7 @@
 //! [`tidy`] for the rules, `shows/first_light.rs` for what the first capability promises.
 
 mod benchmarks;
+mod data_folder;
 mod fuzz;
 mod program;
 mod shows;
@@ -40,6 +41,10 @@ const EXIT_USAGE: u8 = 2;
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
+    if let Err(failure) = data_folder::make_absolute() {
+        eprintln!("error: {failure}");
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {

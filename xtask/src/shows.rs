@@ -24,6 +24,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::Failure;
+use crate::data_folder::{DATA, data_folder};
 use crate::program::Program;
 use crate::tree::workspace_root;
 
@@ -131,10 +132,9 @@ impl Stage {
 
     /// A file of recorded events.
     fn recorded(&self, name: &str) -> Result<String, Failure> {
-        let data = std::env::var_os("LIVETIME_DATA").filter(|data| !data.is_empty());
-        let data =
-            data.ok_or("LIVETIME_DATA is not set; it names the folder of recorded events")?;
-        let file = std::path::absolute(PathBuf::from(data).join(name))?;
+        let folder = data_folder()
+            .ok_or_else(|| format!("{DATA} is not set; it names the folder of recorded events"))?;
+        let file = folder.join(name);
         if !file.is_file() {
             return Err(format!("{} is not there", file.display()).into());
         }
@@ -226,10 +226,39 @@ fn section(capability: &Capability, outcomes: &[Outcome], machine: &str) -> Stri
     } in outcomes
     {
         let verdict = if shown.passed { "PASS" } else { "FAIL" };
-        let figures = shown.figures.replace('\n', " ").replace('|', "\\|");
+        let figures = without_folders(&shown.figures);
+        let figures = figures.replace('\n', " ").replace('|', "\\|");
         text += &format!("| {number} | {promise} | {verdict} | {figures} | {seconds:.0} s |\n");
     }
     text + &format!("\n{machine}\n")
+}
+
+/// `text` with each absolute path cut down to its last part: a figure, or why a line failed, may name
+/// files of this machine, which mean nothing to the readers of the page.
+fn without_folders(text: &str) -> String {
+    let begins_path =
+        |before: Option<char>| before.is_none_or(|c| c.is_whitespace() || "`\"'(=".contains(c));
+    let ends_path = |c: char| c.is_whitespace() || "`\"'();,".contains(c);
+    let mut short = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('/') {
+        let (before, path) = rest.split_at(at);
+        short += before;
+        let end = path.find(ends_path).unwrap_or(path.len());
+        let (path, after) = path.split_at(end);
+        // A slash alone divides; so does one within a word, as in `events/s`.
+        if path.len() > 1 && begins_path(short.chars().next_back()) {
+            short += path
+                .trim_end_matches('/')
+                .rsplit('/')
+                .next()
+                .unwrap_or(path);
+        } else {
+            short += path;
+        }
+        rest = after;
+    }
+    short + rest
 }
 
 /// `page` with the section of one capability replaced or added.
@@ -297,6 +326,34 @@ mod tests {
             "{page}"
         );
         assert_eq!(page.matches("# What is shown").count(), 1);
+    }
+
+    /// A line that fails names the command with its files; they are of one machine.
+    #[test]
+    fn the_page_names_no_folder_of_this_machine() {
+        let stage = tempfile::tempdir().unwrap();
+        let file = stage.path().join("run").join("events.mcap");
+        let file = file.display();
+        let failed = format!(
+            "`{file} test --out={file}` ended with exit status: 101:\n at {file}:12:5\n(\"{file}\"); 3e6 words/s"
+        );
+        let outcomes = [Outcome {
+            number: 3,
+            promise: "p",
+            shown: Shown::new(false, failed),
+            seconds: 1.0,
+        }];
+        let text = section(&first_light::CAPABILITY, &outcomes, "machine");
+        assert!(
+            text.contains(
+                "`events.mcap test --out=events.mcap` ended with exit status: 101:  at \
+                 events.mcap:12:5 (\"events.mcap\"); 3e6 words/s |"
+            ),
+            "{text}"
+        );
+        for same in ["11.2 / 3.1 MB/s", "1/3 of 4 events/s", "and/or", "/", ""] {
+            assert_eq!(without_folders(same), same);
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::data_folder::{DATA, data_folder};
 use crate::program::low_priority;
 use crate::tree::workspace_root;
 use crate::{Failure, tidy};
@@ -25,7 +26,6 @@ use crate::{Failure, tidy};
 /// driver again can refuse.
 pub(crate) const RUNNING: &str = "LIVETIME_TEST_DRIVER";
 
-const DATA: &str = "LIVETIME_DATA";
 const DATA_REQUIRED: &str = "LIVETIME_DATA_REQUIRED";
 
 /// How many of the slowest tests are listed.
@@ -325,8 +325,6 @@ fn run_loom(environment: &Environment, report: &mut Report) {
 #[derive(Debug)]
 struct Environment {
     root: PathBuf,
-    /// The folder of recorded events, absolute because tests run in the folders of their crates.
-    data: Option<PathBuf>,
     data_required: bool,
     /// Whether what it starts leaves the processor to others.
     low_priority: bool,
@@ -336,8 +334,7 @@ impl Environment {
     fn new(root: &Path) -> Result<Self, Failure> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let data_required = set(DATA_REQUIRED).is_some_and(|value| value == "1");
-        let data = set(DATA).map(|data| absolute(&std::env::current_dir()?, data));
-        let data = data.transpose()?;
+        let data = data_folder();
         if data_required && !data.as_ref().is_some_and(|data| data.is_dir()) {
             let found = data.map_or("not set".to_owned(), |data| data.display().to_string());
             let message = format!("{DATA_REQUIRED}=1 and {DATA} is {found}, not a folder");
@@ -345,7 +342,6 @@ impl Environment {
         }
         Ok(Self {
             root: root.to_path_buf(),
-            data,
             data_required,
             low_priority: false,
         })
@@ -355,7 +351,6 @@ impl Environment {
     fn at_low_priority(&self) -> Self {
         Self {
             root: self.root.clone(),
-            data: self.data.clone(),
             low_priority: true,
             ..*self
         }
@@ -372,9 +367,6 @@ impl Environment {
             .current_dir(&self.root)
             .env(RUNNING, "1")
             .env("CARGO_TERM_PROGRESS_WHEN", "never");
-        if let Some(data) = &self.data {
-            command.env(DATA, data);
-        }
         command
     }
 
@@ -392,10 +384,6 @@ impl Environment {
         }
         Outcome::Skipped(reason.to_owned())
     }
-}
-
-fn absolute(here: &Path, path: std::ffi::OsString) -> Result<PathBuf, std::io::Error> {
-    std::path::absolute(here.join(path))
 }
 
 #[cfg(test)]
@@ -440,7 +428,6 @@ mod tests {
     fn required_data_turns_a_skip_for_data_into_a_failure() {
         let environment = |data_required| Environment {
             root: PathBuf::new(),
-            data: None,
             data_required,
             low_priority: false,
         };
@@ -455,11 +442,5 @@ mod tests {
             environment(true).skipped(other),
             Outcome::Skipped(other.to_owned())
         );
-    }
-
-    #[test]
-    fn a_relative_data_folder_is_made_absolute() {
-        let data = absolute(Path::new("/srv/project"), "data".into()).unwrap();
-        assert_eq!(data, Path::new("/srv/project/data"));
     }
 }

@@ -75,9 +75,6 @@ fn clean_clone(stage: &Stage) -> Result<Shown, Failure> {
             .arg(target)
             .current_dir(&clone)
             .env_remove("CARGO_TARGET_DIR");
-        if let Some(data) = std::env::var_os("LIVETIME_DATA").filter(|data| !data.is_empty()) {
-            command.env("LIVETIME_DATA", std::path::absolute(data)?);
-        }
         let start = Instant::now();
         let output = finish(command)?;
         let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();

@@ -454,7 +454,6 @@ mod tests {
     fn run_script(script: &str) -> Report {
         let environment = Environment {
             root: "/".into(),
-            data: None,
             data_required: false,
             low_priority: false,
         };
