@@ -154,8 +154,16 @@ pub fn receive(
     work
 }
 
-/// Whether a ring has taken a message. What goes to a peer that is gone is lost with it, as what it had
-/// taken is.
+/// Whether a ring has taken a message. What goes to a peer that is gone is taken as well, and is lost
+/// with it like what it had not read when it went.
+///
+/// No cause is counted here, since that would count it twice: each hop has a counter at either end,
+/// and its sender counts what it hands on, whoever reads it. A peer closes its side in three cases.
+/// The run ends in order: its equations hold already, and what is still said is in none of them. It
+/// ends by force: roles stay until nothing moves, and a fragment after that would leave an equation
+/// open, which the summary reports. Or the peer died, or left: then the parent balances the hop under
+/// the cause of the dead unit ([`crate::process::lost_unit`]). What that is for each ring is said
+/// where it is written.
 #[inline]
 pub(crate) fn is_taken(pushed: Result<(), PushError>) -> bool {
     matches!(pushed, Ok(()) | Err(PushError::PeerGone))
@@ -195,7 +203,10 @@ impl MessageSender {
         }
     }
 
-    /// Sends a message; `false` without room for it. One to a receiver that is gone is dropped.
+    /// Sends a message; `false` without room for it. One to a receiver that is gone is dropped: an
+    /// accept that the event manager does not get is `event_manager_lost`, since the supervisor has
+    /// counted it and nobody builds it; without a decision the fragments of a readout unit are its
+    /// own loss, `readout_lost`.
     #[inline]
     pub fn send(&mut self, envelope: Envelope) -> bool {
         match self {
@@ -361,7 +372,10 @@ impl Outbox {
         }
     }
 
-    /// Sends one message; `false` when its ring is full.
+    /// Sends one message; `false` when its ring is full, or its receiver has ended its side: it is
+    /// kept until there is room, or until [`Outbox::lose`] says that the receiver is gone. What is
+    /// dropped then needs no count: a readout unit keeps a fragment until its release, and an event
+    /// whose messages are lost with a unit is built or filtered again.
     fn try_send(&mut self, outgoing: &Outgoing) -> bool {
         let route = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to);
         match (route, &mut self.network) {

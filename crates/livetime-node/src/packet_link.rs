@@ -56,6 +56,10 @@ impl PacketLink {
 
     /// Passes on what came over the link, as link `index` of its host, as far as `ring` has room;
     /// returns how many messages. Slots have [`slot_words`] words.
+    ///
+    /// A packet to a node that is gone, and a reply to a supervisor that is, leave their trigger
+    /// without a decision: the supervisor, or who settles for it, counts it as `decision_timeout`,
+    /// `decision_aborted` or `decision_lost`.
     #[inline]
     pub fn pass_on(&mut self, index: u16, ring: &mut Producer) -> usize {
         let mut passed = 0;

@@ -278,6 +278,37 @@ mod tests {
         assert_eq!(losses.of(LossCause::DecisionLost), 4);
     }
 
+    /// Whoever pushes into the ring of a peer that is gone has counted what it pushed: the hop is out
+    /// of balance by just that, and it is lost under the cause of the dead unit.
+    #[test]
+    fn what_went_to_a_unit_that_was_gone_is_lost_under_its_cause() {
+        // Acknowledge entries to a readout unit: fragments that nobody received.
+        let mut counts = good();
+        counts.fragments_sent += 7;
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Readout]);
+        assert_eq!((losses.of(LossCause::LinkAborted), losses.total()), (7, 7));
+        // Decisions to it: fragments that nobody dropped.
+        let mut counts = good();
+        (counts.fragments_sent, counts.fragments_received) = (807, 807);
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Readout]);
+        assert_eq!((losses.of(LossCause::ReadoutLost), losses.total()), (7, 7));
+        // Accepts to an event manager: triggers that nobody built.
+        let mut counts = good();
+        (counts.l2_accepted, counts.l2_rejected) = (42, 58);
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::EventManager]);
+        assert_eq!((losses.of(LossCause::ManagerLost), losses.total()), (2, 2));
+        // Replies to a supervisor: triggers without a decision.
+        let mut counts = good();
+        counts.l2_rejected = 57;
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Source]);
+        assert_eq!((losses.of(LossCause::DecisionLost), losses.total()), (3, 3));
+        // Accepted events to a writer.
+        let mut counts = good();
+        (counts.filter_accepted, counts.filter_rejected) = (16, 24);
+        let losses = settled(counts, LossCounts::new(), &[UnitKind::Writer]);
+        assert_eq!((losses.of(LossCause::WriterLost), losses.total()), (1, 1));
+    }
+
     /// A dead filter or builder unit published too little, or what another did again: neither is a
     /// loss.
     #[test]

@@ -183,6 +183,8 @@ impl Builder {
         {
             self.ticket.emit(&mut self.accepted);
             let sent = parts.writer.try_push(&self.accepted);
+            // If the writer is gone: the core keeps the event until it is answered for, and gives it
+            // to the next writer; without one it is `writer_lost`.
             debug_assert!(is_taken(sent), "a free slot was seen");
             work += 1;
         }

@@ -745,6 +745,8 @@ fn pump_link(now: RunNs, data_link: &mut DataLink, cards: &mut Option<CardRings>
             completed,
         };
         let sent = completions.try_push(&entry.to_words());
+        // If the readout unit is gone: the link has counted the fragment as sent, so that it is
+        // `link_aborted` once the loss is settled; the page comes back with the others of the unit.
         debug_assert!(is_taken(sent), "a free slot was seen");
         work += 1;
     }
@@ -903,3 +905,6 @@ impl Role for FrontEnd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
