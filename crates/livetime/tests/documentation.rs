@@ -150,14 +150,16 @@ fn without_index(path: &str) -> String {
     name
 }
 
-/// The keys that the program allows in each table, from what it says about unknown ones.
-fn keys_of_the_program() -> BTreeMap<String, BTreeSet<String>> {
+/// The keys that the program allows in each table, from what `verb` says about unknown ones in
+/// files.
+fn keys_of_the_program(verb: &[&str], files: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("unknown.toml");
     let mut problems = String::new();
-    for configuration in configurations_of_unknown_keys() {
+    for configuration in files {
         std::fs::write(&file, configuration).expect("the folder is ours");
-        let output = livetime(&["check", file.to_str().expect("a path in UTF-8")]);
+        let path = file.to_str().expect("a path in UTF-8");
+        let output = livetime(&[verb, &[path]].concat());
         assert_eq!(output.status.code(), Some(1));
         problems += &text(&output.stderr);
     }
@@ -189,7 +191,7 @@ fn keys_of_the_program() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn every_key_is_on_the_page_and_every_key_on_the_page_is_read() {
     let documented = documented_keys();
-    let program = keys_of_the_program();
+    let program = keys_of_the_program(&["check"], &configurations_of_unknown_keys());
     for (table, keys) in &program {
         let known: BTreeSet<&str> = documented
             .get(table)
@@ -217,6 +219,151 @@ fn every_key_is_on_the_page_and_every_key_on_the_page_is_read() {
     }
     let tables: Vec<_> = program.keys().collect();
     assert_eq!(tables, documented.keys().collect::<Vec<_>>());
+}
+
+/// Tables of a scenario file with the key that says which others there are, and its words.
+const SCENARIO_TABLES: [(&str, &str, &[&str]); 5] = [
+    (
+        "topology",
+        "kind",
+        &[
+            "crossbar",
+            "delta",
+            "four-layer",
+            "six-layer",
+            "clos",
+            "benes",
+            "fat-tree",
+            "two-level",
+            "gigabit-1",
+            "gigabit-2",
+            "chassis",
+            "graph",
+        ],
+    ),
+    (
+        "switch",
+        "mode",
+        &["wormhole", "cut-through", "store-and-forward"],
+    ),
+    (
+        "traffic",
+        "pattern",
+        &[
+            "uniform",
+            "permutation",
+            "hot-spot",
+            "incast",
+            "events-in-order",
+            "events-random",
+            "events-permuted",
+            "events-digit-reversed",
+            "staggered",
+            "barrel-shifter",
+        ],
+    ),
+    (
+        "size",
+        "law",
+        &["fixed", "exponential", "log-normal", "list"],
+    ),
+    (
+        "arrival",
+        "law",
+        &[
+            "saturated",
+            "fixed",
+            "poisson",
+            "bernoulli",
+            "bursty",
+            "bunches",
+        ],
+    ),
+];
+
+/// Scenarios with a key in every table that nothing reads, one for each word.
+fn scenarios_of_unknown_keys() -> Vec<String> {
+    let mut files = Vec::new();
+    for (table, key, words) in SCENARIO_TABLES {
+        for word in words {
+            let mut text = format!("{UNKNOWN} = 1\n[{table}]\n{key} = \"{word}\"\n{UNKNOWN} = 1\n");
+            // These make other keys of the table known.
+            if table == "switch" && *word != "wormhole" {
+                text += "flow_control = \"stop-go\"\n";
+            }
+            for other in ["link", "flit", "builder", "host"] {
+                text += &format!("[{other}]\n{UNKNOWN} = 1\n");
+            }
+            files.push(text);
+        }
+    }
+    files
+}
+
+/// The code spans of a text.
+fn codes(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Of each table of a scenario: all words of its section that may be keys, and those that its tables
+/// on the page list as keys.
+fn scenario_page() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
+    let page = page("docs/operator/scenarios.md");
+    let (_, keys) = page.split_once("## Keys\n").expect("the keys have a part");
+    let (keys, _) = keys
+        .split_once("\n### Traffic shaping")
+        .expect("which ends");
+    let mut tables = BTreeMap::<String, (BTreeSet<String>, BTreeSet<String>)>::new();
+    for section in format!("(top)\n{keys}").split("\n### ") {
+        let (heading, body) = section.split_once('\n').expect("a heading has a text");
+        let is_key = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let words = codes(body).filter_map(|code| code.split(' ').next());
+        let words: BTreeSet<String> = words.filter(is_key).map(str::to_owned).collect();
+        let named = codes(heading).filter_map(|code| code.strip_prefix('[')?.strip_suffix(']'));
+        let named: Vec<&str> = named.collect();
+        let mut table = (*named.first().unwrap_or(&"")).to_owned();
+        let mut column = 0;
+        for cells in body.lines().filter_map(cells) {
+            let is_head = cells[0].starts_with("key") || cells.get(1) == Some(&"keys");
+            if is_head {
+                let other = cells[0]
+                    .split_once("`[")
+                    .and_then(|(_, rest)| rest.split_once(']'));
+                table = other.map_or(table, |(other, _)| other.to_owned());
+                column = usize::from(cells.get(1) == Some(&"keys"));
+            }
+            let entry = tables.entry(table.clone()).or_default();
+            entry.0.extend(words.iter().cloned());
+            if !is_head {
+                let listed = codes(cells[column]).filter(is_key).map(str::to_owned);
+                entry.1.extend(listed);
+            }
+        }
+    }
+    tables
+}
+
+#[test]
+fn every_key_of_a_scenario_is_on_its_page_and_every_key_there_is_read() {
+    let program = keys_of_the_program(&["sim", "run"], &scenarios_of_unknown_keys());
+    let page = scenario_page();
+    for (table, keys) in &program {
+        let (words, listed) = page.get(table).unwrap_or_else(|| panic!("[{table}]"));
+        let tables = |key: &&String| table.is_empty() && page.contains_key(*key);
+        let choice = SCENARIO_TABLES.iter().find(|entry| entry.0 == table);
+        let missing: Vec<_> = keys
+            .difference(words)
+            .filter(|key| !tables(key) && choice.is_none_or(|entry| entry.1 != *key))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "[{table}] lacks on the page: {missing:?}"
+        );
+        let gone: Vec<_> = listed.difference(keys).collect();
+        assert!(gone.is_empty(), "[{table}] has on the page only: {gone:?}");
+    }
+    let tables: Vec<_> = program.keys().collect();
+    assert_eq!(tables, page.keys().collect::<Vec<_>>());
 }
 
 /// The smallest configuration.

@@ -189,6 +189,11 @@ impl Reader<'_> {
         section.require("kind", "the kind of network, such as \"delta\"");
         let words = KINDS.map(|kind| (kind, kind));
         let kind = section.choice("kind", &words)?;
+        if kind == "graph" {
+            let graph = self.graph(&mut section);
+            section.finish();
+            return graph;
+        }
         let mut count = |key: &'static str| {
             section.require(key, "a count");
             section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32
@@ -237,8 +242,8 @@ impl Reader<'_> {
             ),
             "gigabit-1" => two_level(25, 20, 20, 1),
             "gigabit-2" => two_level(25, 20, 2, 10),
-            "chassis" => two_level(8, 8, 1, 16),
-            _ => self.graph(&mut section)?,
+            // A chassis.
+            _ => two_level(8, 8, 1, 16),
         };
         section.finish();
         Some(choice)
@@ -550,12 +555,11 @@ fn read_flits(root: &mut Section<'_, '_>) -> FlitConfig {
 }
 
 fn duration(section: &mut Section<'_, '_>, key: &'static str) -> Option<DurationPs> {
-    if !section.has(key) {
-        return None;
-    }
+    let is_there = section.has(key);
     let mut time = DurationNs(0);
+    // Asked for in any case, so that it is among the keys that a misspelt one is compared with.
     section.quantity(key, &mut time);
-    Some(DurationPs::from_duration_ns(time))
+    is_there.then(|| DurationPs::from_duration_ns(time))
 }
 
 pub(super) fn duration_or(
@@ -610,10 +614,10 @@ mod tests {
     #[test]
     fn problems_of_a_scenario_are_found_all_at_once() {
         let text = "format = 1\nlevl = \"flit\"\n[topology]\nkind = \"delta\"\nradix = 4\n\
-                    [size]\nlaw = \"fixd\"\n[link]\nrate = \"2 Gbit\"\n";
+                    [size]\nlaw = \"fixd\"\n[link]\nrate = \"2 Gbit\"\nhop_dely = \"1 us\"\n";
         let read = read_scenario("s.toml", text.to_owned(), Path::new("."));
         let problems = read.err().expect("it is wrong");
-        for part in ["`level`", "stages", "\"fixed\"", "2 Gbit"] {
+        for part in ["`level`", "stages", "\"fixed\"", "2 Gbit", "`hop_delay`"] {
             assert!(problems.contains(part), "{part} in\n{problems}");
         }
     }
