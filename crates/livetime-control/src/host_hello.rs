@@ -15,6 +15,8 @@ pub struct HostHello {
     pub streams_at: String,
     /// Number of its process.
     pub process: u32,
+    /// MTU of the interface with the address of its streams \[bytes\], 0 if it is not known.
+    pub mtu: u32,
 }
 
 impl HostHello {
@@ -26,6 +28,7 @@ impl HostHello {
             "protocol": self.protocol,
             "streams_at": self.streams_at,
             "process": self.process,
+            "mtu": self.mtu,
         })
         .to_string()
         .into_bytes()
@@ -41,6 +44,10 @@ impl HostHello {
             protocol: document["protocol"].as_u64()?,
             streams_at: text("streams_at")?,
             process: u32::try_from(document["process"].as_u64()?).ok()?,
+            // Programs that are to be refused by their version may not say it.
+            mtu: document["mtu"]
+                .as_u64()
+                .map_or(Some(0), |mtu| u32::try_from(mtu).ok())?,
         })
     }
 }
@@ -57,8 +64,14 @@ mod tests {
             protocol: 1,
             streams_at: "10.0.0.1:4000".to_owned(),
             process: 77,
+            mtu: 9000,
         };
         assert_eq!(HostHello::from_bytes(&hello.to_bytes()), Some(hello));
+        let before = br#"{"host":"a","version":"0","protocol":1,"streams_at":"","process":7}"#;
+        assert_eq!(
+            HostHello::from_bytes(before).map(|hello| hello.mtu),
+            Some(0)
+        );
         for bytes in [&b"x"[..], b"{}", b"{\"host\":\"a\",\"version\":1}"] {
             assert_eq!(HostHello::from_bytes(bytes), None);
         }

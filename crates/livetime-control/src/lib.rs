@@ -12,4 +12,4 @@ pub mod membership;
 pub mod session;
 
 pub use host_hello::HostHello;
-pub use membership::{HostState, MemberEvent, Membership, MembershipTimes, Refusal};
+pub use membership::{Difference, HostState, MemberEvent, Membership, MembershipTimes, Refusal};

@@ -1,7 +1,7 @@
 //! The hosts of a run: expected, joined, suspect, dead.
 //!
 //! ```text
-//! expected ──hello of our version──► joined ──token gone, or not heard──► suspect
+//! expected ──hello as it should be──► joined ──token gone, or not heard──► suspect
 //!     │                                 ▲                                  │   │
 //!     └──hello of another──► refused    └──────────heard again─────────────┘   └─► dead
 //! ```
@@ -51,13 +51,24 @@ pub enum HostState {
     Dead,
 }
 
+/// What of a host may differ from what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// Another program version.
+    Program,
+    /// Another version of the documents.
+    Documents,
+    /// Another MTU than the first host that said one.
+    Mtu,
+}
+
 /// In what a host differs from what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The host.
     pub host: String,
     /// What differs.
-    pub what: &'static str,
+    pub what: Difference,
     /// Value found.
     pub found: String,
     /// Value needed.
@@ -93,6 +104,8 @@ pub struct Membership {
     version: String,
     protocol: u64,
     times: MembershipTimes,
+    /// The MTU of the first host that said one.
+    mtu: Option<u32>,
     members: BTreeMap<String, Member>,
     events: VecDeque<MemberEvent>,
 }
@@ -119,6 +132,7 @@ impl Membership {
             version: version.to_owned(),
             protocol,
             times,
+            mtu: None,
             members: hosts.into_iter().map(member).collect(),
             events: VecDeque::new(),
         }
@@ -152,25 +166,35 @@ impl Membership {
         if member.state != HostState::Expected {
             return;
         }
+        // One that does not know it is taken as it is.
+        let mtu = self.mtu.filter(|_| hello.mtu > 0).unwrap_or(hello.mtu);
         let expected = [
-            ("program version", &hello.version, self.version.clone()),
             (
-                "document version",
-                &hello.protocol.to_string(),
+                Difference::Program,
+                hello.version.clone(),
+                self.version.clone(),
+            ),
+            (
+                Difference::Documents,
+                hello.protocol.to_string(),
                 self.protocol.to_string(),
             ),
+            (Difference::Mtu, hello.mtu.to_string(), mtu.to_string()),
         ];
-        let differs = expected.into_iter().find(|(_, found, due)| *found != due);
+        let differs = expected.into_iter().find(|(_, found, due)| found != due);
         if let Some((what, found, due)) = differs {
             member.state = HostState::Refused;
             let refusal = Refusal {
                 host: hello.host.clone(),
                 what,
-                found: found.clone(),
+                found,
                 expected: due,
             };
             self.events.push_back(MemberEvent::Refused(refusal));
             return;
+        }
+        if hello.mtu > 0 {
+            self.mtu = Some(hello.mtu);
         }
         member.state = HostState::Joined;
         member.heard = now;
@@ -266,6 +290,7 @@ mod tests {
             protocol: 1,
             streams_at: "127.0.0.1:4000".to_owned(),
             process: 5,
+            mtu: 1500,
         }
     }
 
@@ -314,14 +339,42 @@ mod tests {
             })
         };
         let expected = [
-            refused("a", "program version", "0.0.9", "0.1.0"),
-            refused("b", "document version", "2", "1"),
+            refused("a", Difference::Program, "0.0.9", "0.1.0"),
+            refused("b", Difference::Documents, "2", "1"),
         ];
         assert_eq!(events(&mut hosts), expected);
         // The right program does not join in the place of the wrong one.
         hosts.handle_hello(at(2), &hello("a"));
         assert_eq!(hosts.state("a"), Some(HostState::Refused));
         assert!(!hosts.is_complete());
+    }
+
+    #[test]
+    fn hosts_of_unequal_mtu_are_refused_unless_one_does_not_know_it() {
+        let of = |host, mtu| HostHello { mtu, ..hello(host) };
+        for (mtus, due) in [
+            ([1500, 9000], Some("1500")),
+            ([9000, 1500], Some("9000")),
+            ([9000, 9000], None),
+            ([0, 9000], None),
+            ([9000, 0], None),
+        ] {
+            let mut hosts = two_hosts();
+            hosts.handle_hello(at(1), &of("a", mtus[0]));
+            hosts.handle_hello(at(2), &of("b", mtus[1]));
+            let of_second = match due {
+                Some(due) => MemberEvent::Refused(Refusal {
+                    host: "b".to_owned(),
+                    what: Difference::Mtu,
+                    found: mtus[1].to_string(),
+                    expected: due.to_owned(),
+                }),
+                None => MemberEvent::Joined(of("b", mtus[1])),
+            };
+            let expected = [MemberEvent::Joined(of("a", mtus[0])), of_second];
+            assert_eq!(events(&mut hosts), expected, "{mtus:?}");
+            assert_eq!(hosts.is_complete(), due.is_none());
+        }
     }
 
     #[test]

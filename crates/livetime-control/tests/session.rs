@@ -28,6 +28,7 @@ fn a_host_is_seen_asked_ordered_and_heard_and_its_end_is_seen() {
         protocol: 1,
         streams_at: "127.0.0.1:1".to_owned(),
         process: 3,
+        mtu: 1500,
     };
     let (tell, at_host) = sync_channel(64);
     let host = HostSession::open(&at, "k1", &hello, &tell).unwrap();

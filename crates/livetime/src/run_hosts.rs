@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_control::session::{CoordinatorSession, HostSaid, SessionError};
-use livetime_control::{MemberEvent, Membership, MembershipTimes, Refusal};
+use livetime_control::{Difference, MemberEvent, Membership, MembershipTimes, Refusal};
 use livetime_node::process::{HOST_PROTOCOL, Preparation, RoleHosts};
 use livetime_wire::{Problem, ProblemCode, RunNs};
 
@@ -26,6 +26,8 @@ use crate::verb::role::VERSION;
 pub(crate) const HOST_MISSING: ProblemCode = ProblemCode::new("R0201", "host does not answer");
 /// A host with another program.
 pub(crate) const HOST_VERSION: ProblemCode = ProblemCode::new("R0202", "host of another version");
+/// A host whose interface takes packets of another size.
+pub(crate) const HOST_MTU: ProblemCode = ProblemCode::new("R0203", "hosts of unequal MTU");
 
 /// How long hosts may take to come.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
@@ -168,7 +170,9 @@ impl Coming<'_> {
                     MemberEvent::Joined(hello) => {
                         self.streams_at.push((hello.host, hello.streams_at));
                     }
-                    MemberEvent::Refused(refusal) => self.problems.extend(self.of_version(refusal)),
+                    MemberEvent::Refused(refusal) => {
+                        self.problems.extend(self.of_refused(&refusal))
+                    }
                     _ => {}
                 }
             }
@@ -213,12 +217,23 @@ impl Coming<'_> {
         Some(Problem::new(HOST_MISSING, path, found, allowed, help))
     }
 
-    fn of_version(&self, refusal: Refusal) -> Option<Problem> {
-        let (path, _) = self.key_of(&refusal.host)?;
-        let found = format!("{} {}", refusal.what, refusal.found);
-        let allowed = format!("{} {}", refusal.what, refusal.expected);
-        let help = "install the same livetime on every host";
-        Some(Problem::new(HOST_VERSION, path, found, allowed, help))
+    fn of_refused(&self, refusal: &Refusal) -> Option<Problem> {
+        let (path, host) = self.key_of(&refusal.host)?;
+        let version_help = "install the same livetime on every host";
+        let (code, what, help) = match refusal.what {
+            Difference::Program => (HOST_VERSION, "program version", version_help),
+            Difference::Documents => (HOST_VERSION, "document version", version_help),
+            Difference::Mtu => {
+                let found = format!("an MTU of {} B at {}", refusal.found, host.address);
+                let allowed = format!("{} B, as the hosts before", refusal.expected);
+                let help = "give the data interfaces of all hosts one MTU: \
+                            `ip link set dev NAME mtu BYTES`";
+                return Some(Problem::new(HOST_MTU, path, found, allowed, help));
+            }
+        };
+        let found = format!("{what} {}", refusal.found);
+        let allowed = format!("{what} {}", refusal.expected);
+        Some(Problem::new(code, path, found, allowed, help))
     }
 
     fn into_hosts(self, config: &str, arguments: &[String]) -> Result<RunHosts, HostsError> {

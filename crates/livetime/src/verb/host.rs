@@ -16,7 +16,7 @@ use livetime_control::HostHello;
 use livetime_control::session::{CoordinatorSaid, HostSession};
 use livetime_node::ChainConfig;
 use livetime_node::process::host_agent::RoleCommandOf;
-use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation};
+use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation, interface_mtu};
 
 use crate::console::say;
 use crate::exit;
@@ -88,6 +88,8 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         protocol: HOST_PROTOCOL,
         streams_at: agent.streams_at().to_string(),
         process: std::process::id(),
+        // Not known, it is not compared.
+        mtu: interface_mtu(options.address).ok().flatten().unwrap_or(0),
     };
     let (tell, heard) = sync_channel(ORDERS_MAX);
     let opened = HostSession::open(&options.connect, &options.key, &hello, &tell)?;

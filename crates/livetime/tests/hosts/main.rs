@@ -18,6 +18,7 @@ use std::time::Duration;
 use livetime_client::RunFolder;
 use livetime_control::HostHello;
 use livetime_control::session::HostSession;
+use livetime_node::process::HOST_PROTOCOL;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_run::{Run, patient, text, turn};
@@ -447,6 +448,42 @@ fn a_host_whose_launcher_fails_is_named_before_the_start() {
 
 #[test]
 fn a_host_of_another_version_is_refused_before_the_start() {
+    let hello = HostHello {
+        version: "0.0.9".to_owned(),
+        protocol: 1,
+        ..hello()
+    };
+    let errors = refusal_of(hello);
+    assert!(errors.contains("R0202"), "{errors}");
+    assert!(errors.contains("program version 0.0.9"), "{errors}");
+}
+
+/// The other host is on the loopback, of another MTU; which of the two is named is for the first that
+/// answers to say.
+#[test]
+fn a_host_of_another_mtu_is_refused_before_the_start() {
+    let errors = refusal_of(HostHello {
+        mtu: 999,
+        ..hello()
+    });
+    assert!(errors.contains("R0203"), "{errors}");
+    assert!(errors.contains("999 B"), "{errors}");
+}
+
+/// What the second host of the example says of itself if nothing is wrong with it.
+fn hello() -> HostHello {
+    HostHello {
+        host: "building".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: HOST_PROTOCOL,
+        streams_at: "127.0.0.1:9".to_owned(),
+        process: 1,
+        mtu: 0,
+    }
+}
+
+/// Starts the example with a second host that says this of itself; the errors of the refusal.
+fn refusal_of(hello: HostHello) -> String {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The launcher writes down how the host would have been started; this test is the host.
@@ -465,13 +502,6 @@ fn a_host_of_another_version_is_refused_before_the_start() {
             let found = words.find_map(|word| word.strip_prefix(name));
             found.expect("the option is there").to_owned()
         };
-        let hello = HostHello {
-            host: "building".to_owned(),
-            version: "0.0.9".to_owned(),
-            protocol: 1,
-            streams_at: "127.0.0.1:9".to_owned(),
-            process: 1,
-        };
         let (tell, heard) = sync_channel(64);
         let (at, key) = (option("--connect="), option("--key="));
         let session = HostSession::open(&at, &key, &hello, &tell).expect("the coordinator listens");
@@ -484,7 +514,6 @@ fn a_host_of_another_version_is_refused_before_the_start() {
         drop(session);
     });
     let errors = refusal(folder.path(), launcher);
-    assert!(errors.contains("R0202"), "{errors}");
-    assert!(errors.contains("program version 0.0.9"), "{errors}");
     host.join().expect("the host ends with its coordinator");
+    errors
 }

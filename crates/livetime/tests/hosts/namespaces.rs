@@ -324,6 +324,25 @@ fn hosts_in_namespaces_survive_the_death_of_roles() {
     }
 }
 
+#[test]
+fn an_interface_of_another_mtu_is_refused_before_the_start() {
+    let _turn = turn();
+    let Some(network) = network() else {
+        return;
+    };
+    let building = network.namespace("building");
+    system(&format!("ip -n {building} link set eth0 mtu 1400")).expect("the link is there");
+    let (child, folder) = network.start(&PACE);
+    let output = child.wait_with_output().expect("the run ends");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    // Which of the two comes first is for them to say.
+    for part in ["R0203", "1400 B", "1500 B"] {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    assert!(!folder.path().join("run").exists(), "nothing is begun");
+}
+
 /// A run in which nothing fails is that of one host.
 fn assert_builds_what_one_builds(network: &Network, name: &str) -> Run {
     let one = Run::of(on_one_host, &["--triggers", "10000"]);
