@@ -31,9 +31,10 @@ fn events_come_in_the_gates_and_carry_the_read_back() {
     let document = bench.run(&arguments).ended_with(0).document();
     assert_conserved(&document);
     let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
-    assert_eq!(of_source("gates_opened"), 3);
-    assert_eq!(of_source("triggers_scheduled"), 3);
-    assert_eq!(of_source("ramps_started"), 36);
+    // The schedule goes on for as long as the run takes to end after its duration.
+    assert!(of_source("gates_opened") >= 3);
+    assert!(of_source("triggers_scheduled") >= 3);
+    assert!(of_source("ramps_started") >= 36);
     assert_eq!(of_source("ramp_faults"), 0);
     assert!(of_source("refused_gate") > 0, "two thirds of the offers");
 
@@ -102,7 +103,8 @@ fn a_trigger_whose_gate_has_passed_is_refused() {
     let document = ran.ended_with(0).document();
     assert_conserved(&document);
     let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
-    assert_eq!(of_source("triggers_scheduled"), 1);
+    // What the schedule asks for while the run ends is not offered.
+    assert!(of_source("triggers_scheduled") >= 1);
     assert_eq!(of_source("refused_gate_passed"), 1);
     let file = File::open(bench.path("out/events.mcap")).unwrap();
     let mut reader = RunReader::open(BufReader::new(file)).unwrap();
@@ -124,8 +126,10 @@ fn aligned_spills_begin_with_a_full_second_of_tai() {
     assert_ne!(aligned, example);
     bench.write("spill.toml", aligned);
     for (out, how) in [("threads", None), ("processes", Some("--processes"))] {
-        let mut arguments = vec!["run", "spill.toml", "--duration", "2600ms", "--json"];
-        arguments.extend(["--out", out]);
+        // With `align` the time that roles need to start is part of the duration: the run ends by its
+        // triggers, however long that takes.
+        let mut arguments = vec!["run", "spill.toml", "--duration", "1h", "--triggers", "300"];
+        arguments.extend(["--json", "--out", out]);
         arguments.extend(how);
         let ran = bench.run(&arguments).ended_with(0);
         let document = ran.document();
@@ -144,10 +148,11 @@ fn aligned_spills_begin_with_a_full_second_of_tai() {
                 "triggered at {tai_ms} ms"
             );
         }
-        // Of 2.6 s the first turn takes at most one to come; at least one gate is whole. How many
-        // events it gives is the machine's affair: a starved one is late.
-        assert!(events > 0 && events == count(&document, "counts.events_stored"));
-        assert!((1..=3).contains(&of_source("gates_opened")));
+        assert_eq!(
+            (events, count(&document, "counts.events_stored")),
+            (300, 300)
+        );
+        assert!(of_source("gates_opened") >= 1);
         let page = bench.read(&format!("{out}/report.html"));
         let first = (started.div_ceil(1000 * MS)).to_string();
         let inside = format!("{events} were triggered inside the gates and 0 outside");
