@@ -16,7 +16,7 @@
 //!
 //! While it runs, this is checked: each event is built once, with the fragment of every source and
 //! the right number of bytes; credits and fragments are conserved; builder units hold no more than
-//! their credits; something is built as long as there is something to build.
+//! their credits, in events and in bytes; something is built as long as there is something to build.
 
 mod adapter;
 mod check;
@@ -171,6 +171,10 @@ pub struct BuilderNetwork {
     pub mode: BuildMode,
     /// Events that a builder unit may hold.
     pub credits: u32,
+    /// Payload bytes that a builder unit may hold, on top of `credits`; 0 for no such bound.
+    pub credit_bytes: u64,
+    /// Payload bytes that are set aside for an event until its size is known; with `credit_bytes`.
+    pub event_bytes: u64,
     /// Most events that a request, release or clear names.
     pub requests_per_message: u32,
     /// Accepted triggers that may wait for a credit.
@@ -200,6 +204,8 @@ impl Default for BuilderNetwork {
             builder_units: 0,
             mode: BuildMode::Pull,
             credits: 16,
+            credit_bytes: 0,
+            event_bytes: 0,
             requests_per_message: 8,
             queue: 64,
             timeout: DurationNs(5 * DurationNs::SECOND.0),
@@ -251,6 +257,8 @@ impl BuilderNetwork {
             builder_units: u16::try_from(builders).unwrap_or(u16::MAX),
             filter_units: 1,
             credits: self.credits,
+            credit_bytes: self.credit_bytes,
+            event_bytes: self.event_bytes,
             requests_per_message: self.requests_per_message,
             timeout: self.timeout,
             retry: self.retry,

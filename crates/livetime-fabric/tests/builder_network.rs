@@ -104,6 +104,39 @@ fn a_barrel_shifter_fills_the_links_of_a_network_without_buffers() {
     assert!(plain.efficiency_link < 0.75, "{}", brief(&plain));
 }
 
+/// Given credits in bytes for five of the largest events, when events are of one size, then a builder
+/// unit never holds more of them; and bytes set aside for less than an event are found out.
+#[test]
+fn credits_in_bytes_bound_what_a_builder_unit_holds() {
+    let topology = Topology::crossbar(4).unwrap();
+    let event = 4 * 2048;
+    let load = Load {
+        sizes: SizeLaw::Fixed(2048),
+        ..load(40)
+    };
+    let switching = buffers(FlowControl::Credits, 64 << 10);
+    for mode in [BuildMode::Pull, BuildMode::Push] {
+        let plan = |event_bytes| BuilderNetwork {
+            mode,
+            credit_bytes: 5 * event,
+            event_bytes,
+            ..builder(Shaping::None)
+        };
+        let outcome = run(&plan(event), &topology, &load, &switching, 1);
+        assert_eq!(outcome.held_max, 5, "{}", brief(&outcome));
+        let less = plan(event / 2);
+        assert_eq!(less.validate(&topology, &load, &switching, 1), []);
+        let outcome = less.run(&topology, &load, &switching, 1);
+        let violations = outcome.violations.join("\n");
+        assert!(
+            violations.contains("larger than `event_bytes`"),
+            "{violations}"
+        );
+        let refused = plan(6 * event).validate(&topology, &load, &switching, 1);
+        assert_eq!(refused[0].path, "builder.event_bytes");
+    }
+}
+
 /// Given a schedule for other places than the units are on, when they shift, then they block each
 /// other, and every event is built all the same.
 #[test]

@@ -8,7 +8,7 @@ use livetime_wire::TriggerNumber;
 
 use super::BuilderUnit;
 use crate::builder_config::BuilderConfig;
-use crate::event_assembly::Payload;
+use crate::event_assembly::{Payload, Stage};
 use crate::source_map::SourceMap;
 
 impl BuilderUnit {
@@ -51,5 +51,12 @@ impl BuilderUnit {
     pub fn event_bytes(&self, trigger: TriggerNumber) -> u32 {
         let slot = self.slots.get(trigger);
         slot.map_or(0, |slot| self.assembly.event(*slot).bytes)
+    }
+
+    /// Payload bytes that came of all events in hand. Looks at every credit.
+    pub fn payload_held(&self) -> u64 {
+        let events = (0..self.assembly.slots()).map(|slot| self.assembly.event(slot));
+        let held = events.filter(|event| event.stage != Stage::Vacant);
+        held.map(|event| u64::from(event.bytes)).sum()
     }
 }

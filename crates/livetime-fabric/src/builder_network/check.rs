@@ -121,6 +121,18 @@ impl Check {
         (all, ticket.missing.is_empty())
     }
 
+    /// A builder unit holds so many payload bytes, of so many that it may hold.
+    pub(super) fn payload(&mut self, now: SimPs, unit: u16, held: u64, most: u64) {
+        if held > most {
+            self.report(now, || {
+                format!(
+                    "bu{unit} holds {held} B with `credit_bytes` for {most}: \
+                     an event was larger than `event_bytes`"
+                )
+            });
+        }
+    }
+
     /// Nothing was built for so long although there is something to build.
     pub(super) fn progress(&mut self, now: SimPs, patience_ps: u64, open: u64) {
         if open > 0 && (now - self.last_progress).0 > patience_ps {

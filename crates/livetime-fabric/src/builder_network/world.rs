@@ -279,6 +279,10 @@ impl<'t> NetworkWorld<'t> {
                 });
             }
         }
+        if self.plan.credit_bytes > 0 {
+            let held = host.unit.payload_held();
+            self.check.payload(now, unit, held, self.plan.credit_bytes);
+        }
         if is_time || self.plan.hosts.interval == DurationPs::ZERO {
             let mut copies = std::mem::take(&mut self.copies);
             while let Some(sent) = self.builders[usize::from(unit)]

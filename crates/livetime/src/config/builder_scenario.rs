@@ -38,6 +38,14 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
             *field = value as u32;
         }
     }
+    for (key, field) in [
+        ("credit_bytes", &mut builder.credit_bytes),
+        ("event_bytes", &mut builder.event_bytes),
+    ] {
+        let mut bytes = ByteSize(*field);
+        section.quantity(key, &mut bytes);
+        *field = bytes.0;
+    }
     section.quantity("timeout", &mut builder.timeout);
     section.quantity("retry", &mut builder.retry);
     let modes = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
