@@ -513,7 +513,7 @@ impl BuilderUnit {
             self.counts.fragments_late += 1;
             self.free_pages(fragment);
         } else {
-            let is_last = self.assembly.place(slot, rank, fragment);
+            let is_last = self.assembly.place(now, slot, rank, fragment);
             self.note_progress(now, slot);
             if let Some(bytes) = self.bytes_by_readout.get_mut(usize::from(readout)) {
                 *bytes += u64::from(fragment.words) * 4;

@@ -7,7 +7,7 @@
 use livetime_wire::event::EventHeader;
 use livetime_wire::message::{EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
-use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber};
+use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber};
 
 use crate::source_map::SourceMap;
 
@@ -54,8 +54,10 @@ pub(crate) struct Event {
     pub(crate) received: u32,
     /// Their payload bytes.
     pub(crate) bytes: u32,
-    /// How often missing fragments were asked for again since one came.
-    pub(crate) retries: u32,
+    /// When the first fragment came, as a [`tick`].
+    pub(crate) first_at: u32,
+    /// How often missing fragments were asked for again since one came, up to where it stays the same.
+    pub(crate) retries: u8,
     /// Only the fragments of the first step are gathered.
     pub(crate) is_first_step: bool,
     /// Fragments came before the assignment did (push mode); it may be meant for another life.
@@ -83,7 +85,23 @@ pub(crate) struct Event {
     pub(crate) streams: u16,
 }
 
+/// A time in steps of 16 ns, round about after 68 s: half the room, for differences.
+const fn tick(time: RunNs) -> u32 {
+    ((time.0 >> TICK_BITS) & 0xFFFF_FFFF) as u32
+}
+
+const TICK_BITS: u32 = 4;
+
 impl Event {
+    /// Time from the first fragment to the last one, or to the timeout of an event that is closed without
+    /// some; in steps of 16 ns, modulo 68 s.
+    pub(crate) const fn skew(&self) -> DurationNs {
+        match self.received {
+            0 => DurationNs(0),
+            _ => DurationNs((tick(self.built_at).wrapping_sub(self.first_at) as u64) << TICK_BITS),
+        }
+    }
+
     /// A vacant slot.
     pub(crate) const VACANT: Self = Self {
         trigger: TriggerNumber(0),
@@ -94,6 +112,7 @@ impl Event {
         deadline: RunNs::MAX,
         retry_at: RunNs::MAX,
         retries: 0,
+        first_at: 0,
         stage: Stage::Vacant,
         outcome: Outcome::Complete,
         received: 0,
@@ -257,13 +276,22 @@ impl EventAssembly {
 
     /// Places a fragment that had not come; true when it was the last.
     #[inline]
-    pub(crate) fn place(&mut self, slot: u32, rank: usize, fragment: &FragmentDescriptor) -> bool {
+    pub(crate) fn place(
+        &mut self,
+        now: RunNs,
+        slot: u32,
+        rank: usize,
+        fragment: &FragmentDescriptor,
+    ) -> bool {
         let at = slot as usize;
         self.received[at * self.words_per_event + rank / 64] |= 1 << (rank % 64);
         if !self.fragments.is_empty() {
             self.fragments[at * self.sources + rank].clone_from(fragment);
         }
         let event = &mut self.events[at];
+        if event.received == 0 {
+            event.first_at = tick(now);
+        }
         event.received += 1;
         event.bytes = event.bytes.saturating_add(fragment.words.saturating_mul(4));
         event.received as usize == self.sources

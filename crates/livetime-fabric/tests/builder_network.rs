@@ -94,6 +94,18 @@ fn a_barrel_shifter_fills_the_links_of_a_network_without_buffers() {
         "{}",
         brief(&shifted)
     );
+    // A builder unit has one readout unit's turn after the other: the last fragment comes a round after
+    // the first, if there is no more of others in front of it.
+    let block_ns = 4096 * 8;
+    let round_ns = 63 * block_ns;
+    let skew = &shifted.skew_ns;
+    assert_eq!(skew.len(), shifted.latency_ns.len());
+    assert!(
+        skew.min() > round_ns / 2 && skew.max() < shifted.latency_ns.max(),
+        "{} to {}",
+        skew.min(),
+        skew.max()
+    );
     let plain = run(
         &builder(Shaping::None),
         &topology,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use livetime_wire::TriggerNumber;
+use livetime_wire::{DurationNs, TriggerNumber};
 
 use super::BuilderUnit;
 use crate::builder_config::BuilderConfig;
@@ -51,6 +51,13 @@ impl BuilderUnit {
     pub fn event_bytes(&self, trigger: TriggerNumber) -> u32 {
         let slot = self.slots.get(trigger);
         slot.map_or(0, |slot| self.assembly.event(*slot).bytes)
+    }
+
+    /// Skew of a closed event in hand: time from its first fragment to its last one, or to its timeout,
+    /// in steps of 16 ns, modulo 68 s; 0 for one that is not.
+    pub fn event_skew(&self, trigger: TriggerNumber) -> DurationNs {
+        let slot = self.slots.get(trigger);
+        slot.map_or(DurationNs(0), |slot| self.assembly.event(*slot).skew())
     }
 
     /// Payload bytes that came of all events in hand. Looks at every credit.

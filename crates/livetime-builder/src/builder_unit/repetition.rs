@@ -11,13 +11,13 @@ use crate::event_assembly::Stage;
 use crate::message_exchange::Outgoing;
 
 /// While nothing of an event comes, the time between two requests doubles so often at most.
-const RETRY_DOUBLINGS_MAX: u32 = 4;
+const RETRY_DOUBLINGS_MAX: u8 = 4;
 
 impl BuilderUnit {
     /// The time is over within which an answer was to come.
     pub(super) fn ask_again(&mut self, now: RunNs, slot: u32) {
         let event = self.assembly.event_mut(slot);
-        event.retries += 1;
+        event.retries = event.retries.saturating_add(1);
         let doublings = event.retries.min(RETRY_DOUBLINGS_MAX);
         event.retry_at = now.after(DurationNs(self.retry.0 << doublings));
         if !event.is_repeating {

@@ -308,6 +308,28 @@ fn copies_are_the_messages_that_would_follow() {
 }
 
 #[test]
+fn skew_is_the_time_from_the_first_fragment_to_the_last() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.sent();
+    let skew = |bench: &Bench| bench.unit.event_skew(TriggerNumber(5));
+    // Around the time at which steps of 16 ns no longer fit into 32 bits.
+    bench.now = RunNs((1 << 36) - 1000);
+    bench.fragment(5, 4);
+    for source in [2, 3] {
+        bench.now = bench.now.after(DurationNs(400));
+        bench.fragment(5, source);
+    }
+    bench.now = bench.now.after(DurationNs(4000));
+    bench.fragment(5, 1);
+    assert_eq!(skew(&bench), DurationNs(4800));
+    assert_eq!(bench.ticket(), Some(5));
+    bench.done(UnitId::filter(0), 5);
+    bench.sent();
+    assert_eq!(skew(&bench), DurationNs(0), "not in hand any more");
+}
+
+#[test]
 fn a_complete_event_goes_to_the_filter_and_is_released_then_cleared() {
     let mut bench = Bench::new();
     bench.assign(5);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use livetime_builder::{
     BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, ReadoutUnit, ShiftSchedule,
 };
-use livetime_wire::{RunNs, SourceId, TriggerNumber};
+use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 
 use super::adapter::{Adapter, Sending};
 use super::control::{LettersOut, Server};
@@ -47,6 +47,7 @@ pub(super) struct Finishing {
     pub(super) trigger: TriggerNumber,
     pub(super) triggered_at: RunNs,
     pub(super) words: u64,
+    pub(super) skew: DurationNs,
     pub(super) is_complete: bool,
 }
 

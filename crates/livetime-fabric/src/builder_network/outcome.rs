@@ -65,6 +65,9 @@ pub struct BuilderNetworkOutcome {
     pub held_max: usize,
     /// Time from the trigger to the end of the filter, nanoseconds.
     pub latency_ns: Histogram<u64>,
+    /// Skew of events: time from the first fragment at the builder unit to the last one, or to the
+    /// timeout of an event that is closed without some, nanoseconds in steps of 16.
+    pub skew_ns: Histogram<u64>,
     /// Event rate of each batch, for plots against time, Hz.
     pub series: Vec<f64>,
     /// Length of a batch.

@@ -1,6 +1,7 @@
 //! Counters of a running builder.
 
 use hdrhistogram::Histogram;
+use livetime_wire::DurationNs;
 
 use crate::network::Load;
 use crate::network::measure::BATCHES;
@@ -28,10 +29,13 @@ pub(super) struct Tally {
     pub(super) messages: u64,
     pub(super) dead: u32,
     pub(super) latency_ns: Histogram<u64>,
+    pub(super) skew_ns: Histogram<u64>,
 }
 
 impl Tally {
     pub(super) fn new(load: &Load) -> Self {
+        let times = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+            .expect("digits from 0 to 5 and bounds in order");
         Self {
             start: SimPs::ZERO + load.warm_up,
             batch: DurationPs((load.duration.0 / BATCHES as u64).max(1)),
@@ -48,13 +52,19 @@ impl Tally {
             packets_lost: 0,
             messages: 0,
             dead: 0,
-            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-                .expect("digits from 0 to 5 and bounds in order"),
+            latency_ns: times.clone(),
+            skew_ns: times,
         }
     }
 
     /// Counts an event that went through its filter; whether that was after the warm-up.
-    pub(super) fn count(&mut self, now: SimPs, words: u64, latency_ns: u64) -> bool {
+    pub(super) fn count(
+        &mut self,
+        now: SimPs,
+        words: u64,
+        latency_ns: u64,
+        skew: DurationNs,
+    ) -> bool {
         if now <= self.start {
             return false;
         }
@@ -65,6 +75,7 @@ impl Tally {
         *events += 1;
         self.words += words;
         self.latency_ns.saturating_record(latency_ns.max(1));
+        self.skew_ns.saturating_record(skew.0.max(1));
         true
     }
 }

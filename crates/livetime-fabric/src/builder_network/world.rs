@@ -264,6 +264,7 @@ impl<'t> NetworkWorld<'t> {
                 trigger: ticket.trigger,
                 triggered_at: ticket.triggered_at,
                 words,
+                skew: host.unit.event_skew(ticket.trigger),
                 is_complete,
             });
             s.at(done, HOST, NetworkEvent::Done(unit).into());
@@ -665,7 +666,7 @@ impl<'t> NetworkWorld<'t> {
         let latency_ns = now.to_run_ns().0 - event.triggered_at.0;
         self.tally.built += 1;
         self.tally.incomplete += u64::from(!event.is_complete);
-        if self.tally.count(now, event.words, latency_ns) {
+        if self.tally.count(now, event.words, latency_ns, event.skew) {
             host.counted += 1;
         }
         self.pump_builder(unit, false, s);
@@ -822,6 +823,7 @@ impl<'t> NetworkWorld<'t> {
                 .max()
                 .unwrap_or(0),
             latency_ns: tally.latency_ns,
+            skew_ns: tally.skew_ns,
             series: rates,
             batch: tally.batch,
             violations: self.check.into_violations(),

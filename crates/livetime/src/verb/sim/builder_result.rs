@@ -25,6 +25,7 @@ pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome,
             "incomplete": builder.events_incomplete,
         },
         "latency": latency_summary(&builder.latency_ns, LATENCY_BOUND_NS),
+        "skew": latency_summary(&builder.skew_ns, LATENCY_BOUND_NS),
         "converged": rate.converged,
         "ci95": rate.ci95,
         "mean_of_batches": rate.mean,
@@ -96,6 +97,13 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
         DurationNs(latency.p50),
         DurationNs(latency.p99_9),
         DurationNs(latency.max)
+    );
+    let skew = latency_summary(&builder.skew_ns, LATENCY_BOUND_NS);
+    text += &format!(
+        "  event skew        median {}, 99.9 % {}, max {} from first to last fragment\n",
+        DurationNs(skew.p50),
+        DurationNs(skew.p99_9),
+        DurationNs(skew.max)
     );
     text += &format!(
         "  triggers          {} given = {} built ({} of them incomplete) + {} open; {} refused\n",
