@@ -42,6 +42,7 @@ mod writing;
 
 pub use copies::MessageCopy;
 use grouping::Hold;
+use repetition::RETRY_DOUBLINGS_MAX;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -204,6 +205,8 @@ pub struct BuilderUnit {
     /// When the request for credits is repeated; `None` once an assignment came.
     credits_requested_at: Option<RunNs>,
     credits_to_request: bool,
+    /// How often credits were requested since the unit was made, until an assignment comes.
+    credit_requests: u8,
     /// No timeout strikes before this.
     timeout_at: RunNs,
     /// Whether readout units send unasked.
@@ -284,6 +287,7 @@ impl BuilderUnit {
             assembly,
             credits_requested_at: None,
             credits_to_request: true,
+            credit_requests: 0,
             timeout_at: RunNs::MAX,
             is_pushed: config.mode == BuildMode::Push,
             are_sizes_wanted: config.credit_bytes > 0,
@@ -633,7 +637,11 @@ impl BuilderUnit {
         }
         if self.credits_to_request {
             self.credits_to_request = false;
-            let retry_at = now.after(self.retry);
+            // Said ever more rarely: a unit that takes the place of one that died when all was built
+            // waits for an assignment that does not come, and others wait until nothing is said.
+            let retry = DurationNs(self.retry.0 << self.credit_requests.min(RETRY_DOUBLINGS_MAX));
+            self.credit_requests = self.credit_requests.saturating_add(1);
+            let retry_at = now.after(retry);
             self.credits_requested_at = Some(retry_at);
             self.timeout_at = self.timeout_at.min(retry_at);
             let credits = self.credits;

@@ -10,8 +10,9 @@ use super::BuilderUnit;
 use crate::event_assembly::Stage;
 use crate::message_exchange::Outgoing;
 
-/// While nothing of an event comes, the time between two requests doubles so often at most.
-const RETRY_DOUBLINGS_MAX: u8 = 4;
+/// While nothing of an event comes, or no event at all, the time between two requests doubles so often
+/// at most.
+pub(super) const RETRY_DOUBLINGS_MAX: u8 = 4;
 
 impl BuilderUnit {
     /// The time is over within which an answer was to come.
