@@ -184,6 +184,28 @@ impl Bench {
     }
 }
 
+/// A unit that takes the place of one that died when all was built gets nothing; others wait until
+/// nothing is said.
+#[test]
+fn credits_are_asked_for_ever_more_rarely_while_no_event_comes() {
+    let mut bench = Bench::new();
+    let retry = Bench::config().retry;
+    for times in [1, 2, 4, 8, 16, 16, 16] {
+        let asked_at = bench.now;
+        bench.strike();
+        assert_eq!(bench.now, RunNs(asked_at.0 + times * retry.0));
+        let again = bench.unit.poll_output(bench.now).unwrap();
+        let message = again.envelope.message;
+        assert_eq!(message, BuilderMessage::EventRequest { credits: 4 });
+        assert_eq!(bench.unit.poll_output(bench.now), None);
+        assert!(bench.unit.is_idle());
+    }
+    bench.assign(5);
+    bench.sent();
+    bench.fragments(5);
+    assert_eq!(bench.ticket(), Some(5));
+}
+
 #[test]
 fn requests_are_grouped_and_a_lone_event_does_not_wait() {
     let mut bench = Bench::new();
