@@ -9,6 +9,8 @@
 pub mod arbiter;
 pub mod arrival;
 pub mod buffered;
+pub(crate) mod link_meter;
+pub mod link_report;
 pub mod measure;
 pub mod outcome;
 pub(crate) mod packet_source;
@@ -21,6 +23,7 @@ pub mod wormhole;
 pub use arbiter::Arbiter;
 pub use arrival::Arrival;
 pub use buffered::{BufferPlace, Buffering, FlowControl, Forwarding, Queueing};
+pub use link_report::{BufferOwner, BufferUse, LinkReport, LinkUse, Spread};
 pub use measure::Estimate;
 pub use outcome::NetworkOutcome;
 pub use size_law::SizeLaw;

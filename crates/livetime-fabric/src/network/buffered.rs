@@ -7,7 +7,11 @@
 //! random order after all of them are known, as in [`super::wormhole`].
 //!
 //! Cost: two events per packet and link; about 100 bytes per packet in the network, whose number
-//! the buffers bound, and nothing allocated per packet once they have been full.
+//! the buffers bound, and nothing allocated per packet once they have been full. What a scenario says
+//! of buffers is in [`buffering`].
+
+mod buffering;
+mod packets;
 
 use crate::address::NodeId;
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
@@ -18,11 +22,17 @@ use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
 
 use super::arbiter::Arbiter;
+use super::link_meter::LinkMeter;
+use super::link_report::{BufferOwner, LinkReport};
 use super::outcome::{NetworkOutcome, Tally};
 use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, HostPort, Parcel, StepEvent};
 use super::topology::{LinkEnd, Topology};
 use super::wormhole::{Load, shuffle};
+
+pub use buffering::{BufferPlace, Buffering, FlowControl, Forwarding, Queueing};
+
+use packets::Packets;
 
 /// No packet, no link.
 const NONE: u32 = u32::MAX;
@@ -30,105 +40,6 @@ const NONE: u32 = u32::MAX;
 const CAUSE: EventClass = EventClass(0);
 /// The one event of an instant that starts transmissions.
 const SETTLE: EventClass = EventClass(1);
-
-/// When a packet may go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Forwarding {
-    /// When its header is there; onto a faster link when it is there whole.
-    #[default]
-    CutThrough,
-    /// When it is there whole.
-    StoreAndForward,
-}
-
-/// How packets queue in an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Queueing {
-    /// One FIFO for each input and lane: the head blocks those behind it.
-    #[default]
-    InputFifo,
-    /// A queue for each pair of input and output; an input sends one packet at a time, or as many
-    /// as its link is faster than a node's.
-    VirtualOutput,
-    /// A queue for each output; an input may send to all outputs at once.
-    Output,
-}
-
-/// Whose the buffer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BufferPlace {
-    /// Each input has its own.
-    #[default]
-    Input,
-    /// Each output has its own.
-    Output,
-    /// All ports of an element share one.
-    Shared,
-}
-
-/// What keeps buffers from overflowing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FlowControl {
-    /// Nothing: packets that find no room are lost.
-    None,
-    /// A packet is sent when the next buffer has room for all of it.
-    #[default]
-    Credits,
-    /// A packet is sent unless the next buffer holds `stop` bytes or more and has not yet fallen
-    /// to `go`; what arrives after the stop needs room above it, or is lost.
-    StopGo {
-        /// Bytes from which senders stop.
-        stop: u64,
-        /// Bytes down to which they stay stopped.
-        go: u64,
-    },
-}
-
-/// Buffers of all elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Buffering {
-    /// When a packet may go on.
-    pub forwarding: Forwarding,
-    /// How packets queue.
-    pub queueing: Queueing,
-    /// Whose the buffers are.
-    pub place: BufferPlace,
-    /// Bytes of each buffer.
-    pub bytes: u64,
-    /// Virtual lanes, each with a FIFO of its own at each input; a packet keeps the lane drawn for
-    /// it. Only for [`Queueing::InputFifo`]; the buffer is shared by the lanes.
-    pub lanes: u32,
-    /// Flow control of every link.
-    pub flow: FlowControl,
-}
-
-impl Buffering {
-    /// What is wrong with it for packets of up to `packet_max` bytes; `None` if nothing is.
-    pub fn problem(&self, packet_max: u64) -> Option<String> {
-        if self.bytes < packet_max {
-            return Some(format!(
-                "buffers of {} bytes for packets of up to {packet_max} bytes",
-                self.bytes
-            ));
-        }
-        if !(1..=16).contains(&self.lanes) {
-            return Some(format!("{} lanes, allowed are 1 to 16", self.lanes));
-        }
-        if self.lanes > 1 && self.queueing != Queueing::InputFifo {
-            return Some("lanes with queues that are not input FIFOs".to_owned());
-        }
-        match self.flow {
-            FlowControl::StopGo { stop, go } if go > stop || stop > self.bytes || stop == 0 => {
-                Some(format!(
-                    "go at {go} and stop at {stop} of {} bytes, go may not be above stop nor stop \
-                     above the buffer",
-                    self.bytes
-                ))
-            }
-            _ => None,
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -140,27 +51,6 @@ pub(crate) enum Step {
     Delivered(u32),
     /// All causes of this instant are known.
     Settle,
-}
-
-/// Packets by number; the free ones form a list through `next`.
-#[derive(Default)]
-struct Packets {
-    source: Vec<u32>,
-    destination: Vec<u32>,
-    number: Vec<u64>,
-    bytes: Vec<u32>,
-    /// The hosts' number of it.
-    tag: Vec<u32>,
-    lane: Vec<u16>,
-    /// Place in the route of the link to take next.
-    hop: Vec<u8>,
-    arrived: Vec<SimPs>,
-    /// The next one in the queue, in the list of heads of a link, or among the free.
-    next_queued: Vec<u32>,
-    next_waiting: Vec<u32>,
-    /// Routes, `stride` links each.
-    route: Vec<u32>,
-    free: Vec<u32>,
 }
 
 /// The engine.
@@ -211,6 +101,7 @@ pub(crate) struct Fabric<'t> {
     is_settling: bool,
     ties: RandomStream,
     tally: Tally,
+    meter: Option<Box<LinkMeter>>,
 }
 
 /// Runs traffic through a fabric with buffers.
@@ -231,12 +122,14 @@ pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOu
     }
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
-    let fabric = simulation.into_world();
+    let mut fabric = simulation.into_world();
+    let links = fabric.take_link_report(report.now);
     let in_flight = (fabric.packets.source.len() - fabric.packets.free.len()) as u64;
     let offered = fabric.sources.offered();
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
     outcome.packets_in_flight = in_flight;
+    outcome.links = links;
     outcome
 }
 
@@ -328,7 +221,7 @@ impl<'t> Fabric<'t> {
         self.settle_later(now, scheduler);
         match step {
             Step::Sent(link) => self.sent(now, link, scheduler),
-            Step::Ready(packet) => self.ready(packet),
+            Step::Ready(packet) => self.ready(now, packet),
             Step::Delivered(packet) => self.delivered(now, packet),
             Step::Settle => self.settle(now, scheduler),
         }
@@ -374,6 +267,8 @@ impl<'t> Fabric<'t> {
         };
         let count = links.len();
         let accounts = count.max(topology.elements().len());
+        let is_mixed = buffering.queueing == Queueing::InputFifo;
+        let meter = LinkMeter::asked_for(topology, &load, count, accounts, is_mixed);
         Self {
             topology,
             network: 0,
@@ -409,9 +304,29 @@ impl<'t> Fabric<'t> {
             is_settling: false,
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
+            meter,
             load,
             buffering,
         }
+    }
+
+    /// What links and buffers did, if it was counted.
+    fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
+        let links = self.topology.links();
+        let elements = self.topology.elements().len();
+        let place = self.buffering.place;
+        let port = |end: LinkEnd| match end {
+            LinkEnd::Port { .. } => Some(BufferOwner::Port(end)),
+            LinkEnd::Source(_) | LinkEnd::Destination(_) => None,
+        };
+        let owner = |account: usize| match place {
+            BufferPlace::Input => port(links.get(account)?.to),
+            BufferPlace::Output => port(links.get(account)?.from),
+            BufferPlace::Shared => {
+                (account < elements).then_some(BufferOwner::Element(account as u32))
+            }
+        };
+        Some(self.meter.take()?.into_report(end, owner))
     }
 
     /// Makes the next packet of a source.
@@ -499,12 +414,15 @@ impl<'t> Fabric<'t> {
     }
 
     /// Takes a packet into the queue of its element, or into the source's hands.
-    fn ready(&mut self, packet: u32) {
+    fn ready(&mut self, now: SimPs, packet: u32) {
         let Some(link) = self.came_by(packet) else {
             self.wait(packet);
             return;
         };
         let queue = self.queue_of(packet, link);
+        if let Some(meter) = &mut self.meter {
+            meter.joins(link as usize, now, self.last[queue] == NONE);
+        }
         self.packets.next_queued[packet as usize] = NONE;
         match self.last[queue] {
             NONE => {
@@ -587,7 +505,7 @@ impl<'t> Fabric<'t> {
                     return self.block(link, account);
                 }
                 _ if is_full => is_lost = true,
-                _ => self.fill(account, bytes),
+                _ => self.fill(now, account, bytes),
             }
         }
         self.unlink(link, before, packet);
@@ -615,6 +533,9 @@ impl<'t> Fabric<'t> {
             if self.first[queue] == NONE {
                 self.last[queue] = NONE;
             }
+            if let Some(meter) = &mut self.meter {
+                meter.goes_on(from as usize, now, self.first[queue] == NONE);
+            }
             self.is_sending[queue] = true;
             self.sending[from as usize] += 1;
             self.last_port[l] = self.input_port[from as usize];
@@ -623,6 +544,9 @@ impl<'t> Fabric<'t> {
         }
         let rate = self.load.link_bits_per_s * u64::from(self.speed[l]);
         let time = DurationPs::for_bits(bytes * 8, rate);
+        if let Some(meter) = &mut self.meter {
+            meter.carries(l, now, time);
+        }
         scheduler.at(now + time, CAUSE, E::of(self.network, Step::Sent(link)));
         self.packets.hop[p] += 1;
         if self.is_lost[l] {
@@ -659,23 +583,26 @@ impl<'t> Fabric<'t> {
         }
         match self.leaves[l] {
             NONE => {}
-            account => self.free(account as usize, bytes),
+            account => self.free(now, account as usize, bytes),
         }
         match self.left_queue[l] {
             NONE => {
                 // The links of sources come first, in their order.
                 self.offer(now + self.load.source_gap, link, scheduler);
             }
-            queue => self.show_next(queue as usize),
+            queue => self.show_next(now, queue as usize),
         }
         self.mark(link);
     }
 
     /// Shows the next head of a queue, and offers the input to the other lanes.
-    fn show_next(&mut self, queue: usize) {
+    fn show_next(&mut self, now: SimPs, queue: usize) {
         self.is_sending[queue] = false;
         let from = queue / self.lanes;
         self.sending[from] -= 1;
+        if let Some(meter) = &mut self.meter {
+            meter.has_left(from, now);
+        }
         if self.first[queue] != NONE {
             self.wait(self.first[queue]);
         }
@@ -690,8 +617,11 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    fn fill(&mut self, account: usize, bytes: u64) {
+    fn fill(&mut self, now: SimPs, account: usize, bytes: u64) {
         self.used[account] += bytes;
+        if let Some(meter) = &mut self.meter {
+            meter.holds(account, now, self.used[account]);
+        }
         if let FlowControl::StopGo { stop, .. } = self.buffering.flow
             && self.used[account] >= stop
         {
@@ -699,8 +629,11 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    fn free(&mut self, account: usize, bytes: u64) {
+    fn free(&mut self, now: SimPs, account: usize, bytes: u64) {
         self.used[account] -= bytes;
+        if let Some(meter) = &mut self.meter {
+            meter.holds(account, now, self.used[account]);
+        }
         if let FlowControl::StopGo { go, .. } = self.buffering.flow {
             if self.used[account] > go {
                 return;
@@ -780,33 +713,14 @@ impl<'t> Fabric<'t> {
     }
 }
 
-impl Packets {
-    fn take(&mut self, stride: usize) -> u32 {
-        if let Some(packet) = self.free.pop() {
-            return packet;
-        }
-        let packet = self.source.len() as u32;
-        self.source.push(0);
-        self.destination.push(0);
-        self.number.push(0);
-        self.bytes.push(0);
-        self.tag.push(0);
-        self.lane.push(0);
-        self.hop.push(0);
-        self.arrived.push(SimPs::ZERO);
-        self.next_queued.push(NONE);
-        self.next_waiting.push(NONE);
-        self.route.resize(self.route.len() + stride, 0);
-        packet
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use core::ops::Range;
+
     use super::*;
     use crate::analytic::crossbar::fifo_inputs_exponential;
     use crate::network::topology::Wiring;
-    use crate::network::{Pattern, SizeLaw, Traffic};
+    use crate::network::{LinkUse, Pattern, SizeLaw, Spread, Traffic};
 
     const BASE: Buffering = Buffering {
         forwarding: Forwarding::CutThrough,
@@ -869,6 +783,60 @@ mod tests {
         };
         let value = run(&topology, &uniform(4_000), &virtual_output);
         assert!(value.efficiency_link.mean > 0.85, "{value:?}");
+    }
+
+    #[test]
+    fn links_and_buffers_are_counted_and_change_nothing() {
+        let topology = Topology::crossbar(8).unwrap();
+        let plain = uniform(2_000);
+        let load = Load {
+            counts_links: true,
+            ..plain.clone()
+        };
+        for (queueing, is_mixed) in [
+            (Queueing::InputFifo, true),
+            (Queueing::VirtualOutput, false),
+        ] {
+            let buffering = Buffering { queueing, ..BASE };
+            let outcome = run(&topology, &load, &buffering);
+            let uncounted = run(&topology, &plain, &buffering);
+            assert_eq!(outcome.trace_hash, uncounted.trace_hash);
+            assert!(uncounted.links.is_none());
+            let report = outcome.links.expect("asked for");
+            let shares = |time: fn(&LinkUse) -> DurationPs, links: Range<usize>| {
+                Spread::of(report.links[links].iter().map(|l| report.share(time(l))))
+            };
+            // Links to destinations carry what is delivered, but for what is on its way.
+            let delivery = shares(|link| link.busy, 8..16).mean;
+            assert!((delivery - outcome.efficiency_link.mean).abs() < 0.002);
+            assert_eq!(shares(|link| link.blocked, 8..16).max, 0.0);
+            // An input has packets nearly always, and sends or is blocked.
+            let blocked = shares(|link| link.blocked, 0..8).mean;
+            assert!(
+                (delivery + blocked - 1.0).abs() < 0.01,
+                "{delivery} {blocked}"
+            );
+            let behind = shares(|link| link.head_of_line, 0..8).mean;
+            assert_eq!(behind > 0.3, is_mixed, "{behind}");
+            assert_eq!(report.buffers.len(), 8);
+            let levels = Spread::of(report.buffers.iter().map(|buffer| buffer.mean_bytes));
+            assert!(levels.min > 6_144.0 && levels.max <= 8_192.0, "{levels:?}");
+            assert!(
+                report
+                    .buffers
+                    .iter()
+                    .all(|buffer| buffer.max_bytes == 8_192)
+            );
+        }
+        let shared = Buffering {
+            queueing: Queueing::Output,
+            place: BufferPlace::Shared,
+            bytes: 64 * 2048,
+            ..BASE
+        };
+        let report = run(&topology, &load, &shared).links.expect("asked for");
+        let owners: Vec<BufferOwner> = report.buffers.iter().map(|b| b.owner).collect();
+        assert_eq!(owners, [BufferOwner::Element(0)]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::kernel::RunReport;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
 
+use super::link_report::LinkReport;
 use super::measure::{BATCHES, Estimate, fairness};
 use super::topology::Topology;
 use super::wormhole::Load;
@@ -50,6 +51,8 @@ pub struct NetworkOutcome {
     pub series: Vec<f64>,
     /// Length of a batch.
     pub batch: DurationPs,
+    /// What links and buffers did, if [`Load::counts_links`] asked for it.
+    pub links: Option<LinkReport>,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
     /// Events of the kernel, or steps of a model without one.
@@ -158,6 +161,7 @@ impl Tally {
             fairness_destinations: fairness(&self.by_destination),
             series,
             batch: self.batch,
+            links: None,
             simulated: report.now,
             events: report.events,
             trace_hash: report.trace_hash,

@@ -21,6 +21,7 @@ use crate::trace::EventLabel;
 
 use super::arbiter::Arbiter;
 use super::arrival::Arrival;
+use super::link_meter::LinkMeter;
 use super::outcome::{NetworkOutcome, Tally};
 use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, Parcel, StepEvent};
@@ -67,6 +68,9 @@ pub struct Load {
     pub duration: DurationPs,
     /// The queue of the kernel; results do not depend on it.
     pub queue: QueueKind,
+    /// Whether [`NetworkOutcome::links`] is wanted. It costs a tenth of the speed with buffers, and a
+    /// third without.
+    pub counts_links: bool,
 }
 
 impl Load {
@@ -90,6 +94,7 @@ impl Load {
             warm_up: packet * (packet_times / 10),
             duration: packet * packet_times,
             queue: QueueKind::default(),
+            counts_links: false,
         }
     }
 }
@@ -172,6 +177,7 @@ pub(crate) struct Fabric<'t> {
     is_settling: bool,
     ties: RandomStream,
     tally: Tally,
+    meter: Option<Box<LinkMeter>>,
 }
 
 /// Runs saturated or offered traffic through a fabric without buffers.
@@ -190,12 +196,16 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     }
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
-    let fabric = simulation.into_world();
+    let mut fabric = simulation.into_world();
+    fabric.end_waits(report.now);
+    let links = fabric.meter.take();
+    let links = links.map(|meter| meter.into_report(report.now, |_| None));
     let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
     let (in_flight, offered) = (in_flight.count() as u64, fabric.packets.offered());
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
     outcome.packets_in_flight = in_flight;
+    outcome.links = links;
     outcome
 }
 
@@ -347,6 +357,7 @@ impl<'t> Fabric<'t> {
             is_settling: false,
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
+            meter: LinkMeter::asked_for(topology, &load, 0, 0, true),
             load,
         }
     }
@@ -429,6 +440,7 @@ impl<'t> Fabric<'t> {
             if self.links[link as usize].owner == NONE
                 && let Some(source) = self.take_waiting(link as usize, now)
             {
+                self.end_wait(source, now);
                 self.claim(link, source);
                 self.advance(now, source, scheduler);
             }
@@ -441,6 +453,31 @@ impl<'t> Fabric<'t> {
         }
         self.heads = heads;
         self.is_settling = false;
+    }
+
+    /// Counts the wait of a head for all links that it holds.
+    #[inline]
+    fn end_wait(&mut self, source: u32, now: SimPs) {
+        if let Some(meter) = &mut self.meter {
+            let state = &self.sources[source as usize];
+            for link in &state.route.links()[..usize::from(state.claimed)] {
+                meter.held(*link as usize, state.waits_since, now);
+            }
+        }
+    }
+
+    /// Counts the waits of those that still wait at the end.
+    fn end_waits(&mut self, end: SimPs) {
+        if self.meter.is_none() {
+            return;
+        }
+        for link in 0..self.links.len() {
+            let mut at = self.links[link].first_waiting;
+            while at != NONE {
+                self.end_wait(at, end);
+                at = self.sources[at as usize].next_waiting;
+            }
+        }
     }
 
     fn claim(&mut self, link: u32, source: u32) {
@@ -473,6 +510,11 @@ impl<'t> Fabric<'t> {
         }
         let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
         let streaming = DurationPs::for_bits(bytes * 8, self.load.link_bits_per_s);
+        if let Some(meter) = &mut self.meter {
+            for link in links {
+                meter.carries(*link as usize, now + hop_delay, streaming);
+            }
+        }
         let done = E::of(self.network, Step::Done(source));
         match self.is_for_hosts {
             // Those of hosts are blocks of one size, as a rule.
@@ -574,5 +616,40 @@ impl<'t> Fabric<'t> {
 pub(super) fn shuffle(values: &mut [u32], random: &mut RandomStream) {
     for i in (1..values.len()).rev() {
         values.swap(i, random.below(i as u64 + 1) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Pattern;
+
+    #[test]
+    fn a_saturated_source_sends_or_holds_its_links_and_waits() {
+        let topology = Topology::delta(4, 2, &super::super::topology::Wiring::Omega).unwrap();
+        let traffic = Traffic::new(Pattern::Uniform);
+        let plain = Load::saturated(traffic, SizeLaw::Fixed(2048), 1_000);
+        let load = Load {
+            counts_links: true,
+            ..plain.clone()
+        };
+        let outcome = run(&topology, &load);
+        assert_eq!(outcome.trace_hash, run(&topology, &plain).trace_hash);
+        let report = outcome.links.expect("asked for");
+        for link in &report.links[..16] {
+            assert_eq!(link.busy + link.blocked, report.counted, "{link:?}");
+            assert_eq!(link.blocked, link.head_of_line);
+        }
+        let delivery = report.links[32..].iter();
+        let delivered: f64 = delivery.clone().map(|link| report.share(link.busy)).sum();
+        assert!((delivered / 16.0 - outcome.efficiency_link.mean).abs() < 0.002);
+        assert!(delivery.into_iter().all(|l| l.blocked == DurationPs::ZERO));
+        // A link between stages is held while its packet waits for the destination's.
+        assert!(
+            report.links[16..32]
+                .iter()
+                .all(|l| l.blocked > DurationPs::ZERO)
+        );
+        assert_eq!(report.buffers, []);
     }
 }

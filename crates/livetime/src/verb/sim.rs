@@ -6,6 +6,7 @@
 mod builder_result;
 mod chain;
 mod gates;
+mod link_result;
 mod plan;
 mod preset;
 mod replay;

@@ -96,6 +96,46 @@ fn the_same_scenario_is_the_same_run_and_writes_what_is_asked_for() {
 }
 
 #[test]
+fn links_are_named_in_text_document_page_and_table() {
+    let bench = Workbench::new();
+    bench.write(
+        "hot.toml",
+        "format = 1\npacket_times = 200\n[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\n\
+         mode = \"cut-through\"\n[traffic]\npattern = \"incast\"\ndestination = 2\n",
+    );
+    let arguments = [
+        "sim", "run", "hot.toml", "--links", "l.csv", "--html", "l.html",
+    ];
+    let text = bench.run(&arguments).ended_with(0);
+    let line = "busiest element 0 port 2 to destination 2 (100.0 % of the time), most blocked behind source ";
+    assert!(text.out.contains(line), "{}", text.out);
+    assert_eq!(bench.read("l.csv").lines().count(), 9);
+    let page = bench.read("l.html");
+    assert_eq!(page.matches("<rect").count(), 2 * 8 + 2, "{page}");
+    let document = bench.run(&["sim", "run", "hot.toml", "--json"]);
+    let document = document.ended_with(0).document();
+    assert_eq!(value(&document, "links.count"), 8);
+    assert_eq!(value(&document, "links.use.max"), 1.0);
+    let blocked = &value(&document, "links.most_blocked")[0];
+    assert!(
+        blocked["head_of_line"]
+            .as_f64()
+            .is_some_and(|share| share > 0.7)
+    );
+    assert_eq!(value(&document, "buffers.count"), 4);
+    assert_eq!(value(&document, "buffers.max_bytes.max"), 65536.0);
+    assert_eq!(
+        value(&document, "buffers.fullest").as_array().map(Vec::len),
+        Some(4)
+    );
+    let refused = [
+        "sim", "run", "hot.toml", "--level", "flit", "--links", "f.csv",
+    ];
+    let refused = bench.run(&refused).ended_with(1);
+    assert!(refused.err.contains("--links needs"), "{}", refused.err);
+}
+
+#[test]
 fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
     let bench = Workbench::new();
     let cases = [

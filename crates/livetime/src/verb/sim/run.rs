@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use livetime_fabric::network::NetworkOutcome;
-use livetime_fabric::scenario::{Level, ScenarioOutcome};
+use livetime_fabric::network::{LinkReport, NetworkOutcome};
+use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome};
 use livetime_node::latency_summary;
 use livetime_study::plot::{Axis, LinePlot, Series, escape};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::config::{LoadedScenario, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
 
-use super::{builder_result, preset};
+use super::{builder_result, link_result, preset};
 
 /// Latencies above this are counted apart; a millisecond is long for a fabric.
 pub(super) const LATENCY_BOUND_NS: u64 = 1_000_000;
@@ -44,7 +44,10 @@ pub(crate) struct Options {
     /// Write the efficiency against time as CSV
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
-    /// Write a page with the figures and a plot against time
+    /// Write use and blocked time of every link as CSV
+    #[arg(long, value_name = "FILE.csv")]
+    links: Option<PathBuf>,
+    /// Write a page with the figures, a plot against time and a map of the links
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }
@@ -83,26 +86,14 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
         (None, Some(name)) => preset::load(name)?,
         (None, None) => return Err("error: no scenario was given".to_owned()),
     };
-    if let Some(seed) = options.seed {
-        loaded.scenario.load.seed = seed;
-    }
-    if let Some(level) = options.level {
-        loaded.scenario.level = match level {
-            LevelOption::Packet => Level::Packet,
-            LevelOption::Flit => Level::Flit,
-            LevelOption::Analytic => Level::Analytic,
-        };
-        // The file was checked with its own level.
-        if let Some(problem) = loaded.scenario.validate().first() {
-            return Err(problem.to_string());
-        }
-    }
+    override_scenario(options, &mut loaded.scenario)?;
     say(format_args!(
         "network simulation · {} · seed {} · livetime {}",
         loaded.name,
         loaded.scenario.load.seed,
         env!("CARGO_PKG_VERSION")
     ));
+    count_links(options, &mut loaded.scenario)?;
     let start = Instant::now();
     let outcome = loaded
         .scenario
@@ -115,6 +106,9 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
     };
     if let Some(path) = &options.csv {
         write(path, &finished.to_csv())?;
+    }
+    if let (Some(path), Some(report)) = (&options.links, finished.links()) {
+        write(path, &link_result::to_csv(report))?;
     }
     if let Some(path) = &options.html {
         write(path, &finished.to_html())?;
@@ -143,6 +137,40 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
     Ok(exit::after_printing(printed))
 }
 
+/// Seed and level of the options.
+fn override_scenario(options: &Options, scenario: &mut Scenario) -> Result<(), String> {
+    if let Some(seed) = options.seed {
+        scenario.load.seed = seed;
+    }
+    let Some(level) = options.level else {
+        return Ok(());
+    };
+    scenario.level = match level {
+        LevelOption::Packet => Level::Packet,
+        LevelOption::Flit => Level::Flit,
+        LevelOption::Analytic => Level::Analytic,
+    };
+    // The file was checked with its own level.
+    match scenario.validate().first() {
+        Some(problem) => Err(problem.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Lets links be counted where that can be.
+fn count_links(options: &Options, scenario: &mut Scenario) -> Result<(), String> {
+    let counts_links = scenario.level == Level::Packet && scenario.builder.is_none();
+    if options.links.is_some() && !counts_links {
+        return Err(
+            "error: --links needs a scenario at level packet without `[builder]`: nothing else \
+             counts links\nhelp: leave --links out, or change the scenario"
+                .to_owned(),
+        );
+    }
+    scenario.load.counts_links = counts_links;
+    Ok(())
+}
+
 fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text)
         .map_err(|error| format!("error: cannot write {}: {error}", path.display()))
@@ -151,6 +179,10 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 impl Finished {
     fn network(&self) -> Option<&NetworkOutcome> {
         self.outcome.network.as_ref()
+    }
+
+    fn links(&self) -> Option<&LinkReport> {
+        self.network()?.links.as_ref()
     }
 
     fn rails(&self) -> f64 {
@@ -219,6 +251,11 @@ impl Finished {
         if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
             document.extend(rest);
         }
+        if let Some(report) = self.links() {
+            let (links, buffers) = link_result::to_json(report);
+            document["links"] = links;
+            document["buffers"] = json!(buffers);
+        }
         document
     }
 
@@ -282,6 +319,7 @@ impl Finished {
             "  fairness          {:.3} of sources, {:.3} of destinations (Jain)\n",
             network.fairness_sources, network.fairness_destinations
         );
+        text += &self.links().map(link_result::to_text).unwrap_or_default();
         text += &format!(
             "  simulation        {:.3} ms in {:.2} s, {:.2} million events/s, trace {}\n",
             network.simulated.0 as f64 * 1e-9,
@@ -341,11 +379,12 @@ impl Finished {
             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
              <body style=\"font-family: sans-serif; max-width: 60rem; margin: 2rem auto\">\n\
              <h1>{title}</h1>\n<p>A simulation; nothing here was measured on hardware.</p>\n\
-             <pre>{text}</pre>\n{plot}\n<h2>Scenario</h2>\n<pre>{scenario}</pre>\n\
+             <pre>{text}</pre>\n{plot}\n{links}<h2>Scenario</h2>\n<pre>{scenario}</pre>\n\
              <h2>Document</h2>\n<pre>{document}</pre>\n</body></html>\n",
             title = escape(&self.loaded.name),
             text = escape(&self.to_text()),
             plot = plot.to_svg(),
+            links = self.links().map(link_result::to_html).unwrap_or_default(),
             scenario = escape(&self.loaded.text),
             document = escape(&format!("{:#}", self.to_json())),
         )
