@@ -410,9 +410,10 @@ impl BuilderNetwork {
         }
         if let (Shaping::BarrelShifter { .. }, Switching::Buffered(buffering)) =
             (self.shaping, switching)
-            && let Some(found) =
-                buffering.problem(u64::from(bytes) + u64::from(load.overhead_bytes))
+            && let block = u64::from(bytes) + u64::from(load.overhead_bytes)
+            && buffering.bytes < block
         {
+            let found = format!("blocks of {block} bytes for buffers of {}", buffering.bytes);
             let (path, help) = (
                 "builder.block",
                 "raise `switch.buffer`, or use smaller blocks",

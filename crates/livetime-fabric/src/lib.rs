@@ -42,6 +42,7 @@ pub mod gate;
 pub mod heap_queue;
 pub mod host_bus;
 pub mod kernel;
+pub mod matcher;
 pub mod network;
 pub mod plan;
 pub mod problem_code;

@@ -20,6 +20,7 @@ pub mod topology;
 pub mod traffic;
 pub mod wormhole;
 
+pub use crate::matcher::Matching;
 pub use arbiter::Arbiter;
 pub use arrival::Arrival;
 pub use buffered::{BufferPlace, Buffering, FlowControl, Forwarding, Queueing};

@@ -206,7 +206,7 @@ impl Scenario {
                 return problems;
             }
         };
-        self.check_switching(&mut problems);
+        self.check_switching(&topology, &mut problems);
         if let Some(builder) = &self.builder {
             let fits = builder.validate(&topology, &self.load, &self.switching, self.rails);
             problems.extend(fits);
@@ -299,7 +299,7 @@ impl Scenario {
         }
     }
 
-    fn check_switching(&self, problems: &mut Vec<Problem>) {
+    fn check_switching(&self, topology: &Topology, problems: &mut Vec<Problem>) {
         let Switching::Buffered(buffering) = &self.switching else {
             return;
         };
@@ -312,11 +312,15 @@ impl Scenario {
             SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
             SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
         };
-        if let Some(found) = buffering.problem(largest + overhead) {
-            let allowed = "buffers that hold the largest packet (20 times the mean of an \
-                           exponential law, mean + 20 rms of a log-normal one)";
-            let help = "raise `switch.buffer`, or lower sizes, lanes or thresholds";
-            problems.push(Problem::new(BUFFERS, "switch.buffer", found, allowed, help));
+        if let Some(problem) = buffering.problem(largest + overhead, topology) {
+            let buffered::BufferingProblem {
+                key,
+                found,
+                allowed,
+                help,
+            } = problem;
+            let path = format!("switch.{key}");
+            problems.push(Problem::new(BUFFERS, path, found, allowed, help));
         }
     }
 

@@ -1,41 +1,13 @@
-//! A switch with a queue for each pair of input and output, and the ways to match them.
+//! A switch with a queue for each pair of input and output, matched in every slot.
 //!
-//! Parallel iterative matching (random grants and accepts), iSLIP (round-robin pointers that move
-//! only when a grant of the first iteration is accepted), round-robin matching (pointers that
-//! always move), and maximum-weight matching as an oracle for few ports.
+//! The ways to match them are in [`crate::matcher`].
 
+use crate::matcher::{Matcher, UNMATCHED};
 use crate::random::RandomStream;
 
 use super::stream;
 
-/// The most ports of [`Matching::MaximumWeight`], whose cost grows as 2^ports.
-pub const MAXIMUM_WEIGHT_PORTS: u32 = 8;
-/// No partner.
-const NONE: usize = usize::MAX;
-
-/// How inputs and outputs are matched in each slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Matching {
-    /// Random grants, random accepts.
-    Parallel {
-        /// Rounds of a slot.
-        iterations: u32,
-    },
-    /// Round robin; pointers move past what was accepted in the first iteration.
-    Slip {
-        /// Rounds of a slot.
-        iterations: u32,
-    },
-    /// Round robin; pointers move past what was granted, accepted or not.
-    RoundRobin {
-        /// Rounds of a slot.
-        iterations: u32,
-        /// Whether they move in every iteration or in the first alone.
-        moves_in_all: bool,
-    },
-    /// The heaviest matching, weight being the cells that wait.
-    MaximumWeight,
-}
+pub use crate::matcher::{MAXIMUM_WEIGHT_PORTS, Matching};
 
 /// Cells offered.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,17 +40,6 @@ pub struct Matched {
     pub left: u64,
 }
 
-struct Scheduler {
-    n: usize,
-    matching: Matching,
-    grant_pointer: Vec<usize>,
-    accept_pointer: Vec<usize>,
-    input_of: Vec<usize>,
-    output_of: Vec<usize>,
-    /// The output that an input accepts in this round, and whether it is a better one.
-    grants: Vec<Vec<usize>>,
-}
-
 impl MatchedSwitch {
     /// Runs `slots` slots after `warm_up` more.
     ///
@@ -86,18 +47,26 @@ impl MatchedSwitch {
     /// For maximum-weight matching with more than [`MAXIMUM_WEIGHT_PORTS`] ports.
     pub fn run(&self, offered: &Offered, warm_up: u64, slots: u64, seed: u64) -> Matched {
         let n = self.ports as usize;
-        assert!(self.matching != Matching::MaximumWeight || self.ports <= MAXIMUM_WEIGHT_PORTS);
         let mut random = stream(seed);
         let is_saturated = *offered == Offered::Saturated;
         let mut queues = vec![u64::from(is_saturated); n * n];
-        let mut scheduler = Scheduler::new(n, self.matching);
+        let mut matcher = Matcher::new(n, n, self.matching);
         let (mut sent, mut waiting, mut in_queue) = (0_u64, 0_u64, 0_u64);
         for slot in 0..warm_up + slots {
             in_queue += arrivals(offered, n, &mut queues, &mut random);
-            scheduler.schedule(&queues, &mut random);
+            matcher.clear();
+            for output in 0..n {
+                for input in 0..n {
+                    match queues[input * n + output] {
+                        0 => {}
+                        cells => matcher.request(input, output, cells),
+                    }
+                }
+            }
+            matcher.schedule(&mut random);
             let mut served = 0;
-            for (input, output) in scheduler.output_of.iter().enumerate() {
-                if *output != NONE {
+            for (input, output) in matcher.outputs().iter().enumerate() {
+                if *output != UNMATCHED {
                     served += 1;
                     if !is_saturated {
                         queues[input * n + output] -= 1;
@@ -143,144 +112,6 @@ fn arrivals(offered: &Offered, n: usize, queues: &mut [u64], random: &mut Random
         }
     }
     arrived
-}
-
-impl Scheduler {
-    fn new(n: usize, matching: Matching) -> Self {
-        Self {
-            n,
-            matching,
-            grant_pointer: vec![0; n],
-            accept_pointer: vec![0; n],
-            input_of: vec![NONE; n],
-            output_of: vec![NONE; n],
-            grants: vec![Vec::with_capacity(n); n],
-        }
-    }
-
-    fn schedule(&mut self, queues: &[u64], random: &mut RandomStream) {
-        self.input_of.fill(NONE);
-        self.output_of.fill(NONE);
-        match self.matching {
-            Matching::MaximumWeight => self.heaviest(queues),
-            Matching::Parallel { iterations }
-            | Matching::Slip { iterations }
-            | Matching::RoundRobin { iterations, .. } => {
-                for iteration in 0..iterations {
-                    if !self.round(queues, iteration == 0, random) {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    /// One round of grants and accepts; whether it matched anything.
-    fn round(&mut self, queues: &[u64], is_first: bool, random: &mut RandomStream) -> bool {
-        let n = self.n;
-        let moves = |matching| match matching {
-            Matching::RoundRobin { moves_in_all, .. } => is_first || moves_in_all,
-            _ => false,
-        };
-        let moves_always = moves(self.matching);
-        self.grants.iter_mut().for_each(Vec::clear);
-        for output in 0..n {
-            if self.input_of[output] != NONE {
-                continue;
-            }
-            let asks =
-                |input: usize| self.output_of[input] == NONE && queues[input * n + output] > 0;
-            if let Some(input) = self.pick(self.grant_pointer[output], asks, random) {
-                self.grants[input].push(output);
-                if moves_always {
-                    self.grant_pointer[output] = (input + 1) % n;
-                }
-            }
-        }
-        let mut has_matched = false;
-        for input in 0..n {
-            if self.grants[input].is_empty() {
-                continue;
-            }
-            has_matched = true;
-            let output = match self.matching {
-                Matching::Parallel { .. } => {
-                    let granted = &self.grants[input];
-                    granted[random.below(granted.len() as u64) as usize]
-                }
-                _ => {
-                    let pointer = self.accept_pointer[input];
-                    let distance = |output: &usize| (output + n - pointer) % n;
-                    let nearest = self.grants[input].iter().copied();
-                    nearest.min_by_key(distance).unwrap_or(0)
-                }
-            };
-            self.input_of[output] = input;
-            self.output_of[input] = output;
-            let is_slip = matches!(self.matching, Matching::Slip { .. });
-            if is_slip && is_first {
-                self.grant_pointer[output] = (input + 1) % n;
-            }
-            if moves_always || is_slip && is_first {
-                self.accept_pointer[input] = (output + 1) % n;
-            }
-        }
-        has_matched
-    }
-
-    /// The input that an output grants to.
-    fn pick(
-        &self,
-        pointer: usize,
-        asks: impl Fn(usize) -> bool,
-        random: &mut RandomStream,
-    ) -> Option<usize> {
-        let n = self.n;
-        if matches!(self.matching, Matching::Parallel { .. }) {
-            let asking = (0..n).filter(|input| asks(*input)).count() as u64;
-            if asking == 0 {
-                return None;
-            }
-            let place = random.below(asking) as usize;
-            return (0..n).filter(|input| asks(*input)).nth(place);
-        }
-        (0..n).map(|i| (pointer + i) % n).find(|input| asks(*input))
-    }
-
-    /// Maximum-weight matching by the best set of outputs for the first inputs.
-    fn heaviest(&mut self, queues: &[u64]) {
-        let n = self.n;
-        let sets = 1_usize << n;
-        // best[i][set]: heaviest matching of the first i inputs with outputs of the set.
-        let mut best = vec![0_u64; (n + 1) * sets];
-        for input in 0..n {
-            for set in 0..sets {
-                let mut most = best[input * sets + set];
-                for output in (0..n).filter(|output| set >> output & 1 == 1) {
-                    let without = best[input * sets + (set & !(1 << output))];
-                    most = most.max(without + queues[input * n + output]);
-                }
-                best[(input + 1) * sets + set] = most;
-            }
-        }
-        let mut set = sets - 1;
-        for input in (0..n).rev() {
-            let total = best[(input + 1) * sets + set];
-            if total == best[input * sets + set] {
-                continue;
-            }
-            let fits = |output: &usize| {
-                set >> output & 1 == 1
-                    && best[input * sets + (set & !(1 << output))] + queues[input * n + output]
-                        == total
-            };
-            if let Some(output) = (0..n).find(fits) {
-                self.output_of[input] = output;
-                self.input_of[output] = input;
-                set &= !(1 << output);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

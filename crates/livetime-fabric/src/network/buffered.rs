@@ -2,7 +2,8 @@
 //!
 //! A packet is kept whole in the buffer of each element that it crosses; it goes on when its next
 //! link is idle and the flow control lets it. Queues are one FIFO for each input (or one for each
-//! virtual lane), one for each pair of input and output, or one for each output. Without flow
+//! virtual lane), one for each pair of input and output, or one for each output; who goes on is said
+//! by an arbiter of each output, or by a scheduler of the element ([`crossbars`]). Without flow
 //! control a packet that finds no room is lost and counted. Simultaneous events are settled in
 //! random order after all of them are known, as in [`super::wormhole`].
 //!
@@ -11,7 +12,10 @@
 //! of buffers is in [`buffering`].
 
 mod buffering;
+mod crossbars;
 mod packets;
+#[cfg(test)]
+mod tests;
 
 use crate::address::NodeId;
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
@@ -30,8 +34,9 @@ use super::port::{Delivery, HostPort, Parcel, StepEvent};
 use super::topology::{LinkEnd, Topology};
 use super::wormhole::{Load, shuffle};
 
-pub use buffering::{BufferPlace, Buffering, FlowControl, Forwarding, Queueing};
+pub use buffering::{BufferPlace, Buffering, BufferingProblem, FlowControl, Forwarding, Queueing};
 
+use crossbars::{Crossbar, Crossbars};
 use packets::Packets;
 
 /// No packet, no link.
@@ -51,6 +56,17 @@ pub(crate) enum Step {
     Delivered(u32),
     /// All causes of this instant are known.
     Settle,
+}
+
+/// What flow control does with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    /// There is room.
+    Take,
+    /// It is not sent yet.
+    Wait,
+    /// It is sent, and lost.
+    Lose,
 }
 
 /// The engine.
@@ -102,6 +118,9 @@ pub(crate) struct Fabric<'t> {
     ties: RandomStream,
     tally: Tally,
     meter: Option<Box<LinkMeter>>,
+    crossbars: Option<Crossbars>,
+    /// Packets that wait in each queue, for crossbars alone.
+    waiting: Vec<u32>,
 }
 
 /// Runs traffic through a fabric with buffers.
@@ -255,7 +274,7 @@ impl<'t> Fabric<'t> {
         let ports_max = topology.elements().iter().map(|e| e.outputs).max();
         let lanes = match buffering.queueing {
             Queueing::InputFifo => buffering.lanes as usize,
-            Queueing::VirtualOutput | Queueing::Output => ports_max.unwrap_or(1) as usize,
+            _ => ports_max.unwrap_or(1) as usize,
         };
         let port = |end: LinkEnd| match end {
             LinkEnd::Port { port, .. } => port as u16,
@@ -268,6 +287,8 @@ impl<'t> Fabric<'t> {
         let count = links.len();
         let accounts = count.max(topology.elements().len());
         let is_mixed = buffering.queueing == Queueing::InputFifo;
+        let matching = buffering.queueing.matching();
+        let crossbars = matching.map(|matching| Crossbars::new(topology, matching, |link| link));
         let meter = LinkMeter::asked_for(topology, &load, count, accounts, is_mixed);
         Self {
             topology,
@@ -305,6 +326,8 @@ impl<'t> Fabric<'t> {
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
             meter,
+            waiting: vec![0; crossbars.as_ref().map_or(0, |_| count * lanes)],
+            crossbars,
             load,
             buffering,
         }
@@ -406,9 +429,7 @@ impl<'t> Fabric<'t> {
     fn queue_of(&self, packet: u32, link: u32) -> usize {
         let lane = match self.buffering.queueing {
             Queueing::InputFifo => usize::from(self.packets.lane[packet as usize]),
-            Queueing::VirtualOutput | Queueing::Output => {
-                usize::from(self.output_port[self.next_link(packet) as usize])
-            }
+            _ => usize::from(self.output_port[self.next_link(packet) as usize]),
         };
         link as usize * self.lanes + lane
     }
@@ -422,6 +443,9 @@ impl<'t> Fabric<'t> {
         let queue = self.queue_of(packet, link);
         if let Some(meter) = &mut self.meter {
             meter.joins(link as usize, now, self.last[queue] == NONE);
+        }
+        if let Some(waiting) = self.waiting.get_mut(queue) {
+            *waiting += 1;
         }
         self.packets.next_queued[packet as usize] = NONE;
         match self.last[queue] {
@@ -473,8 +497,12 @@ impl<'t> Fabric<'t> {
         shuffle(&mut dirty, &mut self.ties);
         for link in &dirty {
             self.is_dirty[*link as usize] = false;
-            self.start(now, *link, scheduler);
+            let crossbars = self.crossbars.as_mut();
+            if !crossbars.is_some_and(|crossbars| crossbars.take_over(*link)) {
+                self.start(now, *link, scheduler);
+            }
         }
+        self.match_crossbars(now, scheduler);
         // What marks links here are losses alone; they are handled at once.
         dirty.clear();
         dirty.append(&mut self.dirty);
@@ -490,22 +518,129 @@ impl<'t> Fabric<'t> {
         if self.carries[link as usize] != NONE {
             return;
         }
-        let Some((before, packet)) = self.arbitrate(link) else {
+        if let Some(head) = self.arbitrate(link) {
+            self.launch(now, link, head, scheduler);
+        }
+    }
+
+    /// Matches the inputs and outputs of the elements that are due, and starts transmissions.
+    fn match_crossbars<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
+        let Some(mut crossbars) = self.crossbars.take() else {
             return;
         };
-        let p = packet as usize;
-        let hop = usize::from(self.packets.hop[p]);
-        let bytes = u64::from(self.packets.bytes[p]) + u64::from(self.load.overhead_bytes);
+        while let Some(element) = crossbars.take_due() {
+            let crossbar = &mut crossbars.elements[element as usize];
+            // Inputs that may send several packets at once take part as often.
+            for round in 0..crossbar.rounds {
+                if !self.match_crossbar(now, crossbar, round, scheduler) {
+                    break;
+                }
+            }
+        }
+        self.crossbars = Some(crossbars);
+    }
+
+    /// One matching; whether anybody asked for one.
+    fn match_crossbar<E: StepEvent<Step>>(
+        &mut self,
+        now: SimPs,
+        crossbar: &mut Crossbar,
+        round: u32,
+        scheduler: &mut Scheduler<E>,
+    ) -> bool {
+        crossbar.matcher.clear();
+        let mut is_asked = false;
+        for (output, link) in crossbar.outputs.iter().enumerate() {
+            if *link == NONE || self.carries[*link as usize] != NONE {
+                continue;
+            }
+            let mut at = self.first_waiting[*link as usize];
+            while at != NONE {
+                if let Some(from) = self.came_by(at)
+                    && self.speed[from as usize] > round
+                    && self.is_eligible(at)
+                    && self.may_enter(*link, at)
+                {
+                    let input = usize::from(self.input_port[from as usize]);
+                    let waiting = self.waiting[self.queue_of(at, from)];
+                    crossbar.matcher.request(input, output, waiting.into());
+                    is_asked = true;
+                }
+                at = self.packets.next_waiting[at as usize];
+            }
+        }
+        if !is_asked {
+            return false;
+        }
+        crossbar.matcher.schedule(&mut self.ties);
+        for (input, output) in crossbar.matcher.outputs().iter().enumerate() {
+            if let Some(link) = crossbar.outputs.get(*output)
+                && let Some(head) = self.head_from(*link, crossbar.inputs[input])
+            {
+                self.launch(now, *link, head, scheduler);
+            }
+        }
+        true
+    }
+
+    /// The head that waits for a link and came by another, and the one before it in the list.
+    fn head_from(&self, link: u32, from: u32) -> Option<(u32, u32)> {
+        let (mut before, mut at) = (NONE, self.first_waiting[link as usize]);
+        while at != NONE {
+            if self.came_by(at) == Some(from) {
+                return Some((before, at));
+            }
+            (before, at) = (at, self.packets.next_waiting[at as usize]);
+        }
+        None
+    }
+
+    /// What the buffer behind a link says to a packet.
+    fn admission(&self, account: usize, bytes: u64) -> Admission {
+        let is_full = self.used[account] + bytes > self.buffering.bytes;
+        match self.buffering.flow {
+            FlowControl::Credits if is_full => Admission::Wait,
+            FlowControl::StopGo { .. } if self.is_stopped[account] => Admission::Wait,
+            _ if is_full => Admission::Lose,
+            _ => Admission::Take,
+        }
+    }
+
+    /// Whether a packet need not wait for the buffer behind its next link; if it must, the link is
+    /// looked at again once there is room.
+    fn may_enter(&mut self, link: u32, packet: u32) -> bool {
+        let hop = usize::from(self.packets.hop[packet as usize]);
+        let Some(account) = self.account(packet, hop) else {
+            return true;
+        };
+        let must_wait = self.admission(account, self.wire_bytes(packet)) == Admission::Wait;
+        if must_wait {
+            self.block(link, account);
+        }
+        !must_wait
+    }
+
+    fn wire_bytes(&self, packet: u32) -> u64 {
+        u64::from(self.packets.bytes[packet as usize]) + u64::from(self.load.overhead_bytes)
+    }
+
+    /// Starts the transmission of a head if the flow control lets it; `before` is the one before it
+    /// in the list of those that wait for the link.
+    fn launch<E: StepEvent<Step>>(
+        &mut self,
+        now: SimPs,
+        link: u32,
+        (before, packet): (u32, u32),
+        scheduler: &mut Scheduler<E>,
+    ) {
+        let hop = usize::from(self.packets.hop[packet as usize]);
+        let bytes = self.wire_bytes(packet);
         let mut is_lost = false;
         if let Some(account) = self.account(packet, hop) {
-            let is_full = self.used[account] + bytes > self.buffering.bytes;
-            match self.buffering.flow {
-                FlowControl::Credits if is_full => return self.block(link, account),
-                FlowControl::StopGo { .. } if self.is_stopped[account] => {
-                    return self.block(link, account);
-                }
-                _ if is_full => is_lost = true,
-                _ => self.fill(now, account, bytes),
+            match self.admission(account, bytes) {
+                Admission::Wait => return self.block(link, account),
+                Admission::Lose => is_lost = true,
+                Admission::Take => self.fill(now, account, bytes),
             }
         }
         self.unlink(link, before, packet);
@@ -535,6 +670,9 @@ impl<'t> Fabric<'t> {
             }
             if let Some(meter) = &mut self.meter {
                 meter.goes_on(from as usize, now, self.first[queue] == NONE);
+            }
+            if let Some(waiting) = self.waiting.get_mut(queue) {
+                *waiting -= 1;
             }
             self.is_sending[queue] = true;
             self.sending[from as usize] += 1;
@@ -710,211 +848,5 @@ impl<'t> Fabric<'t> {
         if after == NONE {
             self.last_waiting[link as usize] = before;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use core::ops::Range;
-
-    use super::*;
-    use crate::analytic::crossbar::fifo_inputs_exponential;
-    use crate::network::topology::Wiring;
-    use crate::network::{LinkUse, Pattern, SizeLaw, Spread, Traffic};
-
-    const BASE: Buffering = Buffering {
-        forwarding: Forwarding::CutThrough,
-        queueing: Queueing::InputFifo,
-        place: BufferPlace::Input,
-        bytes: 4 * 2048,
-        lanes: 1,
-        flow: FlowControl::Credits,
-    };
-
-    fn uniform(times: u64) -> Load {
-        Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), times)
-    }
-
-    fn conserved(outcome: &NetworkOutcome) {
-        let accounted = outcome.packets_in_all + outcome.packets_lost + outcome.packets_in_flight;
-        assert_eq!(outcome.packets_offered, accounted);
-    }
-
-    #[test]
-    fn a_crossbar_with_input_fifos_has_head_of_line_blocking() {
-        let topology = Topology::crossbar(8).unwrap();
-        let outcome = run(&topology, &uniform(10_000), &BASE);
-        conserved(&outcome);
-        let value = outcome.efficiency_link.mean;
-        assert!((value - 0.618).abs() < 0.01, "{value}");
-        let sizes = SizeLaw::Exponential { mean: 2048.0 };
-        let load = Load {
-            sizes,
-            ..uniform(10_000)
-        };
-        let wide = Buffering {
-            bytes: 1 << 20,
-            ..BASE
-        };
-        let value = run(&topology, &load, &wide).efficiency_link.mean;
-        assert!((value - fifo_inputs_exponential(8)).abs() < 0.01, "{value}");
-    }
-
-    #[test]
-    fn queues_at_outputs_carry_everything_and_lose_nothing_with_room() {
-        let topology = Topology::crossbar(8).unwrap();
-        let output = Buffering {
-            forwarding: Forwarding::StoreAndForward,
-            queueing: Queueing::Output,
-            place: BufferPlace::Shared,
-            bytes: 4 << 20,
-            flow: FlowControl::Credits,
-            ..BASE
-        };
-        let outcome = run(&topology, &uniform(4_000), &output);
-        conserved(&outcome);
-        assert!(outcome.efficiency_link.mean > 0.98, "{outcome:?}");
-        assert_eq!(outcome.packets_lost, 0);
-        let virtual_output = Buffering {
-            queueing: Queueing::VirtualOutput,
-            place: BufferPlace::Input,
-            bytes: 1 << 20,
-            ..output
-        };
-        let value = run(&topology, &uniform(4_000), &virtual_output);
-        assert!(value.efficiency_link.mean > 0.85, "{value:?}");
-    }
-
-    #[test]
-    fn links_and_buffers_are_counted_and_change_nothing() {
-        let topology = Topology::crossbar(8).unwrap();
-        let plain = uniform(2_000);
-        let load = Load {
-            counts_links: true,
-            ..plain.clone()
-        };
-        for (queueing, is_mixed) in [
-            (Queueing::InputFifo, true),
-            (Queueing::VirtualOutput, false),
-        ] {
-            let buffering = Buffering { queueing, ..BASE };
-            let outcome = run(&topology, &load, &buffering);
-            let uncounted = run(&topology, &plain, &buffering);
-            assert_eq!(outcome.trace_hash, uncounted.trace_hash);
-            assert!(uncounted.links.is_none());
-            let report = outcome.links.expect("asked for");
-            let shares = |time: fn(&LinkUse) -> DurationPs, links: Range<usize>| {
-                Spread::of(report.links[links].iter().map(|l| report.share(time(l))))
-            };
-            // Links to destinations carry what is delivered, but for what is on its way.
-            let delivery = shares(|link| link.busy, 8..16).mean;
-            assert!((delivery - outcome.efficiency_link.mean).abs() < 0.002);
-            assert_eq!(shares(|link| link.blocked, 8..16).max, 0.0);
-            // An input has packets nearly always, and sends or is blocked.
-            let blocked = shares(|link| link.blocked, 0..8).mean;
-            assert!(
-                (delivery + blocked - 1.0).abs() < 0.01,
-                "{delivery} {blocked}"
-            );
-            let behind = shares(|link| link.head_of_line, 0..8).mean;
-            assert_eq!(behind > 0.3, is_mixed, "{behind}");
-            assert_eq!(report.buffers.len(), 8);
-            let levels = Spread::of(report.buffers.iter().map(|buffer| buffer.mean_bytes));
-            assert!(levels.min > 6_144.0 && levels.max <= 8_192.0, "{levels:?}");
-            assert!(
-                report
-                    .buffers
-                    .iter()
-                    .all(|buffer| buffer.max_bytes == 8_192)
-            );
-        }
-        let shared = Buffering {
-            queueing: Queueing::Output,
-            place: BufferPlace::Shared,
-            bytes: 64 * 2048,
-            ..BASE
-        };
-        let report = run(&topology, &load, &shared).links.expect("asked for");
-        let owners: Vec<BufferOwner> = report.buffers.iter().map(|b| b.owner).collect();
-        assert_eq!(owners, [BufferOwner::Element(0)]);
-    }
-
-    #[test]
-    fn buffers_raise_the_delta_and_lanes_raise_it_further() {
-        let topology = Topology::delta(4, 2, &Wiring::Omega).unwrap();
-        let run = |bytes, lanes| {
-            let buffering = Buffering {
-                bytes,
-                lanes,
-                ..BASE
-            };
-            let outcome = run(&topology, &uniform(6_000), &buffering);
-            conserved(&outcome);
-            outcome.efficiency_link.mean
-        };
-        let (small, large) = (run(2048, 1), run(16 * 2048, 1));
-        assert!(small < large && large < 0.66, "{small} {large}");
-        assert!(run(16 * 2048, 4) > large + 0.03);
-    }
-
-    #[test]
-    fn without_flow_control_an_incast_is_lost_beyond_the_buffer_and_counted() {
-        let topology = Topology::crossbar(4).unwrap();
-        let traffic = Traffic::new(Pattern::Incast(1)).with_window(2);
-        let load = Load {
-            traffic,
-            ..uniform(500)
-        };
-        let switch = |bytes, flow| Buffering {
-            forwarding: Forwarding::StoreAndForward,
-            queueing: Queueing::Output,
-            place: BufferPlace::Output,
-            bytes,
-            lanes: 1,
-            flow,
-        };
-        // Two packets of each of four sources may be on the way.
-        let enough = run(&topology, &load, &switch(8 * 2048, FlowControl::None));
-        let short = run(&topology, &load, &switch(4 * 2048, FlowControl::None));
-        let credits = run(&topology, &load, &switch(4 * 2048, FlowControl::Credits));
-        let stop_go = FlowControl::StopGo {
-            stop: 4096,
-            go: 2048,
-        };
-        let stopped = run(&topology, &load, &switch(8 * 2048, stop_go));
-        for outcome in [&enough, &short, &credits, &stopped] {
-            conserved(outcome);
-        }
-        assert_eq!(enough.packets_lost, 0);
-        assert!(short.packets_lost > 0);
-        assert_eq!((credits.packets_lost, stopped.packets_lost), (0, 0));
-    }
-
-    #[test]
-    fn faster_trunks_carry_several_streams() {
-        let topology = Topology::two_level(4, 4, 1, 4).unwrap();
-        let to: Vec<u32> = (0..16).map(|s| (s + 4) % 16).collect();
-        let load = Load {
-            traffic: Traffic::new(Pattern::Permutation(to)),
-            ..uniform(500)
-        };
-        let buffering = Buffering {
-            queueing: Queueing::VirtualOutput,
-            bytes: 16 * 2048,
-            ..BASE
-        };
-        let value = run(&topology, &load, &buffering).efficiency_link.mean;
-        assert!(value > 0.99, "{value}");
-    }
-
-    #[test]
-    fn buffers_that_cannot_work_are_named() {
-        let small = Buffering { bytes: 100, ..BASE };
-        assert!(small.problem(2048).is_some());
-        assert!(BASE.problem(2048).is_none());
-        let lanes = Buffering { lanes: 0, ..BASE };
-        assert!(lanes.problem(1).is_some());
-        let flow = FlowControl::StopGo { stop: 1, go: 2 };
-        assert!(Buffering { flow, ..BASE }.problem(1).is_some());
     }
 }

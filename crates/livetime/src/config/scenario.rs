@@ -10,8 +10,8 @@ use livetime_fabric::DurationPs;
 use livetime_fabric::flit::FlitConfig;
 use livetime_fabric::network::topology::{Graph, Wiring};
 use livetime_fabric::network::{
-    Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing,
-    RoutePolicy, SizeLaw, Traffic,
+    Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Matching, Pattern,
+    Queueing, RoutePolicy, SizeLaw, Traffic,
 };
 use livetime_fabric::scenario::{Level, Scenario, ShiftOrder, Switching, TopologyChoice};
 use livetime_wire::{ByteSize, DurationNs, Problem, RateHz};
@@ -500,12 +500,17 @@ fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buff
         ("virtual-output", Queueing::VirtualOutput),
         ("output", Queueing::Output),
     ];
+    let mut queueing = section.choice("queues", &queues).unwrap_or_default();
+    if queueing == Queueing::VirtualOutput
+        && let Some(matching) = read_matching(section)
+    {
+        queueing = Queueing::Matched(matching);
+    }
     let places = [
         ("input", BufferPlace::Input),
         ("output", BufferPlace::Output),
         ("shared", BufferPlace::Shared),
     ];
-    let queueing = section.choice("queues", &queues).unwrap_or_default();
     let place = section.choice("buffer_place", &places).unwrap_or_default();
     let mut bytes = ByteSize(64 << 10);
     section.quantity("buffer", &mut bytes);
@@ -531,6 +536,27 @@ fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buff
         bytes: bytes.0,
         lanes,
         flow,
+    }
+}
+
+/// The scheduler of the elements; `None` for arbiters.
+fn read_matching(section: &mut Section<'_, '_>) -> Option<Matching> {
+    let words = ["arbiter", "pim", "islip", "rrm", "maximum-weight"];
+    let word = section.choice("matching", &words.map(|word| (word, word)))?;
+    let mut iterations = || section.integer("iterations", 1..=16).unwrap_or(1) as u32;
+    match word {
+        "pim" => Some(Matching::Parallel {
+            iterations: iterations(),
+        }),
+        "islip" => Some(Matching::Slip {
+            iterations: iterations(),
+        }),
+        "rrm" => Some(Matching::RoundRobin {
+            iterations: iterations(),
+            moves_in_all: true,
+        }),
+        "maximum-weight" => Some(Matching::MaximumWeight),
+        _ => None,
     }
 }
 

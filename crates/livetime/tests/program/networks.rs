@@ -136,6 +136,31 @@ fn links_are_named_in_text_document_page_and_table() {
 }
 
 #[test]
+fn a_scenario_chooses_the_scheduler_of_its_switch() {
+    let bench = Workbench::new();
+    let efficiency = |matching: &str| {
+        bench.write(
+            "matched.toml",
+            format!(
+                "format = 1\n[topology]\nkind = \"crossbar\"\nports = 8\n[switch]\n\
+                 mode = \"store-and-forward\"\nqueues = \"virtual-output\"\n\
+                 buffer = \"1 MiB\"\n{matching}\n"
+            ),
+        );
+        let run = bench.run(&["sim", "run", "matched.toml", "--json"]);
+        let document = run.ended_with(0).document();
+        assert_eq!(value(&document, "packets.conserved"), true);
+        document["mean_of_batches"].as_f64().expect("a number")
+    };
+    let one = efficiency("matching = \"pim\"");
+    let four = efficiency("matching = \"pim\"\niterations = 4");
+    let slip = efficiency("matching = \"islip\"");
+    assert!(one < 0.68 && four > 0.97, "{one} {four}");
+    assert!(slip > one + 0.2, "{one} {slip}");
+    assert_eq!(efficiency("matching = \"arbiter\""), efficiency(""));
+}
+
+#[test]
 fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
     let bench = Workbench::new();
     let cases = [
@@ -151,6 +176,22 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nbuffer = \"1 KiB\"\n",
             "F0204",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\nlanes = 2\n",
+            "switch.lanes",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 9\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\nmatching = \"maximum-weight\"\n",
+            "switch.matching",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\nmatching = \"pim\"\niterations = 17\n",
+            "C0006",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nmatching = \"pim\"\n",
+            "C0002",
         ),
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nmean = \"32 MiB\"\n",

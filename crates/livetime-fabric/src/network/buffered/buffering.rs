@@ -3,6 +3,10 @@
 //! Plain values; what they do to packets is in [`super`], and [`Buffering::problem`] says which of
 //! them cannot work.
 
+use crate::matcher::{MAXIMUM_WEIGHT_PORTS, Matching};
+
+use super::super::topology::Topology;
+
 /// When a packet may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Forwarding {
@@ -22,6 +26,9 @@ pub enum Queueing {
     /// A queue for each pair of input and output; an input sends one packet at a time, or as many
     /// as its link is faster than a node's.
     VirtualOutput,
+    /// The same, and idle inputs and outputs are matched by a scheduler instead of an arbiter of
+    /// each output; not for [`BufferPlace::Output`].
+    Matched(Matching),
     /// A queue for each output; an input may send to all outputs at once.
     Output,
 }
@@ -74,30 +81,130 @@ pub struct Buffering {
     pub flow: FlowControl,
 }
 
-impl Buffering {
-    /// What is wrong with it for packets of up to `packet_max` bytes; `None` if nothing is.
-    pub fn problem(&self, packet_max: u64) -> Option<String> {
-        if self.bytes < packet_max {
-            return Some(format!(
-                "buffers of {} bytes for packets of up to {packet_max} bytes",
-                self.bytes
-            ));
-        }
-        if !(1..=16).contains(&self.lanes) {
-            return Some(format!("{} lanes, allowed are 1 to 16", self.lanes));
-        }
-        if self.lanes > 1 && self.queueing != Queueing::InputFifo {
-            return Some("lanes with queues that are not input FIFOs".to_owned());
-        }
-        match self.flow {
-            FlowControl::StopGo { stop, go } if go > stop || stop > self.bytes || stop == 0 => {
-                Some(format!(
-                    "go at {go} and stop at {stop} of {} bytes, go may not be above stop nor stop \
-                     above the buffer",
-                    self.bytes
-                ))
-            }
-            _ => None,
+impl Queueing {
+    /// The scheduler of the elements, where they have one.
+    pub const fn matching(self) -> Option<Matching> {
+        match self {
+            Self::Matched(matching) => Some(matching),
+            Self::InputFifo | Self::VirtualOutput | Self::Output => None,
         }
     }
+}
+
+/// What cannot work in a [`Buffering`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferingProblem {
+    /// Key of the scenario file, in `[switch]`.
+    pub key: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What is allowed.
+    pub allowed: String,
+    /// What to do.
+    pub help: &'static str,
+}
+
+impl BufferingProblem {
+    fn new(
+        key: &'static str,
+        found: impl Into<String>,
+        allowed: impl Into<String>,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            key,
+            found: found.into(),
+            allowed: allowed.into(),
+            help,
+        }
+    }
+}
+
+impl Buffering {
+    /// What is wrong with it for packets of up to `packet_max` bytes on a network; `None` if nothing
+    /// is.
+    pub fn problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {
+        let size = too_small("buffer", self.bytes, packet_max);
+        let size = size.or_else(|| self.lanes_problem());
+        let size = size.or_else(|| self.matching_problem(topology));
+        size.or_else(|| self.thresholds_problem())
+    }
+
+    fn lanes_problem(&self) -> Option<BufferingProblem> {
+        let report = |allowed, help| {
+            let found = self.lanes.to_string();
+            Some(BufferingProblem::new("lanes", found, allowed, help))
+        };
+        match (self.lanes, self.queueing) {
+            (2..=16, Queueing::InputFifo) | (1, _) => None,
+            (2..=16, _) => report(
+                "1 for these queues: each output has one of its own, so that lanes change nothing",
+                "leave `lanes` out, or set `queues = \"input-fifo\"`",
+            ),
+            _ => report("1 to 16", "1 for a single FIFO at each input"),
+        }
+    }
+
+    fn matching_problem(&self, topology: &Topology) -> Option<BufferingProblem> {
+        let matching = self.queueing.matching()?;
+        if self.place == BufferPlace::Output {
+            return Some(BufferingProblem::new(
+                "buffer_place",
+                "output",
+                "\"input\" or \"shared\" with a matching",
+                "leave `buffer_place` out: what is matched waits at the inputs",
+            ));
+        }
+        match matching {
+            Matching::Parallel { iterations }
+            | Matching::Slip { iterations }
+            | Matching::RoundRobin { iterations, .. } => {
+                let (found, help) = (iterations.to_string(), "4 are many for 16 ports");
+                let new = || BufferingProblem::new("iterations", found, "1 to 16", help);
+                (!(1..=16).contains(&iterations)).then(new)
+            }
+            Matching::MaximumWeight => {
+                let ports = topology.elements().iter();
+                let ports = ports.map(|element| element.inputs.max(element.outputs));
+                let ports = ports.max().unwrap_or(0);
+                let new = || {
+                    BufferingProblem::new(
+                        "matching",
+                        format!("maximum-weight on elements of {ports} ports"),
+                        format!("up to {MAXIMUM_WEIGHT_PORTS} ports"),
+                        "use \"islip\" or \"pim\", or smaller elements",
+                    )
+                };
+                (ports > MAXIMUM_WEIGHT_PORTS).then(new)
+            }
+        }
+    }
+
+    fn thresholds_problem(&self) -> Option<BufferingProblem> {
+        let FlowControl::StopGo { stop, go } = self.flow else {
+            return None;
+        };
+        let new = || {
+            BufferingProblem::new(
+                "stop",
+                format!("go at {go} and stop at {stop} of {} bytes", self.bytes),
+                "a stop above 0 and up to the buffer, and a go up to the stop",
+                "half of the buffer and a quarter are usual",
+            )
+        };
+        (go > stop || stop > self.bytes || stop == 0).then(new)
+    }
+}
+
+fn too_small(key: &'static str, bytes: u64, packet_max: u64) -> Option<BufferingProblem> {
+    let new = || {
+        BufferingProblem::new(
+            key,
+            format!("{bytes} bytes for packets of up to {packet_max} bytes"),
+            "a buffer that holds the largest packet (20 times the mean of an exponential law, mean + \
+             20 rms of a log-normal one)",
+            "raise it, or lower the sizes",
+        )
+    };
+    (bytes < packet_max).then(new)
 }

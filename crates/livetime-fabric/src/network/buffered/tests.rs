@@ -1,0 +1,274 @@
+//! Elements with buffers: known limits, conservation, and what links and buffers are counted for.
+
+use core::ops::Range;
+
+use super::*;
+use crate::analytic::crossbar::fifo_inputs_exponential;
+use crate::cell::{MatchedSwitch, Offered};
+use crate::matcher::Matching;
+use crate::network::topology::Wiring;
+use crate::network::{LinkUse, Pattern, SizeLaw, Spread, Traffic};
+
+const BASE: Buffering = Buffering {
+    forwarding: Forwarding::CutThrough,
+    queueing: Queueing::InputFifo,
+    place: BufferPlace::Input,
+    bytes: 4 * 2048,
+    lanes: 1,
+    flow: FlowControl::Credits,
+};
+
+fn uniform(times: u64) -> Load {
+    Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), times)
+}
+
+fn conserved(outcome: &NetworkOutcome) {
+    let accounted = outcome.packets_in_all + outcome.packets_lost + outcome.packets_in_flight;
+    assert_eq!(outcome.packets_offered, accounted);
+}
+
+#[test]
+fn a_crossbar_with_input_fifos_has_head_of_line_blocking() {
+    let topology = Topology::crossbar(8).unwrap();
+    let outcome = run(&topology, &uniform(10_000), &BASE);
+    conserved(&outcome);
+    let value = outcome.efficiency_link.mean;
+    assert!((value - 0.618).abs() < 0.01, "{value}");
+    let sizes = SizeLaw::Exponential { mean: 2048.0 };
+    let load = Load {
+        sizes,
+        ..uniform(10_000)
+    };
+    let wide = Buffering {
+        bytes: 1 << 20,
+        ..BASE
+    };
+    let value = run(&topology, &load, &wide).efficiency_link.mean;
+    assert!((value - fifo_inputs_exponential(8)).abs() < 0.01, "{value}");
+}
+
+#[test]
+fn queues_at_outputs_carry_everything_and_lose_nothing_with_room() {
+    let topology = Topology::crossbar(8).unwrap();
+    let output = Buffering {
+        forwarding: Forwarding::StoreAndForward,
+        queueing: Queueing::Output,
+        place: BufferPlace::Shared,
+        bytes: 4 << 20,
+        flow: FlowControl::Credits,
+        ..BASE
+    };
+    let outcome = run(&topology, &uniform(4_000), &output);
+    conserved(&outcome);
+    assert!(outcome.efficiency_link.mean > 0.98, "{outcome:?}");
+    assert_eq!(outcome.packets_lost, 0);
+    let virtual_output = Buffering {
+        queueing: Queueing::VirtualOutput,
+        place: BufferPlace::Input,
+        bytes: 1 << 20,
+        ..output
+    };
+    let value = run(&topology, &uniform(4_000), &virtual_output);
+    assert!(value.efficiency_link.mean > 0.85, "{value:?}");
+}
+
+#[test]
+fn links_and_buffers_are_counted_and_change_nothing() {
+    let topology = Topology::crossbar(8).unwrap();
+    let plain = uniform(2_000);
+    let load = Load {
+        counts_links: true,
+        ..plain.clone()
+    };
+    for (queueing, is_mixed) in [
+        (Queueing::InputFifo, true),
+        (Queueing::VirtualOutput, false),
+    ] {
+        let buffering = Buffering { queueing, ..BASE };
+        let outcome = run(&topology, &load, &buffering);
+        let uncounted = run(&topology, &plain, &buffering);
+        assert_eq!(outcome.trace_hash, uncounted.trace_hash);
+        assert!(uncounted.links.is_none());
+        let report = outcome.links.expect("asked for");
+        let shares = |time: fn(&LinkUse) -> DurationPs, links: Range<usize>| {
+            Spread::of(report.links[links].iter().map(|l| report.share(time(l))))
+        };
+        // Links to destinations carry what is delivered, but for what is on its way.
+        let delivery = shares(|link| link.busy, 8..16).mean;
+        assert!((delivery - outcome.efficiency_link.mean).abs() < 0.002);
+        assert_eq!(shares(|link| link.blocked, 8..16).max, 0.0);
+        // An input has packets nearly always, and sends or is blocked.
+        let blocked = shares(|link| link.blocked, 0..8).mean;
+        assert!(
+            (delivery + blocked - 1.0).abs() < 0.01,
+            "{delivery} {blocked}"
+        );
+        let behind = shares(|link| link.head_of_line, 0..8).mean;
+        assert_eq!(behind > 0.3, is_mixed, "{behind}");
+        assert_eq!(report.buffers.len(), 8);
+        let levels = Spread::of(report.buffers.iter().map(|buffer| buffer.mean_bytes));
+        assert!(levels.min > 6_144.0 && levels.max <= 8_192.0, "{levels:?}");
+        assert!(
+            report
+                .buffers
+                .iter()
+                .all(|buffer| buffer.max_bytes == 8_192)
+        );
+    }
+    let shared = Buffering {
+        queueing: Queueing::Output,
+        place: BufferPlace::Shared,
+        bytes: 64 * 2048,
+        ..BASE
+    };
+    let report = run(&topology, &load, &shared).links.expect("asked for");
+    let owners: Vec<BufferOwner> = report.buffers.iter().map(|b| b.owner).collect();
+    assert_eq!(owners, [BufferOwner::Element(0)]);
+}
+
+#[test]
+fn buffers_raise_the_delta_and_lanes_raise_it_further() {
+    let topology = Topology::delta(4, 2, &Wiring::Omega).unwrap();
+    let run = |bytes, lanes| {
+        let buffering = Buffering {
+            bytes,
+            lanes,
+            ..BASE
+        };
+        let outcome = run(&topology, &uniform(6_000), &buffering);
+        conserved(&outcome);
+        outcome.efficiency_link.mean
+    };
+    let (small, large) = (run(2048, 1), run(16 * 2048, 1));
+    assert!(small < large && large < 0.66, "{small} {large}");
+    assert!(run(16 * 2048, 4) > large + 0.03);
+}
+
+#[test]
+fn without_flow_control_an_incast_is_lost_beyond_the_buffer_and_counted() {
+    let topology = Topology::crossbar(4).unwrap();
+    let traffic = Traffic::new(Pattern::Incast(1)).with_window(2);
+    let load = Load {
+        traffic,
+        ..uniform(500)
+    };
+    let switch = |bytes, flow| Buffering {
+        forwarding: Forwarding::StoreAndForward,
+        queueing: Queueing::Output,
+        place: BufferPlace::Output,
+        bytes,
+        lanes: 1,
+        flow,
+    };
+    // Two packets of each of four sources may be on the way.
+    let enough = run(&topology, &load, &switch(8 * 2048, FlowControl::None));
+    let short = run(&topology, &load, &switch(4 * 2048, FlowControl::None));
+    let credits = run(&topology, &load, &switch(4 * 2048, FlowControl::Credits));
+    let stop_go = FlowControl::StopGo {
+        stop: 4096,
+        go: 2048,
+    };
+    let stopped = run(&topology, &load, &switch(8 * 2048, stop_go));
+    for outcome in [&enough, &short, &credits, &stopped] {
+        conserved(outcome);
+    }
+    assert_eq!(enough.packets_lost, 0);
+    assert!(short.packets_lost > 0);
+    assert_eq!((credits.packets_lost, stopped.packets_lost), (0, 0));
+}
+
+#[test]
+fn faster_trunks_carry_several_streams() {
+    let topology = Topology::two_level(4, 4, 1, 4).unwrap();
+    let to: Vec<u32> = (0..16).map(|s| (s + 4) % 16).collect();
+    let load = Load {
+        traffic: Traffic::new(Pattern::Permutation(to)),
+        ..uniform(500)
+    };
+    let buffering = Buffering {
+        queueing: Queueing::VirtualOutput,
+        bytes: 16 * 2048,
+        ..BASE
+    };
+    let value = run(&topology, &load, &buffering).efficiency_link.mean;
+    assert!(value > 0.99, "{value}");
+}
+
+#[test]
+fn buffers_that_cannot_work_are_named() {
+    let topology = Topology::crossbar(16).unwrap();
+    let key = |buffering: Buffering| buffering.problem(2048, &topology).map(|p| p.key);
+    assert_eq!(key(BASE), None);
+    assert_eq!(key(Buffering { bytes: 100, ..BASE }), Some("buffer"));
+    assert_eq!(key(Buffering { lanes: 0, ..BASE }), Some("lanes"));
+    assert_eq!(key(Buffering { lanes: 16, ..BASE }), None);
+    let flow = FlowControl::StopGo { stop: 1, go: 2 };
+    assert_eq!(key(Buffering { flow, ..BASE }), Some("stop"));
+    let queues = |queueing| Buffering { queueing, ..BASE };
+    let lanes = Buffering {
+        lanes: 2,
+        ..queues(Queueing::VirtualOutput)
+    };
+    assert_eq!(key(lanes), Some("lanes"));
+    let matched = |matching| queues(Queueing::Matched(matching));
+    let slip = matched(Matching::Slip { iterations: 1 });
+    assert_eq!(key(slip), None);
+    let none = matched(Matching::Slip { iterations: 0 });
+    assert_eq!(key(none), Some("iterations"));
+    assert_eq!(key(matched(Matching::MaximumWeight)), Some("matching"));
+    let outputs = Buffering {
+        place: BufferPlace::Output,
+        ..slip
+    };
+    assert_eq!(key(outputs), Some("buffer_place"));
+}
+
+/// Saturated uniform traffic of one size through a crossbar that starts all packets together, so that
+/// it is matched once in a packet time.
+fn slotted(ports: u32, matching: Matching, bytes: u64, times: u64) -> f64 {
+    let topology = Topology::crossbar(ports).unwrap();
+    let switch = Buffering {
+        forwarding: Forwarding::StoreAndForward,
+        queueing: Queueing::Matched(matching),
+        bytes,
+        ..BASE
+    };
+    assert_eq!(switch.problem(2048, &topology), None);
+    let outcome = run(&topology, &uniform(times), &switch);
+    conserved(&outcome);
+    assert_eq!(outcome.packets_lost, 0);
+    outcome.efficiency_link.mean
+}
+
+#[test]
+fn matchings_carry_what_they_carry_in_slots() {
+    for iterations in [1, 2, 4] {
+        let matching = Matching::Parallel { iterations };
+        let cells = MatchedSwitch {
+            ports: 16,
+            matching,
+        };
+        let expected = cells.run(&Offered::Saturated, 100, 5_000, 1).throughput;
+        let found = slotted(16, matching, 2 << 20, 5_000);
+        // Some queues are empty now and then, where those of the cells never are.
+        let difference = expected - found;
+        assert!((-0.005..0.03).contains(&difference), "{expected} {found}");
+    }
+    let slip = slotted(16, Matching::Slip { iterations: 1 }, 2 << 20, 20_000);
+    assert!(slip > 0.97, "{slip}");
+    let round_robin = |moves_in_all, iterations| {
+        let matching = Matching::RoundRobin {
+            iterations,
+            moves_in_all,
+        };
+        slotted(16, matching, 2 << 20, 5_000)
+    };
+    // Pointers that move at every grant keep the distances that the start left them, and grant to
+    // the same inputs: 1/N where they are equal, 0.64 where they are random, less where they bunch.
+    let locked = round_robin(true, 1);
+    assert!((1.0 / 16.0..0.7).contains(&locked), "{locked}");
+    let several = round_robin(true, 4);
+    assert!(several > 0.95, "{several}");
+    let heaviest = slotted(8, Matching::MaximumWeight, 2 << 20, 5_000);
+    assert!(heaviest > 0.98, "{heaviest}");
+}
