@@ -3,7 +3,8 @@
 //! A packet is kept whole in the buffer of each element that it crosses; it goes on when its next
 //! link is idle and the flow control lets it. Queues are one FIFO for each input (or one for each
 //! virtual lane), one for each pair of input and output, or one for each output; who goes on is said
-//! by an arbiter of each output, or by a scheduler of the element ([`crossbars`]). Without flow
+//! by an arbiter of each output, or by a scheduler of the element ([`crossbars`]). Elements may have
+//! queues at both sides, with links of their own in between ([`inner_links`]). Without flow
 //! control a packet that finds no room is lost and counted. Simultaneous events are settled in
 //! random order after all of them are known, as in [`super::wormhole`].
 //!
@@ -13,6 +14,7 @@
 
 mod buffering;
 mod crossbars;
+mod inner_links;
 mod packets;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use super::wormhole::{Load, shuffle};
 pub use buffering::{BufferPlace, Buffering, BufferingProblem, FlowControl, Forwarding, Queueing};
 
 use crossbars::{Crossbar, Crossbars};
+use inner_links::InnerLinks;
 use packets::Packets;
 
 /// No packet, no link.
@@ -80,20 +83,26 @@ pub(crate) struct Fabric<'t> {
     buffering: Buffering,
     packets: Packets,
     stride: usize,
-    // Links.
+    // Links: those of the topology, then the inner ones.
+    outer: usize,
+    inner: InnerLinks,
     carries: Vec<u32>,
+    /// In multiples of the rate of a node's link: as many packets an input may send at once.
     speed: Vec<u32>,
+    /// Bits per second.
+    rate: Vec<u64>,
     first_waiting: Vec<u32>,
     last_waiting: Vec<u32>,
     last_port: Vec<u16>,
     input_port: Vec<u16>,
     output_port: Vec<u16>,
     element_after: Vec<u32>,
-    /// What a link sends: bytes, the buffer they leave, the queue they left, and whether the
-    /// packet finds no room at the other end.
+    /// What a link sends: bytes, the buffer they leave, the queue they left and the link before it,
+    /// and whether the packet finds no room at the other end.
     carried_bytes: Vec<u64>,
     leaves: Vec<u32>,
     left_queue: Vec<u32>,
+    left_link: Vec<u32>,
     is_lost: Vec<bool>,
     /// Packets that an input sends; one at a time unless queues are at outputs.
     sending: Vec<u16>,
@@ -106,8 +115,9 @@ pub(crate) struct Fabric<'t> {
     first_blocked: Vec<u32>,
     next_blocked: Vec<u32>,
     is_blocked: Vec<bool>,
-    // Queues of inputs, by (link, lane); one that sends shows no head.
-    lanes: usize,
+    // Queues of inputs, by link and lane or output; one that sends shows no head.
+    /// The first queue behind each link, and their number.
+    first_queue: Vec<u32>,
     first: Vec<u32>,
     last: Vec<u32>,
     is_sending: Vec<bool>,
@@ -276,37 +286,41 @@ impl<'t> Fabric<'t> {
             Queueing::InputFifo => buffering.lanes as usize,
             _ => ports_max.unwrap_or(1) as usize,
         };
-        let port = |end: LinkEnd| match end {
-            LinkEnd::Port { port, .. } => port as u16,
-            _ => 0,
+        let outer = links.len();
+        let inner = InnerLinks::new(topology, buffering.queueing);
+        let stride = match inner.links.is_empty() {
+            true => topology.hops_max() + 1,
+            false => 2 * topology.hops_max() + 1,
         };
-        let element = |end: LinkEnd| match end {
-            LinkEnd::Port { element, .. } => element,
-            _ => NONE,
-        };
-        let count = links.len();
+        let count = outer + inner.links.len();
         let accounts = count.max(topology.elements().len());
+        let queues = outer * lanes + inner.links.len();
         let is_mixed = buffering.queueing == Queueing::InputFifo;
         let matching = buffering.queueing.matching();
-        let crossbars = matching.map(|matching| Crossbars::new(topology, matching, |link| link));
+        let crossbars = matching.map(|matching| Crossbars::new(topology, matching, &inner));
         let meter = LinkMeter::asked_for(topology, &load, count, accounts, is_mixed);
         Self {
             topology,
             network: 0,
             hosts: None,
             packets: Packets::default(),
-            stride: topology.hops_max() + 1,
+            stride,
+            outer,
             carries: vec![NONE; count],
-            speed: links.iter().map(|link| link.speed).collect(),
+            speed: inner.extend(links.iter().map(|link| link.speed), |link| link.speed),
+            rate: inner.rates(topology, load.link_bits_per_s),
             first_waiting: vec![NONE; count],
             last_waiting: vec![NONE; count],
             last_port: vec![0; count],
-            input_port: links.iter().map(|link| port(link.to)).collect(),
-            output_port: links.iter().map(|link| port(link.from)).collect(),
-            element_after: links.iter().map(|link| element(link.to)).collect(),
+            input_port: inner.extend(links.iter().map(|link| port_at(link.to)), |link| link.input),
+            output_port: inner.extend(links.iter().map(|link| port_at(link.from)), |link| {
+                link.output
+            }),
+            element_after: inner.extend(links.iter().map(|l| element_at(l.to)), |l| l.element),
             carried_bytes: vec![0; count],
             leaves: vec![NONE; count],
             left_queue: vec![NONE; count],
+            left_link: vec![NONE; count],
             is_lost: vec![false; count],
             sending: vec![0; count],
             is_dirty: vec![false; count],
@@ -316,18 +330,19 @@ impl<'t> Fabric<'t> {
             first_blocked: vec![NONE; accounts],
             next_blocked: vec![NONE; count],
             is_blocked: vec![false; count],
-            lanes,
-            first: vec![NONE; count * lanes],
-            last: vec![NONE; count * lanes],
-            is_sending: vec![false; count * lanes],
+            first_queue: inner.first_queues(lanes),
+            first: vec![NONE; queues],
+            last: vec![NONE; queues],
+            is_sending: vec![false; queues],
             number: vec![0; sources],
             sources: PacketSources::new(topology, &load),
             is_settling: false,
             ties: streams.stream(NodeId(0), Purpose(2)),
             tally: Tally::new(topology, &load),
             meter,
-            waiting: vec![0; crossbars.as_ref().map_or(0, |_| count * lanes)],
+            waiting: vec![0; crossbars.as_ref().map_or(0, |_| queues)],
             crossbars,
+            inner,
             load,
             buffering,
         }
@@ -338,13 +353,17 @@ impl<'t> Fabric<'t> {
         let links = self.topology.links();
         let elements = self.topology.elements().len();
         let place = self.buffering.place;
-        let port = |end: LinkEnd| match end {
-            LinkEnd::Port { .. } => Some(BufferOwner::Port(end)),
-            LinkEnd::Source(_) | LinkEnd::Destination(_) => None,
-        };
+        let (outer, inner) = (self.outer, &self.inner);
         let owner = |account: usize| match place {
-            BufferPlace::Input => port(links.get(account)?.to),
-            BufferPlace::Output => port(links.get(account)?.from),
+            BufferPlace::Input if account >= outer => inner.owner(account - outer),
+            BufferPlace::Input => match links[account].to {
+                LinkEnd::Port { element, port } => Some(BufferOwner::Input { element, port }),
+                LinkEnd::Source(_) | LinkEnd::Destination(_) => None,
+            },
+            BufferPlace::Output => match links.get(account)?.from {
+                LinkEnd::Port { element, port } => Some(BufferOwner::Output { element, port }),
+                LinkEnd::Source(_) | LinkEnd::Destination(_) => None,
+            },
             BufferPlace::Shared => {
                 (account < elements).then_some(BufferOwner::Element(account as u32))
             }
@@ -393,7 +412,12 @@ impl<'t> Fabric<'t> {
         self.packets.lane[p] = lane as u16;
         self.packets.hop[p] = 0;
         let links = route.links();
-        self.packets.route[p * self.stride..][..links.len()].copy_from_slice(links);
+        let places = &mut self.packets.route[p * self.stride..][..self.stride];
+        if self.inner.links.is_empty() {
+            places[..links.len()].copy_from_slice(links);
+        } else {
+            self.inner.write_route(self.topology, links, places);
+        }
         packet
     }
 
@@ -429,9 +453,10 @@ impl<'t> Fabric<'t> {
     fn queue_of(&self, packet: u32, link: u32) -> usize {
         let lane = match self.buffering.queueing {
             Queueing::InputFifo => usize::from(self.packets.lane[packet as usize]),
+            _ if link as usize >= self.outer => 0,
             _ => usize::from(self.output_port[self.next_link(packet) as usize]),
         };
-        link as usize * self.lanes + lane
+        self.first_queue[link as usize] as usize + lane
     }
 
     /// Takes a packet into the queue of its element, or into the source's hands.
@@ -595,8 +620,21 @@ impl<'t> Fabric<'t> {
         None
     }
 
+    /// Whether a link, or the buffer behind it, is inside of an element. Buffers have the numbers of
+    /// links wherever there are inner ones.
+    fn is_inner(&self, link: usize) -> bool {
+        !self.inner.links.is_empty() && link >= self.outer
+    }
+
     /// What the buffer behind a link says to a packet.
     fn admission(&self, account: usize, bytes: u64) -> Admission {
+        if self.is_inner(account) {
+            // An element knows its own queues: nothing is lost in it.
+            return match self.used[account] + bytes > self.inner.bytes {
+                true => Admission::Wait,
+                false => Admission::Take,
+            };
+        }
         let is_full = self.used[account] + bytes > self.buffering.bytes;
         match self.buffering.flow {
             FlowControl::Credits if is_full => Admission::Wait,
@@ -678,10 +716,10 @@ impl<'t> Fabric<'t> {
             self.sending[from as usize] += 1;
             self.last_port[l] = self.input_port[from as usize];
             self.left_queue[l] = queue as u32;
+            self.left_link[l] = from;
             self.leaves[l] = self.account(packet, hop - 1).map_or(NONE, |a| a as u32);
         }
-        let rate = self.load.link_bits_per_s * u64::from(self.speed[l]);
-        let time = DurationPs::for_bits(bytes * 8, rate);
+        let time = DurationPs::for_bits(bytes * 8, self.rate[l]);
         if let Some(meter) = &mut self.meter {
             meter.carries(l, now, time);
         }
@@ -690,7 +728,11 @@ impl<'t> Fabric<'t> {
         if self.is_lost[l] {
             return;
         }
-        let delay = self.load.hop_delay;
+        let is_inner = self.is_inner(l);
+        let delay = match is_inner {
+            true => DurationPs::ZERO,
+            false => self.load.hop_delay,
+        };
         if self.element_after[l] == NONE {
             scheduler.at(
                 now + time + delay,
@@ -701,8 +743,8 @@ impl<'t> Fabric<'t> {
         }
         // A faster link would run dry before the tail is there.
         let next = self.packets.route[p * self.stride + hop + 1];
-        let cuts_through = self.buffering.forwarding == Forwarding::CutThrough
-            && self.speed[next as usize] <= self.speed[l];
+        let cuts_through = (is_inner || self.buffering.forwarding == Forwarding::CutThrough)
+            && self.rate[next as usize] <= self.rate[l];
         let head = if cuts_through { delay } else { time + delay };
         scheduler.at(now + head, CAUSE, E::of(self.network, Step::Ready(packet)));
     }
@@ -728,15 +770,14 @@ impl<'t> Fabric<'t> {
                 // The links of sources come first, in their order.
                 self.offer(now + self.load.source_gap, link, scheduler);
             }
-            queue => self.show_next(now, queue as usize),
+            queue => self.show_next(now, queue as usize, self.left_link[l] as usize),
         }
         self.mark(link);
     }
 
-    /// Shows the next head of a queue, and offers the input to the other lanes.
-    fn show_next(&mut self, now: SimPs, queue: usize) {
+    /// Shows the next head of a queue behind link `from`, and offers the input to the other lanes.
+    fn show_next(&mut self, now: SimPs, queue: usize, from: usize) {
         self.is_sending[queue] = false;
-        let from = queue / self.lanes;
         self.sending[from] -= 1;
         if let Some(meter) = &mut self.meter {
             meter.has_left(from, now);
@@ -747,7 +788,7 @@ impl<'t> Fabric<'t> {
         if self.buffering.queueing == Queueing::Output {
             return;
         }
-        for lane in from * self.lanes..(from + 1) * self.lanes {
+        for lane in self.first_queue[from] as usize..self.first_queue[from + 1] as usize {
             let head = self.first[lane];
             if lane != queue && head != NONE && !self.is_sending[lane] {
                 self.mark(self.next_link(head));
@@ -772,7 +813,9 @@ impl<'t> Fabric<'t> {
         if let Some(meter) = &mut self.meter {
             meter.holds(account, now, self.used[account]);
         }
-        if let FlowControl::StopGo { go, .. } = self.buffering.flow {
+        if let FlowControl::StopGo { go, .. } = self.buffering.flow
+            && !self.is_inner(account)
+        {
             if self.used[account] > go {
                 return;
             }
@@ -848,5 +891,21 @@ impl<'t> Fabric<'t> {
         if after == NONE {
             self.last_waiting[link as usize] = before;
         }
+    }
+}
+
+/// Port of an element at an end of a link; 0 at a node.
+fn port_at(end: LinkEnd) -> u16 {
+    match end {
+        LinkEnd::Port { port, .. } => port as u16,
+        LinkEnd::Source(_) | LinkEnd::Destination(_) => 0,
+    }
+}
+
+/// Element at an end of a link.
+fn element_at(end: LinkEnd) -> u32 {
+    match end {
+        LinkEnd::Port { element, .. } => element,
+        LinkEnd::Source(_) | LinkEnd::Destination(_) => NONE,
     }
 }

@@ -184,7 +184,6 @@ impl LinkMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::topology::LinkEnd;
     use crate::network::{Pattern, SizeLaw, Traffic};
 
     /// Counts from 100 ps to 200 ps.
@@ -208,8 +207,8 @@ mod tests {
         meter.holds(0, SimPs(10), 1_000);
         meter.holds(0, SimPs(50), 40);
         meter.holds(0, SimPs(150), 0);
-        let owner = BufferOwner::Port(LinkEnd::Source(0));
-        let report = meter.into_report(SimPs(200), |_| Some(owner));
+        let owner = |_| Some(BufferOwner::Element(0));
+        let report = meter.into_report(SimPs(200), owner);
         assert_eq!(report.counted, DurationPs(100));
         assert_eq!(report.links[0].busy, DurationPs(30));
         assert_eq!(report.links[1].blocked, DurationPs(30));

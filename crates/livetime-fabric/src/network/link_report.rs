@@ -6,7 +6,7 @@
 
 use crate::time::DurationPs;
 
-use super::topology::{Link, LinkEnd};
+use super::topology::Link;
 
 /// A link, and the input of the element behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,29 @@ pub struct LinkUse {
 /// Whose a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferOwner {
-    /// An input or output port of an element: where the link ends, or where it begins.
-    Port(LinkEnd),
+    /// An input of an element.
+    Input {
+        /// The element.
+        element: u32,
+        /// Its input port.
+        port: u32,
+    },
+    /// An output of an element.
+    Output {
+        /// The element.
+        element: u32,
+        /// Its output port.
+        port: u32,
+    },
+    /// The crosspoint of an input and an output of an element.
+    Crosspoint {
+        /// The element.
+        element: u32,
+        /// Its input port.
+        input: u32,
+        /// Its output port.
+        output: u32,
+    },
     /// A whole element.
     Element(u32),
 }
@@ -123,6 +144,7 @@ impl LinkReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::topology::LinkEnd;
 
     #[test]
     fn spreads_and_orders() {

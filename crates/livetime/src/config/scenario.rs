@@ -495,17 +495,6 @@ fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
 }
 
 fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buffering {
-    let queues = [
-        ("input-fifo", Queueing::InputFifo),
-        ("virtual-output", Queueing::VirtualOutput),
-        ("output", Queueing::Output),
-    ];
-    let mut queueing = section.choice("queues", &queues).unwrap_or_default();
-    if queueing == Queueing::VirtualOutput
-        && let Some(matching) = read_matching(section)
-    {
-        queueing = Queueing::Matched(matching);
-    }
     let places = [
         ("input", BufferPlace::Input),
         ("output", BufferPlace::Output),
@@ -514,6 +503,7 @@ fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buff
     let place = section.choice("buffer_place", &places).unwrap_or_default();
     let mut bytes = ByteSize(64 << 10);
     section.quantity("buffer", &mut bytes);
+    let queueing = read_queueing(section, bytes.0);
     let lanes = section.integer("lanes", 0..=COUNT_MAX).unwrap_or(1) as u32;
     let words = [("credits", 0), ("none", 1), ("stop-go", 2)];
     let flow = match section.choice("flow_control", &words).unwrap_or(0) {
@@ -536,6 +526,41 @@ fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buff
         bytes: bytes.0,
         lanes,
         flow,
+    }
+}
+
+/// How packets queue, in elements with buffers of so many bytes.
+fn read_queueing(section: &mut Section<'_, '_>, bytes: u64) -> Queueing {
+    let queues = [
+        "input-fifo",
+        "virtual-output",
+        "output",
+        "combined",
+        "crosspoint",
+    ];
+    let queues = section.choice("queues", &queues.map(|word| (word, word)));
+    match queues.unwrap_or("input-fifo") {
+        "virtual-output" => match read_matching(section) {
+            Some(matching) => Queueing::Matched(matching),
+            None => Queueing::VirtualOutput,
+        },
+        "output" => Queueing::Output,
+        "combined" => {
+            let speedup = section.number("speedup", 1.0..=16.0).unwrap_or(2.0);
+            let mut output_bytes = ByteSize(bytes);
+            section.quantity("output_buffer", &mut output_bytes);
+            Queueing::Combined {
+                speedup_thousandths: (speedup * 1e3).round() as u32,
+                output_bytes: output_bytes.0,
+                matching: read_matching(section),
+            }
+        }
+        "crosspoint" => {
+            let mut bytes = ByteSize(4096);
+            section.quantity("crosspoint_buffer", &mut bytes);
+            Queueing::Crosspoint { bytes: bytes.0 }
+        }
+        _ => Queueing::InputFifo,
     }
 }
 

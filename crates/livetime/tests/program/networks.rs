@@ -136,14 +136,14 @@ fn links_are_named_in_text_document_page_and_table() {
 }
 
 #[test]
-fn a_scenario_chooses_the_scheduler_of_its_switch() {
+fn a_scenario_chooses_queues_and_scheduler_of_its_switch() {
     let bench = Workbench::new();
-    let efficiency = |matching: &str| {
+    let efficiency = |queues: &str, matching: &str| {
         bench.write(
             "matched.toml",
             format!(
                 "format = 1\n[topology]\nkind = \"crossbar\"\nports = 8\n[switch]\n\
-                 mode = \"store-and-forward\"\nqueues = \"virtual-output\"\n\
+                 mode = \"store-and-forward\"\nqueues = \"{queues}\"\n\
                  buffer = \"1 MiB\"\n{matching}\n"
             ),
         );
@@ -152,12 +152,19 @@ fn a_scenario_chooses_the_scheduler_of_its_switch() {
         assert_eq!(value(&document, "packets.conserved"), true);
         document["mean_of_batches"].as_f64().expect("a number")
     };
-    let one = efficiency("matching = \"pim\"");
-    let four = efficiency("matching = \"pim\"\niterations = 4");
-    let slip = efficiency("matching = \"islip\"");
+    let matched = |matching| efficiency("virtual-output", matching);
+    let one = matched("matching = \"pim\"");
+    let four = matched("matching = \"pim\"\niterations = 4");
+    let slip = matched("matching = \"islip\"");
     assert!(one < 0.68 && four > 0.97, "{one} {four}");
     assert!(slip > one + 0.2, "{one} {slip}");
-    assert_eq!(efficiency("matching = \"arbiter\""), efficiency(""));
+    assert_eq!(matched("matching = \"arbiter\""), matched(""));
+    // One iteration between queues at both sides is enough if the element is faster.
+    let combined = "matching = \"pim\"\nspeedup = 1.75\noutput_buffer = \"64 KiB\"";
+    let combined = efficiency("combined", combined);
+    assert!(combined > 0.98, "{combined}");
+    let crosspoints = efficiency("crosspoint", "crosspoint_buffer = \"2 KiB\"");
+    assert!(crosspoints > 0.95, "{crosspoints}");
 }
 
 #[test]
@@ -180,6 +187,22 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\nlanes = 2\n",
             "switch.lanes",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"combined\"\nspeedup = 0.5\n",
+            "switch.speedup",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"combined\"\noutput_buffer = \"1 KiB\"\n",
+            "switch.output_buffer",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"crosspoint\"\nbuffer_place = \"shared\"\n",
+            "switch.buffer_place",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nqueues = \"crosspoint\"\ncrosspoint_buffer = \"1 KiB\"\n",
+            "switch.crosspoint_buffer",
         ),
         (
             "[topology]\nkind = \"crossbar\"\nports = 9\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\nmatching = \"maximum-weight\"\n",

@@ -7,6 +7,9 @@ use crate::matcher::{MAXIMUM_WEIGHT_PORTS, Matching};
 
 use super::super::topology::Topology;
 
+/// The most crosspoints of a network with a buffer at each.
+const CROSSPOINTS_MAX: u64 = 1 << 22;
+
 /// When a packet may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Forwarding {
@@ -31,6 +34,22 @@ pub enum Queueing {
     Matched(Matching),
     /// A queue for each output; an input may send to all outputs at once.
     Output,
+    /// Queues for each pair of input and output at the inputs, and one at each output; between them
+    /// packets go faster than on the output's link. For [`BufferPlace::Input`].
+    Combined {
+        /// Speed inside of the element, thousandths of that of the output's link: 1000 to 16000.
+        speedup_thousandths: u32,
+        /// Bytes of the queue of each output.
+        output_bytes: u64,
+        /// The scheduler of the elements; `None` for an arbiter of each output.
+        matching: Option<Matching>,
+    },
+    /// Queues for each pair of input and output at the inputs, and a small one at each crosspoint of
+    /// them, from which the output takes. For [`BufferPlace::Input`].
+    Crosspoint {
+        /// Bytes of the queue of each crosspoint.
+        bytes: u64,
+    },
 }
 
 /// Whose the buffer is.
@@ -86,7 +105,8 @@ impl Queueing {
     pub const fn matching(self) -> Option<Matching> {
         match self {
             Self::Matched(matching) => Some(matching),
-            Self::InputFifo | Self::VirtualOutput | Self::Output => None,
+            Self::Combined { matching, .. } => matching,
+            Self::InputFifo | Self::VirtualOutput | Self::Output | Self::Crosspoint { .. } => None,
         }
     }
 }
@@ -126,6 +146,7 @@ impl Buffering {
     pub fn problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {
         let size = too_small("buffer", self.bytes, packet_max);
         let size = size.or_else(|| self.lanes_problem());
+        let size = size.or_else(|| self.inner_problem(packet_max, topology));
         let size = size.or_else(|| self.matching_problem(topology));
         size.or_else(|| self.thresholds_problem())
     }
@@ -143,6 +164,46 @@ impl Buffering {
             ),
             _ => report("1 to 16", "1 for a single FIFO at each input"),
         }
+    }
+
+    /// Of queues inside of elements.
+    fn inner_problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {
+        let size = match self.queueing {
+            Queueing::Combined {
+                speedup_thousandths,
+                output_bytes,
+                ..
+            } => {
+                if !(1_000..=16_000).contains(&speedup_thousandths) {
+                    let found = (f64::from(speedup_thousandths) / 1e3).to_string();
+                    let help = "2 is close to queues at outputs alone";
+                    return Some(BufferingProblem::new("speedup", found, "1 to 16", help));
+                }
+                too_small("output_buffer", output_bytes, packet_max)
+            }
+            Queueing::Crosspoint { bytes } => too_small("crosspoint_buffer", bytes, packet_max),
+            _ => return None,
+        };
+        if self.place != BufferPlace::Input {
+            return Some(BufferingProblem::new(
+                "buffer_place",
+                "not the inputs",
+                "\"input\" with these queues",
+                "leave `buffer_place` out: buffers inside of elements have a key of their own",
+            ));
+        }
+        let crosspoints = topology.elements().iter();
+        let crosspoints = crosspoints.map(|e| u64::from(e.inputs) * u64::from(e.outputs));
+        let crosspoints: u64 = crosspoints.sum();
+        if matches!(self.queueing, Queueing::Crosspoint { .. }) && crosspoints > CROSSPOINTS_MAX {
+            return Some(BufferingProblem::new(
+                "queues",
+                format!("{crosspoints} crosspoints"),
+                format!("up to {CROSSPOINTS_MAX}"),
+                "use smaller elements, or \"combined\"",
+            ));
+        }
+        size
     }
 
     fn matching_problem(&self, topology: &Topology) -> Option<BufferingProblem> {

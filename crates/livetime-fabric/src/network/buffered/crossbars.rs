@@ -9,6 +9,7 @@
 use crate::matcher::{Matcher, Matching};
 
 use super::super::topology::{LinkEnd, Topology};
+use super::inner_links::InnerLinks;
 
 /// No element.
 const NONE: u32 = u32::MAX;
@@ -34,8 +35,8 @@ pub(super) struct Crossbars {
 }
 
 impl Crossbars {
-    /// Schedulers for all elements; `to` is the link that packets go to for an output link.
-    pub(super) fn new(topology: &Topology, matching: Matching, to: impl Fn(u32) -> u32) -> Self {
+    /// Schedulers for all elements.
+    pub(super) fn new(topology: &Topology, matching: Matching, inner: &InnerLinks) -> Self {
         let elements = topology.elements();
         let new = |element: &super::super::topology::Element| Crossbar {
             matcher: Matcher::new(element.inputs as usize, element.outputs as usize, matching),
@@ -53,7 +54,7 @@ impl Crossbars {
                 crossbar.rounds = crossbar.rounds.max(link.speed);
             }
             if let LinkEnd::Port { element, port } = link.from {
-                let link = to(number);
+                let link = inner.towards(topology, number);
                 elements[element as usize].outputs[port as usize] = link;
                 if given_by.len() <= link as usize {
                     given_by.resize(link as usize + 1, NONE);

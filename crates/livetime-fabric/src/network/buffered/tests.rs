@@ -7,7 +7,7 @@ use crate::analytic::crossbar::fifo_inputs_exponential;
 use crate::cell::{MatchedSwitch, Offered};
 use crate::matcher::Matching;
 use crate::network::topology::Wiring;
-use crate::network::{LinkUse, Pattern, SizeLaw, Spread, Traffic};
+use crate::network::{Arrival, LinkUse, Pattern, SizeLaw, Spread, Traffic};
 
 const BASE: Buffering = Buffering {
     forwarding: Forwarding::CutThrough,
@@ -271,4 +271,126 @@ fn matchings_carry_what_they_carry_in_slots() {
     assert!(several > 0.95, "{several}");
     let heaviest = slotted(8, Matching::MaximumWeight, 2 << 20, 5_000);
     assert!(heaviest > 0.98, "{heaviest}");
+}
+
+fn combined(speedup_thousandths: u32, matching: Option<Matching>) -> Queueing {
+    Queueing::Combined {
+        speedup_thousandths,
+        output_bytes: 1 << 20,
+        matching,
+    }
+}
+
+#[test]
+fn queues_at_both_sides_are_those_of_inputs_or_of_outputs_by_their_speedup() {
+    let topology = Topology::crossbar(8).unwrap();
+    let sizes = SizeLaw::Exponential { mean: 2048.0 };
+    let saturated = Load {
+        sizes: sizes.clone(),
+        ..uniform(6_000)
+    };
+    let switch = |queueing| Buffering {
+        queueing,
+        bytes: 1 << 20,
+        ..BASE
+    };
+    let efficiency = |queueing| {
+        let switch = switch(queueing);
+        assert_eq!(switch.problem(40 * 2048, &topology), None);
+        let outcome = run(&topology, &saturated, &switch);
+        conserved(&outcome);
+        assert_eq!(outcome.packets_lost, 0);
+        outcome.efficiency_link.mean
+    };
+    let inputs = efficiency(Queueing::VirtualOutput);
+    let once = efficiency(combined(1_000, None));
+    assert!((once - inputs).abs() < 0.015, "{once} {inputs}");
+    let pim = Matching::Parallel { iterations: 1 };
+    for matching in [None, Some(pim)] {
+        let twice = efficiency(combined(2_000, matching));
+        assert!(twice > 0.985, "{twice}");
+    }
+    // Delay at a load of 0.9: that of queues at outputs alone.
+    let rate = Load {
+        arrival: Arrival::Poisson {
+            interval: DurationPs(18_204_444),
+        },
+        ..saturated.clone()
+    };
+    let delay = |queueing| {
+        let switch = Buffering {
+            forwarding: Forwarding::StoreAndForward,
+            ..switch(queueing)
+        };
+        run(&topology, &rate, &switch).latency_ns.mean()
+    };
+    let (outputs, twice) = (delay(Queueing::Output), delay(combined(2_000, None)));
+    assert!((twice / outputs - 1.0).abs() < 0.1, "{twice} {outputs}");
+    let inputs = delay(Queueing::VirtualOutput);
+    assert!(inputs > 1.2 * twice, "{inputs} {twice}");
+}
+
+#[test]
+fn small_queues_at_crosspoints_carry_nearly_all_and_lose_nothing_inside() {
+    let topology = Topology::crossbar(8).unwrap();
+    let switch = Buffering {
+        queueing: Queueing::Crosspoint { bytes: 2 * 2048 },
+        bytes: 1 << 20,
+        ..BASE
+    };
+    let load = Load {
+        counts_links: true,
+        ..uniform(4_000)
+    };
+    for arbiter in Arbiter::ALL {
+        let load = Load {
+            arbiter,
+            ..load.clone()
+        };
+        let outcome = run(&topology, &load, &switch);
+        conserved(&outcome);
+        let value = outcome.efficiency_link.mean;
+        assert!(value > 0.97, "{arbiter:?} {value}");
+        let report = outcome.links.expect("asked for");
+        assert_eq!((report.links.len(), report.buffers.len()), (16, 8 + 64));
+        let crosspoints = Spread::of(report.buffers[8..].iter().map(|b| b.max_bytes as f64));
+        assert!(crosspoints.max == 4096.0, "{crosspoints:?}");
+    }
+}
+
+#[test]
+fn inner_queues_of_large_networks_keep_every_packet_and_lose_at_inputs_alone() {
+    let topology = Topology::fat_tree(4, 2).unwrap();
+    let traffic = Traffic::new(Pattern::HotSpot {
+        destination: 3,
+        share: 0.3,
+    });
+    for flow in [
+        FlowControl::Credits,
+        FlowControl::None,
+        FlowControl::StopGo {
+            stop: 4096,
+            go: 2048,
+        },
+    ] {
+        let crosspoint = Queueing::Crosspoint { bytes: 2048 };
+        let matched = combined(1_500, Some(Matching::Slip { iterations: 2 }));
+        for queueing in [combined(2_000, None), matched, crosspoint] {
+            let load = Load {
+                traffic: traffic.clone(),
+                hop_delay: DurationPs::from_ns(100),
+                ..uniform(1_000)
+            };
+            let switch = Buffering {
+                queueing,
+                flow,
+                bytes: 16 * 2048,
+                ..BASE
+            };
+            let outcome = run(&topology, &load, &switch);
+            conserved(&outcome);
+            assert_eq!(outcome.packets_lost > 0, flow == FlowControl::None);
+            assert!(outcome.packets > 1_000, "{flow:?} {queueing:?}");
+        }
+    }
 }

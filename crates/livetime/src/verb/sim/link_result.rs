@@ -239,7 +239,13 @@ fn end_name(end: LinkEnd) -> String {
 
 fn owner_name(owner: BufferOwner) -> String {
     match owner {
-        BufferOwner::Port(end) => end_name(end),
+        BufferOwner::Input { element, port } => format!("element {element} input {port}"),
+        BufferOwner::Output { element, port } => format!("element {element} output {port}"),
+        BufferOwner::Crosspoint {
+            element,
+            input,
+            output,
+        } => format!("element {element} input {input} output {output}"),
         BufferOwner::Element(element) => format!("element {element}"),
     }
 }
