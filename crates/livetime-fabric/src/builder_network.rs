@@ -238,6 +238,36 @@ impl BuilderNetwork {
         }
     }
 
+    /// Payload that one readout unit can send to one builder unit while nobody else sends, as a share
+    /// of what the links of a builder unit carry, all rails together; above 0 and up to 1. The
+    /// readout unit always has a full packet: a block, or a fragment of mean size. What is left of
+    /// the link is bounded by its overhead, the time that a packet costs the adapter or the host, the
+    /// bus, and the builder unit's time for a fragment; not by delays, control messages or filters,
+    /// behind which more events hide.
+    pub fn point_to_point(&self, load: &Load, rails: u32) -> f64 {
+        let (hosts, rails) = (&self.hosts, f64::from(rails));
+        let seconds = |time: DurationPs| time.0 as f64 * 1e-12;
+        let fragment = load.sizes.mean();
+        let payload = match self.shaping {
+            Shaping::BarrelShifter { block_bytes, .. } => f64::from(block_bytes),
+            Shaping::None | Shaping::LinearShift { .. } => fragment,
+        };
+        let on_link = |bytes: f64| bytes * 8.0 / load.link_bits_per_s as f64;
+        let packet = seconds(hosts.packet);
+        let link = on_link(payload + f64::from(load.overhead_bytes)) + packet;
+        let bus = match hosts.bus_bytes_per_s {
+            0 => 0.0,
+            rate => payload / rate as f64,
+        };
+        // One processor for the packets of all rails.
+        let shaper = match self.shaper {
+            ShaperPlace::Adapter => 0.0,
+            ShaperPlace::Host => packet * rails,
+        };
+        let builder = seconds(hosts.fragment) * payload / fragment * rails;
+        on_link(payload) / link.max(bus).max(shaper).max(builder)
+    }
+
     /// Events that may be open at once: those that wait and those in building.
     fn open_max(&self, builders: u32) -> u32 {
         self.queue

@@ -189,6 +189,9 @@ pub struct ScenarioOutcome {
     pub network: Option<NetworkOutcome>,
     /// The simulation of an event builder.
     pub builder: Option<BuilderNetworkOutcome>,
+    /// What one of its readout units can send to one builder unit, as a share of the links: see
+    /// [`BuilderNetwork::point_to_point`].
+    pub builder_point_to_point: Option<f64>,
 }
 
 impl Scenario {
@@ -419,6 +422,7 @@ impl Scenario {
                 analytic: None,
                 network: None,
                 builder: Some(outcome),
+                builder_point_to_point: Some(builder.point_to_point(&self.load, self.rails)),
             });
         }
         let load = self.rail_load(&topology);
@@ -437,6 +441,7 @@ impl Scenario {
             analytic: self.analytic(&topology),
             network,
             builder: None,
+            builder_point_to_point: None,
         })
     }
 }

@@ -434,3 +434,50 @@ fn a_builder_that_does_not_fit_is_refused_with_its_key() {
         Some("builder.credits".to_owned())
     );
 }
+
+#[test]
+fn one_readout_unit_reaches_its_point_to_point_rate_with_one_builder_unit() {
+    let topology = Topology::crossbar(1).unwrap();
+    let us = DurationPs::from_us;
+    let quick = HostModel {
+        message: DurationPs::from_ns(100),
+        event: DurationPs::ZERO,
+        ..HostModel::default()
+    };
+    let per_packet = HostModel {
+        packet: us(2),
+        ..quick
+    };
+    let bus = HostModel {
+        bus_bytes_per_s: 80_000_000,
+        ..quick
+    };
+    let fragments = HostModel {
+        fragment: us(30),
+        ..quick
+    };
+    for (hosts, shaping, rails, bound) in [
+        (quick, Shaping::None, 1, 0.97),
+        (per_packet, Shaping::None, 1, 0.87),
+        (per_packet, BARREL, 1, 0.93),
+        (bus, Shaping::None, 1, 0.64),
+        (fragments, Shaping::None, 1, 0.55),
+        (fragments, Shaping::None, 2, 0.28),
+    ] {
+        let plan = BuilderNetwork {
+            hosts,
+            credits: 256,
+            queue: 256,
+            ..builder(shaping)
+        };
+        let load = Load {
+            sizes: SizeLaw::Fixed(2048),
+            overhead_bytes: 64,
+            ..load(40)
+        };
+        let expected = plan.point_to_point(&load, rails);
+        assert!((expected - bound).abs() < 0.01, "{expected} {bound}");
+        let found = run(&plan, &topology, &load, &Switching::Wormhole, rails).efficiency_link;
+        assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}");
+    }
+}

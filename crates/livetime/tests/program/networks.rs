@@ -56,6 +56,9 @@ fn the_event_builder_of_the_examples_builds_every_event_on_its_network() {
     assert_eq!(value(&document, "losses.incomplete"), 0);
     assert_eq!(document["converged"], true, "{document:#}");
     let rate = document["event_rate_hz"].as_f64().expect("converged");
+    let share = |key: &str| document[key].as_f64().expect("converged");
+    let (of_link, of_p2p) = (share("efficiency_link"), share("efficiency_p2p"));
+    assert!(of_link < of_p2p && of_p2p < 1.0, "{of_link} {of_p2p}");
     // What is offered is carried.
     assert!((rate / 40e3 - 1.0).abs() < 0.02, "{rate}");
 }

@@ -7,8 +7,14 @@ use serde_json::{Value, json};
 
 use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
 
-/// Adds the builder's numbers to the document of a run that took so many seconds.
-pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome, seconds: f64) {
+/// Adds the builder's numbers to the document of a run that took so many seconds; `of_p2p` is its
+/// efficiency relative to one pair of units.
+pub(super) fn extend_json(
+    document: &mut Value,
+    builder: &BuilderNetworkOutcome,
+    of_p2p: f64,
+    seconds: f64,
+) {
     let rate = builder.event_rate;
     // What has not converged is no steady-state number and is not given as one.
     let steady = |value: f64| match rate.converged {
@@ -17,6 +23,7 @@ pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome,
     };
     let rest = json!({
         "efficiency_link": steady(builder.efficiency_link),
+        "efficiency_p2p": steady(of_p2p),
         "event_rate_hz": steady(rate.mean),
         "throughput_per_node_bytes_per_s": steady(builder.throughput_per_node),
         "losses": {
@@ -66,16 +73,17 @@ pub(super) fn extend_json(document: &mut Value, builder: &BuilderNetworkOutcome,
 }
 
 /// The rate, or that there is none yet.
-fn rate_text(builder: &BuilderNetworkOutcome) -> String {
+fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     let rate = builder.event_rate;
     if rate.converged {
         format!(
             "  event rate        {:.2} kHz (95 % confidence +- {:.2}), {:.1} MB/s per builder unit, \
-             {:.1} % of its links\n",
+             {:.1} % of its links, {:.1} % of point to point\n",
             rate.mean / 1e3,
             rate.ci95 / 1e3,
             builder.throughput_per_node / 1e6,
-            100.0 * builder.efficiency_link
+            100.0 * builder.efficiency_link,
+            100.0 * of_p2p
         )
     } else {
         format!(
@@ -89,8 +97,8 @@ fn rate_text(builder: &BuilderNetworkOutcome) -> String {
 }
 
 /// The summary.
-pub(super) fn to_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
-    let mut text = rate_text(builder);
+pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64, seconds: f64) -> String {
+    let mut text = rate_text(builder, of_p2p);
     let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
     text += &format!(
         "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n",

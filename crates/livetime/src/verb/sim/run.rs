@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use livetime_fabric::builder_network::BuilderNetworkOutcome;
 use livetime_fabric::network::{LinkReport, NetworkOutcome};
 use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome};
 use livetime_node::latency_summary;
@@ -185,6 +186,11 @@ impl Finished {
         self.network()?.links.as_ref()
     }
 
+    /// Efficiency of an event builder, relative to what one pair of units reaches.
+    fn of_point_to_point(&self, builder: &BuilderNetworkOutcome) -> f64 {
+        builder.efficiency_link / self.outcome.builder_point_to_point.unwrap_or(1.0)
+    }
+
     fn rails(&self) -> f64 {
         f64::from(self.outcome.rails)
     }
@@ -203,7 +209,8 @@ impl Finished {
             "efficiency_analytic": self.outcome.analytic,
         });
         if let Some(builder) = &self.outcome.builder {
-            builder_result::extend_json(&mut document, builder, self.seconds);
+            let of_p2p = self.of_point_to_point(builder);
+            builder_result::extend_json(&mut document, builder, of_p2p, self.seconds);
             return document;
         }
         let Some(network) = self.network() else {
@@ -274,14 +281,14 @@ impl Finished {
             );
         }
         if let Some(builder) = &self.outcome.builder {
-            return text + &builder_result::to_text(builder, self.seconds);
+            let of_p2p = self.of_point_to_point(builder);
+            return text + &builder_result::to_text(builder, of_p2p, self.seconds);
         }
         let Some(network) = self.network() else {
             return text;
         };
         let efficiency = network.efficiency_link;
         if efficiency.converged {
-            let rails = self.rails();
             text += &format!(
                 "  efficiency        {:.2} % of the links (95 % confidence +- {:.2}), {:.2} % of point to point\n",
                 100.0 * efficiency.mean,
@@ -290,8 +297,8 @@ impl Finished {
             );
             text += &format!(
                 "  throughput        {:.1} MB/s per node, {:.2} kHz of packets per source\n",
-                network.throughput_per_node * rails / 1e6,
-                network.packets_per_source_hz * rails / 1e3
+                network.throughput_per_node * self.rails() / 1e6,
+                network.packets_per_source_hz * self.rails() / 1e3
             );
         } else {
             text += &format!(
