@@ -34,11 +34,11 @@ mod world;
 
 use livetime_builder::builder_config::TRIGGERS_UNDECIDED;
 use livetime_builder::{BuildMode, BuilderConfig};
-use livetime_wire::{DurationNs, Problem, SourceId};
+use livetime_wire::{ByteSize, DurationNs, Problem, SourceId};
 
 use crate::kernel::{RunLimits, Simulation, SimulationConfig};
 use crate::network::topology::shift::ShiftSchedule;
-use crate::network::{Load, RoutePolicy, Topology};
+use crate::network::{Load, RoutePolicy, SizeLaw, Topology};
 use crate::problem_code::{BUILDER_NETWORK, SCHEDULE};
 use crate::scenario::{ShiftOrder, Switching};
 use crate::time::{DurationPs, SimPs};
@@ -274,6 +274,14 @@ impl BuilderNetwork {
             .saturating_add(builders.saturating_mul(self.credits))
     }
 
+    /// For so long nothing may be built while something is open: twice as long as what is given up,
+    /// and as an event takes in the filter.
+    pub(crate) fn patience_ps(&self) -> u64 {
+        let slow = self.sick.slow_factor.max(1.0);
+        let event = (self.hosts.event.0 as f64 * slow) as u64;
+        2 * (1_000 * self.timeout.0).saturating_add(event)
+    }
+
     /// The configuration of the units.
     pub fn builder_config(&self, topology: &Topology) -> BuilderConfig {
         let builders = self.builders(topology);
@@ -321,6 +329,7 @@ impl BuilderNetwork {
         self.check_units(topology, &mut problems);
         self.check_times(&mut problems);
         self.check_shaping(topology, load, switching, &mut problems);
+        self.check_event_bytes(topology, load, &mut problems);
         if matches!(self.control, Control::Shared { .. })
             && (self.builders(topology) > topology.sources()
                 || self.readouts(topology) > topology.destinations())
@@ -379,8 +388,13 @@ impl BuilderNetwork {
         let sick = self.sick.slow.saturating_add(self.sick.dead);
         if sick > 0 && sick >= self.builders(topology) {
             let help = "leave at least one builder unit well";
-            let allowed = format!("below {}", self.builders(topology));
-            report("builder.slow", sick.to_string(), allowed, help);
+            let allowed = format!("below {} slow and dead ones", self.builders(topology));
+            let path = match self.sick.dead >= self.sick.slow {
+                true => "builder.dead",
+                false => "builder.slow",
+            };
+            let found = format!("{} slow and {} dead", self.sick.slow, self.sick.dead);
+            report(path, found, allowed, help);
         }
         if self.sick.slow > 0 && !(1.0..=1e6).contains(&self.sick.slow_factor) {
             let found = self.sick.slow_factor.to_string();
@@ -412,6 +426,22 @@ impl BuilderNetwork {
                 "1 kb/s to 100 Tb/s",
                 help,
             ));
+        }
+    }
+
+    /// Of sizes that are known before, whether an event is as small as is set aside for it.
+    fn check_event_bytes(&self, topology: &Topology, load: &Load, problems: &mut Vec<Problem>) {
+        let SizeLaw::Fixed(bytes) = load.sizes else {
+            return;
+        };
+        // Fragments are of whole words.
+        let event = u64::from(bytes.next_multiple_of(4)) * u64::from(self.readouts(topology));
+        if self.credit_bytes > 0 && (1..event).contains(&self.event_bytes) {
+            let found = ByteSize(self.event_bytes);
+            let allowed = format!("{} or more, the size of every event", ByteSize(event));
+            let help = "raise it, or lower `size.mean`";
+            let path = "builder.event_bytes";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
         }
     }
 

@@ -54,8 +54,8 @@ impl FlitConfig {
             && (1..=16).contains(&self.channels);
         (!is_good).then(|| {
             format!(
-                "{self:?}, allowed are flits of 1 to 65536 bytes, buffers of 2 to \
-                 {BUFFER_FLITS_MAX} flits and 1 to 16 channels"
+                "flits of {} B, buffers of {} flits, {} channels",
+                self.flit_bytes, self.buffer_flits, self.channels
             )
         })
     }
@@ -125,6 +125,8 @@ struct Network<'t> {
     tally: Tally,
     trace: Trace,
     flit_hops: u64,
+    /// Whether nothing can happen any more.
+    is_dry: bool,
 }
 
 /// Runs traffic through a network of routers, cycle by cycle.
@@ -139,7 +141,7 @@ pub fn run(topology: &Topology, load: &Load, config: &FlitConfig) -> NetworkOutc
     let mut network = Network::new(topology, load.clone(), *config);
     network.offer_all();
     let end = (load.warm_up + load.duration).0 / network.cycle_ps;
-    while network.cycle < end {
+    while network.cycle < end && !network.is_dry {
         network.step();
     }
     network.into_outcome()
@@ -193,6 +195,7 @@ impl<'t> Network<'t> {
             tally: Tally::new(topology, &load),
             trace: Trace::new(0),
             flit_hops: 0,
+            is_dry: false,
             load,
         }
     }
@@ -247,6 +250,8 @@ impl<'t> Network<'t> {
         let mut moves = core::mem::take(&mut self.moves);
         self.cycle += 1;
         self.flit_hops += moves.len() as u64;
+        // Without a move no channel and no credit becomes free, and no packet is yet to start.
+        self.is_dry = moves.is_empty() && self.idle.is_empty();
         for (from, to) in moves.drain(..) {
             self.move_flit(from, to);
         }
@@ -432,7 +437,10 @@ impl<'t> Network<'t> {
 
     fn into_outcome(self) -> NetworkOutcome {
         let report = RunReport {
-            stop: StopReason::Horizon,
+            stop: match self.is_dry {
+                true => StopReason::Drained,
+                false => StopReason::Horizon,
+            },
             now: self.now(),
             events: self.flit_hops,
             pending: 0,

@@ -5,16 +5,18 @@
 //! the program, which also opens the graphs and size lists they name. What the parts mean is in
 //! [`crate::network`] and [`crate::flit`].
 
+mod notes;
+
 use livetime_wire::Problem;
 
 use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
-use crate::flit::{self, FlitConfig};
+use crate::flit::{self, BUFFER_FLITS_MAX, FlitConfig};
 use crate::network::topology::shift::ShiftSchedule;
 use crate::network::topology::{Graph, Wiring};
 use crate::network::{
-    Arrival, Buffering, Load, NetworkOutcome, Pattern, Queueing, SizeLaw, Topology, TopologyError,
-    buffered, wormhole,
+    Arrival, BufferPlace, Buffering, Load, NetworkOutcome, Pattern, Queueing, SizeLaw, Topology,
+    TopologyError, buffered, wormhole,
 };
 use crate::problem_code::{BUFFERS, LAW, LEVEL, SCHEDULE, TIMES, TOPOLOGY, TRAFFIC};
 use crate::time::DurationPs;
@@ -192,6 +194,8 @@ pub struct ScenarioOutcome {
     /// What one of its readout units can send to one builder unit, as a share of the links: see
     /// [`BuilderNetwork::point_to_point`].
     pub builder_point_to_point: Option<f64>,
+    /// What should be known beside the result, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Scenario {
@@ -210,6 +214,7 @@ impl Scenario {
             }
         };
         self.check_switching(&topology, &mut problems);
+        self.check_flits(&mut problems);
         if let Some(builder) = &self.builder {
             let fits = builder.validate(&topology, &self.load, &self.switching, self.rails);
             problems.extend(fits);
@@ -327,6 +332,18 @@ impl Scenario {
         }
     }
 
+    /// At whatever level: a scenario may be run at another one.
+    fn check_flits(&self, problems: &mut Vec<Problem>) {
+        if let Some(found) = self.flits.problem() {
+            let allowed = format!(
+                "`bytes` of 1 B to 64 KiB, `buffer` of 2 to {BUFFER_FLITS_MAX} flits, 1 to 16 \
+                 `channels`"
+            );
+            let help = "8 flits of 8 B are usual";
+            problems.push(Problem::new(LEVEL, "flit", found, allowed, help));
+        }
+    }
+
     fn check_level(&self, topology: &Topology, problems: &mut Vec<Problem>) {
         let mut report = |path: &str, found: &str, allowed: &str, help: &str| {
             problems.push(Problem::new(LEVEL, path, found, allowed, help));
@@ -334,10 +351,6 @@ impl Scenario {
         match self.level {
             Level::Packet => {}
             Level::Flit => {
-                if let Some(found) = self.flits.problem() {
-                    let help = "8 flits of 8 B are usual";
-                    report("flit", &found, "a configuration in these ranges", help);
-                }
                 if topology.links().iter().any(|link| link.speed > 1) {
                     let help = "use `level = \"packet\"`, or links of one rate";
                     report("level", "flits on links of several rates", "packets", help);
@@ -363,9 +376,12 @@ impl Scenario {
             return None;
         };
         let has_fifos = match &self.switching {
+            _ if self.level == Level::Flit => self.flits.channels == 1,
             Switching::Wormhole => true,
             Switching::Buffered(buffering) => {
-                buffering.queueing == Queueing::InputFifo && buffering.lanes == 1
+                buffering.queueing == Queueing::InputFifo
+                    && buffering.place == BufferPlace::Input
+                    && buffering.lanes == 1
             }
         };
         let is_plain = has_fifos
@@ -423,10 +439,11 @@ impl Scenario {
                 network: None,
                 builder: Some(outcome),
                 builder_point_to_point: Some(builder.point_to_point(&self.load, self.rails)),
+                notes: self.notes(&topology),
             });
         }
         let load = self.rail_load(&topology);
-        let network = match (self.level, &self.switching) {
+        let mut network = match (self.level, &self.switching) {
             (Level::Analytic, _) => None,
             (Level::Flit, _) => Some(flit::run(&topology, &load, &self.flits)),
             (Level::Packet, Switching::Wormhole) => Some(wormhole::run(&topology, &load)),
@@ -434,6 +451,9 @@ impl Scenario {
                 Some(buffered::run(&topology, &load, buffering))
             }
         };
+        if let Some(network) = network.as_mut().filter(|n| n.is_deadlocked()) {
+            network.efficiency_link.converged = false;
+        }
         Ok(ScenarioOutcome {
             sources: topology.sources(),
             destinations: topology.destinations(),
@@ -442,6 +462,7 @@ impl Scenario {
             network,
             builder: None,
             builder_point_to_point: None,
+            notes: self.notes(&topology),
         })
     }
 }

@@ -59,6 +59,8 @@ pub(super) struct Check {
     /// A bit for each trigger: its event went through a filter.
     built: Vec<u64>,
     violations: Vec<String>,
+    /// Whether a unit held more payload than it may, since an event was larger than was set aside.
+    is_event_too_large: bool,
     last_progress: SimPs,
 }
 
@@ -124,6 +126,7 @@ impl Check {
     /// A builder unit holds so many payload bytes, of so many that it may hold.
     pub(super) fn payload(&mut self, now: SimPs, unit: u16, held: u64, most: u64) {
         if held > most {
+            self.is_event_too_large = true;
             self.report(now, || {
                 format!(
                     "bu{unit} holds {held} B with `credit_bytes` for {most}: \
@@ -141,6 +144,10 @@ impl Check {
             });
             self.last_progress = now;
         }
+    }
+
+    pub(super) const fn is_event_too_large(&self) -> bool {
+        self.is_event_too_large
     }
 
     pub(super) fn into_violations(self) -> Vec<String> {

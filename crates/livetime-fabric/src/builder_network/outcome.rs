@@ -74,6 +74,9 @@ pub struct BuilderNetworkOutcome {
     pub batch: DurationPs,
     /// What should never happen; empty in a good run.
     pub violations: Vec<String>,
+    /// Whether some of them are that an event was larger than `builder.event_bytes`, which
+    /// is a mistake of the scenario.
+    pub is_event_too_large: bool,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
     /// Events of the kernel.

@@ -736,7 +736,7 @@ impl<'t> NetworkWorld<'t> {
                 .report(now, || "credits are not conserved".to_owned());
         }
         let open = self.manager.given - self.tally.built;
-        let patience = 2_000 * self.plan.timeout.0;
+        let patience = self.plan.patience_ps();
         self.check.progress(now, patience, open);
         s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
     }
@@ -826,6 +826,7 @@ impl<'t> NetworkWorld<'t> {
             skew_ns: tally.skew_ns,
             series: rates,
             batch: tally.batch,
+            is_event_too_large: self.check.is_event_too_large(),
             violations: self.check.into_violations(),
             simulated: report.now,
             events: report.events,

@@ -82,7 +82,29 @@ impl Arrival {
                 train,
             } => crossing.0 > 0 && probability(*p) && *filled > 0 && filled <= train,
         };
-        (!is_good).then(|| format!("{self:?}"))
+        (!is_good).then(|| match self {
+            Self::Saturated => String::new(),
+            Self::Fixed { interval } | Self::Poisson { interval } => {
+                format!("packets {interval} apart")
+            }
+            Self::Bernoulli { slot, probability } => {
+                format!("slots of {slot} with a probability of {probability}")
+            }
+            Self::Bursty {
+                spacing,
+                burst,
+                pause,
+            } => format!("bursts of {burst} packets {spacing} apart, pauses of {pause}"),
+            Self::Bunches {
+                crossing,
+                probability,
+                filled,
+                train,
+            } => format!(
+                "crossings {crossing} apart with a probability of {probability}, {filled} of \
+                 {train} filled"
+            ),
+        })
     }
 }
 

@@ -46,7 +46,8 @@ impl Estimate {
         Self {
             mean,
             ci95,
-            converged: is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
+            // Nothing at all is no steady state: more often it is a run that was too short.
+            converged: mean != 0.0 && is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
         }
     }
 }
@@ -91,6 +92,7 @@ mod tests {
         let wild: Vec<f64> = (0..32).map(|i| f64::from(i % 3)).collect();
         assert!(!Estimate::of(&wild).converged);
         assert!(!Estimate::of(&[1.0; 3]).converged);
+        assert!(!Estimate::of(&[0.0; 32]).converged);
     }
 
     #[test]

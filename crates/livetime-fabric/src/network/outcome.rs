@@ -5,7 +5,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::kernel::RunReport;
+use crate::kernel::{RunReport, StopReason};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
 
@@ -55,6 +55,8 @@ pub struct NetworkOutcome {
     pub links: Option<LinkReport>,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
+    /// Whether it ended before its time since nothing was left to happen.
+    pub(crate) ran_dry: bool,
     /// Events of the kernel, or steps of a model without one.
     pub events: u64,
     /// Hash of what happened.
@@ -65,6 +67,13 @@ impl NetworkOutcome {
     /// Whether every packet is accounted for: delivered, lost or in the network.
     pub const fn is_conserved(&self) -> bool {
         self.packets_offered == self.packets_in_all + self.packets_lost + self.packets_in_flight
+    }
+
+    /// Whether the network is in a deadlock since [`Self::simulated`]: packets are in it, each waits
+    /// for what another holds, and nothing can happen any more. One that leaves other packets a way
+    /// is not seen.
+    pub const fn is_deadlocked(&self) -> bool {
+        self.ran_dry && self.packets_in_flight > 0
     }
 }
 
@@ -163,6 +172,7 @@ impl Tally {
             batch: self.batch,
             links: None,
             simulated: report.now,
+            ran_dry: report.stop == StopReason::Drained,
             events: report.events,
             trace_hash: report.trace_hash,
         }

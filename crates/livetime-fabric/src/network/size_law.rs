@@ -54,7 +54,17 @@ impl SizeLaw {
                 !sizes.is_empty() && sizes.iter().all(|size| (1..=SIZE_MAX).contains(size))
             }
         };
-        (!is_good).then(|| format!("{self:?}, sizes are from 1 to {SIZE_MAX} bytes"))
+        (!is_good).then(|| match self {
+            Self::Fixed(bytes) => format!("fixed sizes of {bytes} B"),
+            Self::Exponential { mean } => format!("exponential sizes with a mean of {mean} B"),
+            Self::LogNormal { mean, rms } => {
+                format!("log-normal sizes with a mean of {mean} B and an rms of {rms} B")
+            }
+            Self::Trace(sizes) => match sizes.iter().find(|size| !(1..=SIZE_MAX).contains(*size)) {
+                Some(size) => format!("a list with a size of {size} B"),
+                None => "a list without sizes".to_owned(),
+            },
+        })
     }
 
     /// Size of packet `number` of a source; `random` is one draw.

@@ -4,6 +4,8 @@
 //! `node NAME SWITCH` (source and destination), and `link SWITCH SWITCH [SPEED]` for one link each
 //! way. Ports are numbered in the order of the statements. Routes are those with the fewest links.
 
+mod waiting_cycle;
+
 use std::collections::BTreeMap;
 
 use super::{

@@ -1,0 +1,187 @@
+//! What a scenario can do to its user that is no mistake: said beside the result.
+
+use livetime_wire::ByteSize;
+
+use crate::analytic::building::lossless_buffer_bytes;
+use crate::builder_network::Shaping;
+use crate::network::{BufferPlace, Buffering, FlowControl, SizeLaw, Topology};
+use crate::time::DurationPs;
+
+use super::{Level, Scenario, Switching, TopologyChoice};
+
+impl Scenario {
+    /// What should be known beside the result, a sentence each.
+    pub fn notes(&self, topology: &Topology) -> Vec<String> {
+        let mut notes = Vec::new();
+        notes.extend(self.deadlock_note(topology));
+        notes.extend(self.level_note());
+        notes.extend(self.loss_note(topology));
+        notes
+    }
+
+    /// Whether packets can wait for each other for ever.
+    fn deadlock_note(&self, topology: &Topology) -> Option<String> {
+        let is_lossy = matches!(
+            &self.switching,
+            Switching::Buffered(Buffering { flow: FlowControl::None, .. })
+                if self.level == Level::Packet
+        );
+        let TopologyChoice::Graph(graph) = &self.topology else {
+            return None;
+        };
+        let cycle = topology.waiting_cycle().filter(|_| !is_lossy)?;
+        let names = cycle.iter().map(|switch| &graph.switches[*switch as usize]);
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        Some(format!(
+            "links can wait for each other in a circle ({}): packets may stand still for ever, in \
+             such a network as in this simulation",
+            names.join(" -> ")
+        ))
+    }
+
+    /// Keys of the scenario that do nothing at its level.
+    fn level_note(&self) -> Option<String> {
+        if self.level != Level::Flit {
+            return None;
+        }
+        let delay = (self.load.hop_delay > DurationPs::ZERO).then_some("`link.hop_delay`");
+        let switch = (self.switching != Switching::Wormhole).then_some("`[switch]`");
+        let keys: Vec<&str> = delay.into_iter().chain(switch).collect();
+        let keys = (!keys.is_empty()).then(|| keys.join(" and "))?;
+        Some(format!(
+            "level flit takes no notice of {keys}: a hop takes one cycle, routers are those of \
+             `[flit]`, and who is first is drawn"
+        ))
+    }
+
+    /// Whether the credits of an event builder can overflow buffers that nothing guards.
+    fn loss_note(&self, topology: &Topology) -> Option<String> {
+        let (Some(builder), Switching::Buffered(buffering)) = (&self.builder, &self.switching)
+        else {
+            return None;
+        };
+        let largest = match &self.load.sizes {
+            SizeLaw::Fixed(bytes) => *bytes,
+            SizeLaw::Trace(sizes) => sizes.iter().copied().max()?,
+            SizeLaw::Exponential { .. } | SizeLaw::LogNormal { .. } => return None,
+        };
+        let is_shaped = builder.shaping != Shaping::None;
+        if buffering.flow != FlowControl::None || is_shaped {
+            return None;
+        }
+        let sources = u64::from(builder.readouts(topology));
+        let fragment = u64::from(largest) + u64::from(self.load.overhead_bytes);
+        let needed = lossless_buffer_bytes(sources, builder.credits.into(), fragment);
+        let there = match buffering.place {
+            // The fragments of a builder unit come through one output.
+            BufferPlace::Output | BufferPlace::Shared => buffering.bytes,
+            BufferPlace::Input => buffering.bytes.saturating_mul(sources),
+        };
+        (needed > there).then(|| {
+            format!(
+                "{} credits of {sources} fragments of up to {fragment} B can be on their way to one \
+                 builder unit, {} in all, and nothing keeps them from the {} of buffers on the way: \
+                 packets may be lost. None is with {} or fewer credits, or with `flow_control`",
+                builder.credits,
+                ByteSize(needed),
+                ByteSize(there),
+                there / (sources * fragment).max(1),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder_network::BuilderNetwork;
+    use crate::flit::FlitConfig;
+    use crate::network::topology::Graph;
+    use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};
+
+    fn scenario(topology: TopologyChoice) -> Scenario {
+        Scenario {
+            level: Level::Packet,
+            topology,
+            switching: Switching::Wormhole,
+            flits: FlitConfig::default(),
+            load: Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), 200),
+            shift: None,
+            rails: 1,
+            builder: None,
+        }
+    }
+
+    fn notes(scenario: &Scenario) -> String {
+        scenario
+            .notes(&scenario.topology.build().unwrap())
+            .join("\n")
+    }
+
+    fn lossy(bytes: u64) -> Switching {
+        Switching::Buffered(Buffering {
+            forwarding: Forwarding::StoreAndForward,
+            queueing: Queueing::Output,
+            place: BufferPlace::Output,
+            bytes,
+            lanes: 1,
+            flow: FlowControl::None,
+        })
+    }
+
+    #[test]
+    fn a_ring_stands_still_at_both_levels_and_says_so() {
+        let mut text = String::new();
+        for s in 0..4 {
+            text += &format!("switch s{s}\nnode a{s} s{s}\nnode b{s} s{s}\n");
+        }
+        for s in 0..4 {
+            text += &format!("link s{s} s{}\n", (s + 1) % 4);
+        }
+        let graph = Graph::parse(&text).unwrap();
+        let mut ring = scenario(TopologyChoice::Graph(graph));
+        assert!(notes(&ring).contains("s0 -> s"), "{}", notes(&ring));
+        for level in [Level::Packet, Level::Flit] {
+            ring.level = level;
+            let outcome = ring.run().unwrap();
+            let network = outcome.network.unwrap();
+            assert!(
+                network.is_deadlocked() && network.is_conserved(),
+                "{level:?}"
+            );
+            assert!(!network.efficiency_link.converged);
+        }
+        // Packets that are dropped wait for nothing.
+        ring.level = Level::Packet;
+        ring.switching = lossy(64 << 10);
+        assert_eq!(notes(&ring), "");
+        assert!(!ring.run().unwrap().network.unwrap().is_deadlocked());
+    }
+
+    #[test]
+    fn what_flits_take_no_notice_of_is_named() {
+        let mut plain = scenario(TopologyChoice::Crossbar { ports: 4 });
+        plain.level = Level::Flit;
+        assert_eq!(notes(&plain), "");
+        plain.load.hop_delay = DurationPs::from_us(4);
+        assert!(notes(&plain).contains("`link.hop_delay`"));
+        plain.switching = lossy(64 << 10);
+        assert!(notes(&plain).contains("`link.hop_delay` and `[switch]`"));
+    }
+
+    #[test]
+    fn credits_beyond_unguarded_buffers_are_named_with_those_that_fit() {
+        let mut building = scenario(TopologyChoice::Crossbar { ports: 4 });
+        building.builder = Some(BuilderNetwork::default());
+        assert_eq!(notes(&building), "");
+        // Four sources of 2 KiB: 8 KiB for a credit.
+        building.switching = lossy(16 * 8192);
+        assert_eq!(notes(&building), "");
+        building.switching = lossy(16 * 8192 - 1);
+        let found = notes(&building);
+        assert!(
+            found.contains("None is with 15 or fewer credits"),
+            "{found}"
+        );
+    }
+}
