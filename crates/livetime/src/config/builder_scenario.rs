@@ -22,6 +22,10 @@ pub(super) const RATE: &str = "a rate with unit in quotes, such as \"1 Gb/s\" or
 /// The builder, if the scenario has one.
 pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork> {
     let hosts = read_hosts(root);
+    if !root.has("builder") {
+        let help = "add `[builder]`, or remove `[host]`: packets of a pattern pass no host";
+        root.refuse_idle(&["host"], "`[host]` beside `[builder]`", help);
+    }
     let mut section = root.section("builder")?;
     let mut builder = BuilderNetwork {
         hosts,
@@ -46,11 +50,19 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
         section.quantity(key, &mut bytes);
         *field = bytes.0;
     }
+    if builder.credit_bytes == 0 {
+        let help = "set `credit_bytes`, or remove `event_bytes`";
+        section.refuse_idle(&["event_bytes"], "`event_bytes` with `credit_bytes`", help);
+    }
     section.quantity("timeout", &mut builder.timeout);
     section.quantity("retry", &mut builder.retry);
     let modes = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
     builder.mode = section.choice("mode", &modes).unwrap_or_default();
     builder.shaping = read_shaping(&mut section);
+    if builder.shaping == Shaping::None {
+        let help = "set `shaping`, or remove the key";
+        section.refuse_idle(&["block", "order"], "these keys with `shaping`", help);
+    }
     let places = [
         ("adapter", ShaperPlace::Adapter),
         ("host", ShaperPlace::Host),
@@ -64,6 +76,10 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
         ("random", Placement::Random),
     ];
     builder.placement = section.choice("placement", &placements).unwrap_or_default();
+    if !matches!(builder.placement, Placement::Interleaved { .. }) {
+        let help = "set `placement = \"interleaved\"`, or remove `slot_ports`";
+        section.refuse_idle(&["slot_ports"], "`slot_ports` with interleaved units", help);
+    }
     builder.sick = read_sick(&mut section);
     section.finish();
     Some(builder)
@@ -134,6 +150,12 @@ fn read_control(section: &mut Section<'_, '_>, default: Control) -> Control {
 fn read_sick(section: &mut Section<'_, '_>) -> SickBuilders {
     let mut count = |key| section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32;
     let (slow, dead) = (count("slow"), count("dead"));
+    for (count, key, of) in [(slow, "slow_factor", "slow"), (dead, "dead_at", "dead")] {
+        if count == 0 {
+            let help = format!("set `{of}`, or remove `{key}`");
+            section.refuse_idle(&[key], &format!("`{key}` with `{of}`"), &help);
+        }
+    }
     SickBuilders {
         slow,
         dead,

@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem_code::{
-    BAD_CHOICE, BAD_QUANTITY, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY, WRONG_TYPE,
+    BAD_CHOICE, BAD_QUANTITY, IDLE_KEY, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY, WRONG_TYPE,
 };
 
 /// What is gathered while a document is read: places of keys and problems.
@@ -392,6 +392,23 @@ impl<'t, 'f> Section<'t, 'f> {
             }
             self.findings.report(problem);
         }
+    }
+
+    /// Reports keys that are there although nothing would come of them, as long as `reason` holds.
+    pub(crate) fn refuse_idle(&mut self, keys: &[&'static str], reason: &str, help: &str) {
+        for key in keys {
+            if self.value(key).is_some() {
+                let path = self.key_path(key);
+                let found = "a key without effect";
+                self.findings
+                    .report(Problem::new(IDLE_KEY, path, found, reason, help));
+            }
+        }
+    }
+
+    /// Reports a problem of a key of this table.
+    pub(crate) fn report(&self, problem: Problem) {
+        self.findings.report(problem);
     }
 
     /// Reports the keys that nobody asked for.

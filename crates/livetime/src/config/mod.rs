@@ -36,7 +36,9 @@ use livetime_node::link::{LinkTransport, check_frames_file};
 use livetime_node::{ChainConfig, ChainSpill};
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
-pub(crate) use scenario::{LoadedScenario, load_scenario, parse_bit_rate, read_scenario};
+pub(crate) use scenario::{
+    LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
+};
 pub(crate) use source_section::read_events;
 
 /// The spill structure of a configuration's text; `None` without one, or if the text has problems.
@@ -74,6 +76,13 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
         let help = "examples/dimuon.toml is a configuration to start from";
         format!("error: cannot read {name}: {error}\nhelp: {help}\n")
     })?;
+    if is_scenario(&text) {
+        return Err(format!(
+            "error: {name} is the scenario of a network, not the configuration of a run\nhelp: \
+             `livetime sim run {name}` simulates it; examples/dimuon.toml is a configuration to \
+             start from\n"
+        ));
+    }
     let mut config = read_text(&name, &text, overrides)?;
     if let Some(events) = &config.events {
         let events = read_events(events).map_err(|error| {

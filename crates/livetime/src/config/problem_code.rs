@@ -56,3 +56,5 @@ pub(crate) const LAUNCHER_COMMAND: ProblemCode =
 /// A coordinator that hosts cannot reach.
 pub(crate) const CONTROL_ADDRESS: ProblemCode =
     ProblemCode::new("C0136", "hosts cannot reach the coordinator");
+/// A key of a scenario that does nothing without another one.
+pub(crate) const IDLE_KEY: ProblemCode = ProblemCode::new("C0137", "key has no effect");

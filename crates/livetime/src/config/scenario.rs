@@ -25,6 +25,18 @@ use super::render;
 const VERSION: u64 = 1;
 /// Packet times of a run without `duration`.
 const PACKET_TIMES: u64 = 2_000;
+/// Keys of `[switch]` for elements with buffers.
+const BUFFER_KEYS: [&str; 7] = [
+    "queues",
+    "buffer_place",
+    "buffer",
+    "lanes",
+    "flow_control",
+    "stop",
+    "go",
+];
+/// The most bytes on a link for each packet beside its size.
+const OVERHEAD_MAX: u64 = 1 << 20;
 /// The most of any count in a scenario.
 const COUNT_MAX: u64 = 1 << 20;
 /// Kinds of network.
@@ -59,19 +71,58 @@ struct Reader<'r> {
     findings: &'r Findings,
 }
 
-/// Reads and checks a scenario file.
+/// What options of a command change in a scenario before it is checked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ScenarioOverrides {
+    /// Seed.
+    pub(crate) seed: Option<u64>,
+    /// Level.
+    pub(crate) level: Option<Level>,
+}
+
+impl ScenarioOverrides {
+    fn apply(self, scenario: &mut Scenario) {
+        scenario.load.seed = self.seed.unwrap_or(scenario.load.seed);
+        scenario.level = self.level.unwrap_or(scenario.level);
+    }
+}
+
+/// Whether a text is meant as a scenario: it has a network. Of one that is no TOML, false.
+pub(crate) fn is_scenario(text: &str) -> bool {
+    let findings = Findings::default();
+    parse(text, &findings).get_ref().contains_key("topology")
+}
+
+/// Whether a text is meant as the configuration of a run: it has links or sources of data.
+fn is_configuration(text: &str) -> bool {
+    let findings = Findings::default();
+    let table = parse(text, &findings);
+    let has = |key: &str| table.get_ref().contains_key(key);
+    !has("topology") && (has("link") && has("source") || has("run"))
+}
+
+/// Reads and checks a scenario file, with the changes of a command.
 ///
 /// # Errors
-/// The rendered problems, all at once.
-pub(crate) fn load_scenario(path: &Path) -> Result<LoadedScenario, String> {
+/// The rendered problems, all at once; of the configuration of a run, which verb simulates it.
+pub(crate) fn load_scenario(
+    path: &Path,
+    overrides: ScenarioOverrides,
+) -> Result<LoadedScenario, String> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let help = "docs/operator/scenarios.md shows a scenario to start from, and \
                     `livetime sim presets` lists those that are built in";
         format!("error: cannot read {name}: {error}\nhelp: {help}\n")
     })?;
+    if is_configuration(&text) {
+        return Err(format!(
+            "error: {name} is the configuration of a run, not the scenario of a network\nhelp: \
+             `livetime sim {name}` simulates its chain; docs/operator/scenarios.md shows scenarios\n"
+        ));
+    }
     let folder = path.parent().unwrap_or(Path::new("."));
-    read_scenario(&name, text, folder)
+    read_scenario(&name, text, folder, overrides)
 }
 
 /// Reads and checks the text of a scenario; `name` is what problems call it.
@@ -82,6 +133,7 @@ pub(crate) fn read_scenario(
     name: &str,
     text: String,
     folder: &Path,
+    overrides: ScenarioOverrides,
 ) -> Result<LoadedScenario, String> {
     let findings = Findings::default();
     let table = parse(&text, &findings);
@@ -90,7 +142,8 @@ pub(crate) fn read_scenario(
         findings: &findings,
     };
     let mut root = Section::root(table.get_ref(), &findings);
-    let (title, scenario) = reader.root(&mut root);
+    let (title, mut scenario) = reader.root(&mut root);
+    overrides.apply(&mut scenario);
     root.finish();
     let is_read = !findings.has_any_problem();
     if is_read {
@@ -293,8 +346,17 @@ impl Reader<'_> {
         let mut rms = mean;
         section.quantity("rms", &mut rms);
         let per_event = section.switch("per_event").unwrap_or(false);
+        let law = law.unwrap_or("fixed");
+        if law != "log-normal" {
+            let help = "remove `rms`, or set `law = \"log-normal\"`";
+            section.refuse_idle(&["rms"], "`rms` with `law = \"log-normal\"` alone", help);
+        }
+        if law == "list" {
+            let help = "remove `mean`, or take another law";
+            section.refuse_idle(&["mean"], "`mean` with any other law", help);
+        }
         let (mean_f, rms_f) = (mean.0 as f64, rms.0 as f64);
-        let sizes = match law.unwrap_or("fixed") {
+        let sizes = match law {
             "exponential" => SizeLaw::Exponential { mean: mean_f },
             "log-normal" => SizeLaw::LogNormal {
                 mean: mean_f,
@@ -461,7 +523,14 @@ fn read_link(root: &mut Section<'_, '_>, load: &mut Load) {
     }
     let mut overhead = ByteSize(0);
     section.quantity("overhead", &mut overhead);
-    load.overhead_bytes = overhead.0.min(1 << 20) as u32;
+    if overhead.0 > OVERHEAD_MAX {
+        let path = section.key_path("overhead");
+        let help = "write the bytes of headers and gaps that go with each packet";
+        let allowed = "0 B to 1 MiB";
+        let problem = Problem::new(BAD_QUANTITY, path, overhead, allowed, help);
+        section.report(problem);
+    }
+    load.overhead_bytes = overhead.0.min(OVERHEAD_MAX) as u32;
     load.hop_delay = duration_or(&mut section, "hop_delay", DurationPs::ZERO);
     load.source_gap = duration_or(&mut section, "source_gap", DurationPs::ZERO);
     section.finish();
@@ -487,6 +556,11 @@ fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
         ("store-and-forward", Some(Forwarding::StoreAndForward)),
     ];
     let mode = section.choice("mode", &modes).unwrap_or(None);
+    if mode.is_none() {
+        let reason = "these keys with `mode = \"cut-through\"` or \"store-and-forward\"";
+        let help = "set `mode`: without it packets are wormholes, which no buffer holds";
+        section.refuse_idle(&BUFFER_KEYS, reason, help);
+    }
     let switching = mode.map_or(Switching::Wormhole, |forwarding| {
         Switching::Buffered(read_buffering(&mut section, forwarding))
     });
@@ -666,7 +740,12 @@ mod tests {
     fn problems_of_a_scenario_are_found_all_at_once() {
         let text = "format = 1\nlevl = \"flit\"\n[topology]\nkind = \"delta\"\nradix = 4\n\
                     [size]\nlaw = \"fixd\"\n[link]\nrate = \"2 Gbit\"\nhop_dely = \"1 us\"\n";
-        let read = read_scenario("s.toml", text.to_owned(), Path::new("."));
+        let read = read_scenario(
+            "s.toml",
+            text.to_owned(),
+            Path::new("."),
+            ScenarioOverrides::default(),
+        );
         let problems = read.err().expect("it is wrong");
         for part in ["`level`", "stages", "\"fixed\"", "2 Gbit", "`hop_delay`"] {
             assert!(problems.contains(part), "{part} in\n{problems}");
@@ -679,7 +758,13 @@ mod tests {
                     kind = \"crossbar\"\nports = 4\n[size]\nlaw = \"exponential\"\n\
                     mean = \"1 KiB\"\n[link]\nrate = \"1 Gb/s\"\n[switch]\n\
                     mode = \"cut-through\"\nbuffer = \"64 KiB\"\nflow_control = \"none\"\n";
-        let loaded = read_scenario("s.toml", text.to_owned(), Path::new(".")).ok();
+        let loaded = read_scenario(
+            "s.toml",
+            text.to_owned(),
+            Path::new("."),
+            ScenarioOverrides::default(),
+        )
+        .ok();
         let loaded = loaded.expect("it is good");
         assert_eq!(loaded.name, "n");
         let scenario = loaded.scenario;

@@ -1,16 +1,17 @@
-//! `livetime check CONFIG`: all problems of a configuration at once, nothing started.
+//! `livetime check CONFIG`: all problems of a configuration, or of the scenario of a network, at once,
+//! nothing started.
 //!
 //! With `--generate N` the configuration is written first, with N links.
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use livetime_wire::ByteSize;
 
-use crate::config::{self, HostLauncher, Overrides};
+use crate::config::{self, HostLauncher, Overrides, ScenarioOverrides};
 use crate::console::{print, say};
 use crate::exit;
 use crate::verb::generate;
@@ -25,6 +26,34 @@ pub(crate) struct Options {
     generate: Option<u32>,
 }
 
+/// Checks a file that is the scenario of a network; `None` for any other.
+fn check_scenario(path: &Path) -> Option<ExitCode> {
+    let text = std::fs::read_to_string(path).ok()?;
+    if !config::is_scenario(&text) {
+        return None;
+    }
+    let loaded = match config::load_scenario(path, ScenarioOverrides::default()) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            say(problems.trim_end());
+            return Some(exit::PROBLEM);
+        }
+    };
+    let topology = loaded.scenario.topology.build().ok()?;
+    let mut text = format!(
+        "{}: good\n  network  {} sources x {} destinations, {} elements, {} links\n",
+        path.display(),
+        topology.sources(),
+        topology.destinations(),
+        topology.elements().len(),
+        topology.links().len()
+    );
+    for note in loaded.scenario.notes(&topology) {
+        text += &format!("  note     {note}\n");
+    }
+    Some(exit::after_printing(print(text)))
+}
+
 /// Reads and validates; prints what the chain would be made of.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(links) = options.generate {
@@ -35,6 +64,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             say(format_args!("error: cannot make {path}: {error}"));
             return exit::PROBLEM;
         }
+    }
+    if let Some(checked) = check_scenario(&options.config) {
+        return checked;
     }
     let start = Instant::now();
     let loaded = match config::load(&options.config, &Overrides::default()) {

@@ -7,6 +7,7 @@ mod builder_result;
 mod chain;
 mod gates;
 mod link_result;
+mod network_result;
 mod plan;
 mod preset;
 mod replay;

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{LoadedScenario, read_scenario};
+use crate::config::{LoadedScenario, ScenarioOverrides, read_scenario};
 use crate::console::print;
 use crate::exit;
 
@@ -97,9 +97,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 ///
 /// # Errors
 /// A message when there is none of that name.
-pub(crate) fn load(name: &str) -> Result<LoadedScenario, String> {
+pub(crate) fn load(name: &str, overrides: ScenarioOverrides) -> Result<LoadedScenario, String> {
     let preset = find(name)?;
-    read_scenario(preset.name, preset.text.to_owned(), Path::new("."))
+    let text = preset.text.to_owned();
+    read_scenario(preset.name, text, Path::new("."), overrides)
 }
 
 fn find(name: &str) -> Result<&'static Preset, String> {
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn every_preset_can_be_simulated() {
         for preset in PRESETS {
-            let loaded = load(preset.name);
+            let loaded = load(preset.name, ScenarioOverrides::default());
             let loaded = loaded.unwrap_or_else(|problems| panic!("{}:\n{problems}", preset.name));
             assert_eq!(loaded.name, preset.name);
             assert!(preset.text.starts_with("# "), "{}", preset.name);

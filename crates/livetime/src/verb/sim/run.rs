@@ -11,15 +11,15 @@ use std::time::Instant;
 use livetime_fabric::builder_network::BuilderNetworkOutcome;
 use livetime_fabric::network::{LinkReport, NetworkOutcome};
 use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome};
-use livetime_node::latency_summary;
 use livetime_study::plot::{Axis, LinePlot, Series, escape};
 use serde_json::{Value, json};
 
-use crate::config::{LoadedScenario, load_scenario};
+use crate::config::{LoadedScenario, ScenarioOverrides, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
+use crate::run_summary::config_hash;
 
-use super::{builder_result, link_result, preset};
+use super::{builder_result, link_result, network_result, preset};
 
 /// Latencies above this are counted apart; a millisecond is long for a fabric.
 pub(super) const LATENCY_BOUND_NS: u64 = 1_000_000;
@@ -63,6 +63,16 @@ enum LevelOption {
     Analytic,
 }
 
+impl LevelOption {
+    const fn level(self) -> Level {
+        match self {
+            Self::Packet => Level::Packet,
+            Self::Flit => Level::Flit,
+            Self::Analytic => Level::Analytic,
+        }
+    }
+}
+
 /// A run with what is known of it.
 struct Finished {
     loaded: LoadedScenario,
@@ -82,19 +92,30 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn simulate(options: &Options) -> Result<ExitCode, String> {
+    let overrides = ScenarioOverrides {
+        seed: options.seed,
+        level: options.level.map(LevelOption::level),
+    };
     let mut loaded = match (&options.scenario, &options.preset) {
-        (Some(path), _) => load_scenario(path)?,
-        (None, Some(name)) => preset::load(name)?,
+        (Some(path), _) => load_scenario(path, overrides)?,
+        (None, Some(name)) => preset::load(name, overrides)?,
         (None, None) => return Err("error: no scenario was given".to_owned()),
     };
-    override_scenario(options, &mut loaded.scenario)?;
     say(format_args!(
-        "network simulation · {} · seed {} · livetime {}",
+        "network simulation · {} · scenario {} · seed {} · livetime {}",
         loaded.name,
+        config_hash(&loaded.text),
         loaded.scenario.load.seed,
         env!("CARGO_PKG_VERSION")
     ));
     count_links(options, &mut loaded.scenario)?;
+    for path in [&options.csv, &options.links, &options.html]
+        .into_iter()
+        .flatten()
+    {
+        // Now, and not when everything is simulated.
+        write(path, "")?;
+    }
     let start = Instant::now();
     let outcome = loaded
         .scenario
@@ -119,42 +140,12 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
     } else {
         print(finished.to_text())
     };
-    let conserved = finished.network().is_none_or(NetworkOutcome::is_conserved);
-    if let Some(builder) = &finished.outcome.builder
-        && !builder.is_conserved()
-    {
-        for violation in &builder.violations {
-            say(format_args!("error: {violation}"));
+    match finished.broken_promise() {
+        Some(problem) => {
+            say(problem);
+            Ok(exit::PROBLEM)
         }
-        say(
-            "error: the event builder broke a promise; this is a bug, please report it with the scenario",
-        );
-        return Ok(exit::PROBLEM);
-    }
-    if !conserved {
-        say("error: packets are not conserved; this is a bug, please report it with the scenario");
-        return Ok(exit::PROBLEM);
-    }
-    Ok(exit::after_printing(printed))
-}
-
-/// Seed and level of the options.
-fn override_scenario(options: &Options, scenario: &mut Scenario) -> Result<(), String> {
-    if let Some(seed) = options.seed {
-        scenario.load.seed = seed;
-    }
-    let Some(level) = options.level else {
-        return Ok(());
-    };
-    scenario.level = match level {
-        LevelOption::Packet => Level::Packet,
-        LevelOption::Flit => Level::Flit,
-        LevelOption::Analytic => Level::Analytic,
-    };
-    // The file was checked with its own level.
-    match scenario.validate().first() {
-        Some(problem) => Err(problem.to_string()),
-        None => Ok(()),
+        None => Ok(exit::after_printing(printed)),
     }
 }
 
@@ -191,10 +182,6 @@ impl Finished {
         builder.efficiency_link / self.outcome.builder_point_to_point.unwrap_or(1.0)
     }
 
-    fn rails(&self) -> f64 {
-        f64::from(self.outcome.rails)
-    }
-
     fn to_json(&self) -> Value {
         let scenario = &self.loaded.scenario;
         let mut document = json!({
@@ -207,6 +194,10 @@ impl Finished {
             "destinations": self.outcome.destinations,
             "rails": self.outcome.rails,
             "efficiency_analytic": self.outcome.analytic,
+            "scenario_hash": config_hash(&self.loaded.text),
+            "version": env!("CARGO_PKG_VERSION"),
+            "command": std::env::args().skip(1).collect::<Vec<_>>(),
+            "notes": self.outcome.notes,
         });
         if let Some(builder) = &self.outcome.builder {
             let of_p2p = self.of_point_to_point(builder);
@@ -218,46 +209,7 @@ impl Finished {
             document["converged"] = json!(true);
             return document;
         };
-        let efficiency = network.efficiency_link;
-        // What has not converged is no steady-state number and is not given as one.
-        let steady = |value: f64| {
-            if efficiency.converged {
-                json!(value)
-            } else {
-                Value::Null
-            }
-        };
-        let rails = self.rails();
-        let rest = json!({
-            "efficiency_link": steady(efficiency.mean),
-            "efficiency_p2p": steady(network.efficiency_p2p),
-            "event_rate_hz": steady(network.packets_per_source_hz * rails),
-            "throughput_per_node_bytes_per_s": steady(network.throughput_per_node * rails),
-            "losses": { "buffer_full": network.packets_lost },
-            "latency": latency_summary(&network.latency_ns, LATENCY_BOUND_NS),
-            "converged": efficiency.converged,
-            "ci95": efficiency.ci95,
-            "mean_of_batches": efficiency.mean,
-            "fairness_sources": network.fairness_sources,
-            "fairness_destinations": network.fairness_destinations,
-            "packets": {
-                "offered": network.packets_offered,
-                "delivered": network.packets_in_all,
-                "lost": network.packets_lost,
-                "in_flight": network.packets_in_flight,
-                "conserved": network.is_conserved(),
-            },
-            "simulated_s": network.simulated.0 as f64 * 1e-12,
-            "trace_hash": network.trace_hash.to_string(),
-            "events": network.events,
-            "events_per_s": network.events as f64 / self.seconds.max(1e-9),
-            "packets_per_s": network.packets_in_all as f64 / self.seconds.max(1e-9),
-            "wall_s": self.seconds,
-            "peak_rss_bytes": peak_rss_bytes(),
-        });
-        if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
-            document.extend(rest);
-        }
+        network_result::extend_json(&mut document, network, self.outcome.rails, self.seconds);
         if let Some(report) = self.links() {
             let (links, buffers) = link_result::to_json(report);
             document["links"] = links;
@@ -280,6 +232,9 @@ impl Finished {
                 100.0 * analytic
             );
         }
+        for note in &self.outcome.notes {
+            text += &format!("  note              {note}\n");
+        }
         if let Some(builder) = &self.outcome.builder {
             let of_p2p = self.of_point_to_point(builder);
             return text + &builder_result::to_text(builder, of_p2p, self.seconds);
@@ -287,54 +242,31 @@ impl Finished {
         let Some(network) = self.network() else {
             return text;
         };
-        let efficiency = network.efficiency_link;
-        if efficiency.converged {
-            text += &format!(
-                "  efficiency        {:.2} % of the links (95 % confidence +- {:.2}), {:.2} % of point to point\n",
-                100.0 * efficiency.mean,
-                100.0 * efficiency.ci95,
-                100.0 * network.efficiency_p2p
-            );
-            text += &format!(
-                "  throughput        {:.1} MB/s per node, {:.2} kHz of packets per source\n",
-                network.throughput_per_node * self.rails() / 1e6,
-                network.packets_per_source_hz * self.rails() / 1e3
-            );
-        } else {
-            text += &format!(
-                "  efficiency        not converged: {:.2} % +- {:.2} so far, with a trend or too few packets\n\
-                 \x20                   raise `duration` or `packet_times`; --csv shows it against time\n",
-                100.0 * efficiency.mean,
-                100.0 * efficiency.ci95
-            );
-        }
-        let latency = latency_summary(&network.latency_ns, LATENCY_BOUND_NS);
-        text += &format!(
-            "  latency           median {}, 99.9 % {}, max {} (simulated)\n",
-            livetime_wire::DurationNs(latency.p50),
-            livetime_wire::DurationNs(latency.p99_9),
-            livetime_wire::DurationNs(latency.max)
-        );
-        text += &format!(
-            "  packets           {} offered = {} delivered + {} lost at full buffers + {} in flight\n",
-            network.packets_offered,
-            network.packets_in_all,
-            network.packets_lost,
-            network.packets_in_flight
-        );
-        text += &format!(
-            "  fairness          {:.3} of sources, {:.3} of destinations (Jain)\n",
-            network.fairness_sources, network.fairness_destinations
-        );
+        text += &network_result::to_text(network, self.outcome.rails);
         text += &self.links().map(link_result::to_text).unwrap_or_default();
-        text += &format!(
-            "  simulation        {:.3} ms in {:.2} s, {:.2} million events/s, trace {}\n",
-            network.simulated.0 as f64 * 1e-9,
-            self.seconds,
-            network.events as f64 / self.seconds.max(1e-9) / 1e6,
-            network.trace_hash
-        );
-        text
+        text + &network_result::cost_text(network, self.seconds)
+    }
+
+    /// What is wrong with a run that should not have come to it.
+    fn broken_promise(&self) -> Option<String> {
+        const REPORT: &str = "this is a bug, please report it with the scenario";
+        if !self.network().is_none_or(NetworkOutcome::is_conserved) {
+            return Some(format!("error: packets are not conserved; {REPORT}"));
+        }
+        let builder = self
+            .outcome
+            .builder
+            .as_ref()
+            .filter(|b| !b.is_conserved())?;
+        let mut text = String::new();
+        for violation in &builder.violations {
+            text += &format!("error: {violation}\n");
+        }
+        text += &match builder.is_event_too_large {
+            true => "help: raise `builder.event_bytes` to the size of the largest event".to_owned(),
+            false => format!("error: the event builder broke a promise; {REPORT}"),
+        };
+        Some(text)
     }
 
     /// Efficiency of each batch at its end.

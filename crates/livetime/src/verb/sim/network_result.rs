@@ -1,0 +1,128 @@
+//! What `livetime sim run` says of packets in a network: its part of document and summary.
+
+use livetime_fabric::network::NetworkOutcome;
+use livetime_node::latency_summary;
+use livetime_wire::DurationNs;
+use serde_json::{Value, json};
+
+use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
+
+/// Adds the numbers of one of `rails` equal networks to the document of a run that took so many
+/// seconds.
+pub(super) fn extend_json(
+    document: &mut Value,
+    network: &NetworkOutcome,
+    rails: u32,
+    seconds: f64,
+) {
+    let efficiency = network.efficiency_link;
+    // What has not converged is no steady-state number and is not given as one.
+    let steady = |value: f64| efficiency.converged.then_some(value);
+    // Of nothing there is no share.
+    let share = |value: f64| (network.packets > 0).then_some(value);
+    let rails = f64::from(rails);
+    let rest = json!({
+        "efficiency_link": steady(efficiency.mean),
+        "efficiency_p2p": steady(network.efficiency_p2p),
+        "event_rate_hz": steady(network.packets_per_source_hz * rails),
+        "throughput_per_node_bytes_per_s": steady(network.throughput_per_node * rails),
+        "losses": { "buffer_full": network.packets_lost },
+        "latency": latency_summary(&network.latency_ns, LATENCY_BOUND_NS),
+        "converged": efficiency.converged,
+        "deadlock": network.is_deadlocked(),
+        "ci95": efficiency.ci95,
+        "mean_of_batches": efficiency.mean,
+        "fairness_sources": share(network.fairness_sources),
+        "fairness_destinations": share(network.fairness_destinations),
+        "packets": {
+            "offered": network.packets_offered,
+            "delivered": network.packets_in_all,
+            "lost": network.packets_lost,
+            "in_flight": network.packets_in_flight,
+            "conserved": network.is_conserved(),
+        },
+        "simulated_s": network.simulated.0 as f64 * 1e-12,
+        "trace_hash": network.trace_hash.to_string(),
+        "events": network.events,
+        "events_per_s": network.events as f64 / seconds.max(1e-9),
+        "packets_per_s": network.packets_in_all as f64 / seconds.max(1e-9),
+        "wall_s": seconds,
+        "peak_rss_bytes": peak_rss_bytes(),
+    });
+    if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
+        document.extend(rest);
+    }
+}
+
+/// The figures of the steady state, or that there are none.
+fn steady_text(network: &NetworkOutcome, rails: f64) -> String {
+    let efficiency = network.efficiency_link;
+    if network.is_deadlocked() {
+        return format!(
+            "  deadlock          nothing moves from {:.3} ms on: {} packets hold the links or \
+             buffers that others of them wait for\n",
+            network.simulated.0 as f64 * 1e-9,
+            network.packets_in_flight
+        );
+    }
+    if !efficiency.converged {
+        let reason = match network.packets {
+            0 => "nothing was delivered after the warm-up",
+            _ => "with a trend or too few packets",
+        };
+        return format!(
+            "  efficiency        not converged: {:.2} % +- {:.2} so far, {reason}\n\
+             \x20                   raise `duration` or `packet_times`; --csv shows it against time\n",
+            100.0 * efficiency.mean,
+            100.0 * efficiency.ci95
+        );
+    }
+    format!(
+        "  efficiency        {:.2} % of the links (95 % confidence +- {:.2}), {:.2} % of point to \
+         point\n  throughput        {:.1} MB/s per node, {:.2} kHz of packets per source\n",
+        100.0 * efficiency.mean,
+        100.0 * efficiency.ci95,
+        100.0 * network.efficiency_p2p,
+        network.throughput_per_node * rails / 1e6,
+        network.packets_per_source_hz * rails / 1e3
+    )
+}
+
+/// The summary of one of `rails` equal networks.
+pub(super) fn to_text(network: &NetworkOutcome, rails: u32) -> String {
+    let mut text = steady_text(network, rails.into());
+    if network.packets > 0 {
+        let latency = latency_summary(&network.latency_ns, LATENCY_BOUND_NS);
+        text += &format!(
+            "  latency           median {}, 99.9 % {}, max {} (simulated)\n",
+            DurationNs(latency.p50),
+            DurationNs(latency.p99_9),
+            DurationNs(latency.max)
+        );
+    }
+    text += &format!(
+        "  packets           {} offered = {} delivered + {} lost at full buffers + {} in flight\n",
+        network.packets_offered,
+        network.packets_in_all,
+        network.packets_lost,
+        network.packets_in_flight
+    );
+    if network.packets > 0 {
+        text += &format!(
+            "  fairness          {:.3} of sources, {:.3} of destinations (Jain)\n",
+            network.fairness_sources, network.fairness_destinations
+        );
+    }
+    text
+}
+
+/// What the simulation took.
+pub(super) fn cost_text(network: &NetworkOutcome, seconds: f64) -> String {
+    format!(
+        "  simulation        {:.3} ms in {:.2} s, {:.2} million events/s, trace {}\n",
+        network.simulated.0 as f64 * 1e-9,
+        seconds,
+        network.events as f64 / seconds.max(1e-9) / 1e6,
+        network.trace_hash
+    )
+}
