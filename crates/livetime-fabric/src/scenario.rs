@@ -209,7 +209,8 @@ impl Scenario {
             Err(error) => {
                 let allowed = "a network that can be built, with a route for each pair";
                 let help = "docs/operator/scenarios.md lists the networks and their sizes";
-                problems.push(Problem::new(TOPOLOGY, "topology", error, allowed, help));
+                let found = format!("a network that cannot be built: {error}");
+                problems.push(Problem::new(TOPOLOGY, "topology", found, allowed, help));
                 return problems;
             }
         };
@@ -250,7 +251,9 @@ impl Scenario {
         let mut report = |path: &str, found: String, allowed: &str, help: &str| {
             problems.push(Problem::new(TIMES, path, found, allowed, help));
         };
-        if load.duration == DurationPs::ZERO || load.duration > DURATION_MAX {
+        // Without a size there is no default for it.
+        let has_sizes = load.sizes.problem().is_none();
+        if load.duration == DurationPs::ZERO && has_sizes || load.duration > DURATION_MAX {
             let found = load.duration.to_string();
             let help = "a few thousand packet times are enough for random traffic";
             report("duration", found, "above 0 and up to an hour", help);

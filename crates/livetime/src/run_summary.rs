@@ -359,6 +359,18 @@ fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
     }
 }
 
+/// That byte credits were set for smaller events than came.
+fn oversized_text(text: &mut String, outcome: &ChainOutcome) {
+    let oversized: u64 = of_roles(outcome, "events_oversized").sum();
+    if oversized > 0 {
+        let _ = writeln!(
+            text,
+            "\n  {oversized} events were larger than `builder.event_bytes`, so that a builder unit may \
+             have held more than\n  `builder.credit_bytes`: raise `event_bytes` to the largest event"
+        );
+    }
+}
+
 /// What `livetime run` prints at its end.
 pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &Path) -> String {
     let mut text = String::new();
@@ -405,6 +417,7 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if let Some(two_step) = &summary.two_step {
         two_step_text(&mut text, two_step);
     }
+    oversized_text(&mut text, outcome);
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());
     let _ = writeln!(

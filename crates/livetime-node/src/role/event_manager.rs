@@ -203,6 +203,7 @@ impl Role for EventManagerRole {
             ("cleared", counts.cleared),
             ("reassigned", counts.reassigned),
             ("handed_on", counts.handed_on),
+            ("events_oversized", counts.events_oversized),
             ("credits_granted", counts.credits_granted),
             ("builders_silent", counts.builders_silent),
             ("messages_received", counts.messages.received),

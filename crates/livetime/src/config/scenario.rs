@@ -198,7 +198,7 @@ impl Reader<'_> {
             self.findings.report(Problem::new(
                 BOTH_KEYS,
                 "traffic",
-                "both `[traffic]` and `[builder]`",
+                "given beside `[builder]`",
                 "one of them",
                 "remove `[traffic]`: with `[builder]` the protocol decides who sends to whom",
             ));
@@ -227,7 +227,7 @@ impl Reader<'_> {
             self.findings.report(Problem::new(
                 BOTH_KEYS,
                 "packet_times",
-                "both `packet_times` and `duration`",
+                "given beside `duration`",
                 "one of them",
                 "remove one of the two keys",
             ));

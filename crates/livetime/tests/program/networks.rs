@@ -297,3 +297,101 @@ fn presets_are_listed_and_plans_name_what_limits() {
     let limits = |name: &str| options.iter().any(|option| option["bottleneck"] == name);
     assert!(limits("head-of-line blocking"));
 }
+
+#[test]
+fn a_ring_that_stands_still_is_reported_and_no_steady_state() {
+    let bench = Workbench::new();
+    let mut graph = String::new();
+    for s in 0..4 {
+        graph += &format!("switch s{s}\nnode a{s} s{s}\nnode b{s} s{s}\n");
+    }
+    for s in 0..4 {
+        graph += &format!("link s{s} s{}\n", (s + 1) % 4);
+    }
+    bench.write("ring.graph", &graph);
+    bench.write(
+        "ring.toml",
+        "format = 1\n[topology]\nkind = \"graph\"\nfile = \"ring.graph\"\n",
+    );
+    let checked = bench.run(&["check", "ring.toml"]).ended_with(0);
+    assert!(checked.out.contains("good") && checked.out.contains("in a circle (s0 -> "));
+    for level in ["packet", "flit"] {
+        let run = bench.run(&["sim", "run", "ring.toml", "--level", level, "--json"]);
+        let document = run.ended_with(0).document();
+        assert_eq!(document["deadlock"], true, "{document:#}");
+        assert_eq!(document["converged"], false);
+        assert!(document["efficiency_link"].is_null());
+        assert_eq!(document["notes"].as_array().map(Vec::len), Some(1));
+        assert_eq!(value(&document, "packets.conserved"), true);
+        let text = bench.run(&["sim", "run", "ring.toml", "--level", level]);
+        let text = text.ended_with(0).out;
+        assert!(text.contains("nothing moves from"), "{text}");
+    }
+}
+
+#[test]
+fn a_run_in_which_nothing_came_is_no_steady_state() {
+    let bench = Workbench::new();
+    bench.write(
+        "short.toml",
+        "format = 1\nduration = \"1 us\"\n[topology]\nkind = \"crossbar\"\nports = 4\n",
+    );
+    let document = bench.run(&["sim", "run", "short.toml", "--json"]);
+    let document = document.ended_with(0).document();
+    assert_eq!(document["converged"], false);
+    assert_eq!(document["deadlock"], false);
+    assert!(document["fairness_sources"].is_null());
+    let text = bench.run(&["sim", "run", "short.toml"]).ended_with(0).out;
+    assert!(text.contains("nothing was delivered"), "{text}");
+}
+
+#[test]
+fn a_scenario_and_a_configuration_are_told_apart() {
+    let bench = Workbench::new();
+    let scenario = project().join("examples/scenarios/delta-64.toml");
+    let scenario = scenario.to_str().expect("the path is text");
+    let configuration = project().join("examples/dimuon.toml");
+    let configuration = configuration.to_str().expect("the path is text");
+    let wrong = bench.run(&["sim", "run", configuration]).ended_with(1);
+    assert!(
+        wrong.err.contains("configuration of a run"),
+        "{}",
+        wrong.err
+    );
+    let wrong = bench.run(&["sim", scenario, "--triggers", "10"]);
+    let wrong = wrong.ended_with(1);
+    assert!(wrong.err.contains("scenario of a network"), "{}", wrong.err);
+    let checked = bench.run(&["check", scenario]).ended_with(0);
+    assert!(checked.out.contains("64 sources x 64"), "{}", checked.out);
+}
+
+#[test]
+fn keys_without_effect_are_refused_all_at_once() {
+    let bench = Workbench::new();
+    bench.write(
+        "idle.toml",
+        "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nrms = \"1 KiB\"\n\
+         [switch]\nbuffer = \"4 KiB\"\n[builder]\nblock = \"4 KiB\"\nevent_bytes = \"1 KiB\"\n\
+         dead_at = \"1 ms\"\nslot_ports = 2\n",
+    );
+    let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
+    for key in [
+        "size.rms",
+        "switch.buffer",
+        "builder.block",
+        "builder.event_bytes",
+        "builder.dead_at",
+        "builder.slot_ports",
+    ] {
+        assert!(refused.err.contains(key), "{key} in\n{}", refused.err);
+    }
+    let found = refused.err.matches("C0137").count();
+    assert_eq!(found, 6, "{}", refused.err);
+    bench.write(
+        "large.toml",
+        "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\n\
+         credit_bytes = \"64 KiB\"\nevent_bytes = \"4 KiB\"\n",
+    );
+    let refused = bench.run(&["sim", "run", "large.toml"]).ended_with(1);
+    assert!(refused.err.contains("8 KiB or more"), "{}", refused.err);
+}

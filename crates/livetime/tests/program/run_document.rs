@@ -259,3 +259,19 @@ fn the_text_for_people_says_counts_losses_files_and_the_verdict() {
     let last = run.out.lines().last();
     assert_eq!(last, Some("Everything is accounted for: nothing was lost."));
 }
+
+#[test]
+fn events_larger_than_was_set_aside_for_them_are_said() {
+    let bench = Workbench::new();
+    let small = SMALL.replace(
+        "credits = 8\n",
+        "credits = 8\ncredit_bytes = \"64 KiB\"\nevent_bytes = \"64 B\"\n",
+    );
+    assert_ne!(small, SMALL);
+    bench.write("small.toml", &small);
+    let arguments = ["run", "small.toml", "--triggers", "300", "--lossless"];
+    let run = bench.run(&arguments).ended_with(0);
+    // Four fragments with their headers are more than 64 B.
+    let said = "30 events were larger than `builder.event_bytes`";
+    assert!(run.out.contains(said), "{}", run.out);
+}

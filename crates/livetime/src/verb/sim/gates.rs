@@ -40,18 +40,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(unknown) = options
         .gates
         .iter()
-        .find(|gate| !jobs.iter().any(|job| job.gate == gate.as_str()))
+        .find(|gate| !jobs.iter().any(|job| job.gate.eq_ignore_ascii_case(gate)))
     {
         let mut names: Vec<&str> = jobs.iter().map(|job| job.gate).collect();
         names.dedup();
+        let part = if options.quick { " with --quick" } else { "" };
         say(format_args!(
-            "error: there is no gate `{unknown}`; allowed are {}",
+            "error: there is no gate `{unknown}`{part}; allowed are {}",
             names.join(", ")
         ));
         return ExitCode::from(2);
     }
     if !options.gates.is_empty() {
-        jobs.retain(|job| options.gates.iter().any(|gate| gate == job.gate));
+        let asked = |gate: &str| {
+            let mut asked = options.gates.iter();
+            asked.any(|name| name.eq_ignore_ascii_case(gate))
+        };
+        jobs.retain(|job| asked(job.gate));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or(cores);
