@@ -4,7 +4,7 @@ use livetime_wire::ByteSize;
 
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
-use crate::network::{BufferPlace, Buffering, FlowControl, SizeLaw, Topology};
+use crate::network::{BufferPlace, Buffering, FlowControl, Queueing, SizeLaw, Topology};
 use crate::time::DurationPs;
 
 use super::{Level, Scenario, Switching, TopologyChoice};
@@ -66,7 +66,12 @@ impl Scenario {
             SizeLaw::Exponential { .. } | SizeLaw::LogNormal { .. } => return None,
         };
         let is_shaped = builder.shaping != Shaping::None;
-        if buffering.flow != FlowControl::None || is_shaped {
+        // How far several buffers behind each other get is not told by their sum.
+        let has_several = matches!(
+            buffering.queueing,
+            Queueing::Combined { .. } | Queueing::Crosspoint { .. }
+        );
+        if buffering.flow != FlowControl::None || is_shaped || has_several {
             return None;
         }
         let sources = u64::from(builder.readouts(topology));
@@ -97,7 +102,7 @@ mod tests {
     use crate::builder_network::BuilderNetwork;
     use crate::flit::FlitConfig;
     use crate::network::topology::Graph;
-    use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};
+    use crate::network::{Forwarding, Load, Pattern, Traffic};
 
     fn scenario(topology: TopologyChoice) -> Scenario {
         Scenario {

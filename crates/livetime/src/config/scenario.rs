@@ -26,8 +26,13 @@ const VERSION: u64 = 1;
 /// Packet times of a run without `duration`.
 const PACKET_TIMES: u64 = 2_000;
 /// Keys of `[switch]` for elements with buffers.
-const BUFFER_KEYS: [&str; 7] = [
+const BUFFER_KEYS: [&str; 12] = [
     "queues",
+    "matching",
+    "iterations",
+    "speedup",
+    "output_buffer",
+    "crosspoint_buffer",
     "buffer_place",
     "buffer",
     "lanes",
