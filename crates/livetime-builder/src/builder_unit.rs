@@ -141,6 +141,13 @@ impl Round {
         self.left -= 1;
         unit.into()
     }
+
+    /// All units that are left of the round, which ends.
+    fn take_rest(&mut self, units: u16) -> impl Iterator<Item = u16> + use<> {
+        let (next, left) = (self.next, core::mem::take(&mut self.left));
+        let up_to_last = left.min(units - next);
+        (next..next + up_to_last).chain(0..left - up_to_last)
+    }
 }
 
 /// What the current round of releases says.

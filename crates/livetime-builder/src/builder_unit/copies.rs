@@ -25,16 +25,22 @@ impl BuilderUnit {
         let first = self.poll_output(now)?;
         // Either kind may come again out of its round, but not while one is going on.
         match first.envelope.message {
-            BuilderMessage::FragmentRequest { .. } => {
+            BuilderMessage::FragmentRequest { .. } if self.request_round.left > 0 => {
+                if self.in_first_step.is_empty() {
+                    let rest = self.request_round.take_rest(self.readout_count());
+                    self.copy_to(rest, copies);
+                    self.start_building(now);
+                }
                 while self.request_round.left > 0 {
                     let to = self.next_to_ask(now);
-                    copies.push(self.copy(to));
+                    self.copy_to(std::iter::once(to as u16), copies);
                 }
             }
             BuilderMessage::Release { .. } => {
-                while let Some(releasing @ Releasing::Whole(_)) = self.releasing {
-                    let to = self.next_to_release(releasing);
-                    copies.push(self.copy(to));
+                if let Some(releasing @ Releasing::Whole(_)) = self.releasing {
+                    let rest = self.release_round.take_rest(self.readout_count());
+                    self.copy_to(rest, copies);
+                    self.end_releasing(releasing);
                 }
             }
             _ => {}
@@ -60,24 +66,30 @@ impl BuilderUnit {
     pub(super) fn next_to_release(&mut self, releasing: Releasing) -> usize {
         let to = self.release_round.step(self.readout_count());
         if self.release_round.left == 0 {
-            self.releasing = None;
-            let released = match releasing {
-                Releasing::Whole(events) => events,
-                Releasing::Partial(_) => 1,
-            };
-            for slot in self.finished.drain(..released) {
-                let is_accepted = self.assembly.event(slot).is_accepted;
-                self.clearing[usize::from(is_accepted)].push_back(slot);
-            }
+            self.end_releasing(releasing);
         }
         to
     }
 
-    fn copy(&mut self, to: usize) -> MessageCopy {
-        let sequence = self.readouts.next_sequence(to, &mut self.counts.messages);
-        MessageCopy {
-            to: to as u16,
-            sequence,
+    /// Every readout unit was told of the current releases.
+    fn end_releasing(&mut self, releasing: Releasing) {
+        self.releasing = None;
+        let released = match releasing {
+            Releasing::Whole(events) => events,
+            Releasing::Partial(_) => 1,
+        };
+        for slot in self.finished.drain(..released) {
+            let is_accepted = self.assembly.event(slot).is_accepted;
+            self.clearing[usize::from(is_accepted)].push_back(slot);
         }
+    }
+
+    /// Copies to readout units, one after the other.
+    fn copy_to(&mut self, units: impl Iterator<Item = u16>, copies: &mut Vec<MessageCopy>) {
+        let (readouts, messages) = (&mut self.readouts, &mut self.counts.messages);
+        copies.extend(units.map(|to| MessageCopy {
+            to,
+            sequence: readouts.next_sequence(to.into(), messages),
+        }));
     }
 }

@@ -69,10 +69,33 @@ impl Run {
     }
 
     /// The letter after so many.
+    #[inline]
     fn key_after(&self, letters: u16) -> EventKey {
         let time = self.key.time + self.step * u64::from(letters);
         let sequence = self.key.sequence() + u64::from(letters);
         EventKey::new(time, HOST, sequence)
+    }
+
+    /// Takes a letter that is the next of this run, if it is.
+    #[inline]
+    fn goes_on(
+        &mut self,
+        key: EventKey,
+        to: UnitId,
+        (text, sequence): (u32, u32),
+        units: u16,
+    ) -> bool {
+        if (self.text, self.sequence, self.to.kind) != (text, sequence, to.kind)
+            || self.index_after(self.left, units) != to.index
+        {
+            return false;
+        }
+        if self.left == 1 && key.time >= self.key.time {
+            self.step = key.time - self.key.time;
+        }
+        let is_next = self.key_after(self.left) == key;
+        self.left += u16::from(is_next);
+        is_next
     }
 }
 
@@ -84,36 +107,36 @@ pub(super) struct LettersOut {
 }
 
 impl LettersOut {
-    /// Adds the last letter; what the kernel is to be told, if it is the only one. There are `units`
-    /// of the receiver's kind.
-    pub(super) fn push(
+    /// Adds the last letters, all of one text: the place of each in the order, its receiver and its
+    /// sequence number. There are `units` of the receivers' kind. Returns whether there were none
+    /// before, so that the kernel is to be told of the first.
+    #[inline]
+    pub(super) fn extend(
         &mut self,
-        key: EventKey,
-        to: UnitId,
-        (text, sequence): (u32, u32),
+        text: u32,
         units: u16,
+        letters: impl Iterator<Item = (EventKey, UnitId, u32)>,
     ) -> bool {
         let is_first = self.runs.is_empty();
-        if let Some(run) = self.runs.back_mut()
-            && (run.text, run.sequence, run.to.kind) == (text, sequence, to.kind)
-            && run.index_after(run.left, units) == to.index
-        {
-            if run.left == 1 && key.time >= run.key.time {
-                run.step = key.time - run.key.time;
+        // Letters are many and runs few: the last one is at hand meanwhile.
+        let mut last = self.runs.pop_back();
+        letters.for_each(|(key, to, sequence)| {
+            if let Some(run) = &mut last
+                && run.goes_on(key, to, (text, sequence), units)
+            {
+                return;
             }
-            if run.key_after(run.left) == key {
-                run.left += 1;
-                return is_first;
-            }
-        }
-        self.runs.push_back(Run {
-            key,
-            step: DurationPs::ZERO,
-            text,
-            sequence,
-            to,
-            left: 1,
+            let run = Run {
+                key,
+                step: DurationPs::ZERO,
+                text,
+                sequence,
+                to,
+                left: 1,
+            };
+            self.runs.extend(last.replace(run));
         });
+        self.runs.extend(last);
         is_first
     }
 
@@ -234,7 +257,7 @@ mod tests {
                 time = time + DurationPs(step);
                 let key = EventKey::new(time, HOST, number as u64);
                 let to = UnitId::readout(to);
-                let is_first = letters.push(key, to, (text, 7), units);
+                let is_first = letters.extend(text, units, std::iter::once((key, to, 7)));
                 prop_assert_eq!(is_first, expected.is_empty());
                 expected.push_back((key, to, text, 7));
                 if number % 3 == 2 {
@@ -253,11 +276,12 @@ mod tests {
     #[test]
     fn a_round_is_one_run() {
         let mut letters = LettersOut::default();
-        for number in 0..6_u16 {
+        let round = (0..6_u16).map(|number| {
             let time = SimPs::ZERO + DurationPs(2_000) * u64::from(number);
             let key = EventKey::new(time, HOST, number.into());
-            letters.push(key, UnitId::readout((4 + number) % 6), (1, 0), 6);
-        }
+            (key, UnitId::readout((4 + number) % 6), 0)
+        });
+        assert!(letters.extend(1, 6, round));
         assert_eq!(letters.runs.len(), 1);
     }
 }

@@ -23,30 +23,60 @@ impl NetworkWorld<'_> {
         self.tally.messages += u64::from(receivers);
         let first = (sent.to, sent.envelope.sequence);
         let (text, bytes) = self.texts.keep(sent.envelope, receivers);
-        let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
-        let units = self.readouts.len() as u16;
         let others = copies.iter();
         let others = others.map(|copy| (UnitId::readout(copy.to), copy.sequence));
-        for (to, sequence) in std::iter::once(first).chain(others) {
+        let letters = std::iter::once(first).chain(others);
+        match self.is_shared && first.0.kind == UnitKind::Readout {
+            true => self.share(unit, text, letters, s),
+            false => self.post(unit, (text, bytes), letters, s),
+        }
+    }
+
+    /// Letters of a text go out on the builder unit's link to the control network.
+    #[inline]
+    fn post(
+        &mut self,
+        unit: u16,
+        (text, bytes): (u32, u32),
+        letters: impl Iterator<Item = (UnitId, u32)>,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        let work = self.plan.hosts.message;
+        let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
+        let (latency, units) = (self.control_latency, self.readouts.len() as u16);
+        let host = &mut self.builders[usize::from(unit)];
+        let (processor, link) = (&mut host.processor, &mut host.link);
+        let letters = letters.map(|(to, sequence)| {
+            let ready = processor.spend(s.now(), work);
+            let at = link.spend(ready, time) + latency;
+            (s.reserve(at, HOST), to, sequence)
+        });
+        if host.letters.extend(text, units, letters)
+            && let Some((key, ..)) = host.letters.first()
+        {
+            s.enter(key, NetworkEvent::LetterOf(unit).into());
+        }
+    }
+
+    /// Letters of a text wait for the other direction of the data network.
+    fn share(
+        &mut self,
+        unit: u16,
+        text: u32,
+        letters: impl Iterator<Item = (UnitId, u32)>,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        for (to, sequence) in letters {
             let host = &mut self.builders[usize::from(unit)];
-            let ready = host.processor.spend(s.now(), self.plan.hosts.message);
-            if self.is_shared && to.kind == UnitKind::Readout {
-                let letter = Letter {
-                    ready,
-                    text,
-                    sequence,
-                };
-                let port = self.readout_port[usize::from(to.index)];
-                host.outbox.push_back((port.into(), letter));
-                if host.is_idle {
-                    self.send_letters(unit, s);
-                }
-                continue;
-            }
-            let at = host.link.spend(ready, time) + self.control_latency;
-            let key = s.reserve(at, HOST);
-            if host.letters.push(key, to, (text, sequence), units) {
-                s.enter(key, NetworkEvent::LetterOf(unit).into());
+            let letter = Letter {
+                ready: host.processor.spend(s.now(), self.plan.hosts.message),
+                text,
+                sequence,
+            };
+            let port = self.readout_port[usize::from(to.index)];
+            host.outbox.push_back((port.into(), letter));
+            if host.is_idle {
+                self.send_letters(unit, s);
             }
         }
     }
