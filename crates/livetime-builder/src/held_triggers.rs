@@ -12,6 +12,8 @@
 //! word 2   unsent of up to 32
 //! ```
 
+use std::ops::Range;
+
 use livetime_wire::{TriggerNumber, UnitId};
 
 use crate::held_trigger::{Held, NO_BUILDER};
@@ -236,6 +238,27 @@ impl HeldTriggers {
         true
     }
 
+    /// Adds triggers one after the other, all alike, as long as there is room and they are new: in the
+    /// window or right behind it. Returns how many.
+    #[inline]
+    pub(crate) fn append(&mut self, triggers: Range<u64>, held: Held) -> u64 {
+        let room = (self.capacity - self.len()) as u64;
+        let end = triggers.end.min(triggers.start.saturating_add(room));
+        for trigger in triggers.start..end {
+            let mut ahead = trigger.wrapping_sub(self.first) as usize;
+            if ahead == self.capacity {
+                self.slide(TriggerNumber(trigger));
+                ahead = trigger.wrapping_sub(self.first) as usize;
+            }
+            if ahead >= self.capacity || self.is_occupied(self.cell(ahead)) {
+                return trigger - triggers.start;
+            }
+            self.write(self.cell(ahead), held);
+            self.inside += 1;
+        }
+        end.saturating_sub(triggers.start)
+    }
+
     /// Lets the window end with a trigger beyond it, or begin anywhere if nothing is held.
     #[cold]
     fn slide_far(&mut self, trigger: TriggerNumber) {
@@ -373,7 +396,7 @@ mod tests {
         /// any number of sources.
         #[test]
         fn behaves_like_a_map(
-            operations in prop::collection::vec((0..4u8, 0..24u64), 1..400),
+            operations in prop::collection::vec((0..5u8, 0..24u64), 1..400),
             stride in prop::sample::select(vec![1u64, 3, 16, 1 << 40]),
             sources in 1..33_usize,
         ) {
@@ -394,6 +417,16 @@ mod tests {
                     2 => {
                         remove(&mut table, trigger);
                         map.remove(&trigger);
+                    }
+                    // Where one is in the way, all behind it are left.
+                    4 => {
+                        let is_new = |trigger: &u64| !map.contains_key(&T(*trigger));
+                        let run = trigger.0.max(1)..trigger.0.max(1) + number % 5;
+                        let run = run.start..run.clone().find(|t| !is_new(t)).unwrap_or(run.end);
+                        let added = table.append(run.clone(), value);
+                        prop_assert!(added <= run.end - run.start);
+                        prop_assert!(added <= 16 - map.len() as u64);
+                        map.extend((run.start..run.start + added).map(|trigger| (T(trigger), value)));
                     }
                     _ => {
                         prop_assert_eq!(table.get(trigger), map.get(&trigger).copied());

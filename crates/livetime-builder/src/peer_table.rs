@@ -76,12 +76,6 @@ impl PeerTable {
         }
     }
 
-    /// The number that is expected of a peer's next message; 0 for one that there is not.
-    #[inline]
-    pub(crate) fn next_in(&self, index: usize) -> u32 {
-        self.peers.get(index).map_or(0, |peer| peer.next_in)
-    }
-
     /// Where the numbers of a peer are.
     #[inline]
     pub(crate) fn foresee(&self, index: usize) -> Option<&u32> {
@@ -133,6 +127,19 @@ impl PeerTable {
         counts.missing += u64::from(ahead.cast_unsigned());
         peer.next_in = envelope.sequence.wrapping_add(1);
         Some(Arrival::Fresh)
+    }
+
+    /// Takes the next message of a peer off a link that numbers none; false when there is no such peer,
+    /// which is counted.
+    #[inline]
+    pub(crate) fn receive_next(&mut self, index: usize, counts: &mut MessageCounts) -> bool {
+        let Some(peer) = self.peers.get_mut(index) else {
+            counts.strangers += 1;
+            return false;
+        };
+        counts.received += 1;
+        peer.next_in = peer.next_in.wrapping_add(1);
+        true
     }
 
     /// The sequence number of the next message to peer `to`, which is thereby spent.

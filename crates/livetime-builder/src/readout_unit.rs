@@ -17,10 +17,16 @@ use livetime_wire::{
 use crate::builder_config::{BuilderConfig, READOUT_SOURCES_MAX};
 use crate::dense_history::DenseHistory;
 use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
-use crate::held_triggers::{HeldTriggers, Place};
+use crate::held_triggers::HeldTriggers;
 use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
 use crate::trigger_history::{Closing, Past};
+
+mod at_once;
+mod fragment_run;
+mod held_output;
+
+use at_once::{AtOnce, Take};
 
 /// Triggers in the work queue for which a lean unit has memory: it is emptied after each message.
 const WORK_USUAL: usize = 128;
@@ -343,6 +349,15 @@ impl ReadoutUnit {
 
     /// Takes a message of the supervisor or a builder unit.
     pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
+        self.take_message(now, envelope, AtOnce::nothing())
+    }
+
+    fn take_message(
+        &mut self,
+        now: RunNs,
+        envelope: &Envelope,
+        mut at_once: AtOnce<impl Take>,
+    ) -> Handled {
         let messages = &mut self.counts.messages;
         let sender = envelope.sender;
         let table = match (sender.kind, &envelope.message) {
@@ -370,7 +385,7 @@ impl ReadoutUnit {
             BuilderMessage::Decision { trigger, keep } => self.decide(now, *trigger, *keep),
             BuilderMessage::FragmentRequest { triggers } => {
                 for trigger in triggers {
-                    self.request(now, *trigger, sender.index, arrival);
+                    self.request(now, *trigger, sender.index, arrival, &mut at_once);
                 }
             }
             BuilderMessage::Push {
@@ -386,19 +401,20 @@ impl ReadoutUnit {
                     return Handled::Refused;
                 }
                 for trigger in triggers {
-                    self.request(now, *trigger, *builder, arrival);
+                    self.request(now, *trigger, *builder, arrival, &mut at_once);
                 }
             }
             BuilderMessage::Release { triggers } => {
                 for trigger in triggers {
                     if self.is_two_step && self.drop_unasked(*trigger) {
+                        at_once.is_open = false;
                         continue;
                     }
-                    self.release(*trigger, sender.index, 0);
+                    self.release(*trigger, sender.index, 0, &mut at_once);
                 }
             }
             BuilderMessage::ReleasePartial { trigger, missing } => {
-                self.release(*trigger, sender.index, *missing);
+                self.release(*trigger, sender.index, *missing, &mut at_once);
             }
             _ => unreachable!("the kinds were sorted out above"),
         }
@@ -457,7 +473,14 @@ impl ReadoutUnit {
         }
     }
 
-    fn request(&mut self, now: RunNs, trigger: TriggerNumber, builder: u16, arrival: Arrival) {
+    fn request(
+        &mut self,
+        now: RunNs,
+        trigger: TriggerNumber,
+        builder: u16,
+        arrival: Arrival,
+        at_once: &mut AtOnce<impl Take>,
+    ) {
         self.newest = self.newest.max(trigger);
         if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
@@ -471,7 +494,13 @@ impl ReadoutUnit {
                     held.unsent = held.present;
                     held.scans = 0;
                     self.counts.triggers_requested += 1;
-                    self.enqueue(trigger, &mut held);
+                    while at_once.is_open && held.unsent != 0 {
+                        let fragment = self.take_fragment(trigger, &mut held);
+                        at_once.give(fragment);
+                    }
+                    if !at_once.is_open {
+                        self.enqueue(trigger, &mut held);
+                    }
                 }
                 Stage::Open if held.builder != builder => {
                     self.counts.requests_conflicting += 1;
@@ -485,6 +514,7 @@ impl ReadoutUnit {
                         held.unsent = held.present;
                         held.scans = 0;
                         self.enqueue(trigger, &mut held);
+                        at_once.is_open = false;
                     }
                 }
             }
@@ -529,7 +559,13 @@ impl ReadoutUnit {
 
     /// Closes a trigger. Fragments in `missing` that are here came too late for the event, or were
     /// lost on their way to the builder unit.
-    fn release(&mut self, trigger: TriggerNumber, builder: u16, missing: u32) {
+    fn release(
+        &mut self,
+        trigger: TriggerNumber,
+        builder: u16,
+        missing: u32,
+        at_once: &mut AtOnce<impl Take>,
+    ) {
         self.newest = self.newest.max(trigger);
         let cause = self.late_cause();
         if let Some((place, mut held)) = self.held.find(trigger) {
@@ -549,8 +585,16 @@ impl ReadoutUnit {
                         self.losses.add(cause, u64::from(lost.count_ones()));
                     }
                     self.counts.triggers_released += 1;
-                    self.enqueue(trigger, &mut held);
-                    self.held.set(place, held);
+                    if at_once.is_open {
+                        if let Some(free) =
+                            self.end_held(trigger, place, held, FreeReason::Released)
+                        {
+                            at_once.give(free);
+                        }
+                    } else {
+                        self.enqueue(trigger, &mut held);
+                        self.held.set(place, held);
+                    }
                 }
             }
         } else if trigger.0 == 0 || self.past(trigger) != Past::Open {
@@ -570,24 +614,11 @@ impl ReadoutUnit {
                 continue;
             };
             if let Stage::Closed(reason) = held.stage() {
-                let has_fragments = held.present != 0;
-                let is_unasked = held.has(Mark::Unasked);
                 self.end_work();
-                self.held.take_out(place);
-                let closing = match reason {
-                    FreeReason::Dropped | FreeReason::Unasked => Closing::Dropped,
-                    FreeReason::Released => Closing::Complete,
-                    FreeReason::Aborted => Closing::Partial,
-                };
-                self.history.record(trigger, closing);
-                if has_fragments {
-                    let reason = match is_unasked {
-                        true => FreeReason::Unasked,
-                        false => reason,
-                    };
-                    return Some(ReadoutOutput::Free { trigger, reason });
+                match self.end_held(trigger, place, held, reason) {
+                    None => continue,
+                    free => return free,
                 }
-                continue;
             }
             if held.unsent == 0 {
                 held.unset(Mark::Queued);
@@ -595,42 +626,15 @@ impl ReadoutUnit {
                 self.end_work();
                 continue;
             }
-            return Some(self.send_fragment(trigger, place, held));
+            let fragment = self.take_fragment(trigger, &mut held);
+            if held.unsent == 0 {
+                held.unset(Mark::Queued);
+                self.end_work();
+            }
+            self.held.set(place, held);
+            return Some(fragment);
         }
         None
-    }
-
-    /// The next unsent fragment of the trigger at the front of the work queue.
-    #[inline]
-    fn send_fragment(
-        &mut self,
-        trigger: TriggerNumber,
-        place: Place,
-        mut held: Held,
-    ) -> ReadoutOutput {
-        let bit = held.unsent.trailing_zeros();
-        held.unsent &= held.unsent - 1;
-        self.counts.fragments_sent += 1;
-        let builder = match held.builder {
-            NO_BUILDER => {
-                held.set(Mark::Probed);
-                self.probed_builder
-            }
-            builder => builder,
-        };
-        if held.unsent == 0 {
-            held.unset(Mark::Queued);
-            self.end_work();
-        }
-        self.held.set(place, held);
-        ReadoutOutput::SendFragment {
-            to: UnitId::builder(builder),
-            sequence: self
-                .builders
-                .next_sequence(builder.into(), &mut self.counts.messages),
-            trigger,
-            source: self.sources[bit as usize],
-        }
     }
 
     /// Takes the first trigger off the work queue. An empty queue begins again at the beginning of

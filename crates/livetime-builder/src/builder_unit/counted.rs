@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use livetime_wire::{DurationNs, TriggerNumber};
+use livetime_wire::message::FragmentDescriptor;
+use livetime_wire::{DurationNs, RunNs, TriggerNumber};
 
 use super::BuilderUnit;
 use crate::builder_config::BuilderConfig;
 use crate::event_assembly::{Payload, Stage};
+use crate::message_exchange::Handled;
 use crate::source_map::SourceMap;
 
 impl BuilderUnit {
@@ -22,11 +24,23 @@ impl BuilderUnit {
         })
     }
 
-    /// The number that the next message of a readout unit has if none was lost, for links that keep
-    /// order and number nothing themselves; 0 for a unit that there is not.
+    /// Takes a fragment as [`BuilderUnit::handle_message`] does, off a link that keeps order, loses
+    /// nothing and numbers nothing itself: it is the next message of a readout unit in its present life.
     #[inline]
-    pub fn next_sequence_of(&self, readout: u16) -> u32 {
-        self.readouts.next_in(readout.into())
+    pub fn handle_next_fragment(
+        &mut self,
+        now: RunNs,
+        readout: u16,
+        trigger: TriggerNumber,
+        fragment: &FragmentDescriptor,
+    ) -> Handled {
+        let messages = &mut self.counts.messages;
+        if !self.readouts.receive_next(readout.into(), messages) {
+            self.free_pages(fragment);
+            return Handled::Refused;
+        }
+        self.place(now, readout, trigger, fragment);
+        Handled::Taken
     }
 
     /// Where a message of a readout unit is checked, for drivers that have many units, know what comes

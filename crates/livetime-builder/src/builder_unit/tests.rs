@@ -988,3 +988,40 @@ fn a_readout_unit_that_has_joined_is_waited_for_from_the_next_trigger_on() {
     assert_eq!((counts.events_built, counts.events_incomplete), (1, 2));
     assert_eq!(counts.messages.missing, 0);
 }
+
+#[test]
+fn a_fragment_off_a_link_without_numbers_is_the_next_message() {
+    let [mut one, mut other] = [Bench::new(), Bench::new()];
+    for bench in [&mut one, &mut other] {
+        bench.assign(5);
+        bench.sent();
+    }
+    for (source, readout) in [(1, 0), (3, 1), (1, 0), (2, 1), (2, 0), (4, 1), (4, 1)] {
+        let fragment = descriptor(source);
+        let unit = &mut one.unit;
+        let handled = unit.handle_next_fragment(RunNs(0), readout, TriggerNumber(5), &fragment);
+        assert_eq!(handled, Handled::Taken);
+        let lane = 1 + usize::from(readout);
+        let envelope = Envelope {
+            sender: UnitId::readout(readout),
+            epoch: 2,
+            sequence: other.sequences[lane],
+            message: BuilderMessage::FragmentData {
+                trigger: TriggerNumber(5),
+                fragment,
+            },
+        };
+        other.sequences[lane] += 1;
+        assert_eq!(
+            other.unit.handle_message(RunNs(0), &envelope),
+            Handled::Taken
+        );
+        assert_eq!(one.unit.counts(), other.unit.counts());
+    }
+    assert_eq!(one.unit.counts().events_built, 1);
+    let stranger = one
+        .unit
+        .handle_next_fragment(RunNs(0), 2, TriggerNumber(5), &descriptor(1));
+    assert_eq!(stranger, Handled::Refused);
+    assert_eq!(one.unit.counts().messages.strangers, 1);
+}

@@ -564,3 +564,104 @@ fn a_unit_that_rejoins_takes_what_comes_after_it_has_joined() {
     assert_eq!(bench.unit.losses().total(), 1);
     assert_eq!(bench.unit.joined_after(), TriggerNumber(4));
 }
+
+#[test]
+fn a_run_of_fragments_is_what_they_are_one_by_one() {
+    let [mut one, mut other] = [Bench::new(), Bench::new()];
+    let runs = [
+        (1, 4, 10),
+        (1, 6, 10),
+        (3, 7, 10),
+        (6, 9, 10),
+        (1, 9, 30),
+        (9, 12, 10),
+        (0, 3, 10),
+        (900, 903, 10),
+        (5, 8, 99),
+        (9, 11, 20),
+        (11, 17, 10),
+        (12, 30, 10),
+    ];
+    for (step, (first, end, source)) in runs.into_iter().enumerate() {
+        let left = one
+            .unit
+            .handle_fragments(RunNs(0), first..end, SourceId(source));
+        let waits = |trigger: &u64| other.fragment(*trigger, source) == FragmentVerdict::Wait;
+        let waiting = (first..end).find(waits).unwrap_or(end);
+        assert_eq!(left, waiting..end, "step {step}");
+        for bench in [&mut one, &mut other] {
+            for trigger in [2 * step as u64 + 1, 2 * step as u64 + 2] {
+                bench.request(0, trigger);
+                bench.release(0, trigger);
+            }
+            while bench.unit.poll_output().is_some() {}
+        }
+        assert_eq!(one.unit.counts(), other.unit.counts(), "step {step}");
+        assert_eq!(one.unit.losses(), other.unit.losses(), "step {step}");
+        assert_eq!(one.unit.triggers_held(), other.unit.triggers_held());
+        assert_eq!(one.unit.poll_timeout(), other.unit.poll_timeout());
+    }
+    assert_eq!(one.unit.counts().fragments_filed, 16);
+    assert!(one.lost(LossCause::FragmentDuplicate) > 0);
+    assert!(one.lost(LossCause::FragmentStranger) > 0);
+}
+
+/// Whatever room the driver has, what a message wants done is the same, in the same order.
+#[test]
+fn at_once_is_what_would_be_polled() {
+    for room in 0..9 {
+        let [mut one, mut other] = [Bench::new(), Bench::new()];
+        for bench in [&mut one, &mut other] {
+            for trigger in [1, 2, 3, 4] {
+                bench.fragments(trigger);
+            }
+        }
+        let triggers = |numbers: &[u64]| numbers.iter().copied().map(TriggerNumber).collect();
+        let messages = [
+            BuilderMessage::FragmentRequest {
+                triggers: triggers(&[1, 2, 7]),
+            },
+            BuilderMessage::FragmentRequest {
+                triggers: triggers(&[2, 3]),
+            },
+            BuilderMessage::Release {
+                triggers: triggers(&[1, 7, 3]),
+            },
+            BuilderMessage::Release {
+                triggers: triggers(&[2, 1, 4]),
+            },
+        ];
+        for (sequence, message) in (0..).zip(messages) {
+            let envelope = Envelope {
+                sender: UnitId::builder(0),
+                epoch: 9,
+                sequence,
+                message,
+            };
+            let (mut done, mut expected) = (Vec::new(), Vec::new());
+            let handled = one
+                .unit
+                .handle_message_at_once(RunNs(0), &envelope, |output| {
+                    done.push(output);
+                    done.len() < room
+                });
+            assert_eq!(handled, Handled::Taken);
+            let at_once = done.len();
+            done.extend(std::iter::from_fn(|| one.unit.poll_output()));
+            assert_eq!(
+                other.unit.handle_message(RunNs(0), &envelope),
+                Handled::Taken
+            );
+            expected.extend(std::iter::from_fn(|| other.unit.poll_output()));
+            assert_eq!(done, expected, "room for {room}, message {sequence}");
+            // What is asked for again waits, and all behind it.
+            let least = usize::from(sequence != 1);
+            assert!(
+                (least..=room.max(1)).contains(&at_once),
+                "{at_once} at once"
+            );
+        }
+        assert_eq!(one.unit.counts(), other.unit.counts());
+        assert!(one.unit.is_idle());
+    }
+}

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use livetime_builder::barrel_shifter::Piece;
 use livetime_builder::{
-    BarrelShifter, Block, LinearShift, Pace, ShiftFragment, ShiftOutput, ShiftSchedule,
+    BarrelShifter, Block, LinearShift, Pace, ReadoutOutput, ShiftFragment, ShiftOutput,
+    ShiftSchedule,
 };
 use livetime_wire::message::PhaseDemand;
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 
 use super::Shaping;
+use super::check::Sizes;
 use crate::time::{DurationPs, SimPs};
 
 /// A fragment on its way to a port.
@@ -201,10 +203,71 @@ impl Adapter {
     }
 }
 
-/// Fragments whose last piece is in a block.
+/// Where the fragments of a readout unit go: the shapers of its links.
+pub(super) struct Outlet<'a> {
+    pub(super) unit: u16,
+    /// By rail.
+    pub(super) adapters: &'a mut [Adapter],
+    /// A fragment that found no room in its shaper.
+    pub(super) kept: &'a mut Option<(usize, Sending, SourceId)>,
+    /// By builder unit.
+    pub(super) ports: &'a [u16],
+    pub(super) sizes: &'a Sizes,
+    /// Counts fragments.
+    pub(super) sent: &'a mut u64,
+}
+
+impl Outlet<'_> {
+    /// Hands the fragment that is kept, if one is, to its shaper again.
+    pub(super) fn retry(&mut self) {
+        if let Some((rail, sending, source)) = self.kept.take() {
+            self.push(rail, sending, source);
+        }
+    }
+
+    /// Whether none is kept.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.kept.is_none()
+    }
+
+    /// Hands a fragment that is to be sent to its shaper, or keeps it; whether there is room for more.
+    /// The pages of those that are freed are nobody's here.
+    #[inline]
+    pub(super) fn send(&mut self, output: ReadoutOutput) -> bool {
+        let ReadoutOutput::SendFragment {
+            to,
+            trigger,
+            source,
+            ..
+        } = output
+        else {
+            return true;
+        };
+        *self.sent += 1;
+        let sending = Sending {
+            port: self.ports[usize::from(to.index)],
+            trigger,
+            bytes: self.sizes.of(trigger.0, self.unit),
+        };
+        let rail = trigger.0 as usize % self.adapters.len();
+        self.push(rail, sending, source)
+    }
+
+    #[inline]
+    fn push(&mut self, rail: usize, sending: Sending, source: SourceId) -> bool {
+        let is_taken = self.adapters[rail].push(sending, source);
+        if !is_taken {
+            *self.kept = Some((rail, sending, source));
+        }
+        is_taken
+    }
+}
+
+/// Fragments whose last piece is in a block: only the last one may go on in another.
 pub(super) fn ends_in(pieces: &[Piece]) -> u64 {
-    let ends = |piece: &&Piece| piece.offset + piece.bytes == piece.total;
-    pieces.iter().filter(ends).count() as u64
+    let goes_on = |last: &Piece| last.offset + last.bytes != last.total;
+    pieces.len() as u64 - u64::from(pieces.last().is_some_and(goes_on))
 }
 
 /// When a packet that is decided on at `now` may enter the link: after the time that it costs, and

@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use livetime_builder::barrel_shifter::Piece;
 use livetime_builder::{
-    BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, ReadoutUnit, ShiftSchedule,
+    BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, Handled, ReadoutUnit, ShiftSchedule,
 };
+use livetime_wire::message::FragmentDescriptor;
+use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 
 use super::adapter::{Adapter, Sending};
+use super::check::words;
 use super::control::{LettersOut, Server};
 use super::placement::is_sick;
 use super::{BuilderNetwork, Shaping};
@@ -99,6 +103,40 @@ impl BuilderHost {
             counted: 0,
             held_max: 0,
         }
+    }
+}
+
+/// Fragments that come to a builder unit together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Intake {
+    pub(super) fragments: u64,
+    pub(super) bytes: u64,
+    /// Those of them that the unit did not take.
+    pub(super) refused: u64,
+}
+
+impl Intake {
+    /// Hands a whole fragment to its builder unit.
+    #[inline]
+    pub(super) fn hand_in(
+        &mut self,
+        unit: &mut BuilderUnit,
+        now: SimPs,
+        readout: u16,
+        whole: &Piece,
+    ) {
+        self.fragments += 1;
+        self.bytes += u64::from(whole.total);
+        let fragment = FragmentDescriptor {
+            source: whole.source,
+            pool: readout,
+            words: words(whole.total),
+            status: FragmentStatus::GOOD,
+            crc: 0,
+            pages: Default::default(),
+        };
+        let handled = unit.handle_next_fragment(now.to_run_ns(), readout, whole.trigger, &fragment);
+        self.refused += u64::from(handled != Handled::Taken);
     }
 }
 

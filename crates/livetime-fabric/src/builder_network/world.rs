@@ -5,23 +5,19 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    Block, FragmentVerdict, Handled, MessageCopy, PhaseBarrier, ReadoutOutput, ShiftSchedule,
-    barrel_shifter::Piece,
+    Block, Handled, MessageCopy, PhaseBarrier, ShiftSchedule, barrel_shifter::Piece,
 };
-use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, PhaseDemand,
-};
-use livetime_wire::slink::FragmentStatus;
+use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, PhaseDemand};
 use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
-use super::adapter::{Adapter, Cargo, Sending, Wanted, ends_in, injection};
-use super::check::{Check, Sizes, words};
+use super::adapter::{Adapter, Cargo, Outlet, Wanted, ends_in, injection};
+use super::check::{Check, Sizes};
 use super::control::Texts;
 use super::engine::Engine;
 use super::event::{EventWord, NetworkEvent};
 use super::hosts::{
-    BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, adapters, builder_hosts,
-    readout_hosts,
+    BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
+    builder_hosts, readout_hosts,
 };
 use super::outcome::BuilderNetworkOutcome;
 use super::placement::{NONE, ports, slow_share, units_at};
@@ -85,9 +81,6 @@ pub(super) struct NetworkWorld<'t> {
     arrived: u64,
     /// The ticket of an event, filled in anew for each.
     ticket: EventTicket,
-    /// The message that brings a fragment, filled in anew for each.
-    fragment: Envelope,
-    whole: Vec<Piece>,
     /// The other receivers of a message that a builder unit sends.
     copies: Vec<MessageCopy>,
     barrier: PhaseBarrier,
@@ -155,8 +148,6 @@ impl<'t> NetworkWorld<'t> {
             arrivals: ArrivalTimes::new(&load.arrival, 1, RandomStreams::new(load.seed)),
             arrived: 0,
             ticket: EventTicket::with_capacity(0),
-            fragment: blank_fragment(),
-            whole: Vec::with_capacity(livetime_builder::barrel_shifter::PIECES_MAX),
             copies: Vec::with_capacity(units as usize),
             // Simulated readout units are never silent.
             barrier: PhaseBarrier::new(units as usize, DurationNs(u64::MAX)),
@@ -343,54 +334,49 @@ impl<'t> NetworkWorld<'t> {
     /// wants to send to its shapers.
     pub(super) fn work(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let (now, given) = (s.now(), self.manager.given);
-        let host = &mut self.readouts[usize::from(unit)];
         let time = now.to_run_ns();
+        let host = &mut self.readouts[usize::from(unit)];
+        let adapters = &mut self.adapters[usize::from(unit) * self.rails..][..self.rails];
+        let mut outlet = Outlet {
+            unit,
+            adapters,
+            kept: &mut host.kept,
+            ports: &self.builder_port,
+            sizes: &self.sizes,
+            sent: &mut self.tally.sent,
+        };
+        outlet.retry();
         let mut is_fed = false;
         while let Some(letter) = host.inbox.front().copied()
             && letter.ready <= now
         {
             host.inbox.pop_front();
             if !is_fed {
-                feed(host, unit, time, given);
+                let new = host.fed + 1..given + 1;
+                let left = host.unit.handle_fragments(time, new, SourceId(unit.into()));
+                // What finds no room waits in its link.
+                host.fed = left.start - 1;
                 is_fed = true;
             }
             let envelope = self.texts.read(letter.text, letter.sequence);
             // Refused are messages from an earlier life of a builder unit; the unit counts them.
-            let _refused = host.unit.handle_message(time, envelope);
+            let _refused = match outlet.has_room() {
+                true => {
+                    let send = |output| outlet.send(output);
+                    host.unit.handle_message_at_once(time, envelope, send)
+                }
+                false => host.unit.handle_message(time, envelope),
+            };
             self.texts.done(letter.text);
         }
         if host.inbox.is_empty() {
             // It begins again at the beginning of its memory, so that little of it is touched.
             host.inbox.clear();
         }
-        let adapters = &mut self.adapters[usize::from(unit) * self.rails..][..self.rails];
-        if let Some((rail, sending, source)) = host.kept.take()
-            && !adapters[rail].push(sending, source)
+        while outlet.has_room()
+            && let Some(output) = host.unit.poll_output()
         {
-            host.kept = Some((rail, sending, source));
-            return;
-        }
-        while let Some(output) = host.unit.poll_output() {
-            let ReadoutOutput::SendFragment {
-                to,
-                trigger,
-                source,
-                ..
-            } = output
-            else {
-                continue;
-            };
-            self.tally.sent += 1;
-            let sending = Sending {
-                port: self.builder_port[usize::from(to.index)],
-                trigger,
-                bytes: self.sizes.of(trigger.0, unit),
-            };
-            let rail = trigger.0 as usize % self.rails;
-            if !adapters[rail].push(sending, source) {
-                host.kept = Some((rail, sending, source));
-                break;
-            }
+            outlet.send(output);
         }
     }
 
@@ -524,70 +510,70 @@ impl<'t> NetworkWorld<'t> {
         let readout = self.readout_at[from as usize];
         let unit = self.builder_at[parcel.to as usize];
         let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
-        let mut whole = std::mem::take(&mut self.whole);
-        let block = &self.blocks[parcel.tag as usize];
         match cargo {
-            Cargo::Block if is_gone => self.tally.withdrawn += ends_in(&block.pieces),
-            Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
-            Cargo::Block => {
-                let at = network * self.readouts.len() + usize::from(readout);
-                let assemblers = &mut self.builders[usize::from(unit)].assemblers;
-                assemblers.handle_block(at, block, |piece| whole.push(piece));
-                // The rest of a fragment of which a piece was lost.
-                self.tally.lost += ends_in(&block.pieces) - whole.len() as u64;
+            Cargo::Block if is_gone => {
+                self.tally.withdrawn += ends_in(&self.blocks[parcel.tag as usize].pieces);
             }
-            Cargo::Fragment(sending) => whole.push(Piece {
-                trigger: sending.trigger,
-                source: SourceId(readout.into()),
-                offset: 0,
-                bytes: sending.bytes,
-                total: sending.bytes,
-            }),
+            Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
+            Cargo::Block => self.take_block(network, (readout, unit), parcel.tag, s),
+            Cargo::Fragment(sending) => {
+                let piece = Piece {
+                    trigger: sending.trigger,
+                    source: SourceId(readout.into()),
+                    offset: 0,
+                    bytes: sending.bytes,
+                    total: sending.bytes,
+                };
+                let mut intake = Intake::default();
+                let host = &mut self.builders[usize::from(unit)];
+                intake.hand_in(&mut host.unit, s.now(), readout, &piece);
+                self.note_intake(unit, &intake, s);
+            }
             Cargo::Letter { .. } => {}
         }
-        if !whole.is_empty() {
-            self.take_fragments(unit, readout, &whole, s);
-        }
-        whole.clear();
-        self.whole = whole;
     }
 
-    /// Fragments come to a builder unit.
-    fn take_fragments(
+    /// A block comes to a builder unit.
+    fn take_block(
         &mut self,
-        unit: u16,
-        readout: u16,
-        whole: &[Piece],
+        network: usize,
+        (readout, unit): (u16, u16),
+        tag: u32,
         s: &mut Scheduler<EventWord>,
     ) {
+        let now = s.now();
+        let at = network * self.readouts.len() + usize::from(readout);
+        let host = &mut self.builders[usize::from(unit)];
+        let block = &self.blocks[tag as usize];
+        let mut intake = Intake::default();
+        host.assemblers.handle_block(at, block, |piece| {
+            intake.hand_in(&mut host.unit, now, readout, &piece);
+        });
+        // The rest of a fragment of which a piece was lost.
+        self.tally.lost += ends_in(&block.pieces) - intake.fragments;
+        if intake.fragments > 0 {
+            self.note_intake(unit, &intake, s);
+        }
+    }
+
+    /// Fragments have come to a builder unit.
+    fn note_intake(&mut self, unit: u16, intake: &Intake, s: &mut Scheduler<EventWord>) {
         let hosts = &self.plan.hosts;
         let host = &mut self.builders[usize::from(unit)];
         let now = s.now();
-        self.tally.delivered += whole.len() as u64;
+        self.tally.delivered += intake.fragments;
         let mut ready = now;
         if hosts.bus_bytes_per_s > 0 {
-            let bytes: u64 = whole.iter().map(|piece| u64::from(piece.total)).sum();
             let rate = hosts.bus_bytes_per_s.saturating_mul(8);
-            ready = host.bus.spend(now, DurationPs::for_bits(bytes * 8, rate));
+            let time = DurationPs::for_bits(intake.bytes * 8, rate);
+            ready = host.bus.spend(now, time);
         }
         host.processor
-            .spend(ready, hosts.fragment * whole.len() as u64);
-        self.fragment.sender = UnitId::readout(readout);
-        for piece in whole {
-            self.fragment.sequence = host.unit.next_sequence_of(readout);
-            let BuilderMessage::FragmentData { trigger, fragment } = &mut self.fragment.message
-            else {
-                return;
-            };
-            *trigger = piece.trigger;
-            fragment.source = piece.source;
-            fragment.pool = readout;
-            fragment.words = words(piece.total);
-            if host.unit.handle_message(now.to_run_ns(), &self.fragment) != Handled::Taken {
-                self.check.report(now, || {
-                    format!("bu{unit} refused a fragment of ru{readout}")
-                });
-            }
+            .spend(ready, hosts.fragment * intake.fragments);
+        if intake.refused > 0 {
+            let refused = intake.refused;
+            self.check
+                .report(now, || format!("bu{unit} refused {refused} fragments"));
         }
         if host.unit.events_ready() > 0 {
             self.pump_builder(unit, false, s);
@@ -832,37 +818,6 @@ impl<'t> NetworkWorld<'t> {
             events: report.events,
             trace_hash: report.trace_hash,
         }
-    }
-}
-
-/// Offers a readout unit the fragments of the triggers that were given since it was last looked at.
-/// What finds no room waits in its link.
-fn feed(host: &mut ReadoutHost, unit: u16, now: RunNs, given: u64) {
-    while host.fed < given {
-        let (trigger, source) = (TriggerNumber(host.fed + 1), SourceId(unit.into()));
-        if host.unit.handle_fragment(now, trigger, source) == FragmentVerdict::Wait {
-            break;
-        }
-        host.fed += 1;
-    }
-}
-
-fn blank_fragment() -> Envelope {
-    Envelope {
-        sender: UnitId::readout(0),
-        epoch: FIRST_EPOCH,
-        sequence: 0,
-        message: BuilderMessage::FragmentData {
-            trigger: TriggerNumber(0),
-            fragment: FragmentDescriptor {
-                source: SourceId(0),
-                pool: 0,
-                words: 0,
-                status: FragmentStatus::GOOD,
-                crc: 0,
-                pages: Default::default(),
-            },
-        },
     }
 }
 
