@@ -19,10 +19,20 @@ pub struct AcceptLog {
 impl AcceptLog {
     /// An empty log for the triggers that may be open in a builder of this configuration.
     pub fn new(config: &BuilderConfig) -> Self {
-        let most = 2 * (config.credits_total() + u64::from(config.evm_queue)) + 64;
         Self {
-            open: TriggerTable::new(usize::try_from(most).unwrap_or(usize::MAX)),
+            open: TriggerTable::new(Self::most(config)),
         }
+    }
+
+    /// Triggers that a log for this configuration has room for.
+    pub fn most(config: &BuilderConfig) -> usize {
+        open_max(config.credits_total(), config.evm_queue.into())
+    }
+
+    /// Whether another trigger can be added.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.open.is_full()
     }
 
     /// Remembers an accepted trigger; false when there is no room, and the trigger must wait.
@@ -65,6 +75,11 @@ impl AcceptLog {
     }
 }
 
+/// Most triggers that are remembered with so many credits and so long a queue.
+pub(crate) fn open_max(credits: u64, queue: u64) -> usize {
+    usize::try_from(2 * (credits + queue) + 64).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,8 +99,9 @@ mod tests {
             triggered_at: RunNs(trigger),
         };
         for trigger in (1..=68).rev() {
-            assert!(log.add(event(trigger)));
+            assert!(log.has_room() && log.add(event(trigger)));
         }
+        assert!(!log.has_room() && AcceptLog::most(&config) == 68);
         assert!(log.add(event(5)), "it is there");
         assert!(!log.add(event(69)), "no room");
         (2..=67).for_each(|trigger| log.close(TriggerNumber(trigger)));

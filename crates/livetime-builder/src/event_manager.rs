@@ -12,6 +12,7 @@ use livetime_wire::{
     DurationNs, L2Mask, LossCause, LossCounts, RunNs, TriggerNumber, UnitId, UnitKind,
 };
 
+use crate::accept_log::open_max;
 use crate::builder_config::{BuildMode, BuilderConfig};
 use crate::liveness::{Life, Liveness};
 use crate::message_exchange::{Handled, MessageCounts, Outgoing};
@@ -550,10 +551,11 @@ impl EventManager {
         self.expect_builder(builder);
     }
 
-    /// From here on [`EventManager::poll_closed`] names finished triggers. Poll it in each duty
-    /// cycle: no more than the credits and the parked events can finish in between.
+    /// From here on [`EventManager::poll_closed`] names finished triggers. There is room for as many
+    /// as an [`AcceptLog`](crate::AcceptLog) remembers: no more can be open that it was not told of.
     pub fn report_closed(&mut self) {
-        let most = 2 * self.credits.len() * self.credits_max as usize;
+        let credits = self.credits.len() as u64 * u64::from(self.credits_max);
+        let most = open_max(credits, self.queue_max as u64);
         self.closed = Some(VecDeque::with_capacity(most));
     }
 

@@ -6,9 +6,10 @@
 //!
 //! In a run it lives with the event manager. That is where pushing readout units have their orders
 //! from, so that the links are those of `mode = "push"`, one for each readout unit and none between
-//! them; and it is the one unit without which nothing is built anyway, so that its loss needs no rule
-//! of its own. A builder unit would need no links at all, but may die or stand still while the run
-//! goes on, and so may a readout unit.
+//! them; and it is the one unit without which nothing is built anyway, so that nobody waits for it who
+//! could go on. A builder unit would need no links at all, but may die or stand still while the run
+//! goes on, and so may a readout unit. One that takes the place of another, with its event manager,
+//! goes on with the latest phase that it hears of.
 //!
 //! ```text
 //! sender   Through p, idle | waiting ──►  barrier   all are through, and one of them waits:
@@ -67,6 +68,8 @@ pub struct PhaseBarrier {
     /// Since when somebody waits for the next phase.
     wanted_since: Option<RunNs>,
     patience: DurationNs,
+    /// It took the place of another and does not know in which phase the senders are.
+    is_resuming: bool,
     counts: PhaseCounts,
 }
 
@@ -85,7 +88,17 @@ impl PhaseBarrier {
             missing: senders,
             wanted_since: None,
             patience,
+            is_resuming: false,
             counts: PhaseCounts::default(),
+        }
+    }
+
+    /// As [`PhaseBarrier::new`], in the place of one that is gone: its phase is that of the sender
+    /// that is ahead of all.
+    pub fn resuming(senders: usize, patience: DurationNs) -> Self {
+        Self {
+            is_resuming: true,
+            ..Self::new(senders, patience)
         }
     }
 
@@ -105,6 +118,12 @@ impl PhaseBarrier {
             Part::Awaited => {}
         }
         self.counts.throughs += 1;
+        if self.is_resuming && phase > self.phase && phase < u64::MAX {
+            self.go_on_with(phase);
+        }
+        let Some(speaker) = self.senders.get_mut(sender) else {
+            return;
+        };
         if phase != self.phase {
             // It did not hear; a phase to come is none.
             self.counts.repetitions += 1;
@@ -128,6 +147,17 @@ impl PhaseBarrier {
         self.begin_if_all_are_through();
     }
 
+    /// The one before has told a phase that this one did not know: who has not heard it is told.
+    fn go_on_with(&mut self, phase: u64) {
+        self.phase = phase;
+        self.wanted_since = None;
+        self.missing = 0;
+        for sender in &mut self.senders {
+            sender.is_told_next |= sender.said.take().is_some();
+            self.missing += usize::from(sender.is_missing());
+        }
+    }
+
     fn ask_the_missing(&mut self) {
         let missing = self.senders.iter_mut().filter(|sender| sender.is_missing());
         missing.for_each(|sender| sender.is_told_next = true);
@@ -140,6 +170,8 @@ impl PhaseBarrier {
         self.phase += 1;
         self.counts.phases += 1;
         self.wanted_since = None;
+        // The one before cannot have told a later one.
+        self.is_resuming = false;
         for sender in &mut self.senders {
             sender.said = None;
             // One that is silent takes no messages, or none in time: it is told once it speaks.
@@ -281,6 +313,24 @@ mod tests {
         (0..3).for_each(|sender| barrier.handle_lost(sender));
         barrier.handle_timeout(RunNs(u64::MAX));
         assert_eq!((told(&mut barrier), barrier.phase()), (vec![], 3));
+    }
+
+    #[test]
+    fn one_in_the_place_of_another_goes_on_with_the_latest_phase() {
+        let mut barrier = PhaseBarrier::resuming(3, PATIENCE);
+        // 0 and 1 did not hear that the one before had begun phase 7; 2 did.
+        barrier.handle_through(RunNs(1), 0, 6, Waiting);
+        barrier.handle_through(RunNs(2), 1, 6, Idle);
+        assert_eq!((barrier.phase(), told(&mut barrier)), (6, vec![]));
+        barrier.handle_through(RunNs(3), 2, 7, Idle);
+        assert_eq!(told(&mut barrier), [(0, 7), (1, 7)]);
+        assert_eq!(barrier.poll_timeout(), RunNs::MAX, "nobody waits in it");
+        barrier.handle_through(RunNs(4), 0, 7, Waiting);
+        barrier.handle_through(RunNs(5), 1, 7, Idle);
+        assert_eq!(told(&mut barrier), [(0, 8), (1, 8), (2, 8)]);
+        barrier.handle_through(RunNs(6), 2, 9, Waiting);
+        assert_eq!(barrier.phase(), 8, "a phase to come is none any more");
+        assert_eq!(barrier.counts().left_out, 0);
     }
 
     proptest! {
