@@ -11,7 +11,7 @@ use livetime_readout::LinkConfig;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
 use livetime_wire::decision::REPLY_WORDS;
 use livetime_wire::fragment::OVERHEAD_WORDS;
-use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX};
+use livetime_wire::message::{EventTicket, FRAGMENT_PAGES_MAX, MESSAGE_WORDS_MAX, TRIGGERS_MAX};
 use livetime_wire::message_datagram::PAYLOAD_AT;
 use livetime_wire::{UnitId, UnitKind};
 
@@ -340,6 +340,9 @@ impl ChainPlan {
             }
         };
         connect(UnitId::SUPERVISOR, evm, builder.evm_queue.into());
+        // What is finished, many triggers at a time.
+        let closings = (credits + u64::from(builder.evm_queue)).div_ceil(TRIGGERS_MAX as u64);
+        connect(evm, UnitId::SUPERVISOR, closings);
         let readout_units = units(UnitKind::Readout, builder.readout_units.len());
         for ru in readout_units.clone() {
             connect(UnitId::SUPERVISOR, ru, builder.trigger_window.into());

@@ -97,6 +97,21 @@ impl Inbox {
         }
     }
 
+    /// Says something back over the stream to the sender; `false` without room for it, or without
+    /// a stream.
+    pub fn say_back(&mut self, envelope: &Envelope) -> bool {
+        let Incoming::Stream(link) = &mut self.incoming else {
+            return false;
+        };
+        let outgoing = Outgoing {
+            to: self.from,
+            envelope: envelope.clone(),
+        };
+        let is_sent = link.send(&outgoing).is_ok();
+        link.flush();
+        is_sent
+    }
+
     /// Keeps a message that could not be taken; it comes first next time.
     #[inline]
     pub fn keep(&mut self, envelope: Envelope) {
@@ -212,6 +227,14 @@ impl MessageSender {
         match self {
             Self::Ring(ring) => is_taken(ring.try_push(&envelope.to_words())),
             Self::Stream { to, link } => link.send(&Outgoing { to: *to, envelope }).is_ok(),
+        }
+    }
+
+    /// The next message that came back over the stream; none does over a ring.
+    pub fn take(&mut self) -> Option<Envelope> {
+        match self {
+            Self::Ring(_) => None,
+            Self::Stream { link, .. } => link.take(),
         }
     }
 

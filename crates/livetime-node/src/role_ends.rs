@@ -36,12 +36,14 @@ use crate::python_filter::batch_filter::BatchBounds;
 use crate::python_filter::interpreter::Surroundings;
 use crate::role::Role;
 use crate::role::builder::{Builder, BuilderParts};
-use crate::role::event_manager::{EventManagerParts, EventManagerRole};
+use crate::role::event_manager::{EventManagerParts, EventManagerRole, ManagerClosings};
 use crate::role::filter::{FilterUnit, FilterUnitParts, UnitFilter};
 use crate::role::front_end::{
     CardRings, DataLink, FrontEnd, FrontEndParts, ReadoutRings, TriggerPath, TriggerRings,
 };
 use crate::role::manager_barrier::ManagerBarrier;
+use crate::role::manager_path::ManagerPath;
+use crate::role::manager_succession::ManagerSuccession;
 use crate::role::readout::{CardEnds, Readout, ReadoutParts, SocketLink};
 use crate::role::spill_gate::SpillGate;
 use crate::role::trigger::{TriggerNode, TriggerNodeParts};
@@ -98,6 +100,9 @@ pub struct RoleEnds {
     /// Readout units that took the place of others, and the last triggers that were given before they
     /// joined.
     pub joined: BTreeMap<UnitId, TriggerNumber>,
+    /// Whether another event manager may take the place of one that dies: then the supervisor
+    /// remembers accepts until they are finished.
+    pub remembers_accepts: bool,
     /// Events that a filter is not to survive.
     pub event_faults: Vec<EventFault>,
 }
@@ -122,6 +127,7 @@ impl RoleEnds {
             epochs: BTreeMap::new(),
             absent: BTreeSet::new(),
             joined: BTreeMap::new(),
+            remembers_accepts: false,
             event_faults: Vec::new(),
         }
     }
@@ -389,13 +395,26 @@ impl RoleEnds {
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
             readout_units: rings,
-            event_manager: self
-                .sender_of_decisions(UnitId::EVENT_MANAGER, config.event_manager_apart)?,
+            event_manager: self.manager_path(config)?,
             faults: config.faults.clone(),
             id: self.id,
             block: self.block,
             epoch: self.epoch,
         })))
+    }
+
+    /// The supervisor's way to the event manager.
+    fn manager_path(&mut self, config: &ChainConfig) -> Result<ManagerPath, MissingEnd> {
+        let (evm, is_apart) = (UnitId::EVENT_MANAGER, config.event_manager_apart);
+        let path = ManagerPath::new(self.sender_of_decisions(evm, is_apart)?, self.epoch);
+        if !self.remembers_accepts {
+            return Ok(path);
+        }
+        let closings = (!is_apart)
+            .then(|| self.receiver(evm, UnitId::SUPERVISOR, Channel::Messages))
+            .transpose()?;
+        let closings = closings.map(|ring| Inbox::new(evm, ring));
+        Ok(path.with_log(&config.builder, closings))
     }
 
     /// The rings of the links of a readout unit whose pages are filled by the front-end.
@@ -646,16 +665,24 @@ impl RoleEnds {
         if self.epoch == FIRST_EPOCH {
             return ReadoutUnit::new(&config.builder, index, self.epoch);
         }
-        let epoch_of = |unit: UnitId| self.epochs.get(&unit).copied().unwrap_or(FIRST_EPOCH);
-        let builders: Vec<u32> = builder_units(config).map(epoch_of).collect();
+        let builders = self.epochs_of(builder_units(config));
         let peers = PeerEpochs {
             supervisor: FIRST_EPOCH,
-            manager: epoch_of(UnitId::EVENT_MANAGER),
+            manager: self.epoch_of(UnitId::EVENT_MANAGER),
             builders: &builders,
             readouts: &[],
         };
         let unknown = TriggerNumber(u64::MAX);
         ReadoutUnit::rejoining(&config.builder, index, self.epoch, peers, unknown)
+    }
+
+    /// The epoch of a unit.
+    fn epoch_of(&self, unit: UnitId) -> u32 {
+        self.epochs.get(&unit).copied().unwrap_or(FIRST_EPOCH)
+    }
+
+    fn epochs_of(&self, units: impl Iterator<Item = UnitId>) -> Vec<u32> {
+        units.map(|unit| self.epoch_of(unit)).collect()
     }
 
     /// The rings of the links of a readout unit whose pages are filled elsewhere.
@@ -684,7 +711,13 @@ impl RoleEnds {
         if let Some(network) = self.network(config, None, None)? {
             outbox = outbox.with_network(network, receivers);
         }
-        let core = EventManager::new(&config.builder, self.epoch);
+        // Nobody listens who is not there.
+        self.absent.iter().for_each(|unit| outbox.lose(*unit));
+        let mut core = EventManager::new(&config.builder, self.epoch);
+        let closings = self.manager_closings(is_apart)?;
+        if closings.is_some() {
+            core.report_closed();
+        }
         let shaping = config.builder.shaping.as_ref();
         let shaping = shaping.filter(|shaping| is_network && shaping.is_linear());
         let barrier = shaping.map(|shaping| {
@@ -692,13 +725,36 @@ impl RoleEnds {
             ManagerBarrier::new(readout_units, shaping.barrier_patience(), self.epoch)
         });
         Ok(Box::new(EventManagerRole::new(EventManagerParts {
+            succession: self.manager_succession(config),
             id: self.id,
             core,
+            closings,
             inboxes,
             outbox,
             barrier,
             block: self.block,
         })))
+    }
+
+    /// What an event manager tells the supervisor, if that remembers accepts.
+    fn manager_closings(&mut self, is_apart: bool) -> Result<Option<ManagerClosings>, MissingEnd> {
+        if !self.remembers_accepts {
+            return Ok(None);
+        }
+        let (evm, supervisor) = (UnitId::EVENT_MANAGER, UnitId::SUPERVISOR);
+        let ring = (!is_apart)
+            .then(|| self.sender(evm, supervisor, Channel::Messages))
+            .transpose()?;
+        Ok(Some(ManagerClosings::new(ring, self.epoch)))
+    }
+
+    /// What an event manager has to hear first that takes the place of another.
+    fn manager_succession(&self, config: &ChainConfig) -> Option<ManagerSuccession> {
+        let (builders, readouts) = (builder_units(config), readout_units(config));
+        (self.epoch != FIRST_EPOCH).then(|| {
+            let (builders, readouts) = (self.epochs_of(builders), self.epochs_of(readouts));
+            ManagerSuccession::new(&config.builder, self.epoch, builders, readouts)
+        })
     }
 
     fn builder(mut self, config: &ChainConfig, unit: UnitId) -> Made {
@@ -717,8 +773,7 @@ impl RoleEnds {
         let mut core = BuilderUnit::new(&config.builder, unit.index, self.epoch);
         // It takes all units to be in its own epoch.
         for peer in senders.clone() {
-            let epoch = self.epochs.get(&peer).copied().unwrap_or(FIRST_EPOCH);
-            core.renew_peer(peer, epoch);
+            core.renew_peer(peer, self.epoch_of(peer));
         }
         self.tell_who_is_there(&mut core);
         let is_network = config.transport.is_network();

@@ -11,7 +11,9 @@
 use std::alloc::System;
 use std::time::{Duration, Instant};
 
-use livetime_builder::{BuilderConfig, ShapingConfig, ShapingPace};
+use livetime_builder::{
+    AcceptLog, AcceptedTrigger, BuilderConfig, EventManager, Handled, ShapingConfig, ShapingPace,
+};
 use livetime_node::link::LinkTransport;
 use livetime_node::{
     BuilderTransport, Chain, ChainConfig, DataLinkConfig, FilterConfig, RunFile, WorkerConfig,
@@ -30,9 +32,12 @@ use livetime_trigger::{
     Cut, FirstStepConfig, LevelTwo, MassWindowConfig, Menu, MenuConfig, MergerConfig, PathConfig,
 };
 use livetime_wire::fragment::{CrcCheck, FragmentHeader, OVERHEAD_WORDS};
+use livetime_wire::message::{BuilderMessage, Envelope};
 use livetime_wire::slink::ControlWord;
 use livetime_wire::trigger_packet::{SvtTrack, TriggerPacket, TriggerPacketView};
-use livetime_wire::{ByteSize, DurationNs, RunNs, RunNumber, SourceId, TriggerNumber};
+use livetime_wire::{
+    ByteSize, DurationNs, L2Mask, RunNs, RunNumber, SourceId, TriggerNumber, UnitId,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 
 #[global_allocator]
@@ -108,6 +113,7 @@ fn nothing_is_allocated_after_start() {
     chain("phases over TCP", in_blocks, discarding);
     receiving_end();
     level_two();
+    remembered_accepts();
 }
 
 /// The control: what is allocated is seen.
@@ -338,6 +344,68 @@ fn receiving_end() {
         }
     }
     assert_eq!(calls(), before, "the receiving end of a link allocates");
+}
+
+/// Accepts that the supervisor remembers until the event manager says that they are finished, as in a
+/// run with processes.
+fn remembered_accepts() {
+    const IN_FLIGHT: u64 = 16;
+    let (supervisor, builder) = (UnitId::SUPERVISOR, UnitId::builder(0));
+    let config = BuilderConfig {
+        builder_units: 1,
+        ..BuilderConfig::default()
+    };
+    let mut log = AcceptLog::new(&config);
+    let mut manager = EventManager::new(&config, 1);
+    manager.report_closed();
+    let mut say = |log: &mut AcceptLog, sender, sequence, message| {
+        let envelope = Envelope {
+            sender,
+            epoch: 1,
+            sequence,
+            message,
+        };
+        let handled = manager.handle_message(RunNs(1), &envelope);
+        assert_eq!(handled, Handled::Taken);
+        while let Some(assigned) = manager.poll_output(RunNs(1)) {
+            std::hint::black_box(assigned);
+        }
+        std::iter::from_fn(|| manager.poll_closed()).for_each(|closed| log.close(closed));
+        log.len()
+    };
+    let credits = config.credits;
+    say(
+        &mut log,
+        builder,
+        0,
+        BuilderMessage::EventRequest { credits },
+    );
+    let mut before = calls();
+    for number in 1..=20_000 {
+        if number == 1_000 {
+            before = calls();
+        }
+        let trigger = TriggerNumber(number);
+        let accepted = AcceptedTrigger {
+            trigger,
+            mask: L2Mask(1),
+            triggered_at: RunNs(number),
+        };
+        assert!(log.add(accepted));
+        let accept = BuilderMessage::L2Accept {
+            trigger,
+            mask: accepted.mask,
+            triggered_at: accepted.triggered_at,
+        };
+        say(&mut log, supervisor, number as u32, accept);
+        if let Some(built) = number.checked_sub(IN_FLIGHT).filter(|built| *built > 0) {
+            let triggers = [TriggerNumber(built)].into_iter().collect();
+            let clear = BuilderMessage::Clear { triggers };
+            let open = say(&mut log, builder, number as u32, clear);
+            assert_eq!(open as u64, IN_FLIGHT);
+        }
+    }
+    assert_eq!(calls(), before, "remembering accepts allocates");
 }
 
 /// Decisions on packets with tracks.

@@ -121,6 +121,13 @@ fn config() -> ChainConfig {
     config
 }
 
+/// Whether the supervisor remembers accepts until they are finished, as in a run with processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepts {
+    Remembered,
+    Forgotten,
+}
+
 /// A chain in which one role is nobody's: its producers and pools are the test's.
 struct Chain {
     roles: Vec<Box<dyn Role>>,
@@ -129,7 +136,7 @@ struct Chain {
     counters: Vec<std::sync::Arc<CounterBlock>>,
 }
 
-fn chain_without(evil: &str, config: &ChainConfig, file: RunFile) -> Chain {
+fn chain_without(evil: &str, config: &ChainConfig, file: RunFile, accepts: Accepts) -> Chain {
     let plan = ChainPlan::new(config);
     let clock = RunClock::start();
     let mut ends: BTreeMap<String, RoleEnds> = (plan.roles.iter())
@@ -159,7 +166,8 @@ fn chain_without(evil: &str, config: &ChainConfig, file: RunFile) -> Chain {
     let mut file = Some(file);
     let roles = (plan.roles.iter())
         .filter_map(|id| ends.remove(id))
-        .map(|ends| {
+        .map(|mut ends| {
+            ends.remembers_accepts = accepts == Accepts::Remembered;
             let file = file.take_if(|_| ends.id == "wr0");
             ends.into_role(config, file).unwrap()
         })
@@ -298,14 +306,14 @@ fn words(noise: &mut Noise, key: RingKey, sequence: u32) -> Vec<u32> {
     words
 }
 
-fn hostile(evil: &str, seed: u64) {
+fn hostile(evil: &str, seed: u64, accepts: Accepts) {
     let config = config();
     let folder =
         std::env::temp_dir().join(format!("livetime-hostile-{}-{evil}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("events.mcap");
     let file = RunFile::create(&path, &RunBegin::new(RUN), config.store).unwrap();
-    let mut chain = chain_without(evil, &config, file);
+    let mut chain = chain_without(evil, &config, file, accepts);
     let mut noise = Noise(seed);
     let mut sent = 0_u32;
     let mut now = RunNs(0);
@@ -377,6 +385,9 @@ fn nonsense_of_any_role_is_survived_by_the_others() {
     let seed = seed.map_or(2026, |seed| seed.parse().unwrap());
     println!("seed {seed}");
     for evil in config().role_ids() {
-        hostile(&evil, seed);
+        hostile(&evil, seed, Accepts::Forgotten);
+        if evil == "src0" || evil == "evm" {
+            hostile(&evil, seed, Accepts::Remembered);
+        }
     }
 }

@@ -94,7 +94,8 @@ pub enum Message {
     Start,
     /// Something happened to a peer.
     Command {
-        /// `lost`, `back`, `decide`, `released`, `retire`, `reconnect`, `held`, `hold` or `joined`.
+        /// `lost`, `back`, `decide`, `released`, `retire`, `reconnect`, `held`, `succeed`, `hold`
+        /// or `joined`.
         what: String,
         /// Code of the unit.
         unit: u16,

@@ -4,7 +4,8 @@
 //! tells soon; so a cut waits a little before it is believed. What was on its way on the stream is
 //! lost: the event builder's units ask again for what does not come, as for any lost message, and the
 //! fragments of a data link are missed by their numbers. Not so what the supervisor says, each accept and
-//! each decision once: without one of its streams the run ends.
+//! each decision once: an event manager without its stream is ended, since the supervisor tells the next
+//! one what is open; without that to a readout unit the run ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use livetime_wire::{UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::{EndName, Message};
 use super::process_group::ProcessGroup;
+use super::recovery::OnLoss;
 use crate::chain_plan::{name_of_socket, role_of, transport_of};
 
 /// How long a cut waits for the news that a process has died.
@@ -59,9 +61,15 @@ impl ProcessGroup {
     /// Gives the units of cut streams others.
     pub(super) fn mend_streams(&mut self) {
         while let Some(pair) = self.cuts.next_due(Instant::now()) {
-            if [pair.0, pair.1].contains(&UnitId::SUPERVISOR) {
-                self.cuts.forget(UnitId::SUPERVISOR);
-                self.take_for_dead(SOURCE);
+            let ends = [pair.0, pair.1];
+            if ends.contains(&UnitId::SUPERVISOR) {
+                let is_manager = ends.contains(&UnitId::EVENT_MANAGER);
+                let lost = match is_manager && self.policy.manager == OnLoss::Restart {
+                    true => UnitId::EVENT_MANAGER,
+                    false => SOURCE,
+                };
+                self.cuts.forget(lost);
+                self.take_for_dead(lost);
                 continue;
             }
             let mended = self.reconnect(pair);

@@ -231,6 +231,10 @@ impl ProcessGroup {
     /// its filter units have accepted.
     fn settle_verdicts(&self, group: BuildingGroup, at_writer: u64, left: &mut GroupLeft) {
         let manager = role_of(UnitId::EVENT_MANAGER);
+        if self.lost_kinds().contains(&UnitKind::EventManager) {
+            // Of what was cleared before another took its place, nobody knows it any more.
+            return;
+        }
         let details = left.results.iter().find(|result| result.id == manager);
         let Some(details) = details.map(|result| &result.details) else {
             return;

@@ -30,7 +30,7 @@ use super::host_agent::{machine, reclaim_pages};
 use super::host_document::{BegunFile, Preparation};
 use super::lost_group::{LostGroupLeft, LostGroups, last_life};
 use super::passed_ends::{PassedEnd, Passing};
-use super::recovery::{LossPolicy, ProcessFault, RESTARTS_MAX};
+use super::recovery::{Incident, LossPolicy, ProcessFault, RESTARTS_MAX};
 use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
@@ -98,6 +98,8 @@ pub(super) struct RoleProcess {
     pub(super) over_time: bool,
     /// It was killed because it was silent for too long.
     pub(super) silent: bool,
+    /// It was lost, and it is decided what of it is built again.
+    pub(super) settled: bool,
 }
 
 /// The run file of a writer, which its process holds.
@@ -153,6 +155,8 @@ pub struct ProcessGroup {
     pub(super) lost_groups: LostGroups,
     /// Readout units whose places are taken by others.
     pub(super) returns: ReadoutReturns,
+    /// What is still to be told of event managers that died while another loss was settled.
+    pub(super) managers_lost: Vec<Incident>,
     rest: Mutex<Vec<Activity>>,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
@@ -226,6 +230,7 @@ impl ProcessGroup {
             cuts: CutStreams::default(),
             lost_groups: LostGroups::default(),
             returns: ReadoutReturns::default(),
+            managers_lost: Vec::new(),
             rest: Mutex::default(),
             congestion: None,
         };
@@ -410,6 +415,7 @@ impl ProcessGroup {
             leaving: false,
             over_time: false,
             silent: false,
+            settled: false,
         });
         Ok(())
     }

@@ -14,6 +14,7 @@
 //! readout unit    its links end ── builder units close events without it and name its sources ──
 //!                 another may take its place, see [`super::returned_readout`]; only where the run
 //!                 may go on without one
+//! event manager   see [`super::returned_manager`]: the supervisor tells another what is open
 //! building group  see [`super::lost_group`]: its builder units as above, where nobody can say what
 //!                 the writer has
 //! any other       the run ends by force
@@ -63,6 +64,8 @@ pub struct LossPolicy {
     pub builder: OnLoss,
     /// About the writer; there is no other that could go on.
     pub writer: OnLoss,
+    /// About the event manager; there is no other that could go on.
+    pub manager: OnLoss,
     /// About readout units, `Stop` by default. What was in its pages is gone in any case.
     pub readout: OnLoss,
     /// How often an event that a filter unit died of is given to another, 1 by default; then it
@@ -81,6 +84,7 @@ impl Default for LossPolicy {
             filter: OnLoss::default(),
             builder: OnLoss::default(),
             writer: OnLoss::default(),
+            manager: OnLoss::default(),
             readout: OnLoss::Stop,
             retries: 1,
             time_limit: DurationNs(10 * DurationNs::SECOND.0),
@@ -163,6 +167,7 @@ impl ProcessGroup {
                 }
             }
         }
+        incidents.append(&mut self.managers_lost);
         let is_ending = incidents.iter().any(|incident| incident.handled.is_err());
         incidents.extend(self.bring_readouts_back(is_ending));
         self.mend_streams();
@@ -183,8 +188,10 @@ impl ProcessGroup {
         let order = |index: &usize| match self.processes[*index].unit.kind {
             UnitKind::Writer => 0,
             UnitKind::Filter => 1,
-            UnitKind::Builder => 2,
-            _ => 3,
+            // Builder units are settled with it.
+            UnitKind::EventManager => 2,
+            UnitKind::Builder => 3,
+            _ => 4,
         };
         let nth = (0..self.missed.len()).min_by_key(|nth| order(&self.missed[*nth]))?;
         Some(self.missed.remove(nth))
@@ -257,7 +264,7 @@ impl ProcessGroup {
     }
 
     /// Deals with a process that is gone.
-    fn lose(&mut self, index: usize) -> Incident {
+    pub(super) fn lose(&mut self, index: usize) -> Incident {
         let (mut incident, failed) = self.bury(index);
         let unit = self.processes[index].unit;
         let policy = match unit.kind {
@@ -265,6 +272,7 @@ impl ProcessGroup {
             UnitKind::Builder => self.policy.builder,
             UnitKind::Writer => self.policy.writer,
             UnitKind::Readout => self.policy.readout,
+            UnitKind::EventManager => self.policy.manager,
             _ => OnLoss::Stop,
         };
         let (handled, given_up) = match self.settle_loss(unit, failed) {
@@ -298,6 +306,9 @@ impl ProcessGroup {
             (true, UnitKind::Filter) => {}
             (true, UnitKind::Source) => {
                 exit = "killed: a stream of the supervisor was cut".to_owned();
+            }
+            (true, UnitKind::EventManager) => {
+                exit = "killed: its stream to the supervisor was cut".to_owned();
             }
             (true, _) => {
                 let dead = self.config.builder.dead;
@@ -354,6 +365,9 @@ impl ProcessGroup {
         match policy {
             // Once nobody reads its pages.
             OnLoss::Restart if unit.kind == UnitKind::Readout => Ok(policy),
+            OnLoss::Restart if unit.kind == UnitKind::EventManager => {
+                self.replace_manager().map(|()| policy)
+            }
             OnLoss::Restart => self.restart(unit).map(|()| policy),
             // What others could do without its group was asked before.
             OnLoss::Continue if unit.kind == UnitKind::Writer => {
@@ -402,6 +416,8 @@ impl ProcessGroup {
                 self.tell("lost", unit, &[Builder], &failed)
             }
             Builder => self.settle_builder_loss(unit).map(|()| Vec::new()),
+            // In the place of it, all at once.
+            EventManager if self.policy.manager == OnLoss::Restart => Ok(Vec::new()),
             Writer => {
                 self.tell("lost", unit, &[Builder], &[])?;
                 Ok(Vec::new())
@@ -417,22 +433,51 @@ impl ProcessGroup {
 
     /// Has the events of a lost builder unit built again that it had not handed on.
     pub(super) fn settle_builder_loss(&mut self, unit: UnitId) -> Result<(), String> {
-        use UnitKind::{EventManager, Filter, Readout};
+        use UnitKind::{EventManager, Readout, Source};
         let group = BuildingGroup::of(&self.config, unit.index);
-        let had = self.tell("lost", unit, &[EventManager], &[])?;
-        let mut handed_on = self.find_finished(unit, &had)?;
-        self.lost_groups.note_at_writer(group, handed_on.len());
-        let rest: Vec<u64> = (had.into_iter())
-            .filter(|trigger| !handed_on.contains(trigger))
-            .collect();
-        handed_on.extend(self.tell("lost", unit, &[Filter], &rest)?);
-        let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
+        let mut handed_on = Vec::new();
+        let again = loop {
+            self.await_manager()?;
+            let had = self.tell("lost", unit, &[EventManager], &[])?;
+            self.find_handed_on(unit, &had, &mut handed_on)?;
+            // Whoever is the next event manager is not told that they are open.
+            self.tell("decide", unit, &[Source], &handed_on)?;
+            let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
+            // One that died meanwhile may not have said all that there is to say.
+            if self.lives(UnitId::EVENT_MANAGER) {
+                break again;
+            }
+        };
         self.lost_groups.note_built_again(group, &again);
         self.tell("lost", unit, &[Readout], &again)?;
         if !self.config.builder.first_step.is_empty() {
             // Units that it had not asked do not know these as its events.
             self.tell("decide", unit, &[Readout], &handed_on)?;
         }
+        let lost = self.processes.iter_mut().filter(|p| p.lost.is_some());
+        lost.filter(|process| process.unit == unit)
+            .for_each(|process| process.settled = true);
+        Ok(())
+    }
+
+    /// Adds those events of a lost builder unit that need not be built again, of those that it had.
+    fn find_handed_on(
+        &mut self,
+        unit: UnitId,
+        had: &[u64],
+        handed_on: &mut Vec<u64>,
+    ) -> Result<(), String> {
+        let without = |events: &[u64], others: &[u64]| -> Vec<u64> {
+            let events = events.iter().filter(|event| !others.contains(event));
+            events.copied().collect()
+        };
+        let had = without(had, handed_on);
+        let finished = self.find_finished(unit, &had)?;
+        let group = BuildingGroup::of(&self.config, unit.index);
+        self.lost_groups.note_at_writer(group, finished.len());
+        let rest = without(&had, &finished);
+        handed_on.extend(finished);
+        handed_on.extend(self.tell("lost", unit, &[UnitKind::Filter], &rest)?);
         Ok(())
     }
 
@@ -608,7 +653,8 @@ impl ProcessGroup {
             passing.make(ring, self.ring_epoch)?;
         }
         let peers: Vec<_> = self.plan.stream_peers(unit).collect();
-        for peer in peers {
+        // Nobody accepts streams where a host is gone.
+        for peer in peers.into_iter().filter(|peer| !self.is_homeless(*peer)) {
             let transport = transport_of(&self.config, (unit, peer));
             passing.connect((unit, peer), transport, self.ring_epoch)?;
         }

@@ -298,6 +298,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
     ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
     ends.epoch = epoch;
+    ends.remembers_accepts = true;
     ends.epochs = by_unit(epochs);
     ends.joined = by_unit(joined.into_iter().map(|(code, n)| (code, TriggerNumber(n))));
     let plan = ChainPlan::new(config);
@@ -480,6 +481,7 @@ fn to_command(
             data_sockets,
         }),
         "held" => Some(RoleCommand::NameHeld { unit }),
+        "succeed" => Some(RoleCommand::Succeed { finished: triggers }),
         "hold" => Some(RoleCommand::Hold { unit }),
         "joined" => (triggers.first()).map(|newest| RoleCommand::Joined {
             unit,

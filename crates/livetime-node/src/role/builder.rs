@@ -236,7 +236,7 @@ impl Builder {
         self.writer_lost = false;
     }
 
-    /// A filter or readout unit is back, in another life.
+    /// A filter unit, readout unit or event manager is back, in another life.
     fn welcome_peer(
         &mut self,
         unit: UnitId,
@@ -258,7 +258,9 @@ impl Builder {
         }
         let tickets = self.parts.tickets.get_mut(usize::from(unit.index));
         match (unit.kind, producer, tickets) {
-            (UnitKind::Readout, Some(ring), _) => self.parts.outbox.restore(unit, ring),
+            (UnitKind::Readout | UnitKind::EventManager, Some(ring), _) => {
+                self.parts.outbox.restore(unit, ring);
+            }
             (UnitKind::Filter, Some(ring), Some(tickets)) => {
                 *tickets = Some(ring);
                 self.parts.core.handle_filter_back(unit.index);
@@ -344,6 +346,7 @@ impl Role for Builder {
             }
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
                 if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
@@ -376,7 +379,10 @@ impl Role for Builder {
                 socket,
                 ..
             } => {
-                self.parts.core.renew_peer(unit, epoch);
+                // That of an event manager begins with its first question: it says what counts.
+                if unit.kind != UnitKind::EventManager {
+                    self.parts.core.renew_peer(unit, epoch);
+                }
                 let producer = producers.into_values().next();
                 let consumer = consumers.into_values().next();
                 self.welcome_peer(unit, producer, consumer, socket);

@@ -531,6 +531,7 @@ impl Role for FilterUnit {
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
             | RoleCommand::Joined { .. }
+            | RoleCommand::Succeed { .. }
             | RoleCommand::StreamBack { stream: None, .. } => {}
         }
     }

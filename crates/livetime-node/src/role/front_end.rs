@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
+use livetime_builder::AcceptedTrigger;
 use livetime_readout::{FlowControl, LinkState};
 use livetime_shm::{Consumer, Producer};
 use livetime_source::{
@@ -24,6 +25,7 @@ use livetime_trigger::{
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
 use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
 
+use super::manager_path::ManagerPath;
 use super::spill_gate::SpillGate;
 use super::{Role, RoleCommand, RoleResult, latency_histogram, record_latency};
 use crate::builder_transport::PeerSocket;
@@ -32,7 +34,7 @@ use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::LinkProgress;
 use crate::link::{FragmentLink, TransportCounters};
-use crate::message_ring::{MessageSender, is_taken};
+use crate::message_ring::{Inbox, MessageSender, is_taken};
 use crate::packet_link::PacketLink;
 use crate::worker::Phase;
 
@@ -175,7 +177,7 @@ pub struct FrontEndParts {
     /// Rings of the readout units.
     pub readout_units: Vec<ReadoutRings>,
     /// Level-2 accepts out.
-    pub event_manager: MessageSender,
+    pub event_manager: ManagerPath,
     /// Links that go down.
     pub faults: Vec<LinkFault>,
     /// The spill structure, if there is one.
@@ -201,7 +203,6 @@ pub struct FrontEnd {
     parts: FrontEndParts,
     event: SourceEvent,
     sending: Option<Sending>,
-    evm_sequence: u32,
     latency: Histogram<u64>,
     counts: RoleCounts,
     finished: bool,
@@ -224,7 +225,6 @@ impl FrontEnd {
             parts,
             event: SourceEvent::new(),
             sending: None,
-            evm_sequence: 0,
             latency: latency_histogram(),
             counts: RoleCounts::default(),
             finished: false,
@@ -319,7 +319,8 @@ impl FrontEnd {
 
     /// What the supervisor says to readout units and event manager.
     fn send_outputs(&mut self) -> usize {
-        let mut work = 0;
+        let manager = &mut self.parts.event_manager;
+        let mut work = manager.take_closings() + manager.tell_again();
         let has_room = |parts: &mut FrontEndParts| {
             parts.event_manager.has_room()
                 && parts
@@ -339,16 +340,11 @@ impl FrontEnd {
                     mask,
                     triggered_at,
                 } => {
-                    let message = BuilderMessage::L2Accept {
+                    self.parts.event_manager.send(AcceptedTrigger {
                         trigger,
                         mask,
                         triggered_at,
-                    };
-                    let sequence = self.evm_sequence;
-                    self.evm_sequence = sequence.wrapping_add(1);
-                    let message = envelope(self.parts.epoch, sequence, message);
-                    let sent = self.parts.event_manager.send(message);
-                    debug_assert!(sent, "a free slot was seen");
+                    });
                 }
             }
         }
@@ -647,6 +643,25 @@ impl FrontEnd {
         self.publish(now);
     }
 
+    /// Another event manager took the place of the one that is gone; without a way to it, it is told
+    /// nothing, and the parent finds that it waits.
+    fn welcome_manager(
+        &mut self,
+        unit: UnitId,
+        producers: BTreeMap<RingKey, Producer>,
+        consumers: BTreeMap<RingKey, Consumer>,
+        socket: Option<PeerSocket>,
+    ) {
+        let stream = socket.and_then(PeerSocket::into_stream);
+        let over_stream = stream.and_then(|stream| MessageSender::over_stream(unit, stream).ok());
+        let ring = producers.into_values().next().map(MessageSender::Ring);
+        let closings = consumers.into_values().next();
+        if let Some(sender) = ring.or(over_stream) {
+            let closings = closings.map(|ring| Inbox::new(unit, ring));
+            self.parts.event_manager.welcome(sender, closings);
+        }
+    }
+
     /// A readout unit has joined: all that is of later triggers is its own.
     fn open_links(&mut self, unit: usize, newest: TriggerNumber) {
         let links = self.parts.data_links.iter_mut();
@@ -665,6 +680,7 @@ impl FrontEnd {
         for data_link in &mut self.parts.data_links {
             data_link.link.abort(now);
         }
+        self.parts.event_manager.end_waiting();
         self.parts.supervisor.abort(now);
     }
 
@@ -836,6 +852,20 @@ impl Role for FrontEnd {
                 });
                 self.take_readout_back(now);
             }
+            RoleCommand::PeerLost { unit, .. } if unit.kind == UnitKind::EventManager => {
+                let given = TriggerNumber(self.parts.supervisor.counters().triggers);
+                self.named.extend(self.parts.event_manager.lose(given));
+            }
+            RoleCommand::Decide { triggers, .. } => self.parts.event_manager.close(&triggers),
+            RoleCommand::PeerBack {
+                unit,
+                producers,
+                consumers,
+                socket,
+                ..
+            } if unit.kind == UnitKind::EventManager => {
+                self.welcome_manager(unit, producers, consumers, socket);
+            }
             RoleCommand::Hold { unit } => {
                 let rings = self.parts.readout_units.get(usize::from(unit.index));
                 if rings.is_some_and(|rings| !rings.is_lost) {
@@ -878,6 +908,7 @@ impl Role for FrontEnd {
             ("fragments_unsent", self.unsent),
         ];
         let transports = self.transport_details();
+        let of_manager = self.parts.event_manager.details();
         let spill = self.parts.spill.iter().flat_map(|spill| {
             let counters = spill.counters();
             [
@@ -897,6 +928,7 @@ impl Role for FrontEnd {
             dead_time: Some((dead_time.refused_fraction(), dead_time.busy_fraction())),
             details: details
                 .into_iter()
+                .chain(of_manager)
                 .chain(transports)
                 .chain(spill)
                 .map(|(name, n)| (name.to_owned(), n))

@@ -8,6 +8,8 @@ use livetime_builder::{Handled, Outgoing, PhaseBarrier};
 use livetime_wire::message::{BuilderMessage, Envelope};
 use livetime_wire::{DurationNs, RunNs, UnitId, UnitKind};
 
+use crate::role_ends::FIRST_EPOCH;
+
 /// The barrier.
 pub struct ManagerBarrier {
     core: PhaseBarrier,
@@ -15,12 +17,14 @@ pub struct ManagerBarrier {
 }
 
 impl ManagerBarrier {
-    /// For so many readout units, of which it waits for each as long as this.
+    /// For so many readout units, of which it waits for each as long as this; in the epoch of its
+    /// event manager.
     pub fn new(readout_units: usize, patience: DurationNs, epoch: u32) -> Self {
-        Self {
-            core: PhaseBarrier::new(readout_units, patience),
-            epoch,
-        }
+        let core = match epoch {
+            FIRST_EPOCH => PhaseBarrier::new(readout_units, patience),
+            _ => PhaseBarrier::resuming(readout_units, patience),
+        };
+        Self { core, epoch }
     }
 
     /// Takes a message that is meant for the barrier; `None` of all others.
@@ -96,7 +100,7 @@ mod tests {
 
     #[test]
     fn messages_of_readout_units_move_the_phases_and_no_others() {
-        let mut barrier = ManagerBarrier::new(2, DurationNs(100), 3);
+        let mut barrier = ManagerBarrier::new(2, DurationNs(100), FIRST_EPOCH);
         let through = |phase| BuilderMessage::Through {
             phase,
             demand: PhaseDemand::Waiting,
@@ -119,7 +123,7 @@ mod tests {
             assert_eq!(outgoing.to, UnitId::readout(index));
             assert_eq!(
                 (outgoing.envelope.epoch, outgoing.envelope.sequence),
-                (3, 1)
+                (FIRST_EPOCH, 1)
             );
             let phase = BuilderMessage::Phase { phase: 1 };
             assert_eq!(outgoing.envelope.message, phase);
@@ -141,5 +145,11 @@ mod tests {
         barrier.handle_timeout(RunNs(101));
         assert!(barrier.poll_output().is_some());
         assert_eq!(barrier.details()[3].1, 1);
+        // That of the next event manager goes on where this one was.
+        let mut next = ManagerBarrier::new(1, DurationNs(100), FIRST_EPOCH + 1);
+        let said = of(UnitId::readout(0), through(3));
+        assert_eq!(next.handle_message(now, &said), taken);
+        let begun = next.poll_output().map(|outgoing| outgoing.envelope.message);
+        assert_eq!(begun, Some(BuilderMessage::Phase { phase: 4 }));
     }
 }

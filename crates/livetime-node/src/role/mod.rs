@@ -26,6 +26,8 @@ pub mod filter;
 pub mod filter_batch;
 pub mod front_end;
 pub mod manager_barrier;
+pub mod manager_path;
+pub mod manager_succession;
 pub mod readout;
 pub mod spill_gate;
 pub mod trigger;
@@ -43,8 +45,8 @@ pub enum RoleCommand {
         /// filter unit, the events that are not to be filtered any more.
         triggers: Vec<TriggerNumber>,
     },
-    /// To the event manager: which events of a lost builder unit were handed on by it; all others
-    /// are to be built again.
+    /// Which events of a lost builder unit were handed on by it. To the event manager: all others
+    /// are to be built again. To the front-ends: they are finished.
     Decide {
         /// The builder unit.
         unit: UnitId,
@@ -52,11 +54,12 @@ pub enum RoleCommand {
         triggers: Vec<TriggerNumber>,
     },
     /// To readout units: a builder unit is gone, and so is its writer. Name those of its events that it
-    /// had released; from here on nothing that it said counts.
+    /// had released; from here on nothing that it said counts. Or the event manager is gone: name
+    /// those that were released by any.
     NameReleased {
-        /// The builder unit.
+        /// The builder unit or event manager.
         unit: UnitId,
-        /// The events that it had.
+        /// The events that are asked for.
         triggers: Vec<TriggerNumber>,
     },
     /// To builder units: a filter unit is to leave, and gets no more events. To the unit itself:
@@ -98,6 +101,13 @@ pub enum RoleCommand {
         unit: UnitId,
         /// The last trigger that was given before: it has nothing of this one and those before.
         newest: TriggerNumber,
+    },
+    /// To an event manager that took the place of another: these of the triggers that the supervisor
+    /// tells it are finished. Settled when it has been told all, so that what happens to other units
+    /// can be told.
+    Succeed {
+        /// The triggers.
+        finished: Vec<TriggerNumber>,
     },
     /// The stream to a unit was cut, and both live: there is another, or none could be made yet.
     StreamBack {

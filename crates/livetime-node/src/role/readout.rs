@@ -32,6 +32,8 @@ const MESSAGES_PER_POLL: usize = 64;
 /// Entries that are read ahead, so that the lines of their pages are on the way from the card's core
 /// while the page before is worked on.
 const PAGES_AHEAD: usize = 2;
+/// Index of no builder unit.
+const NO_BUILDER: u16 = u16::MAX;
 /// Pages that one message returns at most.
 const PAGES_PER_MESSAGE: usize = 8;
 
@@ -521,10 +523,17 @@ impl Role for Readout {
                 self.freed_of_lost += self.parts.core.finish_events(&triggers);
             }
             RoleCommand::NameReleased { unit, triggers } => {
-                // What the dead unit said before comes first, and nothing after it.
+                // What was said before comes first, and of a dead builder unit nothing after it.
                 while self.take_messages(now) > 0 {}
-                self.parts.outbox.lose(unit);
-                let released = self.parts.core.released_by(unit.index, &triggers);
+                let builder = match unit.kind {
+                    UnitKind::Builder => unit.index,
+                    // None is gone: what they say counts.
+                    _ => NO_BUILDER,
+                };
+                if builder != NO_BUILDER {
+                    self.parts.outbox.lose(unit);
+                }
+                let released = self.parts.core.released_by(builder, &triggers);
                 self.named.extend(released);
             }
             RoleCommand::Joined { unit, newest } if unit.to_string() == self.parts.id => {
@@ -534,6 +543,7 @@ impl Role for Readout {
             }
             RoleCommand::Retire { .. }
             | RoleCommand::NameHeld { .. }
+            | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
             | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
@@ -555,7 +565,10 @@ impl Role for Readout {
                 socket,
                 ..
             } => {
-                self.parts.core.handle_builder_back(unit.index, epoch);
+                match unit.kind {
+                    UnitKind::EventManager => self.parts.core.handle_manager_back(epoch),
+                    _ => self.parts.core.handle_builder_back(unit.index, epoch),
+                }
                 restore_socket(&mut self.parts.outbox, unit, socket);
                 let inbox = self.parts.inboxes.iter_mut().find(|i| i.from() == unit);
                 if let (Some(inbox), Some(ring)) = (inbox, consumers.into_values().next()) {

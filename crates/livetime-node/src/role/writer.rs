@@ -489,6 +489,7 @@ impl Role for Writer {
             | RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
             | RoleCommand::NameHeld { .. }
+            | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
             | RoleCommand::Joined { .. }
             | RoleCommand::StreamBack { .. } => {}

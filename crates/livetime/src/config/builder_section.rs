@@ -71,6 +71,10 @@ pub(crate) fn read_builder(
     config.first_step = read_first_step(&mut section, findings);
     if let Some(on_loss) = section.choice("on_loss", &ON_LOSS) {
         policy.builder = on_loss;
+        // There is no other event manager that could go on.
+        if on_loss == OnLoss::Stop {
+            policy.manager = on_loss;
+        }
     }
     if let Some(on_loss) = section.choice("on_readout_loss", &ON_LOSS) {
         policy.readout = on_loss;

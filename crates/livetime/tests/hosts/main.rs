@@ -4,9 +4,10 @@
 //! The hosts are processes of this machine here, with their own memory, files and streams; hosts in
 //! network namespaces are in `namespaces.rs`.
 
+#[path = "../processes/live_run.rs"]
+mod live_run;
 mod namespaces;
 #[path = "../processes/process_run.rs"]
-#[expect(dead_code, reason = "tests of processes need more of it")]
 mod process_run;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use livetime_control::session::HostSession;
 use livetime_node::process::HOST_PROTOCOL;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::live_run::{cut_streams_of, process_of, start, wait_for_more};
 use crate::process_run::{Run, patient, text, turn};
 
 /// The example on one host, over TCP all the same.
@@ -223,7 +225,47 @@ fn hosts_that_send_in_phases_store_what_one_host_stores() {
 #[test]
 fn roles_of_hosts_may_die_and_are_replaced_there() {
     let _turn = turn();
-    survives_the_death_of(&["bu0", "fu0", "wr0"], on_two_hosts(LOCAL));
+    survives_the_death_of(&["bu0", "fu0", "evm", "wr0"], on_two_hosts(LOCAL));
+}
+
+/// On a host of its own, where accepts come over a stream; and where all but the front-ends share
+/// memory with it.
+#[test]
+fn an_event_manager_apart_from_the_supervisor_may_die() {
+    let _turn = turn();
+    survives_the_death_of(&["evm"], building_on_two);
+    survives_the_death_of(&["evm"], |config| over_udp(building_on_two(config)));
+    survives_the_death_of(&["evm"], all_but_front_end("tcp"));
+}
+
+/// The supervisor says each accept once: an event manager whose stream from it was cut is ended, and
+/// the next one is told what is open.
+#[test]
+fn an_event_manager_that_is_cut_off_is_replaced() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
+    let running = start(&building_on_two(config), folder.path());
+    let id = running.id();
+    let mut lines = process_run::Lines::of(running);
+    let file = folder.path().join("run/events.mcap");
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let streams = cut_streams_of(process_of(folder.path(), "evm"));
+    assert_eq!(streams, 3, "to bu0, bu1 and the supervisor");
+    lines.wait_for(
+        "its stream to the supervisor was cut); another took its place",
+        1,
+    );
+    wait_for_more(&file);
+    wait_for_more(&file);
+    let pid = Pid::from_raw(id as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+    assert_eq!(run.count("events_incomplete"), 0);
 }
 
 #[test]

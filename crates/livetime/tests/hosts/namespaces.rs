@@ -302,7 +302,7 @@ fn hosts_in_namespaces_survive_the_death_of_roles() {
     assert!(quiet.output.status.success(), "{}", quiet.errors());
     assert_eq!(quiet.causes(), BTreeSet::new());
     account("nothing fails", &quiet);
-    for role in ["bu0", "bu1", "fu0", "wr0"] {
+    for role in ["bu0", "bu1", "fu0", "evm", "wr0"] {
         let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
         let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
         assert!(run.output.status.success(), "{role}: {}", run.errors());
@@ -315,7 +315,7 @@ fn hosts_in_namespaces_survive_the_death_of_roles() {
         );
     }
     // The run ends in order or by force, but ends, with the role named.
-    for role in ["src0", "trg0", "ru0", "ru1", "evm"] {
+    for role in ["src0", "trg0", "ru0", "ru1"] {
         let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
         let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
         assert!(!run.output.status.success(), "{role}");
@@ -385,7 +385,7 @@ fn two_hosts_that_build_survive_the_death_of_their_roles() {
     let Some(network) = network_of(TWO_BUILD) else {
         return;
     };
-    for role in ["bu0", "bu1", "fu1", "wr0", "wr1"] {
+    for role in ["bu0", "bu1", "fu1", "evm", "wr0", "wr1"] {
         let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
         let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
         assert!(run.output.status.success(), "{role}: {}", run.errors());
@@ -397,7 +397,7 @@ fn two_hosts_that_build_survive_the_death_of_their_roles() {
             "{role}: {lost:?}"
         );
     }
-    for role in ["src0", "trg0", "ru1", "evm"] {
+    for role in ["src0", "trg0", "ru1"] {
         let fault = format!("kill:{role}@{}s", FAILURE_AFTER.as_secs());
         let run = network.run(&[&PACE[..], &["--fault", &fault]].concat());
         assert!(!run.output.status.success(), "{role}");

@@ -2,15 +2,10 @@
 //! another, and what was on its way is asked for again.
 
 use std::collections::BTreeSet;
-use std::net::{Shutdown, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
-};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::live_run::{cut_streams_of, process_of, start, wait_for_more};
 use crate::process_run::{Lines, Run, example, patient, turn};
 
 /// Two groups of one builder unit, one filter unit and one writer each, over TCP.
@@ -19,74 +14,6 @@ fn in_groups(config: &str) -> String {
         .replace("[builder]\n", "[builder]\ntransport = \"tcp\"\n")
         .replace("units = 1", "units = 2\nsubfarms = 2")
         .replace("[store]\n", "[store]\nwriters = 2\n")
-}
-
-/// The process of a role of a run.
-fn process_of(run: u32, role: &str) -> Pid {
-    let is_it = |pid: &i32| {
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-        let status = read("status").unwrap_or_default();
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-        let is_child = parent.is_some_and(|parent| parent.trim() == run.to_string());
-        let words = read("cmdline").unwrap_or_default();
-        is_child && words.split('\0').nth(2) == Some(role)
-    };
-    let entries = std::fs::read_dir("/proc").expect("a system with /proc");
-    let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let found = pids.find(is_it).and_then(Pid::from_raw);
-    found.unwrap_or_else(|| panic!("{run} has no child for {role}"))
-}
-
-/// Shuts every TCP stream of a process down, as a box in the network may; returns how many.
-fn cut_streams_of(process: Pid) -> usize {
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("a system with /proc");
-    let inodes: BTreeSet<&str> = (table.lines())
-        .filter_map(|line| line.split_whitespace().nth(9))
-        .collect();
-    let handle = pidfd_open(process, PidfdFlags::empty()).expect("it lives");
-    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
-    let mut cut = 0;
-    for entry in std::fs::read_dir(folder).expect("it lives").flatten() {
-        let target = std::fs::read_link(entry.path()).unwrap_or_default();
-        let target = target.to_string_lossy();
-        let inode = target.strip_prefix("socket:[");
-        let inode = inode.and_then(|rest| rest.strip_suffix(']'));
-        if !inode.is_some_and(|inode| inodes.contains(inode)) {
-            continue;
-        }
-        let fd = entry.file_name().to_string_lossy().parse();
-        let fd = fd.expect("descriptors are numbers");
-        let socket = pidfd_getfd(&handle, fd, PidfdGetfdFlags::empty()).expect("it is a child");
-        let ended = TcpStream::from(socket).shutdown(Shutdown::Both);
-        ended.expect("it was connected");
-        cut += 1;
-    }
-    cut
-}
-
-fn bytes_of(file: &Path) -> u64 {
-    file.metadata().map_or(0, |about| about.len())
-}
-
-/// Waits until a file is larger than it was; how long that takes is of no matter.
-fn wait_for_more(file: &Path) {
-    let before = bytes_of(file);
-    while bytes_of(file) <= before {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The run of a configuration without an end, in processes.
-fn start(config: &str, folder: &Path) -> Child {
-    std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
-    Command::new(env!("CARGO_BIN_EXE_livetime"))
-        .current_dir(folder)
-        .args(["run", "run.toml", "--lossless", "--duration", "600s"])
-        .args(["--processes", "--json", "--out", "run"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the built program starts")
 }
 
 /// The run of a configuration in which so many streams of a role are cut, all of it, and replaced.
@@ -98,7 +25,11 @@ fn with_cut_streams(config: &str, role: &str, streams: usize) -> Run {
     let file = folder.path().join("run/events.mcap");
     wait_for_more(&file);
     wait_for_more(&file);
-    assert_eq!(cut_streams_of(process_of(id, role)), streams, "of {role}");
+    assert_eq!(
+        cut_streams_of(process_of(folder.path(), role)),
+        streams,
+        "of {role}"
+    );
     lines.wait_for("was cut; another took its place", streams);
     wait_for_more(&file);
     wait_for_more(&file);
@@ -155,7 +86,7 @@ fn a_cut_stream_of_a_builder_unit_is_replaced_and_no_event_lost() {
     let file = folder.path().join("run/events-1.mcap");
     wait_for_more(&file);
     wait_for_more(&file);
-    let builder = process_of(id, "bu1");
+    let builder = process_of(folder.path(), "bu1");
     assert_eq!(cut_streams_of(builder), 3, "evm, ru0 and ru1");
     lines.wait_for("was cut; another took its place", 3);
     wait_for_more(&file);

@@ -82,7 +82,6 @@ fn without_an_end_the_run_ends_and_names_it() {
             ("src0", "source_lost"),
             ("ru0", "readout_lost"),
             ("trg0", "decision_lost"),
-            ("evm", "event_manager_lost"),
         ] {
             let what = format!("{kind} {role}");
             let run = faulty(kind, &format!("kill:{role}@1500triggers"));

@@ -20,13 +20,12 @@ struct Expected {
 
 fn of_kill(role: &str) -> Expected {
     let (policy, causes): (_, &[&str]) = match role {
-        "bu0" | "bu1" | "fu0" => ("restart", &[]),
+        "evm" | "bu0" | "bu1" | "fu0" => ("restart", &[]),
         "wr0" => ("restart", &["writer_lost"]),
         // The run ends by force: what was on its way is lost where it was.
         "src0" => ("stop", &["decision_lost", "source_lost"]),
         "trg0" => ("stop", &["decision_lost"]),
-        "ru0" | "ru1" => ("stop", &["readout_lost", "decision_aborted"]),
-        _ => ("stop", &["event_manager_lost", "decision_aborted"]),
+        _ => ("stop", &["readout_lost", "decision_aborted"]),
     };
     Expected {
         policy,

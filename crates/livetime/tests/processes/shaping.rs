@@ -197,29 +197,6 @@ fn a_readout_unit_that_stands_still_is_left_out_of_the_barrier_and_comes_back() 
     }
 }
 
-/// The barrier's place is the event manager: without it the run ends, and waits for no phase.
-#[test]
-fn without_the_event_manager_a_run_in_phases_ends_in_order() {
-    let _turn = turn();
-    let kill = [
-        "--triggers",
-        "4000",
-        "--processes",
-        "--fault",
-        "kill:evm@1500triggers",
-    ];
-    for transport in [TCP, UDP] {
-        let run = Run::of(in_phases(transport), &kill);
-        assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
-        run.assert_accounted();
-        assert!(
-            run.causes().contains("event_manager_lost"),
-            "{:?}",
-            run.causes()
-        );
-    }
-}
-
 /// Two steps, and a readout unit that dies and leaves the barrier: the others go on.
 #[test]
 fn two_steps_go_in_phases_and_a_readout_unit_that_dies_leaves_the_barrier() {

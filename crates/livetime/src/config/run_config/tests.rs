@@ -668,6 +668,18 @@ fn a_run_goes_on_without_a_writer_only_where_there_are_several() {
 }
 
 #[test]
+fn another_takes_the_place_of_an_event_manager_unless_builder_units_end_the_run() {
+    for (on_loss, expected) in [
+        ("restart", OnLoss::Restart),
+        ("continue", OnLoss::Restart),
+        ("stop", OnLoss::Stop),
+    ] {
+        let config = good(&format!("{LEAST}[builder]\non_loss = \"{on_loss}\"\n"));
+        assert_eq!(config.on_loss.manager, expected, "{on_loss}");
+    }
+}
+
+#[test]
 fn another_takes_the_place_of_a_readout_unit_unless_its_links_play_files() {
     let restart = "[builder]\non_readout_loss = \"restart\"\n";
     let config = good(&format!("{LEAST}{restart}"));

@@ -1,0 +1,77 @@
+//! A run without an end whose processes and streams are interfered with from outside.
+
+use std::collections::BTreeSet;
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+/// The process of a role of the run that was started in a folder.
+pub(crate) fn process_of(folder: &Path, role: &str) -> Pid {
+    let is_it = |pid: &i32| {
+        let at = std::fs::read_link(format!("/proc/{pid}/cwd"));
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split('\0').skip(1);
+        at.is_ok_and(|at| at == folder)
+            && words.next() == Some("role")
+            && words.next() == Some(role)
+    };
+    let entries = std::fs::read_dir("/proc").expect("a system with /proc");
+    let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let found = pids.find(is_it).and_then(Pid::from_raw);
+    found.unwrap_or_else(|| panic!("there is no process for {role}"))
+}
+
+/// Shuts every TCP stream of a process down, as a box in the network may; returns how many.
+pub(crate) fn cut_streams_of(process: Pid) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a system with /proc");
+    let inodes: BTreeSet<&str> = (table.lines())
+        .filter_map(|line| line.split_whitespace().nth(9))
+        .collect();
+    let handle = pidfd_open(process, PidfdFlags::empty()).expect("it lives");
+    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
+    let mut cut = 0;
+    for entry in std::fs::read_dir(folder).expect("it lives").flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        let target = target.to_string_lossy();
+        let inode = target.strip_prefix("socket:[");
+        let inode = inode.and_then(|rest| rest.strip_suffix(']'));
+        if !inode.is_some_and(|inode| inodes.contains(inode)) {
+            continue;
+        }
+        let fd = entry.file_name().to_string_lossy().parse();
+        let fd = fd.expect("descriptors are numbers");
+        let socket = pidfd_getfd(&handle, fd, PidfdGetfdFlags::empty()).expect("it is a child");
+        let ended = TcpStream::from(socket).shutdown(Shutdown::Both);
+        ended.expect("it was connected");
+        cut += 1;
+    }
+    cut
+}
+
+fn bytes_of(file: &Path) -> u64 {
+    file.metadata().map_or(0, |about| about.len())
+}
+
+/// Waits until a file is larger than it was; how long that takes is of no matter.
+pub(crate) fn wait_for_more(file: &Path) {
+    let before = bytes_of(file);
+    while bytes_of(file) <= before {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The run of a configuration without an end, in processes.
+pub(crate) fn start(config: &str, folder: &Path) -> Child {
+    std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
+    Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["run", "run.toml", "--lossless", "--duration", "600s"])
+        .args(["--processes", "--json", "--out", "run"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the built program starts")
+}
