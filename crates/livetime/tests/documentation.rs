@@ -290,6 +290,10 @@ fn scenarios_of_unknown_keys() -> Vec<String> {
             // These make other keys of the table known.
             if table == "switch" && *word != "wormhole" {
                 text += "flow_control = \"stop-go\"\n";
+                text += match *word {
+                    "cut-through" => "queues = \"combined\"\nmatching = \"pim\"\n",
+                    _ => "queues = \"crosspoint\"\n",
+                };
             }
             for other in ["link", "flit", "builder", "host"] {
                 text += &format!("[{other}]\n{UNKNOWN} = 1\n");
