@@ -389,6 +389,7 @@ impl PlanRequest {
             shift: is_shift.then_some(ShiftOrder::ConflictFree),
             rails: 1,
             builder: None,
+            duration_max: None,
         }
     }
 }

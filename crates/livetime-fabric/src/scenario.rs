@@ -174,6 +174,9 @@ pub struct Scenario {
     pub rails: u32,
     /// The event builder's protocol sends, instead of a pattern; it runs on all rails at once.
     pub builder: Option<BuilderNetwork>,
+    /// What has not converged is run again, with twice the duration and warm-up each time, as long as
+    /// the duration is at most this; `None` for one run.
+    pub duration_max: Option<DurationPs>,
 }
 
 /// What a scenario gives.
@@ -196,6 +199,20 @@ pub struct ScenarioOutcome {
     pub builder_point_to_point: Option<f64>,
     /// What should be known beside the result, a sentence each.
     pub notes: Vec<String>,
+    /// Warm-up of the run that the figures are of.
+    pub warm_up: DurationPs,
+}
+
+impl ScenarioOutcome {
+    /// Whether a longer run would say nothing else.
+    fn is_final(&self) -> bool {
+        let of_network =
+            |network: &NetworkOutcome| network.efficiency_link.converged || network.is_deadlocked();
+        let of_builder = |builder: &BuilderNetworkOutcome| {
+            builder.event_rate.converged || !builder.violations.is_empty()
+        };
+        self.network.as_ref().is_none_or(of_network) && self.builder.as_ref().is_none_or(of_builder)
+    }
 }
 
 impl Scenario {
@@ -257,6 +274,13 @@ impl Scenario {
             let found = load.duration.to_string();
             let help = "a few thousand packet times are enough for random traffic";
             report("duration", found, "above 0 and up to an hour", help);
+        }
+        if let Some(most) = self.duration_max
+            && !(load.duration..=DURATION_MAX).contains(&most)
+        {
+            let help = "set it to some times `duration`, or leave it out";
+            let allowed = "the duration of the run, up to an hour";
+            report("duration_max", most.to_string(), allowed, help);
         }
         if load.warm_up > DURATION_MAX {
             let help = "a tenth of the duration is usual";
@@ -432,9 +456,25 @@ impl Scenario {
     /// When the scenario has other problems.
     pub fn run(&self) -> Result<ScenarioOutcome, TopologyError> {
         let topology = self.topology.build()?;
+        let mut outcome = self.run_once(&topology);
+        let mut longer = self.clone();
+        while let Some(most) = self.duration_max
+            && !outcome.is_final()
+        {
+            longer.load.duration = longer.load.duration * 2;
+            longer.load.warm_up = longer.load.warm_up * 2;
+            if longer.load.duration > most || longer.load.warm_up > DURATION_MAX {
+                break;
+            }
+            outcome = longer.run_once(&topology);
+        }
+        Ok(outcome)
+    }
+
+    fn run_once(&self, topology: &Topology) -> ScenarioOutcome {
         if let Some(builder) = &self.builder {
-            let outcome = builder.run(&topology, &self.load, &self.switching, self.rails);
-            return Ok(ScenarioOutcome {
+            let outcome = builder.run(topology, &self.load, &self.switching, self.rails);
+            return ScenarioOutcome {
                 sources: outcome.readout_units,
                 destinations: outcome.builder_units,
                 rails: self.rails,
@@ -442,31 +482,33 @@ impl Scenario {
                 network: None,
                 builder: Some(outcome),
                 builder_point_to_point: Some(builder.point_to_point(&self.load, self.rails)),
-                notes: self.notes(&topology),
-            });
+                notes: self.notes(topology),
+                warm_up: self.load.warm_up,
+            };
         }
-        let load = self.rail_load(&topology);
+        let load = self.rail_load(topology);
         let mut network = match (self.level, &self.switching) {
             (Level::Analytic, _) => None,
-            (Level::Flit, _) => Some(flit::run(&topology, &load, &self.flits)),
-            (Level::Packet, Switching::Wormhole) => Some(wormhole::run(&topology, &load)),
+            (Level::Flit, _) => Some(flit::run(topology, &load, &self.flits)),
+            (Level::Packet, Switching::Wormhole) => Some(wormhole::run(topology, &load)),
             (Level::Packet, Switching::Buffered(buffering)) => {
-                Some(buffered::run(&topology, &load, buffering))
+                Some(buffered::run(topology, &load, buffering))
             }
         };
         if let Some(network) = network.as_mut().filter(|n| n.is_deadlocked()) {
             network.efficiency_link.converged = false;
         }
-        Ok(ScenarioOutcome {
+        ScenarioOutcome {
             sources: topology.sources(),
             destinations: topology.destinations(),
             rails: self.rails,
-            analytic: self.analytic(&topology),
+            analytic: self.analytic(topology),
             network,
             builder: None,
             builder_point_to_point: None,
-            notes: self.notes(&topology),
-        })
+            notes: self.notes(topology),
+            warm_up: self.load.warm_up,
+        }
     }
 }
 
@@ -551,6 +593,7 @@ mod tests {
             shift: None,
             rails: 1,
             builder: None,
+            duration_max: None,
         }
     }
 
@@ -633,6 +676,29 @@ mod tests {
             }),
             ["F0202"]
         );
+    }
+
+    #[test]
+    fn what_has_not_converged_is_run_again_for_longer() {
+        let mut scenario = crossbar(4);
+        let once = Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), 20);
+        scenario.load = once.clone();
+        let run = |scenario: &Scenario| {
+            assert_eq!(scenario.validate(), []);
+            let outcome = scenario.run().unwrap();
+            let network = outcome.network.unwrap();
+            let length = network.simulated.0 - outcome.warm_up.0;
+            let times = (length + once.duration.0 / 2) / once.duration.0;
+            (network.efficiency_link.converged, times)
+        };
+        assert_eq!(run(&scenario), (false, 1));
+        scenario.duration_max = Some(once.duration * 5);
+        assert_eq!(run(&scenario), (false, 4));
+        scenario.duration_max = Some(once.duration * 10_000);
+        let (converged, times) = run(&scenario);
+        assert!(converged && times > 4 && times.is_power_of_two(), "{times}");
+        scenario.duration_max = Some(DurationPs::from_ns(1));
+        assert_eq!(scenario.validate()[0].path, "duration_max");
     }
 
     #[test]

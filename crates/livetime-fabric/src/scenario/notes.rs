@@ -114,6 +114,7 @@ mod tests {
             shift: None,
             rails: 1,
             builder: None,
+            duration_max: None,
         }
     }
 

@@ -209,6 +209,7 @@ impl Reader<'_> {
             ));
         }
         self.times(root, &mut load);
+        let duration_max = duration(root, "duration_max");
         let scenario = Scenario {
             level,
             topology: topology.unwrap_or(TopologyChoice::Crossbar { ports: 1 }),
@@ -218,6 +219,7 @@ impl Reader<'_> {
             shift,
             rails,
             builder,
+            duration_max,
         };
         (name, scenario)
     }

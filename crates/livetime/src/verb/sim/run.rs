@@ -276,7 +276,7 @@ impl Finished {
             (None, Some(builder)) => (&builder.series, builder.batch),
             (None, None) => return Vec::new(),
         };
-        let start = self.loaded.scenario.load.warm_up.0 as f64;
+        let start = self.outcome.warm_up.0 as f64;
         let point = |(i, value): (usize, &f64)| {
             let end = start + (i + 1) as f64 * batch.0 as f64;
             (end * 1e-6, *value)
