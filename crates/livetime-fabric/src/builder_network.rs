@@ -19,6 +19,7 @@
 //! their credits, in events and in bytes; something is built as long as there is something to build.
 
 mod adapter;
+mod busy;
 mod check;
 mod control;
 mod engine;
@@ -43,6 +44,7 @@ use crate::problem_code::{BUILDER_NETWORK, SCHEDULE};
 use crate::scenario::{ShiftOrder, Switching};
 use crate::time::{DurationPs, SimPs};
 
+pub use busy::HostShares;
 pub use outcome::BuilderNetworkOutcome;
 
 /// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
@@ -529,6 +531,20 @@ impl BuilderNetwork {
         switching: &Switching,
         rails: u32,
     ) -> BuilderNetworkOutcome {
+        self.run_with_shares(topology, load, switching, rails).0
+    }
+
+    /// Runs it and says how busy its hosts were. Call [`BuilderNetwork::validate`] first.
+    ///
+    /// # Panics
+    /// When the builder does not fit the network.
+    pub fn run_with_shares(
+        &self,
+        topology: &Topology,
+        load: &Load,
+        switching: &Switching,
+        rails: u32,
+    ) -> (BuilderNetworkOutcome, HostShares) {
         let config = SimulationConfig {
             queue: load.queue,
             ..SimulationConfig::default()
@@ -539,6 +555,8 @@ impl BuilderNetwork {
         world.start(scheduler);
         let end = SimPs::ZERO + load.warm_up + load.duration;
         let report = simulation.run(RunLimits::new(end, u64::MAX));
-        simulation.into_world().into_outcome(&report)
+        let world = simulation.into_world();
+        let shares = HostShares::of(&world, report.now);
+        (world.into_outcome(&report), shares)
     }
 }

@@ -17,13 +17,22 @@ use crate::time::{DurationPs, SimPs};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Server {
     free_at: SimPs,
+    /// All that it was given to do.
+    spent: DurationPs,
 }
 
 impl Server {
     /// Takes so long from `at` on, or when it is free; returns when it is through.
     pub(super) fn spend(&mut self, at: SimPs, time: DurationPs) -> SimPs {
         self.free_at = self.free_at.max(at) + time;
+        self.spent = self.spent + time;
         self.free_at
+    }
+
+    /// Share of the time until `now` in which it was busy; what it has yet to do is not counted.
+    pub(super) fn busy_share(self, now: SimPs) -> f64 {
+        let ahead = self.free_at.0.saturating_sub(now.0);
+        self.spent.0.saturating_sub(ahead) as f64 / now.0.max(1) as f64
     }
 
     /// When it is through with what it has.
@@ -271,6 +280,18 @@ mod tests {
             }
             prop_assert_eq!(letters.first(), None);
         }
+    }
+
+    #[test]
+    fn a_server_is_as_busy_as_it_has_been() {
+        let mut server = Server::default();
+        let (now, time) = (SimPs(100), DurationPs(20));
+        server.spend(SimPs::ZERO, time);
+        server.spend(SimPs(50), time);
+        assert_eq!(server.busy_share(now), 0.4);
+        // Of 40 more from 70 on, 10 are yet to come.
+        server.spend(SimPs(60), time * 2);
+        assert_eq!(server.busy_share(now), 0.7);
     }
 
     #[test]
