@@ -269,33 +269,83 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
 }
 
 #[test]
-fn presets_are_listed_and_plans_name_what_limits() {
+fn presets_are_listed() {
     let bench = Workbench::new();
     let list = bench.run(&["sim", "presets"]).ended_with(0);
     assert!(list.out.lines().count() >= 10, "{}", list.out);
     let text = bench.run(&["sim", "presets", "lhcb-run3"]).ended_with(0);
     assert!(text.out.contains("barrel-shifter"));
-    let plan = [
-        "sim",
-        "plan",
+}
+
+/// Runs `sim plan` with these options on one switch and returns its document and its options.
+fn plan(options: &[&str], status: i32) -> (Value, Vec<Value>) {
+    let bench = Workbench::new();
+    let mut line = vec!["sim", "plan", "--network", "crossbar", "--json"];
+    line.extend(options);
+    let document = bench.run(&line).ended_with(status).document();
+    assert_eq!(document["schema"], "livetime.plan/2");
+    let options = document["options"].as_array().expect("options").clone();
+    (document, options)
+}
+
+#[test]
+fn a_plan_knows_that_hosts_take_time() {
+    // The links are loaded to 4 %; 16 filters of 100 us have time for 160 kHz of the 2 MHz.
+    let fast_links = [
         "--sources",
         "16",
         "--fragment",
-        "2KiB",
-        "--rms",
-        "1KiB",
+        "256 B",
         "--rate",
-        "50kHz",
+        "2MHz",
+        "--link",
+        "100 Gb/s",
+        "--events",
+        "500",
+    ];
+    let (document, options) = plan(&fast_links, 1);
+    assert!(
+        value(&document, "load_source_link")
+            .as_f64()
+            .expect("a share")
+            < 0.05
+    );
+    assert_eq!(value(&document, "assumptions.host_event_ns"), 100_000.0);
+    assert!(options.len() >= 6, "{document:#}");
+    for option in &options {
+        assert_eq!(option["verdict"], "fails", "{option:#}");
+        if let Some(capacity) = option["capacity_hz"].as_f64() {
+            assert!(capacity < 170e3, "{option:#}");
+            assert!(option["converged"] == true, "{option:#}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_says_what_holds_and_what_is_not_shown() {
+    let modest = [
+        "--sources",
+        "8",
+        "--fragment",
+        "2KiB",
+        "--law",
+        "exponential",
+        "--rate",
+        "20kHz",
         "--link",
         "1Gb/s",
-        "--json",
     ];
-    let document = bench.run(&plan).ended_with(0).document();
-    assert_eq!(document["schema"], "livetime.plan/1");
-    let options = document["options"].as_array().expect("options");
-    assert_eq!(options[0]["holds"], true);
-    let limits = |name: &str| options.iter().any(|option| option["bottleneck"] == name);
-    assert!(limits("head-of-line blocking"));
+    let (_, options) = plan(&modest, 0);
+    assert_eq!(options[0]["verdict"], "holds");
+    assert!(options[0]["margin"].as_f64().expect("a margin") > 0.1);
+    for option in &options {
+        // No number of the steady state where there is none.
+        let has_capacity = !option["capacity_hz"].is_null();
+        assert!(!has_capacity || option["converged"] == true, "{option:#}");
+        assert_eq!(has_capacity, !option["efficiency"].is_null(), "{option:#}");
+        let is_open = option["verdict"] == "not shown";
+        assert_eq!(is_open, option["reason"].is_string(), "{option:#}");
+    }
 }
 
 #[test]

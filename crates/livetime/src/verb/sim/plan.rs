@@ -1,12 +1,17 @@
-//! `livetime sim plan`: which networks and ways of sending carry an event builder, with margins.
+//! `livetime sim plan`: which networks and protocols carry an event builder, with margins.
 //!
 //! The search is `livetime_fabric::plan`; here its answer becomes a table or a document.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use livetime_fabric::plan::{PlanOption, PlanRequest};
+use livetime_fabric::DurationPs;
+use livetime_fabric::builder_network::{Control, HostModel, Shaping};
+use livetime_fabric::network::SizeLaw;
+use livetime_fabric::plan::{NetworkKind, PlanOption, PlanRequest, Verdict};
 use livetime_fabric::replica::run_all;
-use livetime_wire::{ByteSize, RateHz};
+use livetime_wire::{ByteSize, DurationNs, RateHz};
 use serde_json::{Value, json};
 
 use crate::config::{parse_bit_rate, parse_quantity};
@@ -23,61 +28,133 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     builders: Option<u32>,
     /// Mean size of a fragment, such as "2 KiB"
-    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
-    fragment: ByteSize,
-    /// Standard deviation of the sizes (log-normal); fixed sizes without it
-    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>,
+          required_unless_present = "sizes")]
+    fragment: Option<ByteSize>,
+    /// Law of the sizes; log-normal where there is --rms, else fixed
+    #[arg(long, conflicts_with = "sizes")]
+    law: Option<LawOption>,
+    /// Standard deviation of log-normal sizes; the mean without it
+    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>,
+          conflicts_with = "sizes")]
     rms: Option<ByteSize>,
+    /// A list of sizes instead of a law: a file with a size in bytes on each line
+    #[arg(long, value_name = "FILE", conflicts_with = "fragment")]
+    sizes: Option<PathBuf>,
     /// Rate of triggers, such as 100kHz
     #[arg(long, value_parser = parse_quantity::<RateHz>)]
     rate: RateHz,
     /// Rate of a node's link, such as "100 Gb/s"
     #[arg(long, value_name = "RATE", value_parser = parse_bit_rate)]
     link: u64,
-    /// Bytes on the link for each fragment besides its size
+    /// Bytes on the link for each packet besides its size
     #[arg(long, value_name = "SIZE", default_value = "0 B", value_parser = parse_quantity::<ByteSize>)]
     overhead: ByteSize,
+    /// Time of a header for an element and the cable behind it
+    #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_quantity::<DurationNs>)]
+    hop_delay: DurationNs,
     /// Buffer of each port, where the elements have buffers
     #[arg(long, value_name = "SIZE", default_value = "1 MiB", value_parser = parse_quantity::<ByteSize>)]
     buffer: ByteSize,
+    /// Block of the barrel shifter, and phase of the linear shift
+    #[arg(long, value_name = "SIZE", default_value = "4 KiB", value_parser = parse_quantity::<ByteSize>)]
+    block: ByteSize,
+    #[command(flatten)]
+    hosts: HostOptions,
+    /// Look at this kind of network only; may be given several times
+    #[arg(long, value_name = "KIND")]
+    network: Vec<NetworkOption>,
+    /// Events of a judged run at least; more take longer and show more
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    events: u64,
     /// Seed of the simulations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one JSON document (livetime.plan/1) on standard output
+    /// Print one JSON document (livetime.plan/2) on standard output
     #[arg(long)]
     json: bool,
 }
 
+/// What hosts take time for: the keys of `[host]` of a scenario, and its control network.
+#[derive(Debug, clap::Args)]
+struct HostOptions {
+    /// Processor time for a control message, sent or received
+    #[arg(long, value_name = "TIME", default_value = "2 us", value_parser = parse_quantity::<DurationNs>)]
+    host_message: DurationNs,
+    /// Processor time of a builder unit for a fragment
+    #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_quantity::<DurationNs>)]
+    host_fragment: DurationNs,
+    /// Time of an adapter for a packet or block beside its transfer
+    #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_quantity::<DurationNs>)]
+    host_packet: DurationNs,
+    /// Time of the filter behind a builder unit for an event
+    #[arg(long, value_name = "TIME", default_value = "100 us", value_parser = parse_quantity::<DurationNs>)]
+    host_event: DurationNs,
+    /// Rate of the bus between memory and adapter; never busy without it
+    #[arg(long, value_name = "RATE", value_parser = parse_bit_rate)]
+    host_bus: Option<u64>,
+    /// Rate of a host's link to the control network
+    #[arg(long, value_name = "RATE", default_value = "1 Gb/s", value_parser = parse_bit_rate)]
+    control_rate: u64,
+    /// Time of a message from host to host on the control network
+    #[arg(long, value_name = "TIME", default_value = "10 us", value_parser = parse_quantity::<DurationNs>)]
+    control_latency: DurationNs,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LawOption {
+    /// All alike
+    Fixed,
+    /// Exponential
+    Exponential,
+    /// Log-normal
+    LogNormal,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum NetworkOption {
+    /// One switch
+    Crossbar,
+    /// Edges and cores
+    TwoLevel,
+    /// A delta network
+    Delta,
+    /// Four layers
+    FourLayer,
+}
+
 /// Plans.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let request = PlanRequest {
-        sources: options.sources,
-        builders: options.builders.unwrap_or(options.sources),
-        fragment_mean: options.fragment.0 as f64,
-        fragment_rms: options.rms.map_or(0.0, |rms| rms.0 as f64),
-        overhead_bytes: u32::try_from(options.overhead.0).unwrap_or(u32::MAX),
-        rate_hz: options.rate.0,
-        link_bits_per_s: options.link,
-        buffer_bytes: options.buffer.0,
-        seed: options.seed,
+    let request = match to_request(options) {
+        Ok(request) => request,
+        Err(problem) => {
+            say(format_args!("error: {problem}"));
+            return ExitCode::from(2);
+        }
     };
-    if let Some(problem) = request.problem() {
-        say(format_args!("error: {problem}"));
-        return ExitCode::from(2);
-    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = request.jobs();
+    let all = jobs.len();
     say(format_args!(
-        "simulating networks on {threads} threads · seed {} · livetime {}",
+        "simulating {all} options on {threads} threads · seed {} · livetime {}",
         request.seed,
         env!("CARGO_PKG_VERSION")
     ));
-    let mut found: Vec<PlanOption> = run_all(request.jobs(), threads, |_| ())
-        .into_iter()
-        .flatten()
-        .collect();
+    // Relaxed: a count for the eye, which orders nothing.
+    let done = AtomicUsize::new(0);
+    let mut found: Vec<PlanOption> = run_all(jobs, threads, |_| {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(7) {
+            say(format_args!("{done} of {all} options"));
+        }
+    })
+    .into_iter()
+    .flatten()
+    .collect();
     found.sort_by(|a, b| {
-        let order = b.holds.cmp(&a.holds);
-        order.then(b.margin.total_cmp(&a.margin))
+        let order = rank(&a.verdict).cmp(&rank(&b.verdict));
+        let margin = |option: &PlanOption| option.margin.unwrap_or(-1.0);
+        order.then(margin(b).total_cmp(&margin(a)))
     });
     let printed = if options.json {
         print_line(to_json(&request, &found))
@@ -85,82 +162,296 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         print(to_text(&request, &found))
     };
     match exit::after_printing(printed) {
-        ExitCode::SUCCESS if !found.iter().any(|option| option.holds) => exit::PROBLEM,
+        ExitCode::SUCCESS if !found.iter().any(PlanOption::holds) => exit::PROBLEM,
         code => code,
     }
 }
 
+/// Those that hold first, those that fail last.
+const fn rank(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Holds => 0,
+        Verdict::NotShown(_) => 1,
+        Verdict::Fails => 2,
+    }
+}
+
+fn to_request(options: &Options) -> Result<PlanRequest, String> {
+    let hosts = &options.hosts;
+    let kind = |network: &NetworkOption| match network {
+        NetworkOption::Crossbar => NetworkKind::Crossbar,
+        NetworkOption::TwoLevel => NetworkKind::TwoLevel,
+        NetworkOption::Delta => NetworkKind::Delta,
+        NetworkOption::FourLayer => NetworkKind::FourLayer,
+    };
+    let request = PlanRequest {
+        sources: options.sources,
+        builders: options.builders.unwrap_or(options.sources),
+        sizes: size_law(options)?,
+        overhead_bytes: u32::try_from(options.overhead.0).unwrap_or(u32::MAX),
+        rate_hz: options.rate.0,
+        link_bits_per_s: options.link,
+        hop_delay: DurationPs::from_duration_ns(options.hop_delay),
+        buffer_bytes: options.buffer.0,
+        block_bytes: u32::try_from(options.block.0).unwrap_or(u32::MAX),
+        hosts: HostModel {
+            bus_bytes_per_s: hosts.host_bus.unwrap_or(0) / 8,
+            message: DurationPs::from_duration_ns(hosts.host_message),
+            fragment: DurationPs::from_duration_ns(hosts.host_fragment),
+            packet: DurationPs::from_duration_ns(hosts.host_packet),
+            event: DurationPs::from_duration_ns(hosts.host_event),
+            interval: DurationPs::ZERO,
+        },
+        control: Control::Separate {
+            bits_per_s: hosts.control_rate,
+            latency: DurationPs::from_duration_ns(hosts.control_latency),
+        },
+        networks: options.network.iter().map(kind).collect(),
+        events: options.events,
+        seed: options.seed,
+    };
+    request.problem().map_or(Ok(request), Err)
+}
+
+fn size_law(options: &Options) -> Result<SizeLaw, String> {
+    if let Some(path) = &options.sizes {
+        return size_list(path);
+    }
+    let mean = options.fragment.unwrap_or(ByteSize(0));
+    let default = match options.rms {
+        Some(ByteSize(1..)) => LawOption::LogNormal,
+        _ => LawOption::Fixed,
+    };
+    let law = options.law.unwrap_or(default);
+    if options.rms.is_some() && matches!(law, LawOption::Exponential) {
+        return Err(
+            "--rms with an exponential law, whose rms is its mean; leave it out".to_owned(),
+        );
+    }
+    Ok(match law {
+        LawOption::Fixed => SizeLaw::Fixed(u32::try_from(mean.0).unwrap_or(u32::MAX)),
+        LawOption::Exponential => SizeLaw::Exponential {
+            mean: mean.0 as f64,
+        },
+        LawOption::LogNormal => SizeLaw::LogNormal {
+            mean: mean.0 as f64,
+            rms: options.rms.unwrap_or(mean).0 as f64,
+        },
+    })
+}
+
+/// The sizes of a file, one in bytes a line; `#` starts a comment.
+fn size_list(path: &Path) -> Result<SizeLaw, String> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("cannot read {name}: {error}; name a file with a size in bytes on each line")
+    })?;
+    let mut sizes = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let word = line.split('#').next().unwrap_or_default().trim();
+        if word.is_empty() {
+            continue;
+        }
+        let size = word.parse().map_err(|_| {
+            let line = index + 1;
+            format!(
+                "{name}, line {line}: `{word}`, allowed is a size in bytes without a unit; correct \
+                 the line"
+            )
+        })?;
+        sizes.push(size);
+    }
+    Ok(SizeLaw::Trace(sizes))
+}
+
 fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
+    let options: Vec<Value> = found.iter().map(option_json).collect();
+    let loads = request.loads(Shaping::None);
+    let loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
     let (source, builder) = request.link_loads();
-    let options: Vec<Value> = found
-        .iter()
-        .map(|option| {
-            json!({
-                "network": option.network,
-                "elements": option.elements,
-                "discipline": option.discipline.name(),
-                "efficiency": option.efficiency,
-                "converged": option.converged,
-                "capacity_hz": option.capacity_hz,
-                "margin": option.margin,
-                "lost": option.lost,
-                "holds": option.holds,
-                "bottleneck": option.bottleneck.name(),
-            })
-        })
-        .collect();
+    let hosts = &request.hosts;
+    let (Control::Separate {
+        bits_per_s,
+        latency,
+    }
+    | Control::Shared {
+        bits_per_s,
+        latency,
+    }) = request.control;
+    let ns = |time: DurationPs| time.0 as f64 / 1e3;
     json!({
-        "schema": "livetime.plan/1",
+        "schema": "livetime.plan/2",
         "simulated": true,
         "seed": request.seed.to_string(),
+        "sources": request.sources,
+        "builders": request.builders,
+        "rate_hz": request.rate_hz,
+        "fragment_bytes_mean": request.sizes.mean(),
         "load_source_link": source,
         "load_builder_link": builder,
+        "loads": loads,
+        "assumptions": {
+            "host_message_ns": ns(hosts.message),
+            "host_fragment_ns": ns(hosts.fragment),
+            "host_packet_ns": ns(hosts.packet),
+            "host_event_ns": ns(hosts.event),
+            "host_bus_bytes_per_s": match hosts.bus_bytes_per_s {
+                0 => Value::Null,
+                bytes => json!(bytes),
+            },
+            "control_bits_per_s": bits_per_s,
+            "control_latency_ns": ns(latency),
+            "hop_delay_ns": ns(request.hop_delay),
+            "overhead_bytes": request.overhead_bytes,
+            "buffer_bytes": request.buffer_bytes,
+            "block_bytes": request.block_bytes,
+        },
         "options": options,
     })
 }
 
+fn option_json(option: &PlanOption) -> Value {
+    let (verdict, reason) = verdict_words(&option.verdict);
+    json!({
+        "network": option.network,
+        "elements": option.elements,
+        "switches": option.sending.switches(),
+        "protocol": option.sending.protocol(),
+        "credits": option.credits,
+        "requests_per_message": option.requests_per_message,
+        "interval_ns": option.interval.0 as f64 / 1e3,
+        "capacity_hz": option.capacity_hz,
+        "margin": option.margin,
+        "efficiency": option.efficiency,
+        "converged": option.event_rate.converged,
+        "mean_of_batches_hz": option.event_rate.mean,
+        "ci95_hz": option.event_rate.ci95,
+        "events": option.events,
+        "lost": option.lost,
+        "verdict": verdict,
+        "reason": reason,
+        "bottleneck": option.bottleneck.name(),
+    })
+}
+
+/// The verdict in a word, and why where it needs a reason.
+fn verdict_words(verdict: &Verdict) -> (&'static str, Option<&str>) {
+    match verdict {
+        Verdict::Holds => ("holds", None),
+        Verdict::Fails => ("fails", None),
+        Verdict::NotShown(reason) => ("not shown", Some(reason)),
+    }
+}
+
+const HEADINGS: [&str; 11] = [
+    "network",
+    "elements",
+    "switches",
+    "protocol",
+    "credits",
+    "per message",
+    "interval",
+    "capacity",
+    "margin",
+    "verdict",
+    "bottleneck",
+];
+
 fn to_text(request: &PlanRequest, found: &[PlanOption]) -> String {
-    let (source, builder) = request.link_loads();
+    let mut text = head(request);
+    let mut rows: Vec<[String; 11]> = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(found.iter().map(row));
+    let widths: [usize; 11] = std::array::from_fn(|column| {
+        let of = |row: &[String; 11]| row[column].chars().count();
+        rows.iter().map(of).max().unwrap_or(0)
+    });
+    for row in &rows {
+        for (cell, width) in row.iter().zip(widths) {
+            text += &format!("{cell:<width$}  ");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    if !found.iter().any(PlanOption::holds) {
+        text += "nothing is shown to carry this rate: the bottlenecks say what to change\n";
+    }
+    text
+}
+
+/// What was asked for and assumed.
+fn head(request: &PlanRequest) -> String {
     let mut text = format!(
-        "SIMULATED: {} sources, {} builders, {} of {} each\n  load of the links: {:.1} % of the \
-         sources', {:.1} % of the builders'\n",
+        "SIMULATED: {} sources, {} builders, {} of {} each\n  load at this rate:",
         request.sources,
         request.builders,
         RateHz(request.rate_hz),
-        ByteSize(request.fragment_mean as u64),
-        100.0 * source,
-        100.0 * builder
+        ByteSize(request.sizes.mean().round() as u64),
     );
-    let network = found.iter().map(|o| o.network.chars().count()).max();
-    let name = found.iter().map(|o| o.discipline.name().len()).max();
-    let (network, name) = (network.unwrap_or(0), name.unwrap_or(0));
+    let loads = request.loads(Shaping::None);
+    let of_interest = loads.iter().take(5).filter(|(_, load)| *load > 0.0);
+    let loads = of_interest.map(|(what, load)| format!(" {} {:.1} %", what.name(), 100.0 * load));
+    text += &loads.collect::<Vec<_>>().join(",");
+    let hosts = &request.hosts;
+    let (Control::Separate {
+        bits_per_s,
+        latency,
+    }
+    | Control::Shared {
+        bits_per_s,
+        latency,
+    }) = request.control;
+    let bus = match hosts.bus_bytes_per_s {
+        0 => "never busy".to_owned(),
+        bytes => format!("{} MB/s", bytes / 1_000_000),
+    };
     text += &format!(
-        "{:<network$}  {:>8}  {:<name$}  {:>10}  {:>8}  {:<7}  bottleneck\n",
-        "network", "elements", "sending", "efficiency", "margin", "holds"
+        "\n  assumed: {} for a message, {} for a fragment, {} for a packet, {} for an event, bus \
+         {bus}; control network {} Mb/s, {}; blocks of {}, buffers of {}\n",
+        rounded(hosts.message),
+        rounded(hosts.fragment),
+        rounded(hosts.packet),
+        rounded(hosts.event),
+        bits_per_s / 1_000_000,
+        rounded(latency),
+        ByteSize(request.block_bytes.into()),
+        ByteSize(request.buffer_bytes),
     );
-    for option in found {
-        let lost = match option.lost {
-            0 => String::new(),
-            lost => format!(", {lost} fragments lost"),
-        };
-        let converged = if option.converged {
-            ""
-        } else {
-            ", not converged"
-        };
-        text += &format!(
-            "{:<network$}  {:>8}  {:<name$}  {:>8.1} %  {:>+6.0} %  {:<7}  {}{lost}{converged}\n",
-            option.network,
-            option.elements,
-            option.discipline.name(),
-            100.0 * option.efficiency,
-            100.0 * option.margin,
-            if option.holds { "yes" } else { "no" },
-            option.bottleneck.name()
-        );
-    }
-    if !found.iter().any(|option| option.holds) {
-        text += "nothing carries this rate: use faster links, more builders or smaller fragments\n";
-    }
     text
+}
+
+/// To whole nanoseconds, in which people read times.
+const fn rounded(time: DurationPs) -> DurationNs {
+    DurationNs(time.0 / 1_000)
+}
+
+fn row(option: &PlanOption) -> [String; 11] {
+    let lost = match option.lost {
+        0 => String::new(),
+        lost => format!(", {lost} packets lost"),
+    };
+    let verdict = match verdict_words(&option.verdict) {
+        (word, None) => word.to_owned(),
+        (word, Some(reason)) => format!("{word}: {reason}"),
+    };
+    let dash = || "-".to_owned();
+    [
+        option.network.clone(),
+        option.elements.to_string(),
+        option.sending.switches().to_owned(),
+        option.sending.protocol().to_owned(),
+        option.credits.to_string(),
+        option.requests_per_message.to_string(),
+        match option.interval {
+            DurationPs::ZERO => "at once".to_owned(),
+            interval => rounded(interval).to_string(),
+        },
+        option
+            .capacity_hz
+            .map_or_else(dash, |hz| RateHz(hz.round()).to_string()),
+        option
+            .margin
+            .map_or_else(dash, |margin| format!("{:+.0} %", 100.0 * margin)),
+        verdict,
+        format!("{}{lost}", option.bottleneck.name()),
+    ]
 }

@@ -1,0 +1,208 @@
+//! What a plan looks at: networks that are large enough, and ways of sending on them.
+
+use livetime_builder::BuildMode;
+
+use super::PlanRequest;
+use crate::builder_network::Shaping;
+use crate::network::topology::Wiring;
+use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Queueing, RoutePolicy};
+use crate::scenario::{ShiftOrder, Switching, TopologyChoice};
+
+/// Kinds of network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkKind {
+    /// One switch.
+    Crossbar,
+    /// Edges and cores: as many cores as nodes at an edge, and half as many.
+    TwoLevel,
+    /// A delta network.
+    Delta,
+    /// Four layers, with several routes for a pair.
+    FourLayer,
+}
+
+impl NetworkKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Crossbar, Self::TwoLevel, Self::Delta, Self::FourLayer];
+}
+
+/// How fragments are sent: elements of the network, and protocol of the event builder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Pull, elements without buffers.
+    PullWormhole,
+    /// Pull, one FIFO at each input, credits between elements.
+    PullInputFifo,
+    /// Pull, a queue for each input and output, credits between elements.
+    PullVirtualOutput,
+    /// Push, a queue for each input and output, credits between elements.
+    PushVirtualOutput,
+    /// Pull, queues at outputs that lose what they cannot hold.
+    PullLossy,
+    /// Pull, blocks of fixed size in a schedule without conflicts, elements without buffers.
+    BarrelShifter,
+    /// Pull, whole fragments in a schedule without conflicts, with a barrier after each phase.
+    LinearShift,
+}
+
+impl Sending {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::PullWormhole,
+        Self::PullInputFifo,
+        Self::PullVirtualOutput,
+        Self::PushVirtualOutput,
+        Self::PullLossy,
+        Self::BarrelShifter,
+        Self::LinearShift,
+    ];
+
+    /// The protocol, in words.
+    pub const fn protocol(self) -> &'static str {
+        match self {
+            Self::PushVirtualOutput => "push",
+            Self::BarrelShifter => "barrel shifter",
+            Self::LinearShift => "linear shift",
+            _ => "pull",
+        }
+    }
+
+    /// The elements of the network, in words.
+    pub const fn switches(self) -> &'static str {
+        match self {
+            Self::PullInputFifo => "input FIFOs, credits",
+            Self::PullVirtualOutput | Self::PushVirtualOutput => "virtual output queues, credits",
+            Self::PullLossy => "output queues, no flow control",
+            Self::PullWormhole | Self::BarrelShifter | Self::LinearShift => "no buffers",
+        }
+    }
+
+    pub(super) const fn mode(self) -> BuildMode {
+        match self {
+            Self::PushVirtualOutput => BuildMode::Push,
+            _ => BuildMode::Pull,
+        }
+    }
+
+    pub(super) const fn shaping(self, block_bytes: u32) -> Shaping {
+        let order = ShiftOrder::ConflictFree;
+        match self {
+            Self::BarrelShifter => Shaping::BarrelShifter { block_bytes, order },
+            Self::LinearShift => Shaping::LinearShift {
+                phase_bytes: block_bytes,
+                order,
+            },
+            _ => Shaping::None,
+        }
+    }
+
+    pub(super) const fn switching(self, bytes: u64) -> Switching {
+        let (queueing, place, flow) = match self {
+            Self::PullWormhole | Self::BarrelShifter | Self::LinearShift => {
+                return Switching::Wormhole;
+            }
+            Self::PullInputFifo => (
+                Queueing::InputFifo,
+                BufferPlace::Input,
+                FlowControl::Credits,
+            ),
+            Self::PullVirtualOutput | Self::PushVirtualOutput => (
+                Queueing::VirtualOutput,
+                BufferPlace::Input,
+                FlowControl::Credits,
+            ),
+            Self::PullLossy => (Queueing::Output, BufferPlace::Output, FlowControl::None),
+        };
+        Switching::Buffered(Buffering {
+            forwarding: Forwarding::CutThrough,
+            queueing,
+            place,
+            bytes,
+            lanes: 1,
+            flow,
+        })
+    }
+}
+
+/// A network with a way of sending.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub(super) name: String,
+    pub(super) choice: TopologyChoice,
+    pub(super) routes: RoutePolicy,
+    pub(super) sending: Sending,
+}
+
+/// Everything that a request is to be answered with, network by network.
+pub(super) fn candidates(request: &PlanRequest) -> Vec<Candidate> {
+    let nodes = request.sources.max(request.builders);
+    let is_wanted = |kind| request.networks.is_empty() || request.networks.contains(&kind);
+    let kinds = NetworkKind::ALL.into_iter().filter(|kind| is_wanted(*kind));
+    let networks = kinds.flat_map(|kind| networks(kind, nodes));
+    let with_sending = |(name, choice, routes): (String, TopologyChoice, RoutePolicy)| {
+        Sending::ALL.map(move |sending| Candidate {
+            name: name.clone(),
+            choice: choice.clone(),
+            routes,
+            sending,
+        })
+    };
+    networks.flat_map(with_sending).collect()
+}
+
+/// The networks of a kind for so many nodes on either side.
+fn networks(kind: NetworkKind, nodes: u32) -> Vec<(String, TopologyChoice, RoutePolicy)> {
+    match kind {
+        NetworkKind::Crossbar => vec![(
+            format!("one switch of {nodes} ports"),
+            TopologyChoice::Crossbar { ports: nodes },
+            RoutePolicy::Random,
+        )],
+        NetworkKind::TwoLevel => {
+            let per_edge = f64::from(nodes).sqrt().ceil() as u32;
+            let edges = nodes.div_ceil(per_edge);
+            let two_level = |cores| {
+                (
+                    format!("{edges} edges of {per_edge} nodes, {cores} cores"),
+                    TopologyChoice::TwoLevel {
+                        edges,
+                        nodes: per_edge,
+                        cores,
+                        trunk_speed: 1,
+                    },
+                    RoutePolicy::Random,
+                )
+            };
+            vec![two_level(per_edge), two_level(per_edge.div_ceil(2))]
+        }
+        NetworkKind::Delta => {
+            let stages = if nodes > 256 { 3 } else { 2 };
+            let radix = root(nodes, stages);
+            let wiring = Wiring::Natural;
+            vec![(
+                format!("delta of {stages} stages of {radix} x {radix}"),
+                TopologyChoice::Delta {
+                    radix,
+                    stages,
+                    wiring,
+                },
+                RoutePolicy::Random,
+            )]
+        }
+        NetworkKind::FourLayer => {
+            let radix = root(nodes, 3);
+            vec![(
+                format!("4 layers of {radix} x {radix}"),
+                TopologyChoice::FourLayer { radix },
+                RoutePolicy::BySourcePort,
+            )]
+        }
+    }
+}
+
+/// The smallest number whose power is at least `nodes`, at least 2.
+fn root(nodes: u32, power: u32) -> u32 {
+    (2..)
+        .find(|radix: &u32| radix.saturating_pow(power) >= nodes)
+        .unwrap_or(2)
+}

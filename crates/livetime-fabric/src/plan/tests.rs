@@ -1,0 +1,152 @@
+use super::*;
+use candidate::candidates;
+
+/// Links that are loaded to 74 %; hosts that take no time for anything.
+fn request() -> PlanRequest {
+    PlanRequest {
+        sources: 8,
+        builders: 8,
+        sizes: SizeLaw::LogNormal {
+            mean: 2048.0,
+            rms: 1024.0,
+        },
+        overhead_bytes: 0,
+        rate_hz: 45e3,
+        link_bits_per_s: 1_000_000_000,
+        hop_delay: DurationPs::ZERO,
+        buffer_bytes: 256 << 10,
+        block_bytes: 4096,
+        hosts: HostModel {
+            message: DurationPs::ZERO,
+            event: DurationPs::ZERO,
+            ..HostModel::default()
+        },
+        control: Control::Separate {
+            bits_per_s: 10_000_000_000,
+            latency: DurationPs::from_us(10),
+        },
+        networks: vec![NetworkKind::Delta],
+        events: 4_000,
+        seed: 1,
+    }
+}
+
+/// The answer for a way of sending on the first network.
+fn answer(request: &PlanRequest, sending: Sending) -> PlanOption {
+    assert_eq!(request.problem(), None);
+    let is_it = |candidate: &Candidate| candidate.sending == sending;
+    let candidate = candidates(request).into_iter().find(is_it).unwrap();
+    request.option(&candidate).unwrap()
+}
+
+#[test]
+fn shaping_holds_where_free_traffic_does_not() {
+    let (source, builder) = request().link_loads();
+    assert!((source - 0.73728).abs() < 1e-9 && source == builder);
+    let fifo = answer(&request(), Sending::PullInputFifo);
+    assert_eq!(fifo.verdict, Verdict::Fails, "{fifo:?}");
+    assert_eq!(fifo.bottleneck, Bottleneck::Switch);
+    let barrel = answer(&request(), Sending::BarrelShifter);
+    assert!(barrel.holds() && barrel.margin.unwrap() > 0.1, "{barrel:?}");
+    assert!(answer(&request(), Sending::PullVirtualOutput).holds());
+    // A barrier of 20 us for each phase of 4 KiB, which take 33 us.
+    let linear = answer(&request(), Sending::LinearShift);
+    assert_eq!(linear.bottleneck, Bottleneck::ControlNetwork, "{linear:?}");
+}
+
+#[test]
+fn filters_and_builder_links_limit_whatever_the_network_does() {
+    let mut slow = request();
+    slow.hosts.event = DurationPs::from_us(1_000);
+    let option = answer(&slow, Sending::PullVirtualOutput);
+    assert_eq!(option.verdict, Verdict::Fails);
+    assert_eq!(option.bottleneck, Bottleneck::Filter);
+    // 8 filters of 1 ms have time for 8 kHz.
+    let capacity = option.capacity_hz.unwrap();
+    assert!((capacity - 8e3).abs() < 400.0, "{option:?}");
+
+    let few = PlanRequest {
+        builders: 2,
+        ..request()
+    };
+    let option = answer(&few, Sending::BarrelShifter);
+    assert_eq!(option.verdict, Verdict::Fails);
+    assert_eq!(option.bottleneck, Bottleneck::BuilderLinks);
+}
+
+#[test]
+fn busy_processors_get_fewer_messages() {
+    let mut busy = request();
+    busy.networks = vec![NetworkKind::Crossbar];
+    // One request and one release for each event and readout unit take 16 x 12 us of a builder
+    // unit: 42 kHz for all eight. In groups they take a fraction of it.
+    busy.hosts.message = DurationPs::from_us(12);
+    let grouped = answer(&busy, Sending::PullVirtualOutput);
+    assert!(grouped.interval > DurationPs::ZERO, "{grouped:?}");
+    let rate = grouped.event_rate;
+    assert!(rate.mean - rate.ci95 > busy.rate_hz, "{grouped:?}");
+    // Where not even that is enough, the processor is named.
+    busy.hosts.message = DurationPs::from_us(2_000);
+    let hopeless = answer(&busy, Sending::PullVirtualOutput);
+    assert!(!hopeless.holds());
+    let processors = [
+        Bottleneck::ReadoutProcessor,
+        Bottleneck::BuilderProcessor,
+        Bottleneck::ManagerProcessor,
+    ];
+    assert!(processors.contains(&hopeless.bottleneck), "{hopeless:?}");
+}
+
+#[test]
+fn buffers_that_overflow_are_named() {
+    let tight = PlanRequest {
+        sizes: SizeLaw::Fixed(2048),
+        buffer_bytes: 4 << 10,
+        networks: vec![NetworkKind::Crossbar],
+        ..request()
+    };
+    // Eight fragments come to a port at once whatever the credits, and two have room.
+    let option = answer(&tight, Sending::PullLossy);
+    assert!(!option.holds() && option.lost > 0, "{option:?}");
+    assert_eq!(option.bottleneck, Bottleneck::Buffers);
+    assert_eq!(option.credits, 1);
+    let roomy = PlanRequest {
+        buffer_bytes: 1 << 20,
+        ..tight
+    };
+    let option = answer(&roomy, Sending::PullLossy);
+    assert!(option.holds() && option.lost == 0, "{option:?}");
+}
+
+#[test]
+fn what_has_not_converged_is_not_shown() {
+    let mut short = request();
+    short.events = 100;
+    short.sizes = SizeLaw::Exponential { mean: 2048.0 };
+    let option = answer(&short, Sending::PullWormhole);
+    assert!(!option.event_rate.converged, "{option:?}");
+    assert_eq!((option.capacity_hz, option.margin), (None, None));
+    let Verdict::NotShown(reason) = &option.verdict else {
+        panic!("{option:?}");
+    };
+    assert!(reason.starts_with("not converged"), "{reason}");
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    type Change = fn(&mut PlanRequest);
+    let cases: [(&str, Change); 6] = [
+        ("1 sources", |r| r.sources = 1),
+        ("sizes are from", |r| r.sizes = SizeLaw::Trace(vec![])),
+        ("rate of 0", |r| r.rate_hz = 0.0),
+        ("link of 5", |r| r.link_bits_per_s = 5),
+        ("blocks of 1", |r| r.block_bytes = 1),
+        ("buffers of 9", |r| r.buffer_bytes = 9),
+    ];
+    for (part, change) in cases {
+        let mut wrong = request();
+        change(&mut wrong);
+        let problem = wrong.problem().unwrap();
+        assert!(problem.contains(part), "{problem}");
+    }
+}
