@@ -122,8 +122,9 @@ fn a_barrel_shifter_fills_the_links_of_a_network_without_buffers() {
 fn credits_in_bytes_bound_what_a_builder_unit_holds() {
     let topology = Topology::crossbar(4).unwrap();
     let event = 4 * 2048;
+    // A list: a size that is fixed is refused before the start where too little is set aside.
     let load = Load {
-        sizes: SizeLaw::Fixed(2048),
+        sizes: SizeLaw::Trace(vec![2048]),
         ..load(40)
     };
     let switching = buffers(FlowControl::Credits, 64 << 10);
@@ -139,11 +140,18 @@ fn credits_in_bytes_bound_what_a_builder_unit_holds() {
         let less = plan(event / 2);
         assert_eq!(less.validate(&topology, &load, &switching, 1), []);
         let outcome = less.run(&topology, &load, &switching, 1);
+        assert!(outcome.is_event_too_large);
         let violations = outcome.violations.join("\n");
         assert!(
             violations.contains("larger than `event_bytes`"),
             "{violations}"
         );
+        let fixed = Load {
+            sizes: SizeLaw::Fixed(2048),
+            ..load.clone()
+        };
+        let refused = less.validate(&topology, &fixed, &switching, 1);
+        assert_eq!(refused[0].path, "builder.event_bytes");
         let refused = plan(6 * event).validate(&topology, &load, &switching, 1);
         assert_eq!(refused[0].path, "builder.event_bytes");
     }

@@ -435,7 +435,7 @@ fn keys_without_effect_are_refused_all_at_once() {
     ] {
         assert!(refused.err.contains(key), "{key} in\n{}", refused.err);
     }
-    let found = refused.err.matches("C0137").count();
+    let found = refused.err.matches("error[C0137]").count();
     assert_eq!(found, 6, "{}", refused.err);
     bench.write(
         "large.toml",
