@@ -8,8 +8,8 @@ use livetime_fabric::builder_network::{
 };
 use livetime_fabric::network::topology::shift::ShiftSchedule;
 use livetime_fabric::network::{
-    Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing, RoutePolicy,
-    SizeLaw, Topology, TopologyError, Traffic, wormhole,
+    Arrival, BufferPlace, Buffering, Estimate, FlowControl, Forwarding, Load, Pattern, Queueing,
+    RoutePolicy, SizeLaw, Topology, TopologyError, Traffic, wormhole,
 };
 use livetime_fabric::replica::run_all;
 use livetime_fabric::scenario::{ShiftOrder, Switching};
@@ -20,6 +20,8 @@ use super::Answer;
 
 /// Share of the offered triggers from which they count as carried: they come at random.
 const CARRIED: f64 = 0.97;
+/// What is said instead of a number that is not one of the steady state.
+const NOT_CONVERGED: &str = "not converged";
 const BARREL: Shaping = Shaping::BarrelShifter {
     block_bytes: 4096,
     order: ShiftOrder::ConflictFree,
@@ -34,6 +36,17 @@ pub(super) fn answers(quick: bool) -> Result<Vec<Answer>, TopologyError> {
 
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+/// A share, where there is one: of a run that has not converged there is none.
+fn percent_or_not(share: Option<f64>) -> String {
+    share.map_or_else(|| NOT_CONVERGED.to_owned(), percent)
+}
+
+/// Events built as a share of the offered triggers; `None` if that is no steady-state number.
+fn share_built(outcome: &BuilderNetworkOutcome, rate_hz: f64) -> Option<f64> {
+    let rate = outcome.event_rate;
+    rate.converged.then_some(rate.mean / rate_hz)
 }
 
 /// Log-normal fragments of 2 KiB on average, triggers at random, `ms` after a third of warm-up.
@@ -180,7 +193,7 @@ fn row(case: &Case, outcome: &BuilderNetworkOutcome) -> Vec<String> {
     let share = outcome.packets_lost as f64 / outcome.packets.max(1) as f64;
     vec![
         case.name.clone(),
-        percent(outcome.event_rate.mean / case.rate_hz),
+        percent_or_not(share_built(outcome, case.rate_hz)),
         format!("{:.0} ppm", 1e6 * share),
         outcome.fragments_sent_again.to_string(),
         promises(outcome),
@@ -227,14 +240,14 @@ fn loss_answer(
 ) -> Answer {
     let say = |index: usize| {
         let (case, outcome) = (&cases[index], &found[index]);
-        let share = outcome.event_rate.mean / case.rate_hz;
-        let verb = if share >= CARRIED {
-            "carries"
-        } else {
-            "does not carry"
+        let share = share_built(outcome, case.rate_hz);
+        let verb = match share {
+            Some(share) if share >= CARRIED => "carries",
+            Some(_) => "does not carry",
+            None => "is not shown to carry",
         };
-        let lost = outcome.packets_lost;
-        format!("{verb} the rate ({}, {lost} packets lost)", percent(share))
+        let (share, lost) = (percent_or_not(share), outcome.packets_lost);
+        format!("{verb} the rate ({share}, {lost} packets lost)")
     };
     let again: u64 = lossy.iter().map(|o| o.fragments_sent_again).sum();
     let incomplete: u64 = lossy.iter().map(|o| o.events_incomplete).sum();
@@ -277,21 +290,33 @@ fn myrinet_case(name: &str, topology: Topology, share: f64, ms: u64) -> Case {
     }
 }
 
-/// The fabric alone, saturated: link use.
+/// The fabric alone, saturated: link use; `None` if that is no steady-state number.
 fn shifted(
     topology: &Topology,
     schedule: ShiftSchedule,
     sizes: SizeLaw,
     hop_ns: u64,
     times: u64,
-) -> f64 {
+) -> Option<f64> {
     let load = Load {
         routes: schedule.policy,
         hop_delay: DurationPs::from_ns(hop_ns),
         link_bits_per_s: 2_000_000_000,
         ..Load::saturated(Traffic::new(Pattern::Shift(schedule)), sizes, times)
     };
-    wormhole::run(topology, &load).efficiency_link.mean
+    let use_of_link = wormhole::run(topology, &load).efficiency_link;
+    use_of_link.converged.then_some(use_of_link.mean)
+}
+
+/// Whether a fabric that carries `best` of its links and a protocol that builds `share` work.
+fn works(best: Option<f64>, share: Option<f64>, outcome: &BuilderNetworkOutcome) -> &'static str {
+    let (Some(best), Some(share)) = (best, share) else {
+        return "Not shown";
+    };
+    match best > 0.99 && share > CARRIED && outcome.is_conserved() {
+        true => "Yes",
+        false => "No",
+    }
 }
 
 /// The barrel shifter in 512 x 512: the fabric alone, then with the protocol.
@@ -304,8 +329,8 @@ fn large_barrel_shifter(quick: bool) -> Result<Answer, TopologyError> {
         rms: 4096.0,
     };
     let mut rows = Vec::new();
-    let mut best = 0.0;
-    let mut add = |name: &str, share: f64| rows.push(vec![name.to_owned(), percent(share)]);
+    let mut best = None;
+    let mut add = |name: &str, share| rows.push(vec![name.to_owned(), percent_or_not(share)]);
     if let Some(schedule) = ShiftSchedule::conflict_free(&topology) {
         best = shifted(&topology, schedule.clone(), blocks(), 0, times);
         add(
@@ -323,14 +348,14 @@ fn large_barrel_shifter(quick: bool) -> Result<Answer, TopologyError> {
     let ms = if quick { 60 } else { 300 };
     let case = myrinet_case("protocol", topology, 1.0, ms);
     let outcome = case.run();
-    let share = outcome.event_rate.mean / case.rate_hz;
+    let share = share_built(&outcome, case.rate_hz);
     add(
         "with the protocol at 100 kHz of 2 KiB: events built of the offered",
         share,
     );
     add(
         "blocks filled, of which the design needs 82 %",
-        outcome.block_fill,
+        Some(outcome.block_fill),
     );
     rows.push(vec![
         "median time from trigger to built event".to_owned(),
@@ -347,15 +372,14 @@ fn large_barrel_shifter(quick: bool) -> Result<Answer, TopologyError> {
         "promises of the protocol".to_owned(),
         promises(&outcome),
     ]);
-    let works = best > 0.99 && share > CARRIED && outcome.is_conserved();
     Ok(Answer {
         question: "512 x 512 Myrinet: does the barrel shifter work for large systems?",
         answer: format!(
-            "{}: {} of the links in 6 layers when sources are numbered and routes chosen for it \
-             and fragments are cut into blocks; with the protocol {} of 100 kHz of 2 KiB are built.",
-            if works { "Yes" } else { "No" },
-            percent(best),
-            percent(share)
+            "{}: link use in 6 layers when sources are numbered and routes chosen for it and \
+             fragments are cut into blocks: {}; built of 100 kHz of 2 KiB with the protocol: {}.",
+            works(best, share, &outcome),
+            percent_or_not(best),
+            percent_or_not(share)
         ),
         headings: vec!["barrel shifter", "value"],
         rows,
@@ -415,12 +439,12 @@ fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
     let cases = sick_cases(quick)?;
     let found = run_cases(&cases);
     let rows = cases.iter().zip(&found).map(|(case, outcome)| {
-        let late = &outcome.series[outcome.series.len() * 3 / 4..];
-        let at_end = late.iter().sum::<f64>() / late.len() as f64;
+        let late = Estimate::of(&outcome.series[outcome.series.len() * 3 / 4..]);
+        let at_end = late.converged.then_some(late.mean / case.rate_hz);
         vec![
             case.name.clone(),
-            percent(outcome.event_rate.mean / case.rate_hz),
-            percent(at_end / case.rate_hz),
+            percent_or_not(share_built(outcome, case.rate_hz)),
+            percent_or_not(at_end),
             outcome.refused.to_string(),
             outcome.events_reassigned.to_string(),
             outcome.events_incomplete.to_string(),
@@ -431,10 +455,10 @@ fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
     Ok(Answer {
         question: "512 x 512 Myrinet with 1 % of the builders slow or dead?",
         answer: format!(
-            "With 1 % slow {} of the offered events are built ({} with all well): the event manager \
+            "With 1 % slow, built of the offered: {} ({} with all well): the event manager \
              gives the slow ones fewer and the shifters stay in step. When builder units die, others \
-             build their events from what the readout units kept: {} of the rate in the last quarter \
-             of the run, {} events built again and {} incomplete.",
+             build their events from what the readout units kept: of the rate in the last quarter \
+             of the run {}, {} events built again and {} incomplete.",
             rows[1][1], rows[0][1], rows[4][2], rows[4][4], rows[4][5]
         ),
         headings: vec![
@@ -448,4 +472,28 @@ fn sick_nodes(quick: bool) -> Result<Answer, TopologyError> {
         ],
         rows,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_has_not_converged_gives_no_share() {
+        let topology = Topology::crossbar(4).unwrap();
+        let sink = (1 << 20, FlowControl::Credits);
+        let mut case = gigabit_case("short", topology, Shaping::None, sink, 2);
+        // Some 90 events that come at random.
+        let outcome = case.run();
+        assert!(outcome.events_counted > 0 && !outcome.event_rate.converged);
+        assert_eq!(row(&case, &outcome)[1], NOT_CONVERGED);
+        // Without randomness it is soon steady: four filters of 100 us take 40 kHz of the 45 kHz.
+        case.load.arrival = Arrival::Fixed {
+            interval: DurationPs(1_000_000_000_000 / GIGABIT_HZ),
+        };
+        case.load.duration = DurationPs::from_ms(100);
+        let outcome = case.run();
+        assert!(outcome.event_rate.converged, "{:?}", outcome.event_rate);
+        assert_eq!(row(&case, &outcome)[1], "88.9 %");
+    }
 }
