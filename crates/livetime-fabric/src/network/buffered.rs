@@ -3,14 +3,14 @@
 //! A packet is kept whole in the buffer of each element that it crosses; it goes on when its next
 //! link is idle and the flow control lets it. Queues are one FIFO for each input (or one for each
 //! virtual lane), one for each pair of input and output, or one for each output; who goes on is said
-//! by an arbiter of each output, or by a scheduler of the element ([`crossbars`]). Elements may have
-//! queues at both sides, with links of their own in between ([`inner_links`]). Without flow
+//! by an arbiter of each output, or by a scheduler of the element (`crossbars`). Elements may have
+//! queues at both sides, with links of their own in between (`inner_links`). Without flow
 //! control a packet that finds no room is lost and counted. Simultaneous events are settled in
 //! random order after all of them are known, as in [`super::wormhole`].
 //!
 //! Cost: two events per packet and link; about 100 bytes per packet in the network, whose number
 //! the buffers bound, and nothing allocated per packet once they have been full. What a scenario says
-//! of buffers is in [`buffering`].
+//! of buffers is in `buffering`.
 
 mod buffering;
 mod crossbars;

@@ -2,7 +2,7 @@
 //!
 //! A [`LinkReport`] holds every link; who prints one for people takes a [`Spread`] and the first
 //! few of [`LinkReport::busiest`] and [`LinkReport::most_blocked`]. How the times are counted is in
-//! [`super::link_meter`].
+//! `link_meter`.
 
 use crate::time::DurationPs;
 
