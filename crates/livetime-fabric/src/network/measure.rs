@@ -22,6 +22,8 @@ pub struct Estimate {
     pub mean: f64,
     /// Half width of its 95 % confidence interval.
     pub ci95: f64,
+    /// Whether there is no trend between its halves, however wide the interval is.
+    pub is_flat: bool,
     /// Whether it is a steady-state number.
     pub converged: bool,
 }
@@ -34,6 +36,7 @@ impl Estimate {
             return Self {
                 mean,
                 ci95: f64::INFINITY,
+                is_flat: false,
                 converged: false,
             };
         }
@@ -46,6 +49,7 @@ impl Estimate {
         Self {
             mean,
             ci95,
+            is_flat,
             // Nothing at all is no steady state: more often it is a run that was too short.
             converged: mean != 0.0 && is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
         }
@@ -90,7 +94,8 @@ mod tests {
         let ramp: Vec<f64> = (0..32).map(|i| 0.5 + 0.001 * f64::from(i)).collect();
         assert!(!Estimate::of(&ramp).converged);
         let wild: Vec<f64> = (0..32).map(|i| f64::from(i % 3)).collect();
-        assert!(!Estimate::of(&wild).converged);
+        let wild = Estimate::of(&wild);
+        assert!(wild.is_flat && !wild.converged && !Estimate::of(&ramp).is_flat);
         assert!(!Estimate::of(&[1.0; 3]).converged);
         assert!(!Estimate::of(&[0.0; 32]).converged);
     }

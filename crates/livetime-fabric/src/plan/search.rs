@@ -405,6 +405,7 @@ impl Search<'_> {
             mean,
             ci95,
             converged,
+            ..
         } = trial.rate;
         let (what, bound) = self.bound();
         let percent = |hz: f64| 100.0 * hz / mean.max(1e-9);
