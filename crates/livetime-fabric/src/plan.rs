@@ -72,7 +72,7 @@ impl PlanRequest {
             ));
         }
         if let Some(problem) = self.sizes.problem() {
-            return Some(problem);
+            return Some(format!("{problem}, allowed is 1 B to 16 MiB"));
         }
         if !(self.rate_hz > 0.0 && self.rate_hz <= 1e9) {
             let found = self.rate_hz;

