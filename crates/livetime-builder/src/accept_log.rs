@@ -49,6 +49,12 @@ impl AcceptLog {
         self.open.remove(trigger);
     }
 
+    /// Whether a trigger is not known to be finished.
+    #[inline]
+    pub fn is_open(&self, trigger: TriggerNumber) -> bool {
+        self.open.get(trigger).is_some()
+    }
+
     /// Number of open triggers.
     pub fn len(&self) -> usize {
         self.open.len()
@@ -107,6 +113,8 @@ mod tests {
         (2..=67).for_each(|trigger| log.close(TriggerNumber(trigger)));
         log.close(TriggerNumber(2));
         assert_eq!(log.to_vec(), [event(1), event(68)]);
+        let is_open = |trigger| log.is_open(TriggerNumber(trigger));
+        assert!(is_open(1) && is_open(68) && !is_open(2) && !is_open(69));
         assert!(!log.is_empty());
     }
 }

@@ -25,6 +25,7 @@ use crate::trigger_history::{Closing, Past};
 mod at_once;
 mod fragment_run;
 mod held_output;
+mod unasked;
 
 use at_once::{AtOnce, Take};
 
@@ -76,6 +77,8 @@ pub struct ReadoutCounts {
     /// Triggers released without that their fragments were ever asked for: the first step has
     /// rejected them.
     pub triggers_unasked: u64,
+    /// Triggers that nobody had asked for, ended since a builder unit that is gone had finished them.
+    pub unasked_ended: u64,
     /// Triggers taken back from a lost builder unit, to be built by another.
     pub triggers_taken_back: u64,
 }
@@ -534,29 +537,6 @@ impl ReadoutUnit {
         }
     }
 
-    /// An event is released of which nothing was asked for here: the first step's selection has
-    /// rejected it, as a decision does. False for any other.
-    fn drop_unasked(&mut self, trigger: TriggerNumber) -> bool {
-        let past = self.past(trigger);
-        match self.held.find(trigger) {
-            Some((place, mut held)) if held.is_open() && held.builder == NO_BUILDER => {
-                held.close(FreeReason::Dropped);
-                held.set(Mark::Unasked);
-                let dropped = u64::from(held.present.count_ones());
-                self.counts.fragments_dropped_by_decision += dropped;
-                self.enqueue(trigger, &mut held);
-                self.held.set(place, held);
-            }
-            None if trigger.0 > 0 && past == Past::Open => {
-                self.history.record(trigger, Closing::Dropped);
-            }
-            _ => return false,
-        }
-        self.newest = self.newest.max(trigger);
-        self.counts.triggers_unasked += 1;
-        true
-    }
-
     /// Closes a trigger. Fragments in `missing` that are here came too late for the event, or were
     /// lost on their way to the builder unit.
     fn release(
@@ -708,9 +688,12 @@ impl ReadoutUnit {
             return;
         }
         self.scan_at = now.after(self.probe);
-        self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
         self.scans += 1;
         let counts = self.scans.is_multiple_of(self.scans_per_count);
+        if counts {
+            // Only these scans ask: one builder unit after the other, whatever their number.
+            self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
+        }
         for slot in 0..self.held.slot_count() {
             let Some((trigger, place, mut held)) = self.held.slot(slot) else {
                 continue;
@@ -822,24 +805,29 @@ impl ReadoutUnit {
     pub fn finish_events(&mut self, finished: &[TriggerNumber]) -> u64 {
         let mut freed = 0;
         for trigger in finished {
-            // Of one that the selection rejected nothing was asked for in the second step's units.
-            if self.is_two_step && self.drop_unasked(*trigger) {
-                continue;
-            }
-            let past = self.past(*trigger);
-            match self.held.find(*trigger) {
-                Some((place, mut held)) if held.is_open() => {
-                    held.close(FreeReason::Released);
-                    freed += u64::from(held.present.count_ones());
-                    self.counts.triggers_released += 1;
-                    self.enqueue(*trigger, &mut held);
-                    self.held.set(place, held);
-                }
-                None if past == Past::Open => self.history.record(*trigger, Closing::Complete),
-                _ => {}
-            }
+            freed += self.finish_event(*trigger);
         }
         freed
+    }
+
+    fn finish_event(&mut self, trigger: TriggerNumber) -> u64 {
+        // Of one that the selection rejected nothing was asked for in the second step's units.
+        if self.is_two_step && self.drop_unasked(trigger) {
+            return 0;
+        }
+        let past = self.past(trigger);
+        match self.held.find(trigger) {
+            Some((place, mut held)) if held.is_open() => {
+                held.close(FreeReason::Released);
+                self.counts.triggers_released += 1;
+                self.enqueue(trigger, &mut held);
+                self.held.set(place, held);
+                return held.present.count_ones().into();
+            }
+            None if past == Past::Open => self.history.record(trigger, Closing::Complete),
+            _ => {}
+        }
+        0
     }
 
     /// A builder unit that was lost is back in a new epoch.
@@ -961,12 +949,6 @@ impl ReadoutUnit {
                 self.held.set(place, held);
             }
         }
-    }
-
-    /// Whether events are built in two steps.
-    #[inline]
-    pub fn is_two_step(&self) -> bool {
-        self.is_two_step
     }
 
     /// What it did.

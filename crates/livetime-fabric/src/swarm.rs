@@ -14,7 +14,9 @@
 pub mod check;
 mod hosts;
 mod membership;
+mod network;
 pub mod scenario;
+mod shaper;
 mod shrink;
 mod world;
 
@@ -24,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use check::Violation;
 #[cfg(feature = "mutants")]
 pub use livetime_builder::mutant::Mutant;
-pub use scenario::{SwarmFault, SwarmScenario, TimedFault};
+pub use scenario::{SwarmFault, SwarmScenario, SwarmShaping, TimedFault};
 pub use shrink::shrink;
 
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, StopReason};
@@ -49,6 +51,8 @@ pub struct SwarmRun {
     pub scenario: SwarmScenario,
     /// Events that filter units took.
     pub events_built: u64,
+    /// Those of them that were released after the first of two steps.
+    pub events_released: u64,
     /// Those of each builder unit.
     pub events_by_builder: Vec<u64>,
     /// Those of all without all fragments: only where a readout unit died.
@@ -109,6 +113,7 @@ pub fn run_scenario(scenario: &SwarmScenario, broken: Broken) -> SwarmRun {
     SwarmRun {
         scenario: scenario.clone(),
         events_built: world.check.events_taken(),
+        events_released: world.check.events_released(),
         events_by_builder: world.check.events_by_builder().to_vec(),
         events_incomplete: world.check.events_incomplete(),
         faults: world.faults.clone(),

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use livetime_fabric::swarm::{Broken, SwarmRun, SwarmScenario, run_scenario, run_seed};
+use livetime_fabric::swarm::{
+    Broken, SwarmRun, SwarmScenario, SwarmShaping, run_scenario, run_seed,
+};
 
 #[cfg(feature = "mutants")]
 const UNBROKEN: Broken = None;
@@ -33,7 +35,8 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
         number("LIVETIME_SWARM_RUNS", 300),
     );
     let mut faults = BTreeMap::new();
-    let mut built = 0;
+    let mut kinds = BTreeMap::new();
+    let (mut built, mut released) = (0, 0);
     let mut failed = Vec::new();
     for seed in first..first + runs {
         let run = run_seed(seed, UNBROKEN);
@@ -44,11 +47,16 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             ));
         }
         built += run.events_built;
+        released += run.events_released;
+        for kind in run.scenario.kinds() {
+            *kinds.entry(kind).or_insert(0) += 1;
+        }
         for (fault, count) in run.faults {
             *faults.entry(fault).or_insert(0) += count;
         }
     }
-    println!("{runs} stories from seed {first}: {built} events, {faults:?}");
+    println!("{runs} stories from seed {first}: {kinds:?}");
+    println!("{built} events, {released} released after a first step, {faults:?}");
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if runs >= 300 {
         for fault in [
@@ -63,9 +71,22 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "readout_killed",
             "manager_killed",
             "tickets_refused",
+            "ended_unasked",
+            "fragments_broken",
         ] {
             assert!(faults.get(fault).is_some_and(|n| *n > 0), "no {fault}");
         }
+        for kind in [
+            "pull",
+            "push",
+            "two_steps",
+            "blocks",
+            "blocks_by_clock",
+            "phases",
+        ] {
+            assert!(kinds.get(kind).is_some_and(|n| *n > 10), "no {kind}");
+        }
+        assert!(released > 100 && released * 2 < built);
     }
 }
 
@@ -73,7 +94,12 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
 /// aside for each. Its successor must learn their sizes, or it counts more bytes than there are.
 #[test]
 fn a_restarted_event_manager_learns_the_sizes_of_built_events() {
-    assert_good(&run_seed(66_969, UNBROKEN));
+    let story = SwarmScenario {
+        shaping: SwarmShaping::None,
+        first_step: 0,
+        ..SwarmScenario::from_seed(66_969)
+    };
+    assert_good(&run_scenario(&story, UNBROKEN));
 }
 
 #[test]
@@ -92,6 +118,8 @@ fn calm(seed: u64) -> SwarmScenario {
         duplicate_ppm: 0,
         delay_ppm: 0,
         faults: Vec::new(),
+        shaping: SwarmShaping::None,
+        first_step: 0,
         triggers: 400,
         interval_us: 300,
         builders: 2,

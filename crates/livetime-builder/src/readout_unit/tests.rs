@@ -1,6 +1,8 @@
 use super::*;
 use livetime_wire::L2Mask;
 
+mod unasked;
+
 const SOURCES: [u32; 3] = [10, 20, 30];
 
 struct Bench {

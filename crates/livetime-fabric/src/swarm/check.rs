@@ -2,12 +2,13 @@
 //!
 //! Exactly-once: no event is taken by a filter unit a second time, in whatever life of whatever
 //! builder unit it was built; every ticket has one fragment of its trigger per source, but of
-//! readout units that have died. Pages: freed once, and not while a filter unit reads them. Bounds:
+//! readout units that have died; a first step has all fragments of its own units. Pages: freed once, and not while a filter unit reads them. Bounds:
 //! no builder unit holds more events or bytes than it has credits for. Credits: granted = free + in
 //! flight, in events and in bytes. Progress: the story ends, with everything empty.
 
 use std::collections::BTreeSet;
 
+use livetime_builder::BuilderConfig;
 use livetime_wire::message::EventTicket;
 use livetime_wire::{SourceId, TriggerNumber};
 
@@ -26,21 +27,30 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Check {
     sources: Vec<SourceId>,
+    /// Those that are not in the first of two steps.
+    rest: Vec<SourceId>,
     /// Sources of readout units that have died, at any time.
     excused: BTreeSet<SourceId>,
     taken: BTreeSet<TriggerNumber>,
     incomplete: u64,
+    released: u64,
     by_builder: Vec<u64>,
     violation: Option<Violation>,
 }
 
 impl Check {
-    /// A checker for events of these sources.
-    pub(super) fn new(mut sources: Vec<SourceId>, builders: u16) -> Self {
+    /// A checker for the events of a builder.
+    pub(super) fn new(config: &BuilderConfig) -> Self {
+        let mut sources = config.readout_units.concat();
         sources.sort();
+        let units = (0..).zip(&config.readout_units);
+        let rest = units.filter(|(unit, _)| !config.first_step.contains(unit));
+        let mut rest: Vec<SourceId> = rest.flat_map(|(_, sources)| sources.clone()).collect();
+        rest.sort();
         Self {
             sources,
-            by_builder: vec![0; builders.into()],
+            rest,
+            by_builder: vec![0; config.builder_units.into()],
             ..Self::default()
         }
     }
@@ -55,7 +65,12 @@ impl Check {
         self.taken.len() as u64
     }
 
-    /// Those of them without all fragments.
+    /// Those of them that were released after their first step.
+    pub fn events_released(&self) -> u64 {
+        self.released
+    }
+
+    /// Those of them, built in full, without all fragments.
     pub fn events_incomplete(&self) -> u64 {
         self.incomplete
     }
@@ -88,22 +103,37 @@ impl Check {
             self.report(at, format!("event {trigger} came to a filter unit twice"));
         }
         self.by_builder[usize::from(ticket.builder)] += 1;
-        self.incomplete += u64::from(!ticket.missing.is_empty());
+        if ticket.is_first_step() {
+            self.released += 1;
+        } else {
+            self.incomplete += u64::from(!ticket.missing.is_empty());
+        }
+        self.look(at, ticket);
+    }
+
+    /// A filter unit is given an event, or the first step of one.
+    pub(super) fn look(&mut self, at: SimPs, ticket: &EventTicket) {
+        let trigger = ticket.trigger;
         let mut sources: Vec<SourceId> = ticket.fragments.iter().map(|f| f.source).collect();
         sources.extend(&ticket.missing);
         sources.sort();
         if sources != self.sources {
-            self.report(
-                at,
-                format!("event {trigger} does not name each source once"),
-            );
+            let what = format!("event {trigger} does not name each source once");
+            self.report(at, what);
         }
-        for source in &ticket.missing {
-            if !self.excused.contains(source) {
-                self.report(
-                    at,
-                    format!("event {trigger} misses source {source}, whose readout unit lives"),
-                );
+        if ticket.is_first_step() {
+            // One that lacks a fragment is not judged by its first step.
+            let is_whole = ticket.missing == self.rest;
+            self.expect(at, is_whole, || {
+                let missing = &ticket.missing;
+                format!("the first step of event {trigger} misses {missing:?}")
+            });
+        } else {
+            let lives = |source: &&SourceId| !self.excused.contains(source);
+            if let Some(source) = ticket.missing.iter().find(lives) {
+                let what =
+                    format!("event {trigger} misses source {source}, whose readout unit lives");
+                self.report(at, what);
             }
         }
         for fragment in &ticket.fragments {

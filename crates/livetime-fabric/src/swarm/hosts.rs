@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use livetime_builder::{BuilderUnit, ReadoutUnit};
+use livetime_builder::{BlockAssembler, BuilderUnit, ReadoutUnit};
 use livetime_wire::message::{EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{SourceId, TriggerNumber};
 
 use super::scenario::FRAGMENT_BYTES_MAX;
+use super::shaper::SwarmShaper;
 use crate::time::SimPs;
 
 /// Bits of a page number below the life of its pool.
@@ -16,6 +17,8 @@ const LIFE_SHIFT: u32 = 24;
 /// A builder unit's process.
 pub(super) struct BuilderHost {
     pub(super) core: BuilderUnit,
+    /// By readout unit: what puts fragments together from its blocks.
+    pub(super) assemblers: Vec<BlockAssembler>,
     /// Its own epoch.
     pub(super) epoch: u32,
     /// Its process is there.
@@ -33,6 +36,8 @@ pub(super) struct BuilderHost {
 pub(super) struct ReadoutHost {
     /// `None` while it is away.
     pub(super) core: Option<ReadoutUnit>,
+    /// Where fragments wait for their turn.
+    pub(super) shaper: Option<SwarmShaper>,
     pub(super) epoch: u32,
     /// The newest trigger when it rejoined; 0 in its first life.
     pub(super) joined_after: TriggerNumber,
@@ -48,9 +53,10 @@ pub(super) struct ReadoutHost {
 }
 
 impl ReadoutHost {
-    pub(super) fn new(core: ReadoutUnit, epoch: u32) -> Self {
+    pub(super) fn new(core: ReadoutUnit, epoch: u32, shaper: Option<SwarmShaper>) -> Self {
         Self {
             core: Some(core),
+            shaper,
             epoch,
             joined_after: TriggerNumber(0),
             life: 0,
@@ -114,6 +120,8 @@ pub(super) struct HeldTicket {
     pub(super) filter: u16,
     /// Taken by the filter unit.
     pub(super) is_taken: bool,
+    /// It is a first step, whose rest the filter unit wants.
+    pub(super) fetches_rest: bool,
 }
 
 /// A filter unit, with what is written behind it.
@@ -121,7 +129,7 @@ pub(super) struct HeldTicket {
 pub(super) struct FilterHost {
     /// By builder unit: tickets of earlier epochs are refused.
     pub(super) fences: Vec<u32>,
-    /// Every trigger it ever took.
+    /// Every trigger it ever took, but of those whose rest it has fetched and not seen.
     pub(super) memory: BTreeSet<TriggerNumber>,
     /// Messages to each builder unit so far.
     pub(super) sequences: Vec<u32>,

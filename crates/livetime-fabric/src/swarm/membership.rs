@@ -5,15 +5,23 @@
 //! being told at its own moment while all traffic goes on. A builder unit may be lost while the
 //! event manager recovers; the event manager is not lost in the middle of another's settlement.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use livetime_builder::{BuilderUnit, EventManager, PeerEpochs, ReadoutUnit};
+use livetime_builder::{
+    BlockAssembler, BuilderUnit, EventManager, PeerEpochs, PhaseBarrier, ReadoutUnit,
+};
 use livetime_wire::{TriggerNumber, UnitId, UnitKind};
 
+use super::shaper::SwarmShaper;
 use super::world::{FIRST_EPOCH, SwarmEvent, SwarmWorld};
 use crate::queue::EventClass;
 use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
+
+/// How often it is looked, after the loss of a builder unit, what nobody has asked for.
+const UNASKED_LOOKS: u8 = 5;
+/// The time between two such looks.
+const UNASKED_PAUSE: DurationPs = DurationPs::from_ms(1_000);
 
 /// What is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +110,7 @@ impl SwarmWorld {
             return;
         }
         host.life += 1;
+        host.shaper = None;
         host.file.clear();
         host.pages.clear();
         host.waiting.clear();
@@ -218,7 +227,11 @@ impl SwarmWorld {
                 if active.next == 0 && self.is_read_from(builder, &active.handed_on) => {}
             Stage::Readouts if active.next < self.readouts.len() => {
                 let epoch = self.builder_epochs[at];
-                if let Some(core) = &mut self.readouts[active.next].core {
+                let host = &mut self.readouts[active.next];
+                if let Some(shaper) = &mut host.shaper {
+                    shaper.lose(builder);
+                }
+                if let Some(core) = &mut host.core {
                     core.take_back(builder, &active.events);
                     core.finish_events(&active.handed_on);
                     core.handle_builder_back(builder, epoch);
@@ -233,6 +246,8 @@ impl SwarmWorld {
                 let reachable = host.stopped_until.max(host.cut_until).max(s.now());
                 let delay = self.membership_delay();
                 s.at(reachable + delay, EventClass(0), SwarmEvent::Renew(builder));
+                let more = UNASKED_LOOKS - 1;
+                s.after(delay, EventClass(0), SwarmEvent::Unasked { more });
                 return true;
             }
         }
@@ -248,6 +263,28 @@ impl SwarmWorld {
             let is_past = held.ticket.builder == builder && held.epoch < epoch;
             is_past || finished.contains(&held.ticket.trigger)
         })
+    }
+
+    /// Ends what was finished by a builder unit that is gone, though nobody has asked for it or
+    /// released it here: some of what it had said last may have been lost with it.
+    pub(super) fn end_unasked(&mut self, more: u8, s: &mut Scheduler<SwarmEvent>) {
+        let held = self.tickets.iter().flatten();
+        let read: BTreeSet<TriggerNumber> = held.map(|held| held.ticket.trigger).collect();
+        for readout in 0..self.readouts.len() {
+            let Some(core) = &mut self.readouts[readout].core else {
+                continue;
+            };
+            let mut finished = core.unasked();
+            finished.retain(|trigger| !self.log.is_open(*trigger) && !read.contains(trigger));
+            core.end_unasked(&finished);
+            for _ in &finished {
+                self.count("ended_unasked");
+            }
+            self.pump_readout(readout as u16, s);
+        }
+        if let Some(more) = more.checked_sub(1) {
+            s.after(UNASKED_PAUSE, EventClass(0), SwarmEvent::Unasked { more });
+        }
     }
 
     /// A builder unit begins its next life, with nothing in it.
@@ -283,6 +320,7 @@ impl SwarmWorld {
         self.pump_manager(s);
         let host = &mut self.builders[at];
         host.core = core;
+        host.assemblers = self.scenario.assemblers();
         host.epoch = epoch;
         host.is_up = true;
         self.membership.is_lost[at] = false;
@@ -298,6 +336,10 @@ impl SwarmWorld {
     ) -> bool {
         let unit = active.next;
         active.next += 1;
+        if let Some(barrier) = self.barrier.as_mut().filter(|_| unit == 0) {
+            barrier.handle_lost(readout.into());
+            self.pump_manager(s);
+        }
         if let Some(host) = self.builders.get_mut(unit) {
             host.core.handle_readout_lost(s.now().to_run_ns(), readout);
             self.pump_builder(unit as u16, s);
@@ -325,11 +367,16 @@ impl SwarmWorld {
             let newest = TriggerNumber(self.triggers_given);
             let epoch = self.readouts[at].epoch;
             let core = ReadoutUnit::rejoining(&self.config, readout, epoch, peers, newest);
-            self.readouts[at].core = Some(core);
-            self.readouts[at].joined_after = newest;
+            let shaper = SwarmShaper::new(self.scenario.shaping, &self.config, readout);
+            let host = &mut self.readouts[at];
+            (host.core, host.shaper, host.joined_after) = (Some(core), shaper, newest);
             if let Some(manager) = &mut self.manager {
                 manager.handle_readout_back(readout, epoch);
             }
+            if let Some(barrier) = &mut self.barrier {
+                barrier.handle_back(at);
+            }
+            self.pump_readout(readout, s);
             return false;
         }
         let (unit, epoch) = (active.next, self.readouts[at].epoch);
@@ -337,6 +384,7 @@ impl SwarmWorld {
         active.next += 1;
         if let Some(host) = self.builders.get_mut(unit) {
             let now = s.now().to_run_ns();
+            host.assemblers[at] = BlockAssembler::new();
             host.core.handle_readout_back(now, readout, epoch, newest);
             self.pump_builder(unit as u16, s);
         }
@@ -371,6 +419,12 @@ impl SwarmWorld {
             EventManager::recovering(&self.config, self.manager_epoch, peers, &open, &handed_on);
         manager.report_closed();
         self.manager = Some(manager);
+        self.barrier = self.scenario.barrier(PhaseBarrier::resuming);
+        if let Some(barrier) = &mut self.barrier {
+            let away = self.readouts.iter().enumerate();
+            let away = away.filter(|(_, host)| host.core.is_none());
+            away.for_each(|(readout, _)| barrier.handle_lost(readout));
+        }
         self.pump_manager(s);
         true
     }

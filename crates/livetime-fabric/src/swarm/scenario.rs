@@ -6,7 +6,10 @@
 
 use std::fmt;
 
-use livetime_builder::{BuildMode, BuilderConfig};
+use livetime_builder::{
+    BlockAssembler, BuildMode, BuilderConfig, PhaseBarrier, ShapingConfig, ShapingPace,
+};
+use livetime_wire::message::EventTicket;
 use livetime_wire::{DurationNs, SourceId};
 
 use crate::address::NodeId;
@@ -14,6 +17,10 @@ use crate::random::{Purpose, RandomStream, RandomStreams};
 
 /// What the story itself is drawn for.
 const STORY: Purpose = Purpose(40);
+/// What is drawn beside it: steps and turns.
+const SHAPE: Purpose = Purpose(42);
+/// Time in which the link of a readout unit takes a block of a story.
+pub(super) const TURN: DurationNs = DurationNs(50 * DurationNs::MICROSECOND.0);
 /// Payload bytes of the largest event per source.
 pub(super) const FRAGMENT_BYTES_MAX: u64 = 400;
 
@@ -69,6 +76,55 @@ pub struct TimedFault {
     pub fault: SwarmFault,
 }
 
+/// Whose turn it is to be sent fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwarmShaping {
+    /// Whoever has asked.
+    None,
+    /// A barrel shifter: a block to one builder unit after the other.
+    Blocks {
+        /// Payload bytes of a block: a fragment may span blocks.
+        block_bytes: u32,
+        /// By a clock that all share, or as soon as the link has taken the block before.
+        by_clock: bool,
+    },
+    /// A linear shift: whole fragments in phases, with a barrier between them.
+    Phases {
+        /// Payload bytes after which a phase takes no further fragment.
+        phase_bytes: u32,
+    },
+}
+
+impl SwarmShaping {
+    /// As the builder is told of it.
+    pub(super) fn config(self) -> Option<ShapingConfig> {
+        let (block_bytes, pace) = match self {
+            Self::None => return None,
+            Self::Blocks {
+                block_bytes,
+                by_clock: true,
+            } => (block_bytes, ShapingPace::Clock { step: TURN }),
+            Self::Blocks { block_bytes, .. } => (block_bytes, ShapingPace::default()),
+            Self::Phases { phase_bytes } => (phase_bytes, ShapingPace::BARRIER),
+        };
+        Some(ShapingConfig {
+            block_bytes,
+            pace,
+            ..ShapingConfig::default()
+        })
+    }
+
+    /// What stories of its kind are counted as.
+    pub(super) fn kind(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Blocks { by_clock: true, .. } => Some("blocks_by_clock"),
+            Self::Blocks { .. } => Some("blocks"),
+            Self::Phases { .. } => Some("phases"),
+        }
+    }
+}
+
 /// A story.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwarmScenario {
@@ -94,6 +150,12 @@ pub struct SwarmScenario {
     pub requests_per_message: u32,
     /// Pull or push.
     pub mode: BuildMode,
+    /// Readout units whose fragments are gathered first, and a selection made on them; 0 for none.
+    pub first_step: u16,
+    /// Of a hundred events whose first step is gathered, those whose rest is fetched.
+    pub rest_percent: u32,
+    /// Whose turn it is.
+    pub shaping: SwarmShaping,
     /// Messages between cores that are lost, in parts per million.
     pub drop_ppm: u32,
     /// Messages between cores that come twice.
@@ -131,6 +193,9 @@ impl SwarmScenario {
             delay_ppm: (pick(0, 1) * pick(0, 300_000)) as u32,
             delay_max_us: pick(100, 40_000),
             faults: Vec::new(),
+            first_step: 0,
+            rest_percent: 0,
+            shaping: SwarmShaping::None,
         };
         let span_ms = scenario.span_ms();
         for _ in 0..pick(0, 4) {
@@ -139,7 +204,42 @@ impl SwarmScenario {
             scenario.faults.push(TimedFault { at_ms, fault });
         }
         scenario.faults.sort_by_key(|fault| fault.at_ms);
+        scenario.draw_steps_and_turns();
         scenario
+    }
+
+    /// Half of the stories have turns, and half of those that may have two steps do.
+    fn draw_steps_and_turns(&mut self) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), SHAPE);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        self.shaping = match pick(0, 5) {
+            kind @ (0 | 1) => SwarmShaping::Blocks {
+                block_bytes: pick(256, 1_024) as u32,
+                by_clock: kind == 0,
+            },
+            2 => SwarmShaping::Phases {
+                phase_bytes: pick(256, 1_024) as u32,
+            },
+            _ => SwarmShaping::None,
+        };
+        // Who is pushed to has no first step to wait for.
+        let may_have_steps = self.readouts > 1 && self.mode == BuildMode::Pull;
+        if pick(0, 1) == 1 && may_have_steps {
+            self.first_step = pick(1, u64::from(self.readouts) - 1) as u16;
+            self.rest_percent = pick(0, 100) as u32;
+        }
+    }
+
+    /// What stories like this one are counted as.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
+        let mode = match self.mode {
+            BuildMode::Pull => "pull",
+            BuildMode::Push => "push",
+        };
+        let steps = (self.first_step > 0).then_some("two_steps");
+        [Some(mode), steps, self.shaping.kind()]
+            .into_iter()
+            .flatten()
     }
 
     fn draw_fault(&self, pick: &mut impl FnMut(u64, u64) -> u64) -> SwarmFault {
@@ -205,11 +305,32 @@ impl SwarmScenario {
             history: 4096,
             trigger_window: 256,
             mode: self.mode,
+            first_step: (0..self.first_step).collect(),
             credit_bytes: self.credit_events_by_bytes * event_bytes,
             event_bytes,
             heartbeat: ms(100),
             ..BuilderConfig::default()
         }
+    }
+
+    /// The assemblers of a builder unit, one for each readout unit.
+    pub(super) fn assemblers(&self) -> Vec<BlockAssembler> {
+        (0..self.readouts).map(|_| BlockAssembler::new()).collect()
+    }
+
+    /// The barrier between the phases of a linear shift, if there are any.
+    pub(super) fn barrier(
+        &self,
+        make: impl Fn(usize, DurationNs) -> PhaseBarrier,
+    ) -> Option<PhaseBarrier> {
+        let shaping = self.shaping.config().filter(ShapingConfig::is_linear)?;
+        Some(make(self.readouts.into(), shaping.barrier_patience()))
+    }
+
+    /// Whether a filter unit fetches the rest of an event: the same for whoever builds it.
+    pub(super) fn fetches_rest(&self, ticket: &EventTicket) -> bool {
+        let spread = ticket.trigger.low().wrapping_mul(2_654_435_761) >> 16;
+        ticket.is_first_step() && spread % 100 < self.rest_percent
     }
 
     pub(super) fn stream(&self, purpose: u32) -> RandomStream {
@@ -263,6 +384,24 @@ impl fmt::Display for SwarmScenario {
             self.delay_ppm,
             self.delay_max_us,
         )?;
+        if self.first_step > 0 {
+            let (first, rest) = (self.first_step, self.rest_percent);
+            write!(
+                f,
+                "; two steps, {first} readout units first, {rest} % get the rest"
+            )?;
+        }
+        match self.shaping {
+            SwarmShaping::None => {}
+            SwarmShaping::Blocks {
+                block_bytes,
+                by_clock,
+            } => {
+                let pace = if by_clock { "clock" } else { "back-pressure" };
+                write!(f, "; blocks of {block_bytes} B by {pace}")?;
+            }
+            SwarmShaping::Phases { phase_bytes } => write!(f, "; phases of {phase_bytes} B")?,
+        }
         for fault in &self.faults {
             write!(f, "; {} ms: {}", fault.at_ms, fault.fault)?;
         }

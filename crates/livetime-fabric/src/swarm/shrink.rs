@@ -4,7 +4,7 @@
 //! bugs need one fault and a handful of triggers, and that is what one wants to read. A part that
 //! cannot be taken away any more is needed.
 
-use super::scenario::SwarmScenario;
+use super::scenario::{SwarmScenario, SwarmShaping};
 use super::{Broken, SwarmRun, run_scenario};
 
 /// Most stories that are tried.
@@ -54,6 +54,8 @@ fn smaller(scenario: &SwarmScenario) -> Vec<SwarmScenario> {
     with(&|less| less.duplicate_ppm = 0);
     with(&|less| less.delay_ppm = 0);
     with(&|less| less.credit_events_by_bytes = 0);
+    with(&|less| less.shaping = SwarmShaping::None);
+    with(&|less| (less.first_step, less.rest_percent) = (0, 0));
     with(&|less| less.filters = 1);
     with(&|less| less.sources = 1);
     with(&|less| less.credits = (less.credits / 2).max(1));

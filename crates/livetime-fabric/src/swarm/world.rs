@@ -8,20 +8,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use livetime_builder::{
     AcceptLog, AcceptedTrigger, BuilderConfig, BuilderUnit, EventManager, FragmentVerdict, Handled,
-    ReadoutOutput, ReadoutUnit,
+    PhaseBarrier, ReadoutOutput, ReadoutUnit,
 };
-use livetime_wire::message::{BuilderMessage, Envelope, Keep, MessageWords};
-use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
+use livetime_wire::message::{BuilderMessage, Envelope, Keep};
+use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::Broken;
 use super::check::Check;
 use super::hosts::{BuilderHost, FilterHost, HeldTicket, ReadoutHost};
 use super::membership::Membership;
+use super::network::{Letters, Text};
 use super::scenario::{SwarmFault, SwarmScenario};
+use super::shaper::{Shaped, SwarmShaper};
 use crate::address::NodeId;
 use crate::kernel::World;
 use crate::queue::EventClass;
-use crate::random::{Probability, RandomStream};
+use crate::random::RandomStream;
 use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
@@ -69,16 +71,10 @@ pub(super) enum SwarmEvent {
     Membership,
     /// A builder unit that was taken for dead hears of it.
     Renew(u16),
+    /// It is looked at what nobody has asked for, and so many times more.
+    Unasked { more: u8 },
     /// Is it over?
     Look,
-}
-
-/// A message on its way.
-#[derive(Debug, Clone)]
-struct Letter {
-    from: UnitId,
-    to: UnitId,
-    words: MessageWords,
 }
 
 /// The world.
@@ -103,10 +99,11 @@ pub(super) struct SwarmWorld {
     /// Accepts on their way to the event manager.
     accepts_under_way: u64,
     accepts_sent: u32,
-    letters: Vec<Option<Letter>>,
-    letters_free: Vec<u32>,
+    pub(super) letters: Letters,
+    /// Says when the phases of a linear shift begin; it lives and dies with the event manager.
+    pub(super) barrier: Option<PhaseBarrier>,
     wakes: Vec<WakeUp>,
-    random: RandomStream,
+    pub(super) random: RandomStream,
 }
 
 /// Configuration with something broken.
@@ -132,6 +129,7 @@ impl SwarmWorld {
                 BuilderHost {
                     ticket: core.empty_ticket(),
                     core,
+                    assemblers: scenario.assemblers(),
                     epoch: FIRST_EPOCH,
                     is_up: true,
                     stopped_until: SimPs::ZERO,
@@ -141,7 +139,11 @@ impl SwarmWorld {
             })
             .collect();
         let readouts: Vec<ReadoutHost> = (0..scenario.readouts)
-            .map(|unit| ReadoutHost::new(ReadoutUnit::new(&config, unit, FIRST_EPOCH), FIRST_EPOCH))
+            .map(|unit| {
+                let core = ReadoutUnit::new(&config, unit, FIRST_EPOCH);
+                let shaper = SwarmShaper::new(scenario.shaping, &config, unit);
+                ReadoutHost::new(core, FIRST_EPOCH, shaper)
+            })
             .collect();
         let filters = (0..config.filter_units).map(|_| FilterHost {
             fences: vec![FIRST_EPOCH; builders.len()],
@@ -159,15 +161,15 @@ impl SwarmWorld {
             tickets: Vec::new(),
             log: AcceptLog::new(&config),
             membership: Membership::new(builders.len()),
-            check: Check::new(config.readout_units.concat(), config.builder_units),
+            check: Check::new(&config),
             faults: BTreeMap::new(),
             triggers_given: 0,
             accepted: 0,
             accepts: VecDeque::new(),
             accepts_under_way: 0,
             accepts_sent: 0,
-            letters: Vec::new(),
-            letters_free: Vec::new(),
+            letters: Letters::default(),
+            barrier: scenario.barrier(PhaseBarrier::new),
             wakes: vec![WakeUp::new(); units],
             random: scenario.stream(41),
             builders,
@@ -203,7 +205,7 @@ impl SwarmWorld {
         }
     }
 
-    fn between_us(&mut self, from: u64, to: u64) -> DurationPs {
+    pub(super) fn between_us(&mut self, from: u64, to: u64) -> DurationPs {
         DurationPs::from_us(from + self.random.below(to - from + 1))
     }
 
@@ -212,110 +214,7 @@ impl SwarmWorld {
         self.between_us(50, 8_000)
     }
 
-    /// A message between cores, in a network that loses, repeats and delays.
-    fn send(&mut self, to: UnitId, envelope: &Envelope, s: &mut Scheduler<SwarmEvent>) {
-        let from = envelope.sender;
-        if self.is_cut(from, s.now()) || self.is_cut(to, s.now()) {
-            self.count("cut");
-            return;
-        }
-        let drop = Probability::from_ppm(self.scenario.drop_ppm);
-        if self.random.chance(drop) {
-            self.count("dropped");
-            return;
-        }
-        let twice = Probability::from_ppm(self.scenario.duplicate_ppm);
-        let copies = if self.random.chance(twice) {
-            self.count("duplicated");
-            2
-        } else {
-            1
-        };
-        let slow: u64 = [from, to]
-            .iter()
-            .filter(|unit| unit.kind == UnitKind::Builder)
-            .map(|unit| self.builders[usize::from(unit.index)].slow_us)
-            .sum();
-        for _ in 0..copies {
-            let mut latency = self.between_us(5, 50) + DurationPs::from_us(slow);
-            let late = Probability::from_ppm(self.scenario.delay_ppm);
-            if self.random.chance(late) {
-                self.count("delayed");
-                latency = latency + self.between_us(0, self.scenario.delay_max_us);
-            }
-            let letter = Letter {
-                from,
-                to,
-                words: envelope.to_words(),
-            };
-            let index = match self.letters_free.pop() {
-                Some(index) => {
-                    self.letters[index as usize] = Some(letter);
-                    index
-                }
-                None => {
-                    self.letters.push(Some(letter));
-                    self.letters.len() as u32 - 1
-                }
-            };
-            s.after(latency, EventClass(0), SwarmEvent::Letter(index));
-        }
-    }
-
-    fn is_cut(&self, unit: UnitId, now: SimPs) -> bool {
-        unit.kind == UnitKind::Builder && self.builders[usize::from(unit.index)].cut_until > now
-    }
-
-    fn deliver(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
-        let Some(letter) = self.letters[index as usize].take() else {
-            return;
-        };
-        let now = s.now();
-        let unit = usize::from(letter.to.index);
-        if letter.to.kind == UnitKind::Builder && self.builders[unit].stopped_until > now {
-            // It stays in the socket of the stopped process.
-            let until = self.builders[unit].stopped_until;
-            self.letters[index as usize] = Some(letter);
-            s.at(until, EventClass(0), SwarmEvent::Letter(index));
-            return;
-        }
-        self.letters_free.push(index);
-        if self.is_cut(letter.to, now) || self.is_cut(letter.from, now) {
-            self.count("cut");
-            return;
-        }
-        let envelope = match Envelope::parse(&letter.words) {
-            Ok(envelope) => envelope,
-            Err(error) => {
-                self.check
-                    .report(now, format!("a unit wrote no message: {error}"));
-                return;
-            }
-        };
-        let time = now.to_run_ns();
-        match letter.to.kind {
-            UnitKind::EventManager => {
-                if let Some(manager) = &mut self.manager {
-                    let _refused = manager.handle_message(time, &envelope);
-                }
-                self.pump_manager(s);
-                self.check_manager(now);
-            }
-            UnitKind::Builder if self.builders[unit].is_up => {
-                let _refused = self.builders[unit].core.handle_message(time, &envelope);
-                self.pump_builder(letter.to.index, s);
-            }
-            UnitKind::Readout => {
-                if let Some(core) = &mut self.readouts[unit].core {
-                    let _refused = core.handle_message(time, &envelope);
-                }
-                self.pump_readout(letter.to.index, s);
-            }
-            _ => {}
-        }
-    }
-
-    fn check_manager(&mut self, now: SimPs) {
+    pub(super) fn check_manager(&mut self, now: SimPs) {
         let Some(manager) = &self.manager else { return };
         self.check.expect(now, manager.credits_conserved(), || {
             "credits are not conserved".to_owned()
@@ -353,13 +252,24 @@ impl SwarmWorld {
         while let Some(sent) = manager.poll_output(now.to_run_ns()) {
             self.send(sent.to, &sent.envelope, s);
         }
+        while let Some((readout, phase)) = self.barrier.as_mut().and_then(|b| b.poll_output()) {
+            let envelope = Envelope {
+                sender: UnitId::EVENT_MANAGER,
+                epoch: self.manager_epoch,
+                sequence: phase as u32,
+                message: BuilderMessage::Phase { phase },
+            };
+            self.send(UnitId::readout(readout as u16), &envelope, s);
+        }
         while let Some(trigger) = manager.poll_closed() {
             self.log.close(trigger);
         }
         while let Some(builder) = manager.poll_silent() {
             self.lose_builder(builder, s);
         }
-        self.arm(0, manager.poll_timeout(), s);
+        let barrier = self.barrier.as_ref().map(PhaseBarrier::poll_timeout);
+        let timeout = manager.poll_timeout().min(barrier.unwrap_or(RunNs::MAX));
+        self.arm(0, timeout, s);
         self.manager = Some(manager);
     }
 
@@ -377,6 +287,7 @@ impl SwarmWorld {
                     epoch: host.epoch,
                     filter: filter.index,
                     is_taken: false,
+                    fetches_rest: false,
                 };
                 let index = self.tickets.len() as u32;
                 self.tickets.push(Some(held));
@@ -417,16 +328,7 @@ impl SwarmWorld {
                     sequence,
                     trigger,
                     source,
-                } => match self.readouts[at].descriptor(unit, trigger, source) {
-                    Some(fragment) => {
-                        let envelope = core.fragment_message(sequence, trigger, fragment);
-                        self.send(to, &envelope, s);
-                    }
-                    None => self.check.report(
-                        now,
-                        format!("ru{unit} sends {trigger} of {source}, which is not on file"),
-                    ),
-                },
+                } => self.send_fragment(&core, unit, (to, trigger, source), sequence, s),
                 ReadoutOutput::Free { trigger, .. } => {
                     let is_freed = self.readouts[at].free(trigger);
                     self.check.expect(now, is_freed, || {
@@ -435,12 +337,89 @@ impl SwarmWorld {
                 }
             }
         }
+        let turn = self.pump_shaper(&core, unit, s);
         self.arm(
             1 + self.builders.len() as u16 + unit,
-            core.poll_timeout(),
+            core.poll_timeout().min(turn),
             s,
         );
         self.readouts[at].core = Some(core);
+    }
+
+    /// Sends a fragment, or has it wait for its turn.
+    fn send_fragment(
+        &mut self,
+        core: &ReadoutUnit,
+        unit: u16,
+        (to, trigger, source): (UnitId, TriggerNumber, SourceId),
+        sequence: u32,
+        s: &mut Scheduler<SwarmEvent>,
+    ) {
+        let host = &mut self.readouts[usize::from(unit)];
+        let Some(fragment) = host.descriptor(unit, trigger, source) else {
+            let what = format!("ru{unit} sends {trigger} of {source}, which is not on file");
+            return self.check.report(s.now(), what);
+        };
+        if let Some(shaper) = &mut host.shaper {
+            let (now, bytes) = (s.now().to_run_ns(), fragment.words * 4);
+            shaper.push(now, (to.index, trigger, source), sequence, bytes);
+        } else {
+            let envelope = core.fragment_message(sequence, trigger, fragment);
+            self.send(to, &envelope, s);
+        }
+    }
+
+    /// Sends what has its turn; says when the next one may be.
+    fn pump_shaper(
+        &mut self,
+        core: &ReadoutUnit,
+        unit: u16,
+        s: &mut Scheduler<SwarmEvent>,
+    ) -> RunNs {
+        let (now, at) = (s.now().to_run_ns(), usize::from(unit));
+        let Some(mut shaper) = self.readouts[at].shaper.take() else {
+            return RunNs::MAX;
+        };
+        // What was released while it waited is not on file any more, and its message not sent.
+        let message = |host: &ReadoutHost, trigger, source, sequence| {
+            let fragment = host.descriptor(unit, trigger, source)?;
+            Some(core.fragment_message(sequence, trigger, fragment))
+        };
+        while let Some(shaped) = shaper.poll(now) {
+            let host = &self.readouts[at];
+            match shaped {
+                Shaped::Block(block, ended) => {
+                    let to = UnitId::builder(block.to);
+                    let whole = ended.into_iter().filter_map(|(piece, sequence)| {
+                        let envelope = message(host, piece.trigger, piece.source, sequence)?;
+                        Some((piece.trigger, piece.source, envelope.to_words()))
+                    });
+                    let text = Text::Block {
+                        block,
+                        epoch: host.epoch,
+                        whole: whole.collect(),
+                    };
+                    self.send_text(UnitId::readout(unit), to, text, s);
+                }
+                Shaped::Fragment {
+                    to,
+                    trigger,
+                    source,
+                    sequence,
+                } => {
+                    if let Some(envelope) = message(host, trigger, source, sequence) {
+                        self.send(UnitId::builder(to), &envelope, s);
+                    }
+                }
+                Shaped::Through(phase, demand) => {
+                    let envelope = core.through_message(phase, demand);
+                    self.send(UnitId::EVENT_MANAGER, &envelope, s);
+                }
+            }
+        }
+        let timeout = shaper.poll_timeout();
+        self.readouts[at].shaper = Some(shaper);
+        timeout
     }
 
     fn arm(&mut self, unit: u16, timeout: RunNs, s: &mut Scheduler<SwarmEvent>) {
@@ -457,6 +436,9 @@ impl SwarmWorld {
         let Some(builder) = unit.checked_sub(1) else {
             if let Some(manager) = &mut self.manager {
                 manager.handle_timeout(time);
+                if let Some(barrier) = &mut self.barrier {
+                    barrier.handle_timeout(time);
+                }
             }
             return self.pump_manager(s);
         };
@@ -562,8 +544,13 @@ impl SwarmWorld {
             return;
         }
         held.is_taken = true;
-        filter.memory.insert(held.ticket.trigger);
-        self.check.take(s.now(), &held.ticket);
+        held.fetches_rest = self.scenario.fetches_rest(&held.ticket);
+        if held.fetches_rest {
+            self.check.look(s.now(), &held.ticket);
+        } else {
+            filter.memory.insert(held.ticket.trigger);
+            self.check.take(s.now(), &held.ticket);
+        }
         let service = self.between_us(100, 5_000);
         s.after(service, EventClass(0), SwarmEvent::Filtered(index));
     }
@@ -599,12 +586,14 @@ impl SwarmWorld {
         let filter = &mut self.filters[usize::from(held.filter)];
         let sequence = filter.sequences[usize::from(builder)];
         filter.sequences[usize::from(builder)] += 1;
+        let triggers = [held.ticket.trigger].into_iter().collect();
         let envelope = Envelope {
             sender: UnitId::filter(held.filter),
             epoch: FIRST_EPOCH,
             sequence,
-            message: BuilderMessage::EventDone {
-                triggers: [held.ticket.trigger].into_iter().collect(),
+            message: match held.fetches_rest {
+                true => BuilderMessage::FetchRest { triggers },
+                false => BuilderMessage::EventDone { triggers },
             },
         };
         if host.is_up && host.epoch == held.epoch {
@@ -716,6 +705,7 @@ impl SwarmWorld {
     /// The event manager is gone: so is what waited for it.
     pub(super) fn drop_manager(&mut self) {
         self.manager = None;
+        self.barrier = None;
         self.accepts.clear();
         self.wakes[0] = WakeUp::new();
     }
@@ -739,12 +729,7 @@ impl World for SwarmWorld {
                 3,
                 trigger << 16 | u64::from(readout) << 8 | u64::from(source),
             ),
-            SwarmEvent::Letter(index) => {
-                let words = self.letters[index as usize].as_ref().map(|l| &l.words[..]);
-                let words = words.unwrap_or_default().iter().take(6);
-                let key = words.fold(0_u64, |key, word| key.rotate_left(13) ^ u64::from(*word));
-                (4, key)
-            }
+            SwarmEvent::Letter(index) => (4, self.letters.key(index)),
             SwarmEvent::Ticket(index) => (5, index.into()),
             SwarmEvent::Filtered(index) => (6, index.into()),
             SwarmEvent::Done(index) => (7, index.into()),
@@ -752,7 +737,8 @@ impl World for SwarmWorld {
             SwarmEvent::Fault(index) => (9, index.into()),
             SwarmEvent::Membership => (10, 0),
             SwarmEvent::Renew(unit) => (11, unit.into()),
-            SwarmEvent::Look => (12, 0),
+            SwarmEvent::Unasked { more } => (12, more.into()),
+            SwarmEvent::Look => (13, 0),
         };
         EventLabel {
             node: NodeId(0),
@@ -789,6 +775,7 @@ impl World for SwarmWorld {
             SwarmEvent::Fault(index) => self.fault(index, s),
             SwarmEvent::Membership => self.go_on(s),
             SwarmEvent::Renew(unit) => self.renew_builder(unit, s),
+            SwarmEvent::Unasked { more } => self.end_unasked(more, s),
             SwarmEvent::Look => self.look(s),
         }
         if self.check.violation().is_some() {

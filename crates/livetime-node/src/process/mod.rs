@@ -27,6 +27,7 @@ pub mod role_hosts;
 pub mod role_loop;
 pub mod role_process;
 pub mod run_page;
+mod unasked_events;
 pub mod writer_process;
 
 pub use event_watch::FilterFailure;

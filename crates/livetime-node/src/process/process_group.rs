@@ -35,6 +35,7 @@ use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
 use super::run_page::{Activity, RunPage, SettleStep};
+use super::unasked_events::UnaskedLooks;
 use super::writer_process::{WriterProcess, WritersHeard};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of};
@@ -155,6 +156,8 @@ pub struct ProcessGroup {
     pub(super) lost_groups: LostGroups,
     /// Readout units whose places are taken by others.
     pub(super) returns: ReadoutReturns,
+    /// What is still to be looked for after the loss of builder units.
+    pub(super) unasked: UnaskedLooks,
     /// What is still to be told of event managers that died while another loss was settled.
     pub(super) managers_lost: Vec<Incident>,
     rest: Mutex<Vec<Activity>>,
@@ -230,6 +233,7 @@ impl ProcessGroup {
             cuts: CutStreams::default(),
             lost_groups: LostGroups::default(),
             returns: ReadoutReturns::default(),
+            unasked: UnaskedLooks::default(),
             managers_lost: Vec::new(),
             rest: Mutex::default(),
             congestion: None,

@@ -8,7 +8,8 @@
 //!                 has of it and names that ── readout units name what it had released, which only
 //!                 the dead may know of ── filter units finish theirs and name what they reject ──
 //!                 event manager has the rest built again ── readout units keep the fragments of
-//!                 those and free the others
+//!                 those and free the others; what they were never asked for is looked for later
+//!                 ([`super::unasked_events`])
 //! writer          builder units read its last answers ── the next writer takes the file up and gets
 //!                 what was not answered
 //! readout unit    its links end ── builder units close events without it and name its sources ──
@@ -167,6 +168,7 @@ impl ProcessGroup {
                 }
             }
         }
+        self.end_unasked();
         incidents.append(&mut self.managers_lost);
         let is_ending = incidents.iter().any(|incident| incident.handled.is_err());
         incidents.extend(self.bring_readouts_back(is_ending));
@@ -449,6 +451,7 @@ impl ProcessGroup {
             }
         };
         self.lost_groups.note_built_again(group, &again);
+        self.unasked.begin(unit);
         self.tell("lost", unit, &[Readout], &again)?;
         if !self.config.builder.first_step.is_empty() {
             // Units that it had not asked do not know these as its events.

@@ -467,6 +467,8 @@ fn to_command(
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
         "released" => Some(RoleCommand::NameReleased { unit, triggers }),
+        "unasked" => Some(RoleCommand::NameUnasked { unit, triggers }),
+        "end" => Some(RoleCommand::EndUnasked { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
         "reconnect" => Some(RoleCommand::StreamBack {
             unit,

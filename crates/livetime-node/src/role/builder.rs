@@ -346,6 +346,8 @@ impl Role for Builder {
             }
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameUnasked { .. }
+            | RoleCommand::EndUnasked { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {

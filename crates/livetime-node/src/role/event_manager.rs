@@ -282,6 +282,8 @@ impl Role for EventManagerRole {
             }
             RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameUnasked { .. }
+            | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
             | RoleCommand::Joined { .. } => {}

@@ -528,6 +528,8 @@ impl Role for FilterUnit {
             RoleCommand::Retire { .. } => self.leaving = true,
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameUnasked { .. }
+            | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
             | RoleCommand::Joined { .. }

@@ -356,6 +356,9 @@ impl FrontEnd {
     }
 
     fn send_decision(&mut self, trigger: TriggerNumber, keep: bool) {
+        if keep {
+            self.parts.event_manager.announce(trigger);
+        }
         let keep = if keep { Keep::Build } else { Keep::Drop };
         for rings in self.parts.readout_units.iter_mut().filter(|r| !r.is_lost) {
             let message = BuilderMessage::Decision { trigger, keep };
@@ -857,6 +860,10 @@ impl Role for FrontEnd {
                 self.named.extend(self.parts.event_manager.lose(given));
             }
             RoleCommand::Decide { triggers, .. } => self.parts.event_manager.close(&triggers),
+            RoleCommand::NameUnasked { triggers, .. } => {
+                let finished = self.parts.event_manager.finished_of(&triggers);
+                self.named.extend(finished);
+            }
             RoleCommand::PeerBack {
                 unit,
                 producers,

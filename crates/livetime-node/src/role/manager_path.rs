@@ -28,6 +28,8 @@ pub struct ManagerPath {
     history: u64,
     epoch: u32,
     sequence: u32,
+    /// The trigger whose accept is about to come: readout units may know its decision already.
+    announced: Option<TriggerNumber>,
     /// There is no event manager now.
     is_lost: bool,
     /// Nobody waits for room any more.
@@ -49,6 +51,7 @@ impl ManagerPath {
             history: 0,
             epoch,
             sequence: 0,
+            announced: None,
             is_lost: false,
             is_ending: false,
             again: VecDeque::new(),
@@ -74,8 +77,15 @@ impl ManagerPath {
         is_remembered && self.open.is_none() && (self.is_lost || self.sender.has_room())
     }
 
+    /// The decision to build a trigger goes out, and its accept comes next.
+    #[inline]
+    pub fn announce(&mut self, trigger: TriggerNumber) {
+        self.announced = Some(trigger);
+    }
+
     /// Sends an accept, for which there is room.
     pub fn send(&mut self, accepted: AcceptedTrigger) {
+        self.announced = None;
         if let Some(log) = &mut self.log {
             let is_kept = log.add(accepted);
             debug_assert!(is_kept || self.is_ending, "room was seen");
@@ -184,6 +194,18 @@ impl ManagerPath {
         if let Some(log) = &mut self.log {
             triggers.iter().for_each(|trigger| log.close(*trigger));
         }
+    }
+
+    /// Those of these accepted triggers that are known to be finished; none where that is not known of
+    /// all: without a log, or when the run ends by force.
+    pub fn finished_of(&mut self, accepted: &[TriggerNumber]) -> Vec<TriggerNumber> {
+        self.cycles = CYCLES_PER_LOOK - 1;
+        self.take_closings();
+        let Some(log) = self.log.as_ref().filter(|_| !self.is_ending) else {
+            return Vec::new();
+        };
+        let is_finished = |t: &&TriggerNumber| !log.is_open(**t) && self.announced != Some(**t);
+        accepted.iter().filter(is_finished).copied().collect()
     }
 
     /// The run ends by force: an accept for which there is no room in the log is not kept back.
@@ -332,6 +354,31 @@ mod tests {
             path.details()
                 .eq([("accepts_open", 0), ("accepts_told_again", 3)])
         );
+    }
+
+    #[test]
+    fn what_is_finished_is_known_by_the_log_alone() {
+        let (mut path, mut accepts, mut closed) = path();
+        (1..=3).for_each(|trigger| path.send(accepted(trigger)));
+        close(&mut closed, &[1, 3]);
+        // Readout units may know the decision on one whose accept is still to come.
+        path.announce(TriggerNumber(4));
+        let asked = [1, 2, 3, 4].map(TriggerNumber);
+        assert_eq!(path.finished_of(&asked), [1, 3].map(TriggerNumber));
+        path.send(accepted(4));
+        assert_eq!(path.finished_of(&asked), [1, 3].map(TriggerNumber));
+        assert_eq!(heard(&mut accepts).0, [1, 2, 3, 4]);
+        path.close(&[TriggerNumber(4)]);
+        assert_eq!(path.finished_of(&asked), [1, 3, 4].map(TriggerNumber));
+        path.end_waiting();
+        assert_eq!(
+            path.finished_of(&asked),
+            [],
+            "accepts are not kept any more"
+        );
+        let (sender, ..) = renewed();
+        let mut without_log = ManagerPath::new(sender, 1);
+        assert_eq!(without_log.finished_of(&asked), []);
     }
 
     #[test]

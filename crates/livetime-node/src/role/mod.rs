@@ -62,6 +62,21 @@ pub enum RoleCommand {
         /// The events that are asked for.
         triggers: Vec<TriggerNumber>,
     },
+    /// To readout units: a builder unit is gone. Name the triggers that nobody has asked for. To the
+    /// front-ends: name those of them that are finished.
+    NameUnasked {
+        /// The builder unit.
+        unit: UnitId,
+        /// To the front-ends, the triggers.
+        triggers: Vec<TriggerNumber>,
+    },
+    /// To readout units: these triggers are finished. End those that nobody has asked for.
+    EndUnasked {
+        /// The builder unit that is gone.
+        unit: UnitId,
+        /// The triggers.
+        triggers: Vec<TriggerNumber>,
+    },
     /// To builder units: a filter unit is to leave, and gets no more events. To the unit itself:
     /// finish what there is, and end.
     Retire {

@@ -536,6 +536,10 @@ impl Role for Readout {
                 let released = self.parts.core.released_by(builder, &triggers);
                 self.named.extend(released);
             }
+            RoleCommand::NameUnasked { .. } => self.named.extend(self.parts.core.unasked()),
+            RoleCommand::EndUnasked { triggers, .. } => {
+                self.freed_of_lost += self.parts.core.end_unasked(&triggers);
+            }
             RoleCommand::Joined { unit, newest } if unit.to_string() == self.parts.id => {
                 self.parts.core.handle_joined(newest);
                 let assemblers = self.parts.assemblers.iter_mut();

@@ -488,6 +488,8 @@ impl Role for Writer {
             RoleCommand::Decide { .. }
             | RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
+            | RoleCommand::NameUnasked { .. }
+            | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }

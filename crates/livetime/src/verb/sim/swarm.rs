@@ -23,7 +23,7 @@ const NAMED_MAX: usize = 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Number of stories, one per seed
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// The first seed; the others follow it
     #[arg(long, value_name = "SEED", default_value_t = 1)]
@@ -43,10 +43,14 @@ pub(crate) struct Options {
 /// What all stories did.
 #[derive(Default)]
 struct Swarm {
+    seed: u64,
     runs: u64,
     events: u64,
+    released: u64,
     incomplete: u64,
     kernel_events: u64,
+    /// Stories of each kind.
+    stories: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
     violations: u64,
     failing: Vec<u64>,
@@ -57,8 +61,12 @@ impl Swarm {
     fn add(&mut self, run: SwarmRun) {
         self.runs += 1;
         self.events += run.events_built;
+        self.released += run.events_released;
         self.incomplete += run.events_incomplete;
         self.kernel_events += run.kernel_events;
+        for kind in run.scenario.kinds() {
+            *self.stories.entry(kind).or_default() += 1;
+        }
         for (fault, count) in &run.faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -90,7 +98,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or(cores);
     let start = Instant::now();
-    let mut swarm = Swarm::default();
+    let mut swarm = Swarm {
+        seed: options.seed,
+        ..Swarm::default()
+    };
     // A mutant is found once.
     while swarm.runs < options.runs && (options.mutant.is_none() || swarm.violations == 0) {
         let first = options.seed.wrapping_add(swarm.runs);
@@ -147,10 +158,14 @@ fn broken(name: Option<&str>) -> Result<Broken, String> {
 fn to_json(swarm: &Swarm, first: Option<&SwarmRun>) -> Value {
     let mut document = json!({
         "schema": "livetime.swarm/1",
+        "version": env!("CARGO_PKG_VERSION"),
+        "seed": swarm.seed.to_string(),
         "runs": swarm.runs,
+        "stories": swarm.stories,
         "violations": swarm.violations,
         "failing_seeds": swarm.failing.iter().map(u64::to_string).collect::<Vec<_>>(),
         "events_built": swarm.events,
+        "events_released": swarm.released,
         "events_incomplete": swarm.incomplete,
         "kernel_events": swarm.kernel_events,
         "faults_injected": swarm.faults,
@@ -167,11 +182,22 @@ fn to_json(swarm: &Swarm, first: Option<&SwarmRun>) -> Value {
 }
 
 fn to_text(swarm: &Swarm, first: Option<&SwarmRun>) -> String {
+    let last = swarm.seed.wrapping_add(swarm.runs.saturating_sub(1));
     let mut text = format!(
-        "SIMULATED: {} stories of the event builder, {} events built, {} of them incomplete since a \
-         readout unit died\n",
-        swarm.runs, swarm.events, swarm.incomplete
+        "SIMULATED: {} stories of the event builder, seeds {} to {last} of version {}\n{} events, {} \
+         of them released after their first step, {} incomplete since a readout unit died\n",
+        swarm.runs,
+        swarm.seed,
+        env!("CARGO_PKG_VERSION"),
+        swarm.events,
+        swarm.released,
+        swarm.incomplete
     );
+    let stories = swarm.stories.iter();
+    let stories: Vec<String> = stories
+        .map(|(kind, count)| format!("{count} {}", kind.replace('_', " ")))
+        .collect();
+    text += &format!("stories with {}\n", stories.join(", "));
     for (fault, count) in &swarm.faults {
         text += &format!("  {:<18}{count:>10}\n", fault.replace('_', " "));
     }
