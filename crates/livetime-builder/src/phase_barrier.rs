@@ -68,7 +68,8 @@ pub struct PhaseBarrier {
     /// Since when somebody waits for the next phase.
     wanted_since: Option<RunNs>,
     patience: DurationNs,
-    /// It took the place of another and does not know in which phase the senders are.
+    /// It took the place of another: senders may be ahead of it, whatever it has heard before. A
+    /// message from before the change may come late, and of all first.
     is_resuming: bool,
     counts: PhaseCounts,
 }
@@ -170,8 +171,6 @@ impl PhaseBarrier {
         self.phase += 1;
         self.counts.phases += 1;
         self.wanted_since = None;
-        // The one before cannot have told a later one.
-        self.is_resuming = false;
         for sender in &mut self.senders {
             sender.said = None;
             // One that is silent takes no messages, or none in time: it is told once it speaks.
@@ -328,9 +327,25 @@ mod tests {
         barrier.handle_through(RunNs(4), 0, 7, Waiting);
         barrier.handle_through(RunNs(5), 1, 7, Idle);
         assert_eq!(told(&mut barrier), [(0, 8), (1, 8), (2, 8)]);
-        barrier.handle_through(RunNs(6), 2, 9, Waiting);
-        assert_eq!(barrier.phase(), 8, "a phase to come is none any more");
         assert_eq!(barrier.counts().left_out, 0);
+        // That of the first one knows all phases: none is to come.
+        let mut barrier = PhaseBarrier::new(1, PATIENCE);
+        barrier.handle_through(RunNs(1), 0, 9, Waiting);
+        assert_eq!((barrier.phase(), told(&mut barrier)), (0, vec![]));
+    }
+
+    /// What a sender had said long before comes first, late, and begins a phase that is over.
+    #[test]
+    fn one_in_the_place_of_another_does_not_stay_behind_for_a_late_message() {
+        let mut barrier = PhaseBarrier::resuming(1, PATIENCE);
+        barrier.handle_through(RunNs(1), 0, 3, Waiting);
+        assert_eq!(
+            told(&mut barrier),
+            [(0, 4)],
+            "it is in phase 8 and does not care"
+        );
+        barrier.handle_through(RunNs(2), 0, 8, Waiting);
+        assert_eq!(told(&mut barrier), [(0, 9)]);
     }
 
     proptest! {
