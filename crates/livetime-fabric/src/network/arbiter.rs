@@ -40,3 +40,63 @@ impl Arbiter {
         }
     }
 }
+
+/// When each input port of each link was served last, for [`Arbiter::LeastRecent`]; for all others it
+/// remembers nothing.
+#[derive(Debug)]
+pub(super) struct ServedPorts {
+    /// By link and port: the number of the grant; 0 for none.
+    served: Vec<u64>,
+    ports: usize,
+    grants: u64,
+}
+
+impl ServedPorts {
+    /// For so many links with at most so many input ports.
+    pub(super) fn new(arbiter: Arbiter, links: usize, ports: usize) -> Self {
+        let served = match arbiter {
+            Arbiter::LeastRecent => vec![0; links * ports],
+            _ => Vec::new(),
+        };
+        Self {
+            served,
+            ports,
+            grants: 0,
+        }
+    }
+
+    /// A link was given to a port.
+    pub(super) fn note(&mut self, link: usize, port: u16) {
+        if let Some(served) = self.served.get_mut(link * self.ports + usize::from(port)) {
+            self.grants += 1;
+            *served = self.grants;
+        }
+    }
+
+    /// The order of ports: the lowest was served longest ago, or never.
+    pub(super) fn rank(&self, link: usize, port: u16) -> u64 {
+        let served = self.served.get(link * self.ports + usize::from(port));
+        served.copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_that_was_served_longest_ago_comes_first() {
+        let mut ports = ServedPorts::new(Arbiter::LeastRecent, 2, 3);
+        [2, 0, 2].iter().for_each(|port| ports.note(1, *port));
+        let order = |ports: &ServedPorts, link| {
+            let mut order = [0, 1, 2];
+            order.sort_by_key(|port| ports.rank(link, *port));
+            order
+        };
+        assert_eq!(order(&ports, 1), [1, 0, 2], "1 never, 2 just now");
+        assert_eq!(order(&ports, 0), [0, 1, 2], "another link");
+        let mut others = ServedPorts::new(Arbiter::Fixed, 2, 3);
+        others.note(1, 0);
+        assert_eq!(order(&others, 1), [0, 1, 2]);
+    }
+}

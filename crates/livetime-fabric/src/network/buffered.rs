@@ -27,7 +27,7 @@ use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
 
-use super::arbiter::Arbiter;
+use super::arbiter::{Arbiter, ServedPorts};
 use super::link_meter::LinkMeter;
 use super::link_report::{BufferOwner, LinkReport};
 use super::outcome::{NetworkOutcome, Tally};
@@ -94,6 +94,7 @@ pub(crate) struct Fabric<'t> {
     first_waiting: Vec<u32>,
     last_waiting: Vec<u32>,
     last_port: Vec<u16>,
+    served: ServedPorts,
     input_port: Vec<u16>,
     output_port: Vec<u16>,
     element_after: Vec<u32>,
@@ -286,6 +287,7 @@ impl<'t> Fabric<'t> {
             Queueing::InputFifo => buffering.lanes as usize,
             _ => ports_max.unwrap_or(1) as usize,
         };
+        let inputs_max = topology.elements().iter().map(|e| e.inputs).max();
         let outer = links.len();
         let inner = InnerLinks::new(topology, buffering.queueing);
         let stride = match inner.links.is_empty() {
@@ -312,6 +314,7 @@ impl<'t> Fabric<'t> {
             first_waiting: vec![NONE; count],
             last_waiting: vec![NONE; count],
             last_port: vec![0; count],
+            served: ServedPorts::new(load.arbiter, count, inputs_max.unwrap_or(1) as usize),
             input_port: inner.extend(links.iter().map(|link| port_at(link.to)), |link| link.input),
             output_port: inner.extend(links.iter().map(|link| port_at(link.from)), |link| {
                 link.output
@@ -715,6 +718,7 @@ impl<'t> Fabric<'t> {
             self.is_sending[queue] = true;
             self.sending[from as usize] += 1;
             self.last_port[l] = self.input_port[from as usize];
+            self.served.note(l, self.last_port[l]);
             self.left_queue[l] = queue as u32;
             self.left_link[l] = from;
             self.leaves[l] = self.account(packet, hop - 1).map_or(NONE, |a| a as u32);
@@ -851,6 +855,12 @@ impl<'t> Fabric<'t> {
             })
     }
 
+    /// The input port of its element at which a packet waits; 0 at a source.
+    fn port_of(&self, packet: u32) -> u16 {
+        let from = self.came_by(packet);
+        from.map_or(0, |from| self.input_port[from as usize])
+    }
+
     /// The head that gets a link, and the one before it in the list.
     fn arbitrate(&mut self, link: u32) -> Option<(u32, u32)> {
         let mut eligible = 0;
@@ -864,13 +874,12 @@ impl<'t> Fabric<'t> {
                     Arbiter::Random if eligible == 1 || self.ties.below(eligible) == 0 => 0,
                     Arbiter::Random => u64::MAX,
                     Arbiter::Oldest => eligible,
-                    Arbiter::RoundRobin | Arbiter::LeastRecent => {
-                        let port = self.came_by(at).map_or(0, |l| self.input_port[l as usize]);
-                        u64::from(port.wrapping_sub(self.last_port[link as usize] + 1))
-                    }
-                    Arbiter::Fixed => {
-                        u64::from(self.came_by(at).map_or(0, |l| self.input_port[l as usize]))
-                    }
+                    Arbiter::RoundRobin => u64::from(
+                        self.port_of(at)
+                            .wrapping_sub(self.last_port[link as usize] + 1),
+                    ),
+                    Arbiter::LeastRecent => self.served.rank(link as usize, self.port_of(at)),
+                    Arbiter::Fixed => u64::from(self.port_of(at)),
                 };
                 let is_drawn = self.load.arbiter == Arbiter::Random && rank == 0;
                 if rank < best_rank || is_drawn {

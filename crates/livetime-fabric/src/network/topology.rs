@@ -18,7 +18,7 @@ mod two_level;
 use crate::address::LinkId;
 
 pub use delta::Wiring;
-pub use graph::{Graph, GraphLink, GraphNode};
+pub use graph::{Graph, GraphLink, GraphNode, GraphProblem};
 
 use delta::Delta;
 use fat_tree::FatTree;
@@ -120,14 +120,6 @@ pub enum TopologyError {
         from: String,
         /// The destination.
         to: String,
-    },
-    /// A graph is written wrongly.
-    #[error("line {line}: {problem}")]
-    Graph {
-        /// Line of the file, counted from 1.
-        line: usize,
-        /// What is wrong, and what is allowed.
-        problem: String,
     },
 }
 

@@ -314,12 +314,14 @@ impl Reader<'_> {
         let text = self.file(section, "file")?;
         match Graph::parse(&text) {
             Ok(graph) => Some(TopologyChoice::Graph(graph)),
-            Err(error) => {
+            Err(problems) => {
                 let allowed = "statements of a graph";
                 let help = "docs/operator/scenarios.md describes the statements";
-                let path = section.key_path("file");
-                self.findings
-                    .report(Problem::new(BAD_QUANTITY, path, error, allowed, help));
+                for problem in problems {
+                    let path = section.key_path("file");
+                    let problem = Problem::new(BAD_QUANTITY, path, problem, allowed, help);
+                    self.findings.report(problem);
+                }
                 None
             }
         }

@@ -47,6 +47,25 @@ fn a_crossbar_with_input_fifos_has_head_of_line_blocking() {
     assert!((value - fifo_inputs_exponential(8)).abs() < 0.01, "{value}");
 }
 
+/// They were one and the same for a while: alike in what they carry, not in whom they serve.
+#[test]
+fn the_port_served_longest_ago_is_not_the_next_one() {
+    let topology = Topology::crossbar(4).unwrap();
+    let of = |arbiter| {
+        let load = Load {
+            arbiter,
+            ..uniform(3_000)
+        };
+        let outcome = run(&topology, &load, &BASE);
+        conserved(&outcome);
+        outcome
+    };
+    let (next, longest_ago) = (of(Arbiter::RoundRobin), of(Arbiter::LeastRecent));
+    assert_ne!(next.trace_hash, longest_ago.trace_hash);
+    let carried = [&next, &longest_ago].map(|outcome| outcome.efficiency_link.mean);
+    assert!((carried[0] - carried[1]).abs() < 0.03, "{carried:?}");
+}
+
 #[test]
 fn queues_at_outputs_carry_everything_and_lose_nothing_with_room() {
     let topology = Topology::crossbar(8).unwrap();

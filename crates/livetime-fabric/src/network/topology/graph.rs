@@ -6,7 +6,7 @@
 
 mod waiting_cycle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Element, LINKS_MAX, NODES_MAX, Parts, ROUTE_LINKS_MAX, Route, Routing, Topology, TopologyError,
@@ -39,6 +39,16 @@ pub struct GraphNode {
     pub switch: u32,
 }
 
+/// A statement of a graph that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct GraphProblem {
+    /// Line of the text, counted from 1.
+    pub line: usize,
+    /// What is wrong, and what is allowed.
+    pub problem: String,
+}
+
 /// A link between switches of a [`Graph`], one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphLink {
@@ -68,24 +78,35 @@ impl Graph {
     /// Reads a graph.
     ///
     /// # Errors
-    /// [`TopologyError::Graph`] with the line of the first statement that is not one.
-    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+    /// All statements that are none, with their lines; a link may have several problems. One that
+    /// comes again, such as a switch that is not there, is named where it comes first.
+    pub fn parse(text: &str) -> Result<Self, Vec<GraphProblem>> {
         let mut graph = Self::default();
         let mut names = BTreeMap::new();
+        let mut problems = Vec::new();
+        let mut seen = BTreeSet::new();
         for (index, line) in text.lines().enumerate() {
             let statement = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = statement.split_whitespace().collect();
-            graph
-                .read(&words, &mut names)
-                .map_err(|problem| TopologyError::Graph {
-                    line: index + 1,
-                    problem,
-                })?;
+            let line = index + 1;
+            if let Err(found) = graph.read(&words, &mut names) {
+                let found = found
+                    .into_iter()
+                    .filter(|problem| seen.insert(problem.clone()));
+                problems.extend(found.map(|problem| GraphProblem { line, problem }));
+            }
         }
-        Ok(graph)
+        match problems.is_empty() {
+            true => Ok(graph),
+            false => Err(problems),
+        }
     }
 
-    fn read(&mut self, words: &[&str], names: &mut BTreeMap<String, u32>) -> Result<(), String> {
+    fn read(
+        &mut self,
+        words: &[&str],
+        names: &mut BTreeMap<String, u32>,
+    ) -> Result<(), Vec<String>> {
         let find = |names: &BTreeMap<String, u32>, name: &str| {
             let missing = || format!("no switch `{name}` above this line");
             names.get(name).copied().ok_or_else(missing)
@@ -94,18 +115,18 @@ impl Graph {
             [] => {}
             ["switch", name] => {
                 if self.switches.len() == SWITCHES_MAX {
-                    return Err(format!("more than {SWITCHES_MAX} switches"));
+                    return Err(vec![format!("more than {SWITCHES_MAX} switches")]);
                 }
                 let number = self.switches.len() as u32;
                 if names.insert((*name).to_owned(), number).is_some() {
-                    return Err(format!("switch `{name}` is there twice"));
+                    return Err(vec![format!("switch `{name}` is there twice")]);
                 }
                 self.switches.push((*name).to_owned());
             }
             [kind @ ("source" | "destination" | "node"), name, switch] => {
                 let node = GraphNode {
                     name: (*name).to_owned(),
-                    switch: find(names, switch)?,
+                    switch: find(names, switch).map_err(|problem| vec![problem])?,
                 };
                 if *kind != "destination" {
                     self.sources.push(node.clone());
@@ -115,13 +136,19 @@ impl Graph {
                 }
             }
             ["link", from, to, speed @ ..] if speed.len() <= 1 => {
-                let (from, to) = (find(names, from)?, find(names, to)?);
+                let (from, to) = (find(names, from), find(names, to));
                 let speed = match speed {
                     [speed] => speed.parse().ok().filter(|s| (1..=SPEED_MAX).contains(s)),
                     _ => Some(1),
                 };
                 let allowed = || format!("the speed is a whole number from 1 to {SPEED_MAX}");
-                let speed = speed.ok_or_else(allowed)?;
+                let (from, to, speed) = match (from, to, speed.ok_or_else(allowed)) {
+                    (Ok(from), Ok(to), Ok(speed)) => (from, to, speed),
+                    (from, to, speed) => {
+                        let problems = [from.err(), to.err(), speed.err()];
+                        return Err(problems.into_iter().flatten().collect());
+                    }
+                };
                 self.links.push(GraphLink { from, to, speed });
                 self.links.push(GraphLink {
                     from: to,
@@ -131,10 +158,10 @@ impl Graph {
             }
             _ => {
                 let found = words.join(" ");
-                return Err(format!(
+                return Err(vec![format!(
                     "`{found}` is no statement; allowed are `switch NAME`, `source NAME SWITCH`, \
                      `destination NAME SWITCH`, `node NAME SWITCH`, `link SWITCH SWITCH [SPEED]`"
-                ));
+                )]);
             }
         }
         Ok(())

@@ -69,10 +69,7 @@ fn small() -> Vec<(&'static str, Topology)> {
         ("benes", Topology::benes(16)),
         ("fat tree", Topology::fat_tree(3, 3)),
         ("two levels", Topology::two_level(3, 4, 2, 10)),
-        (
-            "graph",
-            Graph::parse(graph).and_then(|g| Topology::graph(&g)),
-        ),
+        ("graph", Topology::graph(&Graph::parse(graph).unwrap())),
     ]
     .into_iter()
     .map(|(name, topology)| (name, topology.unwrap()))
@@ -192,8 +189,22 @@ fn what_cannot_be_built_is_refused() {
         ("swich a", "line 1: `swich a` is no statement"),
     ];
     for (text, message) in broken {
-        let error = Graph::parse(text).unwrap_err().to_string();
+        let error = Graph::parse(text).unwrap_err()[0].to_string();
         assert!(error.starts_with(message), "{error}");
+    }
+    // All at once, and what is missing where it is missed first.
+    let text = "switch a\nlink a b x\nnode n a\nnode m b\nlink c b\nnode\n";
+    let errors = Graph::parse(text).unwrap_err();
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let expected = [
+        "line 2: no switch `b`",
+        "line 2: the speed is a whole number",
+        "line 5: no switch `c`",
+        "line 6: `node` is no statement",
+    ];
+    assert_eq!(errors.len(), expected.len(), "{errors:?}");
+    for (error, start) in errors.iter().zip(expected) {
+        assert!(error.starts_with(start), "{error}");
     }
     let island = Graph::parse("switch a\nswitch b\nnode n a\nnode m b").unwrap();
     let error = Topology::graph(&island).unwrap_err().to_string();
