@@ -31,6 +31,7 @@ mod loss;
 mod outcome;
 mod placement;
 mod tally;
+mod two_step;
 mod world;
 
 use livetime_builder::builder_config::TRIGGERS_UNDECIDED;
@@ -46,6 +47,7 @@ use crate::time::{DurationPs, SimPs};
 
 pub use busy::HostShares;
 pub use outcome::BuilderNetworkOutcome;
+pub use two_step::{TwoStep, TwoStepOutcome};
 
 /// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
 /// noticed and its events are given to others, or those would be too old to be built.
@@ -171,6 +173,8 @@ pub struct BuilderNetwork {
     pub builder_units: u32,
     /// Pull or push.
     pub mode: BuildMode,
+    /// Two steps, in pull mode; `None` for whole events at once.
+    pub two_step: Option<TwoStep>,
     /// Events that a builder unit may hold.
     pub credits: u32,
     /// Payload bytes that a builder unit may hold, on top of `credits`; 0 for no such bound.
@@ -205,6 +209,7 @@ impl Default for BuilderNetwork {
             readout_units: 0,
             builder_units: 0,
             mode: BuildMode::Pull,
+            two_step: None,
             credits: 16,
             credit_bytes: 0,
             event_bytes: 0,
@@ -311,6 +316,10 @@ impl BuilderNetwork {
                 .max(HISTORY_WITH_DEATHS * u32::from(self.sick.dead > 0)),
             trigger_window: window,
             mode: self.mode,
+            first_step: match &self.two_step {
+                Some(steps) => steps.units(self.readouts(topology)),
+                None => Vec::new(),
+            },
             heartbeat: match self.sick.dead {
                 0 => DurationNs(0),
                 _ => DurationNs(100 * DurationNs::MILLISECOND.0),

@@ -5,7 +5,7 @@ use livetime_builder::BuildMode;
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{
     BuilderNetwork, BuilderNetworkOutcome, Control, HostModel, Placement, ShaperPlace, Shaping,
-    SickBuilders,
+    SickBuilders, TwoStep,
 };
 use livetime_fabric::network::topology::Wiring;
 use livetime_fabric::network::{
@@ -342,6 +342,81 @@ fn slow_builder_units_get_less_and_dead_ones_lose_no_event() {
     );
 }
 
+/// The talk's case: a quarter of the readout units first, and a tenth of the events in full. What moves
+/// is 0.25 + 0.1 x 0.75 of the payload; the first units send for every event, so that their links
+/// are the bound as before.
+#[test]
+fn two_steps_move_a_third_of_the_payload_and_the_first_units_are_the_bound() {
+    let topology = Topology::four_layer(4).unwrap();
+    let at_once = BuilderNetwork {
+        credits: 48,
+        ..builder(BARREL)
+    };
+    let plan = BuilderNetwork {
+        two_step: Some(TwoStep {
+            first_units: 16,
+            accept: 0.1,
+        }),
+        ..at_once.clone()
+    };
+    let whole = run(&at_once, &topology, &load(120), &Switching::Wormhole, 1);
+    let outcome = run(&plan, &topology, &load(120), &Switching::Wormhole, 1);
+    assert_eq!(whole.two_step, None);
+    let steps = outcome.two_step.expect("two steps");
+    assert_eq!(steps.first_units, 16);
+    let expected = 0.25 + 0.75 * steps.accepted;
+    assert!((steps.accepted - 0.1).abs() < 0.02, "{steps:?}");
+    assert!((steps.moved - expected).abs() < 0.01, "{steps:?}");
+    let rejected = steps.events_released as f64 / outcome.events_built as f64;
+    assert!((rejected - 0.9).abs() < 0.02, "{steps:?}");
+    // The others send a tenth of what the first ones do, whose links are no faster than before.
+    let uneven = steps.rest_bytes_per_s / steps.first_bytes_per_s;
+    assert!((uneven - steps.accepted).abs() < 0.02, "{steps:?}");
+    assert!(outcome.events_incomplete == 0 && whole.events_incomplete == 0);
+    assert!(outcome.fragments_sent < outcome.events_built * 64 / 2);
+    // Without accepted events nothing but the first step moves, with all of them everything.
+    for accept in [0.0, 1.0] {
+        let plan = BuilderNetwork {
+            two_step: Some(TwoStep {
+                first_units: 16,
+                accept,
+            }),
+            ..at_once.clone()
+        };
+        let outcome = run(&plan, &topology, &load(60), &Switching::Wormhole, 1);
+        let steps = outcome.two_step.expect("two steps");
+        assert_eq!(steps.accepted, accept);
+        assert!(
+            (steps.moved - (0.25 + 0.75 * accept)).abs() < 0.01,
+            "{steps:?}"
+        );
+        assert_eq!(steps.events_released == 0, accept == 1.0);
+    }
+}
+
+/// What a dead builder unit had released after the first step is freed in all readout units, and its
+/// other events are built or released by others, each once.
+#[test]
+fn two_steps_lose_nothing_with_builder_units_that_die() {
+    let topology = Topology::four_layer(2).unwrap();
+    let plan = BuilderNetwork {
+        two_step: Some(TwoStep {
+            first_units: 4,
+            accept: 0.3,
+        }),
+        sick: SickBuilders {
+            dead: 3,
+            dead_at: DurationPs::from_ms(100),
+            ..SickBuilders::default()
+        },
+        ..builder(Shaping::None)
+    };
+    let outcome = run(&plan, &topology, &load(1_200), &Switching::Wormhole, 1);
+    assert_eq!(outcome.builders_dead, 3, "{}", brief(&outcome));
+    assert!(outcome.events_reassigned > 0, "{}", brief(&outcome));
+    assert_eq!(outcome.events_incomplete, 0);
+}
+
 /// Given triggers that come at random below what the network carries, then each is built; above
 /// it, the rest is refused and nothing is lost.
 #[test]
@@ -437,6 +512,18 @@ fn a_builder_that_does_not_fit_is_refused_with_its_key() {
         }),
         found("F0208", "builder.block")
     );
+    fn steps(first_units: u32) -> Option<TwoStep> {
+        let accept = 0.5;
+        Some(TwoStep {
+            first_units,
+            accept,
+        })
+    }
+    assert_eq!(path(|p| p.two_step = steps(7)), None);
+    let all_first = path(|p| p.two_step = steps(8));
+    assert_eq!(all_first, found("B0115", "builder.first_step"));
+    let pushed = path(|p| (p.two_step, p.mode) = (steps(1), BuildMode::Push));
+    assert_eq!(pushed, found("B0115", "builder.first_step"));
     assert_eq!(
         path(|p| p.credits = 0).map(|p| p.1),
         Some("builder.credits".to_owned())

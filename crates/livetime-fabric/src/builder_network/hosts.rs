@@ -53,6 +53,8 @@ pub(super) struct Finishing {
     pub(super) words: u64,
     pub(super) skew: DurationNs,
     pub(super) is_complete: bool,
+    /// It is the first step of an event alone.
+    pub(super) is_first_step: bool,
 }
 
 /// The host of a builder unit, and the filter behind it. What a block touches comes first, and the
@@ -81,6 +83,9 @@ pub(super) struct BuilderHost {
     pub(super) done_sequence: u32,
     /// Events that went through the filter while counting.
     pub(super) counted: u64,
+    /// Events that it has released after their first step: if it dies, what it had to say of them to
+    /// readout units of the second step may die with it.
+    pub(super) released: Vec<TriggerNumber>,
     pub(super) held_max: usize,
 }
 
@@ -101,6 +106,7 @@ impl BuilderHost {
             done_sequence: 0,
             is_dead: false,
             counted: 0,
+            released: Vec::new(),
             held_max: 0,
         }
     }

@@ -50,11 +50,14 @@ impl NetworkWorld<'_> {
         let handed_on: Vec<TriggerNumber> = parked.into_iter().filter(is_built).collect();
         self.manager.unit.reassign(builder, &handed_on);
         let open = self.manager.unit.open_triggers();
+        let host = &mut self.builders[usize::from(builder)];
+        let released = std::mem::take(&mut host.released);
         let port = self.builder_port[usize::from(builder)];
         for unit in 0..self.readouts.len() as u16 {
             let host = &mut self.readouts[usize::from(unit)];
             host.unit.take_back(builder, &open);
             host.unit.finish_events(&handed_on);
+            host.unit.finish_events(&released);
             host.unit.handle_builder_back(builder, NEXT_EPOCH);
             for adapter in &mut self.adapters[usize::from(unit) * self.rails..][..self.rails] {
                 self.tally.withdrawn += adapter.withdraw(port);

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use super::two_step::TwoStepOutcome;
 use crate::network::Estimate;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
@@ -61,6 +62,8 @@ pub struct BuilderNetworkOutcome {
     pub fairness_builders: f64,
     /// Events of a slow builder unit as a share of those of one that is well; 1 without slow ones.
     pub slow_share: f64,
+    /// What moved in two steps; `None` where events are gathered at once.
+    pub two_step: Option<TwoStepOutcome>,
     /// The most events that a builder unit held.
     pub held_max: usize,
     /// Time from the trigger to the end of the filter, nanoseconds.

@@ -22,6 +22,7 @@ use super::hosts::{
 use super::outcome::BuilderNetworkOutcome;
 use super::placement::{NONE, ports, slow_share, units_at};
 use super::tally::Tally;
+use super::two_step::Steps;
 use super::{BuilderNetwork, Control, ShaperPlace, Shaping};
 use crate::address::NodeId;
 use crate::kernel::{RunReport, World};
@@ -84,6 +85,7 @@ pub(super) struct NetworkWorld<'t> {
     /// The other receivers of a message that a builder unit sends.
     copies: Vec<MessageCopy>,
     barrier: PhaseBarrier,
+    steps: Option<Steps>,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
     pub(super) tally: Tally,
@@ -151,6 +153,10 @@ impl<'t> NetworkWorld<'t> {
             copies: Vec::with_capacity(units as usize),
             // Simulated readout units are never silent.
             barrier: PhaseBarrier::new(units as usize, DurationNs(u64::MAX)),
+            steps: plan
+                .two_step
+                .as_ref()
+                .map(|steps| Steps::new(steps, config.first_step, units as u16, load.seed)),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
             tally: Tally::new(load),
@@ -257,6 +263,7 @@ impl<'t> NetworkWorld<'t> {
                 words,
                 skew: host.unit.event_skew(ticket.trigger),
                 is_complete,
+                is_first_step: ticket.is_first_step(),
             });
             s.at(done, HOST, NetworkEvent::Done(unit).into());
         }
@@ -638,24 +645,53 @@ impl<'t> NetworkWorld<'t> {
         let Some(event) = host.finishing.pop_front() else {
             return;
         };
+        let triggers = [event.trigger].into_iter().collect();
+        let fetches = event.is_first_step && self.fetches(event.trigger.0);
+        let host = &mut self.builders[usize::from(unit)];
         let done = Envelope {
             sender: UnitId::filter(0),
             epoch: FIRST_EPOCH,
             sequence: host.done_sequence,
-            message: BuilderMessage::EventDone {
-                triggers: [event.trigger].into_iter().collect(),
+            message: match fetches {
+                true => BuilderMessage::FetchRest { triggers },
+                false => BuilderMessage::EventDone { triggers },
             },
         };
         host.done_sequence = host.done_sequence.wrapping_add(1);
         let _refused = host.unit.handle_message(now.to_run_ns(), &done);
-        self.check.build(now, event.trigger.0);
+        if !fetches {
+            self.end_event(now, unit, &event);
+        }
+        self.pump_builder(unit, false, s);
+    }
+
+    /// An event is through: built, or released after its first step.
+    fn end_event(&mut self, now: SimPs, unit: u16, event: &Finishing) {
+        let trigger = event.trigger.0;
+        self.check.build(now, trigger);
         let latency_ns = now.to_run_ns().0 - event.triggered_at.0;
         self.tally.built += 1;
         self.tally.incomplete += u64::from(!event.is_complete);
-        if self.tally.count(now, event.words, latency_ns, event.skew) {
-            host.counted += 1;
+        let host = &mut self.builders[usize::from(unit)];
+        let is_counted = (self.tally).count(now, event.words, latency_ns, event.skew);
+        host.counted += u64::from(is_counted);
+        if let Some(steps) = &mut self.steps {
+            if event.is_first_step {
+                steps.release();
+                if self.plan.sick.dead > 0 {
+                    host.released.push(event.trigger);
+                }
+            }
+            if is_counted {
+                let is_full = !event.is_first_step;
+                steps.count(trigger, event.words, is_full, &self.sizes);
+            }
         }
-        self.pump_builder(unit, false, s);
+    }
+
+    fn fetches(&self, trigger: u64) -> bool {
+        let steps = self.steps.as_ref();
+        steps.is_some_and(|steps| steps.fetches(trigger))
     }
 
     fn arm(&mut self, index: usize, timeout: RunNs, s: &mut Scheduler<EventWord>) {
@@ -801,6 +837,7 @@ impl<'t> NetworkWorld<'t> {
             builders_dead: tally.dead,
             events_reassigned: self.manager.unit.counts().reassigned,
             fairness_builders: fairness(&counted),
+            two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
             slow_share: slow_share(&counted, self.plan.sick.slow, self.plan.sick.dead),
             held_max: self
                 .builders

@@ -6,7 +6,7 @@
 
 use livetime_builder::BuildMode;
 use livetime_fabric::builder_network::{
-    BuilderNetwork, Control, HostModel, Placement, ShaperPlace, Shaping, SickBuilders,
+    BuilderNetwork, Control, HostModel, Placement, ShaperPlace, Shaping, SickBuilders, TwoStep,
 };
 use livetime_fabric::scenario::ShiftOrder;
 use livetime_wire::ByteSize;
@@ -58,6 +58,7 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     section.quantity("retry", &mut builder.retry);
     let modes = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
     builder.mode = section.choice("mode", &modes).unwrap_or_default();
+    builder.two_step = read_two_step(&mut section);
     builder.shaping = read_shaping(&mut section);
     if builder.shaping == Shaping::None {
         let help = "set `shaping`, or remove the key";
@@ -83,6 +84,26 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     builder.sick = read_sick(&mut section);
     section.finish();
     Some(builder)
+}
+
+fn read_two_step(section: &mut Section<'_, '_>) -> Option<TwoStep> {
+    let first_units = section.integer("first_step", 0..=COUNT_MAX).unwrap_or(0) as u32;
+    let accept = section.number("accept", 0.0..=1.0);
+    if first_units == 0 {
+        let help = "set `first_step`, or remove `accept`";
+        section.refuse_idle(&["accept"], "`accept` with `first_step`", help);
+        return None;
+    }
+    if accept.is_none() {
+        section.require(
+            "accept",
+            "the share of the events whose rest is fetched, 0 to 1",
+        );
+    }
+    Some(TwoStep {
+        first_units,
+        accept: accept.unwrap_or(0.0),
+    })
 }
 
 fn read_shaping(section: &mut Section<'_, '_>) -> Shaping {

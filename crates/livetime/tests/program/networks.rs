@@ -64,6 +64,26 @@ fn the_event_builder_of_the_examples_builds_every_event_on_its_network() {
 }
 
 #[test]
+fn in_two_steps_a_third_of_the_payload_moves_and_the_first_units_send_it() {
+    let document = simulate("two-step-64.toml", "packet");
+    let violations = value(&document, "builder.violations").as_array();
+    assert_eq!(violations.map(Vec::len), Some(0), "{document:#}");
+    assert_eq!(document["converged"], true, "{document:#}");
+    let rate = document["event_rate_hz"].as_f64().expect("converged");
+    assert!((rate / 40e3 - 1.0).abs() < 0.02, "{rate}");
+    let of = |key: &str| {
+        let steps = value(&document, "builder.two_step");
+        steps[key].as_f64().expect("converged")
+    };
+    assert_eq!(of("first_units"), 16.0);
+    let moved = 0.25 + 0.75 * of("accepted");
+    assert!((of("moved") - moved).abs() < 0.01, "{document:#}");
+    assert!(of("first_bytes_per_s") > 5.0 * of("rest_bytes_per_s"));
+    let at_once = simulate("builder-64.toml", "packet");
+    assert_eq!(value(&at_once, "builder.two_step"), &Value::Null);
+}
+
+#[test]
 fn the_same_scenario_is_the_same_run_and_writes_what_is_asked_for() {
     let bench = Workbench::new();
     bench.write(

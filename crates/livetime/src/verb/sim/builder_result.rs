@@ -1,6 +1,6 @@
 //! What `livetime sim run` says of an event builder on a network: its part of document and summary.
 
-use livetime_fabric::builder_network::BuilderNetworkOutcome;
+use livetime_fabric::builder_network::{BuilderNetworkOutcome, TwoStepOutcome};
 use livetime_node::latency_summary;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
@@ -48,6 +48,7 @@ pub(super) fn extend_json(
             "slow_share": builder.slow_share,
             "dead": builder.builders_dead,
             "reassigned": builder.events_reassigned,
+            "two_step": builder.two_step.map(|steps| two_step_json(&steps, &steady)),
             "violations": builder.violations,
         },
         "fragments": {
@@ -70,6 +71,33 @@ pub(super) fn extend_json(
     if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
         document.extend(rest);
     }
+}
+
+/// What moved in two steps; shares and rates are of a steady state.
+fn two_step_json(steps: &TwoStepOutcome, steady: &impl Fn(f64) -> Value) -> Value {
+    json!({
+        "first_units": steps.first_units,
+        "released": steps.events_released,
+        "accepted": steady(steps.accepted),
+        "moved": steady(steps.moved),
+        "first_bytes_per_s": steady(steps.first_bytes_per_s),
+        "rest_bytes_per_s": steady(steps.rest_bytes_per_s),
+    })
+}
+
+/// What two steps save, and how uneven they are.
+fn two_step_text(steps: &TwoStepOutcome) -> String {
+    format!(
+        "  two steps         {} readout units first, {} events released after them, {:.1} % fetched in \
+         full: {:.1} % of the payload moved;\n                    {:.2} MB/s from each of these, {:.2} \
+         from each of the others\n",
+        steps.first_units,
+        steps.events_released,
+        100.0 * steps.accepted,
+        100.0 * steps.moved,
+        steps.first_bytes_per_s / 1e6,
+        steps.rest_bytes_per_s / 1e6
+    )
 }
 
 /// The rate, or that there is none yet.
@@ -140,6 +168,9 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64, seconds: f64
             "  blocks            {:.1} % filled\n",
             100.0 * builder.block_fill
         );
+    }
+    if let Some(steps) = builder.two_step.filter(|_| builder.event_rate.converged) {
+        text += &two_step_text(&steps);
     }
     text += &format!(
         "  builder units     fairness {:.3} (Jain), at most {} events held; {} dead, {} events of \
