@@ -20,7 +20,7 @@ pub(super) enum Text {
     Message(MessageWords),
     /// A block of a barrel shifter.
     Block {
-        block: Block,
+        block: Box<Block>,
         /// Life of the readout unit that made it.
         epoch: u32,
         /// Messages of the fragments that end in it.

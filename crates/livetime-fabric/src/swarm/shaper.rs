@@ -20,7 +20,7 @@ const QUEUE_MAX: usize = 24;
 /// What a shaper wants sent.
 pub(super) enum Shaped {
     /// A block, and the numbers of the messages of fragments that end in it.
-    Block(Block, Vec<(Piece, u32)>),
+    Block(Box<Block>, Vec<(Piece, u32)>),
     /// A fragment, whose message has this number.
     Fragment {
         to: u16,
@@ -112,7 +112,7 @@ impl SwarmShaper {
                         ended.extend(self.waiting.remove(&key).map(|number| (*piece, number)));
                     }
                 }
-                Some(Shaped::Block(block, ended))
+                Some(Shaped::Block(Box::new(block), ended))
             }
             Order::Phases(shift) => match shift.poll_output(now)? {
                 ShiftOutput::Send(fragment) => {
