@@ -105,6 +105,22 @@ pub enum Control {
     },
 }
 
+impl Control {
+    /// Whether it is shared, rate and latency.
+    const fn parts(self) -> (bool, u64, DurationPs) {
+        match self {
+            Self::Separate {
+                bits_per_s,
+                latency,
+            } => (false, bits_per_s, latency),
+            Self::Shared {
+                bits_per_s,
+                latency,
+            } => (true, bits_per_s, latency),
+        }
+    }
+}
+
 /// Which unit is on which port of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {

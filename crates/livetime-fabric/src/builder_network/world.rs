@@ -23,7 +23,7 @@ use super::outcome::BuilderNetworkOutcome;
 use super::placement::{NONE, ports, slow_share, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
-use super::{BuilderNetwork, Control, ShaperPlace, Shaping};
+use super::{BuilderNetwork, ShaperPlace, Shaping};
 use crate::address::NodeId;
 use crate::kernel::{RunReport, World};
 use crate::network::arrival::ArrivalTimes;
@@ -105,16 +105,7 @@ impl<'t> NetworkWorld<'t> {
             routes: shift.policy,
             ..load.clone()
         };
-        let (is_shared, control_bits_per_s, control_latency) = match plan.control {
-            Control::Separate {
-                bits_per_s,
-                latency,
-            } => (false, bits_per_s, latency),
-            Control::Shared {
-                bits_per_s,
-                latency,
-            } => (true, bits_per_s, latency),
-        };
+        let (is_shared, control_bits_per_s, control_latency) = plan.control.parts();
         let engines = rails + u32::from(is_shared);
         let (units, others) = (plan.readouts(topology), plan.builders(topology));
         let readout_port = ports(plan.placement, topology.sources(), units, load.seed);
