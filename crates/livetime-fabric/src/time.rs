@@ -96,6 +96,40 @@ impl DurationPs {
     }
 }
 
+/// How long bytes occupy a link: [`DurationPs::for_bits`] of one rate, without its division where a
+/// byte takes whole picoseconds, as on links of round rates. A division takes longer than all else
+/// that a packet's last step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ByteTime {
+    bits_per_second: u64,
+    /// Of a byte; 0 if it is none in whole picoseconds.
+    ps: u64,
+}
+
+impl ByteTime {
+    /// For links of this rate.
+    pub(crate) const fn new(bits_per_second: u64) -> Self {
+        let is_whole = (8 * PS_PER_S).is_multiple_of(bits_per_second);
+        Self {
+            bits_per_second,
+            ps: if is_whole {
+                8 * PS_PER_S / bits_per_second
+            } else {
+                0
+            },
+        }
+    }
+
+    /// The time of so many bytes, below 2^61 of them.
+    #[inline]
+    pub(crate) const fn of(self, bytes: u64) -> DurationPs {
+        match self.ps {
+            0 => DurationPs::for_bits(bytes * 8, self.bits_per_second),
+            ps => DurationPs(bytes.saturating_mul(ps)),
+        }
+    }
+}
+
 impl Add<DurationPs> for SimPs {
     type Output = Self;
     fn add(self, rhs: DurationPs) -> Self {
@@ -175,6 +209,17 @@ mod tests {
         }
         assert_eq!(DurationPs::for_bits(8, 0), DurationPs::MAX);
         assert_eq!(DurationPs::for_bits(u64::MAX, 1), DurationPs::MAX);
+    }
+
+    #[test]
+    fn bytes_take_as_long_as_their_bits() {
+        let (giga, tera) = (1_000_000_000, 1_000_000_000_000);
+        for rate in [0, 1, 3, 1000, giga, 3 * giga, 7 * tera, 8 * tera, 9 * tera] {
+            for bytes in [0, 1, 2, 4096, 2_305_844, u64::MAX / 8] {
+                let expected = DurationPs::for_bits(bytes * 8, rate);
+                assert_eq!(ByteTime::new(rate).of(bytes), expected, "{bytes} at {rate}");
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
 use crate::queue::{EventClass, Lane, QueueKind};
 use crate::random::{Purpose, RandomStream, RandomStreams};
 use crate::scheduler::Scheduler;
-use crate::time::{DurationPs, SimPs};
+use crate::time::{ByteTime, DurationPs, SimPs};
 use crate::trace::EventLabel;
 
 use super::arbiter::Arbiter;
@@ -160,6 +160,7 @@ impl Source {
 pub(crate) struct Fabric<'t> {
     topology: &'t Topology,
     load: Load,
+    byte_time: ByteTime,
     /// Which engine of its simulation this is.
     network: u8,
     /// Packets come from hosts.
@@ -344,6 +345,7 @@ impl<'t> Fabric<'t> {
         };
         Self {
             topology,
+            byte_time: ByteTime::new(load.link_bits_per_s),
             network: 0,
             is_for_hosts: false,
             links: links.iter().map(link).collect(),
@@ -509,7 +511,7 @@ impl<'t> Fabric<'t> {
             }
         }
         let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
-        let streaming = DurationPs::for_bits(bytes * 8, self.load.link_bits_per_s);
+        let streaming = self.byte_time.of(bytes);
         if let Some(meter) = &mut self.meter {
             for link in links {
                 meter.carries(*link as usize, now + hop_delay, streaming);

@@ -24,15 +24,15 @@ pub enum Wiring {
 
 #[derive(Debug, Clone)]
 pub(super) struct Delta {
-    stages: u32,
-    nodes: u32,
+    stages: usize,
     /// Position of each source.
     positions: Vec<u32>,
-    /// By window: it without its first digit, shifted to make room for the next one. Tables, since
-    /// divisions would be most of what a route costs.
-    shifted: Vec<u32>,
-    /// By destination and stage: the digit that comes into the window.
-    digits: Vec<u32>,
+    /// By source and stage: the first link after the stage, and in the window the digits of the source
+    /// that are left. Tables, since divisions would be most of what a route costs; two of them, since a
+    /// window made of the one before it would wait for that.
+    sources: Vec<u32>,
+    /// By destination and stage: its digits in the window.
+    destinations: Vec<u32>,
 }
 
 impl Topology {
@@ -66,16 +66,21 @@ impl Topology {
                 }
             }
         }
-        let places = (0..stages).map(|stage| radix.pow(stages - 1 - stage));
-        let digits = |window| places.clone().map(move |place| window / place % radix);
+        // By stage: what the digits count that are still to come.
+        let to_come = (0..stages).map(|stage| (stage, radix.pow(stages - 1 - stage)));
+        let of_source = |position: &u32| {
+            let position = *position;
+            to_come.clone().map(move |(stage, place)| {
+                let first = nodes * (stage + 1);
+                first + position % place * (nodes / place)
+            })
+        };
+        let of_destination = |node| to_come.clone().map(move |(_, place)| node / place);
         Ok(parts.into_topology(Routing::Delta(Delta {
-            stages,
-            nodes,
+            stages: stages as usize,
+            sources: positions.iter().flat_map(of_source).collect(),
+            destinations: (0..nodes).flat_map(of_destination).collect(),
             positions,
-            shifted: (0..nodes)
-                .map(|window| window % per_stage * radix)
-                .collect(),
-            digits: (0..nodes).flat_map(digits).collect(),
         })))
     }
 }
@@ -83,20 +88,17 @@ impl Topology {
 impl Delta {
     #[inline]
     pub(super) fn route(&self, source: u32, destination: u32, route: &mut Route) {
-        let mut window = self.positions[source as usize];
-        let stages = self.stages as usize;
-        let digits = &self.digits[destination as usize * stages..][..stages];
-        let mut first = 0;
-        let links = digits.iter().map(|digit| {
-            window = self.shifted[window as usize] + digit;
-            first += self.nodes;
-            first + window
-        });
-        route.extend(stages, links);
+        let stages = self.stages;
+        let left = &self.sources[source as usize * stages..][..stages];
+        let come = &self.destinations[destination as usize * stages..][..stages];
+        route.extend(
+            stages,
+            left.iter().zip(come).map(|(left, come)| left + come),
+        );
     }
 
     pub(super) const fn stages(&self) -> usize {
-        self.stages as usize
+        self.stages
     }
 
     pub(super) fn positions(&self) -> &[u32] {
