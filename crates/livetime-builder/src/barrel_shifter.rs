@@ -56,15 +56,17 @@ pub struct Piece {
     pub total: u32,
 }
 
-/// A block. On the link it always takes as much as every other.
+/// A block. On the link it always takes as much as every other. With its first pieces, which are all of
+/// most, its head is in two cache lines: drivers have hundreds of them under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub struct Block {
     /// Index of the builder unit that it goes to.
     pub to: u16,
-    /// The sender's step.
-    pub step: u64,
     /// The sender's count of blocks towards this receiver.
     pub sequence: u32,
+    /// The sender's step.
+    pub step: u64,
     /// What it carries, in order.
     pub pieces: ArrayVec<Piece, PIECES_MAX>,
 }
@@ -209,27 +211,30 @@ impl Lane {
     }
 }
 
-/// A readout unit's shifter. What each fragment and block touches comes first.
+/// A readout unit's shifter. What each fragment and block touches comes first, in three cache lines: a
+/// driver of hundreds of shifters waits for these.
 #[derive(Debug)]
 #[repr(C)]
 pub struct BarrelShifter {
     schedule: Arc<ShiftSchedule>,
     sender: u16,
+    /// Where in the cycle of the schedule the step is.
+    place: u16,
     block_bytes: u32,
     step: u64,
     lanes: Vec<Lane>,
     /// Fragments in all queues.
-    waiting: usize,
-    waiting_max: usize,
-    queue_max: usize,
+    waiting: u32,
+    waiting_max: u32,
+    queue_max: u32,
+    /// First of the unused ones of those that are not in the lanes.
+    unused: u32,
     /// The last trigger that came: all that wait are within 2^31 of it.
     newest: TriggerNumber,
-    /// First of the unused ones among them.
-    unused: u32,
-    /// Those that are not in the lanes.
-    behind: Vec<Behind>,
     pace: Pace,
     counts: ShiftCounts,
+    /// Those that are not in the lanes.
+    behind: Vec<Behind>,
 }
 
 impl BarrelShifter {
@@ -251,14 +256,15 @@ impl BarrelShifter {
         assert!(block_bytes > 0, "blocks without payload");
         let receivers = usize::from(schedule.receivers());
         Self {
+            place: schedule.place(sender, 0),
             schedule,
             sender,
             pace,
             block_bytes,
-            queue_max: queue_max.min(HELD_MAX),
+            queue_max: queue_max.min(HELD_MAX) as u32,
             lanes: vec![Lane::EMPTY; receivers],
             waiting: 0,
-            waiting_max: receivers * queue_max,
+            waiting_max: u32::try_from(receivers * queue_max).unwrap_or(u32::MAX),
             behind: Vec::new(),
             unused: NONE,
             newest: TriggerNumber(0),
@@ -272,8 +278,10 @@ impl BarrelShifter {
     /// never fills more than its trigger window times its sources.
     #[must_use]
     pub fn with_waiting_max(mut self, fragments: usize) -> Self {
-        self.waiting_max = self.waiting_max.min(fragments);
-        self.behind = Vec::with_capacity(self.waiting_max);
+        self.waiting_max = u32::try_from(fragments).map_or(self.waiting_max, |fragments| {
+            self.waiting_max.min(fragments)
+        });
+        self.behind = Vec::with_capacity(self.waiting_max as usize);
         self
     }
 
@@ -281,7 +289,7 @@ impl BarrelShifter {
     /// one simulation.
     #[must_use]
     pub fn lean(mut self) -> Self {
-        self.behind = Vec::with_capacity(BEHIND_USUAL.min(self.waiting_max));
+        self.behind = Vec::with_capacity(BEHIND_USUAL.min(self.waiting_max as usize));
         self
     }
 
@@ -302,7 +310,7 @@ impl BarrelShifter {
     ) -> Result<(), QueueFull> {
         let lane = &mut self.lanes[usize::from(to)];
         let held = lane.held();
-        if held >= self.queue_max || self.waiting >= self.waiting_max {
+        if held >= self.queue_max as usize || self.waiting >= self.waiting_max {
             return Err(QueueFull { to, held });
         }
         let fragment = Waiting {
@@ -361,7 +369,7 @@ impl BarrelShifter {
             return false;
         };
         (block.to, block.step) = (to, self.step);
-        self.step += 1;
+        self.take_step();
         self.fill(block);
         true
     }
@@ -375,13 +383,15 @@ impl BarrelShifter {
             if due < self.step {
                 return None;
             }
-            self.miss_until(due);
+            if due > self.step {
+                self.miss_until(due);
+            }
         }
         // With as many steps as receivers the first will do; the others rest at some.
         for _ in 0..self.schedule.steps().max(1) {
-            match self.schedule.receiver(self.sender, self.step) {
+            match self.next_receiver() {
                 Some(to) => return Some(to),
-                None => self.step += 1,
+                None => self.take_step(),
             }
             if !matches!(self.pace, Pace::BackPressure) {
                 return None;
@@ -392,16 +402,29 @@ impl BarrelShifter {
 
     /// Gives the present turn away: its receiver's link cannot take a block.
     pub fn give_turn_away(&mut self) {
-        self.step += 1;
+        self.take_step();
         self.counts.steps_given_away += 1;
     }
 
     /// Goes on with the step that is on by the clock, without a count of those before it: nothing
     /// was to be sent. Without a clock there is none to go on with.
     pub fn skip_to(&mut self, now: RunNs) {
-        if let Some(due) = self.step_at(now) {
-            self.step = self.step.max(due);
+        if let Some(due) = self.step_at(now)
+            && due > self.step
+        {
+            self.set_step(due);
         }
+    }
+
+    #[inline]
+    fn take_step(&mut self) {
+        self.step += 1;
+        self.place = self.schedule.place_after(self.place);
+    }
+
+    fn set_step(&mut self, step: u64) {
+        self.step = step;
+        self.place = self.schedule.place(self.sender, step);
     }
 
     /// The step that is on by the clock, if there is one and it has begun.
@@ -423,7 +446,7 @@ impl BarrelShifter {
             }
         }
         self.counts.steps_missed += missed;
-        self.step = due;
+        self.set_step(due);
     }
 
     fn fill(&mut self, block: &mut Block) {
@@ -474,7 +497,7 @@ impl BarrelShifter {
     /// Receiver of the next block; `None` if it rests at the next step.
     #[inline]
     pub fn next_receiver(&self) -> Option<u16> {
-        self.schedule.receiver(self.sender, self.step)
+        self.schedule.receiver_at(self.place)
     }
 
     /// Where a block to a receiver, or a fragment for it, is made of, for drivers that have many
@@ -507,7 +530,7 @@ impl BarrelShifter {
             let last = &mut self.behind[withdrawn.last as usize].next;
             self.unused = core::mem::replace(last, self.unused);
         }
-        self.waiting -= held;
+        self.waiting -= held as u32;
         held
     }
 

@@ -173,12 +173,12 @@ pub struct BuilderUnit {
     absent_most: TriggerNumber,
     /// Payload bytes that came, by readout unit; empty where payload is counted by event alone.
     bytes_by_readout: Vec<u64>,
+    dispatch: FilterDispatch,
+    counts: BuilderCounts,
     /// By readout unit: its fragments are gathered first; empty for whole events at once.
     in_first_step: Vec<bool>,
-    dispatch: FilterDispatch,
     epoch: u32,
     index: u16,
-    counts: BuilderCounts,
     credits: u32,
     group_max: usize,
     timeout: DurationNs,

@@ -38,60 +38,66 @@ pub(crate) enum Place {
     Outside(TriggerNumber),
 }
 
-/// The live triggers. What is outside of the window is rarely looked at and comes last.
+/// The live triggers: one cache line, since hundreds of them are used in turn. What is outside of the
+/// window is rarely looked at and lies elsewhere.
 #[derive(Debug)]
-#[repr(C)]
 pub(crate) struct HeldTriggers {
     /// Round about.
     cells: Vec<u32>,
-    /// Words of a cell.
-    cell_words: usize,
     /// The trigger with which the window begins.
     first: u64,
-    /// Its cell.
-    first_cell: usize,
+    /// Words of a cell.
+    cell_words: u32,
+    /// The cell of the first trigger.
+    first_cell: u32,
     /// Numbers in the window, and the most live triggers.
-    capacity: usize,
+    capacity: u32,
     /// Live triggers in the window.
-    inside: usize,
-    /// Those before the window.
-    outside: TriggerTable<Held>,
+    inside: u32,
+    /// Live triggers before the window.
+    passed: u32,
+    /// They themselves.
+    outside: Box<TriggerTable<Held>>,
 }
+
+const _: () = assert!(size_of::<HeldTriggers>() <= 64);
 
 impl HeldTriggers {
     /// At most `capacity` triggers of so many sources.
     pub(crate) fn new(capacity: usize, sources: usize) -> Self {
-        let cell_words = match sources {
+        let cell_words: u32 = match sources {
             0..=1 => 1,
             2..=SOURCES_PER_WORD => 2,
             _ => 3,
         };
         Self {
-            cells: vec![0; capacity * cell_words],
+            cells: vec![0; capacity * cell_words as usize],
             cell_words,
             first: 1,
             first_cell: 0,
-            capacity,
+            // A trigger window is configured in 32 bits.
+            capacity: capacity as u32,
             inside: 0,
-            outside: TriggerTable::with_few(capacity, capacity / OUTSIDE_SHARE),
+            passed: 0,
+            outside: Box::new(TriggerTable::with_few(capacity, capacity / OUTSIDE_SHARE)),
         }
     }
 
     /// Takes the memory for all of them outside of the window; only while there are none.
     pub(crate) fn reserve_outside(&mut self) {
-        debug_assert!(self.outside.len() == 0, "called at the start");
-        self.outside = TriggerTable::new(self.capacity);
+        debug_assert!(self.passed == 0, "called at the start");
+        *self.outside = TriggerTable::new(self.capacity as usize);
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.inside + self.outside.len()
+        (self.inside + self.passed) as usize
     }
 
     /// A cell counted from the first of all, up to twice as many as there are: round about, without a
     /// division.
     #[inline]
-    fn round(&self, cell: usize) -> usize {
+    fn round(&self, cell: u32) -> u32 {
         let round = if cell < self.capacity {
             0
         } else {
@@ -102,16 +108,16 @@ impl HeldTriggers {
 
     /// First word of the cell of the `ahead`-th number of the window.
     #[inline]
-    fn cell(&self, ahead: usize) -> usize {
-        self.round(self.first_cell + ahead) * self.cell_words
+    fn cell(&self, ahead: u32) -> usize {
+        self.round(self.first_cell + ahead) as usize * self.cell_words as usize
     }
 
     /// How far into the window a trigger is; `None` outside of it. Numbers go round about, as damaged
     /// ones may be the largest.
     #[inline]
-    fn ahead(&self, trigger: TriggerNumber) -> Option<usize> {
+    fn ahead(&self, trigger: TriggerNumber) -> Option<u32> {
         let ahead = trigger.0.wrapping_sub(self.first);
-        (ahead < self.capacity as u64).then_some(ahead as usize)
+        (ahead < self.capacity.into()).then_some(ahead as u32)
     }
 
     #[inline]
@@ -137,7 +143,7 @@ impl HeldTriggers {
     pub(crate) fn find(&self, trigger: TriggerNumber) -> Option<(Place, Held)> {
         let Some(ahead) = self.ahead(trigger) else {
             // New triggers are beyond the window.
-            if self.outside.len() == 0 {
+            if self.passed == 0 {
                 return None;
             }
             // As a reference: a copy would come through memory, and those of the window with it.
@@ -217,17 +223,17 @@ impl HeldTriggers {
     #[must_use]
     #[inline]
     pub(crate) fn insert(&mut self, trigger: TriggerNumber, held: Held) -> bool {
-        if self.len() >= self.capacity || trigger.0 == 0 {
+        if self.len() >= self.capacity as usize || trigger.0 == 0 {
             return false;
         }
         if self.ahead(trigger).is_none() {
-            if self.outside.len() > 0 && self.outside.get(trigger).is_some() {
+            if self.passed > 0 && self.outside.get(trigger).is_some() {
                 return false;
             }
             self.slide(trigger);
         }
         let Some(ahead) = self.ahead(trigger) else {
-            return self.outside.insert(trigger, held);
+            return self.insert_outside(trigger, held);
         };
         let at = self.cell(ahead);
         if self.is_occupied(at) {
@@ -238,22 +244,31 @@ impl HeldTriggers {
         true
     }
 
+    #[cold]
+    fn insert_outside(&mut self, trigger: TriggerNumber, held: Held) -> bool {
+        let is_new = self.outside.insert(trigger, held);
+        self.passed += u32::from(is_new);
+        is_new
+    }
+
     /// Adds triggers one after the other, all alike, as long as there is room and they are new: in the
     /// window or right behind it. Returns how many.
     #[inline]
     pub(crate) fn append(&mut self, triggers: Range<u64>, held: Held) -> u64 {
-        let room = (self.capacity - self.len()) as u64;
+        let room = u64::from(self.capacity - self.inside - self.passed);
         let end = triggers.end.min(triggers.start.saturating_add(room));
         for trigger in triggers.start..end {
-            let mut ahead = trigger.wrapping_sub(self.first) as usize;
-            if ahead == self.capacity {
+            if trigger.wrapping_sub(self.first) == self.capacity.into() {
                 self.slide(TriggerNumber(trigger));
-                ahead = trigger.wrapping_sub(self.first) as usize;
             }
-            if ahead >= self.capacity || self.is_occupied(self.cell(ahead)) {
+            let cell = self.ahead(TriggerNumber(trigger));
+            let Some(cell) = cell.map(|ahead| self.cell(ahead)) else {
+                return trigger - triggers.start;
+            };
+            if self.is_occupied(cell) {
                 return trigger - triggers.start;
             }
-            self.write(self.cell(ahead), held);
+            self.write(cell, held);
             self.inside += 1;
         }
         end.saturating_sub(triggers.start)
@@ -262,7 +277,10 @@ impl HeldTriggers {
     /// Lets the window end with a trigger beyond it, or begin anywhere if nothing is held.
     #[cold]
     fn slide_far(&mut self, trigger: TriggerNumber) {
-        self.first = trigger.0.saturating_sub(self.capacity as u64 / 2).max(1);
+        self.first = trigger
+            .0
+            .saturating_sub(u64::from(self.capacity) / 2)
+            .max(1);
         self.first_cell = 0;
     }
 
@@ -272,11 +290,11 @@ impl HeldTriggers {
         if self.len() == 0 {
             return self.slide_far(trigger);
         }
-        let end = self.first.saturating_add(self.capacity as u64 - 1);
+        let end = self.first.saturating_add(u64::from(self.capacity) - 1);
         let Some(steps) = trigger.0.checked_sub(end) else {
             return;
         };
-        let left = steps.min(self.capacity as u64) as usize;
+        let left = steps.min(self.capacity.into()) as u32;
         for ahead in 0..left {
             if self.inside == 0 {
                 break;
@@ -284,8 +302,8 @@ impl HeldTriggers {
             let at = self.cell(ahead);
             if self.is_occupied(at) {
                 let held = self.read(at, self.cells[at]);
-                let moved = TriggerNumber(self.first.wrapping_add(ahead as u64));
-                let is_new = self.outside.insert(moved, held);
+                let moved = TriggerNumber(self.first.wrapping_add(ahead.into()));
+                let is_new = self.insert_outside(moved, held);
                 debug_assert!(is_new, "there is room for all, and it was not there");
                 self.vacate(at);
             }
@@ -306,14 +324,14 @@ impl HeldTriggers {
         match place {
             Place::Cell(at) => self.vacate(at),
             Place::Outside(trigger) => {
-                self.outside.remove(trigger);
+                self.passed -= u32::from(self.outside.remove(trigger).is_some());
             }
         }
     }
 
     /// Number of slots, for [`HeldTriggers::slot`].
     pub(crate) fn slot_count(&self) -> usize {
-        self.capacity + self.outside.slot_count()
+        self.capacity as usize + self.outside.slot_count()
     }
 
     /// The trigger in a slot, if there is one: those outside of the window, then the window in the
@@ -323,7 +341,7 @@ impl HeldTriggers {
             let (trigger, held) = self.outside.slot_mut(slot)?;
             return Some((trigger, Place::Outside(trigger), *held));
         };
-        let at = self.cell(ahead);
+        let at = self.cell(ahead as u32);
         let is_occupied = self.is_occupied(at);
         is_occupied.then(|| {
             let trigger = TriggerNumber(self.first.wrapping_add(ahead as u64));

@@ -143,10 +143,11 @@ pub struct ReadoutUnit {
     builders: PeerTable,
     /// Triggers with something to send or to free.
     work: VecDeque<TriggerNumber>,
-    work_max: usize,
     /// Largest number that a message named: fragments may be ahead of it, but not far.
     newest: TriggerNumber,
     ahead_max: u64,
+    /// Triggers up to this one were there before this unit; 0 for none.
+    joined_after: TriggerNumber,
     history: DenseHistory,
     scan_at: RunNs,
     index: u16,
@@ -157,8 +158,7 @@ pub struct ReadoutUnit {
     counts: ReadoutCounts,
     /// Ordered; bit `n` of a mask is the `n`-th.
     sources: ArrayVec<SourceId, READOUT_SOURCES_MAX>,
-    /// Triggers up to this one were there before this unit; 0 for none.
-    joined_after: TriggerNumber,
+    work_max: usize,
     supervisor: PeerTable,
     manager: PeerTable,
     probe: DurationNs,

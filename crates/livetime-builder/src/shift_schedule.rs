@@ -91,10 +91,31 @@ impl ShiftSchedule {
     /// # Panics
     /// If there is no such sender.
     pub fn receiver(&self, sender: u16, step: u64) -> Option<u16> {
+        self.receiver_at(self.place(sender, step))
+    }
+
+    /// Where in its cycle a sender is at a step, for [`ShiftSchedule::receiver_at`]. Those that go from
+    /// step to step ask for [`ShiftSchedule::place_after`] instead: a division takes longer than the
+    /// rest of what is done for an empty block.
+    ///
+    /// # Panics
+    /// If there is no such sender.
+    #[inline]
+    pub(crate) fn place(&self, sender: u16, step: u64) -> u16 {
         let number = u64::from(self.numbers[usize::from(sender)]);
-        let receiver = (number + step) % u64::from(self.steps.max(1));
-        let receiver = receiver as u16;
-        (receiver < self.receivers).then_some(receiver)
+        ((number + step) % u64::from(self.steps.max(1))) as u16
+    }
+
+    /// The place a step after another.
+    #[inline]
+    pub(crate) const fn place_after(&self, place: u16) -> u16 {
+        if place + 1 < self.steps { place + 1 } else { 0 }
+    }
+
+    /// Whom a sender at a place sends to; `None` where it rests.
+    #[inline]
+    pub(crate) fn receiver_at(&self, place: u16) -> Option<u16> {
+        (place < self.receivers).then_some(place)
     }
 }
 
@@ -133,6 +154,8 @@ mod tests {
             for step in 1_000..1_000 + u64::from(schedule.steps()) {
                 let mut busy = BTreeSet::new();
                 for sender in 0..senders {
+                    let place = schedule.place(sender, step);
+                    prop_assert_eq!(schedule.place_after(place), schedule.place(sender, step + 1));
                     if let Some(receiver) = schedule.receiver(sender, step) {
                         prop_assert!(receiver < receivers);
                         prop_assert!(busy.insert(receiver), "two senders at {}", receiver);
