@@ -79,6 +79,12 @@ impl<V: Copy + Default> TriggerTable<V> {
         (key ^ key >> self.shift) as usize & (self.heads.len() - 1)
     }
 
+    /// The head of the chain of a trigger.
+    #[inline]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&u32> {
+        self.heads.get(self.head(trigger.0))
+    }
+
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let mut at = self.heads[self.head(key)].wrapping_sub(1);

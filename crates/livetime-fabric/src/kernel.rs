@@ -15,22 +15,10 @@ use crate::scheduler::Scheduler;
 use crate::time::SimPs;
 use crate::trace::{EventLabel, Trace, TraceHash};
 
-/// Events that a world is shown ahead at a time; fewer than half of it are not worth it.
-pub(crate) const FORESEEN: usize = 16;
-
 /// The simulated system: its nodes, and what events do to them.
 pub trait World {
     /// An event: small (below 32 bytes is best), naming the node and what is large by index.
     type Event;
-
-    /// Some events that probably come next, soonest first. A world whose nodes do not fit into the
-    /// cache can ask here for what these events will touch, so that it comes while others are
-    /// handled; nothing may depend on it. Does nothing by default.
-    fn foresee<'e>(&self, _coming: impl Iterator<Item = &'e Self::Event> + Clone)
-    where
-        Self::Event: 'e,
-    {
-    }
 
     /// What the trace shall say of an event. Called before it is handled.
     fn label(&self, event: &Self::Event) -> EventLabel;
@@ -149,8 +137,6 @@ pub struct Simulation<W: World> {
     scheduler: Scheduler<W::Event>,
     pending_max: usize,
     events: u64,
-    /// Events to handle until the world is shown some ahead again.
-    foreseen: usize,
 }
 
 impl<W: World> Simulation<W> {
@@ -161,7 +147,6 @@ impl<W: World> Simulation<W> {
             scheduler: Scheduler::new(config.queue, config.trace_ring),
             pending_max: config.pending_max,
             events: 0,
-            foreseen: 0,
         }
     }
 
@@ -191,7 +176,6 @@ impl<W: World> Simulation<W> {
                 break StopReason::Horizon;
             };
             self.events += 1;
-            self.foresee();
             self.scheduler.record(key, self.world.label(&event));
             self.world.handle(key.time, event, &mut self.scheduler);
             if self.scheduler.take_halt() {
@@ -199,21 +183,6 @@ impl<W: World> Simulation<W> {
             }
         };
         self.report(stop)
-    }
-
-    /// Shows the world what comes, where the queue knows it.
-    #[inline]
-    fn foresee(&mut self) {
-        if self.foreseen > 0 {
-            self.foreseen -= 1;
-            return;
-        }
-        if self.scheduler.coming_count() >= FORESEEN / 2
-            && let Some(coming) = self.scheduler.coming(FORESEEN)
-        {
-            self.foreseen = FORESEEN - 1;
-            self.world.foresee(coming);
-        }
     }
 
     /// The world.

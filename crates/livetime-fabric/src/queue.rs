@@ -175,20 +175,11 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// The number of [`EventQueue::coming`]; 0 where the queue does not know.
+    /// The event that probably comes after so many others; `None` where the queue does not know.
     #[inline]
-    pub(crate) fn coming_count(&self) -> usize {
+    pub(crate) fn coming(&self, others: usize) -> Option<&E> {
         match self {
-            Self::Wheel(wheel) => wheel.coming_count(),
-            Self::Heap(_) => 0,
-        }
-    }
-
-    /// At most so many of the events that probably come next, in their order.
-    #[inline]
-    pub(crate) fn coming(&self, most: usize) -> Option<impl Iterator<Item = &E> + Clone> {
-        match self {
-            Self::Wheel(wheel) => Some(wheel.coming(most)),
+            Self::Wheel(wheel) => wheel.coming(others),
             Self::Heap(_) => None,
         }
     }

@@ -179,16 +179,12 @@ impl<E> Scheduler<E> {
         Some((key, event))
     }
 
-    /// The number of [`Scheduler::coming`].
+    /// The event that probably comes after so many others; `None` where the queue does not know. A
+    /// world whose nodes do not fit into the cache can ask for what it will touch, so that this comes
+    /// while the others are handled; nothing may depend on it.
     #[inline]
-    pub(crate) fn coming_count(&self) -> usize {
-        self.queue.coming_count()
-    }
-
-    /// At most so many of the events that probably come next, in their order.
-    #[inline]
-    pub(crate) fn coming(&self, most: usize) -> Option<impl Iterator<Item = &E> + Clone> {
-        self.queue.coming(most)
+    pub(crate) fn coming(&self, others: usize) -> Option<&E> {
+        self.queue.coming(others)
     }
 
     #[inline]

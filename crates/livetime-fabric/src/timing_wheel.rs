@@ -248,24 +248,15 @@ impl<E> TimingWheel<E> {
             .get(self.popped_from.checked_sub(QUEUES)?)
     }
 
-    /// Events that come next where the last one came from: in its lane, or in the current granule.
+    /// The event after so many others where the last one came from: in its lane, or in the current
+    /// granule.
     #[inline]
-    pub(crate) fn coming_count(&self) -> usize {
-        match self.popped_lane() {
-            Some(lane) => lane.len(),
-            None => self.current.len(),
-        }
-    }
-
-    /// At most so many of them, in their order.
-    #[inline]
-    pub(crate) fn coming(&self, most: usize) -> impl Iterator<Item = &E> + Clone {
-        let (sorted, queued) = match self.popped_lane() {
-            Some(lane) => (0, lane.range(..lane.len().min(most))),
-            None => (most, self.queues[0].range(..0)),
+    pub(crate) fn coming(&self, others: usize) -> Option<&E> {
+        let pending = match self.popped_lane() {
+            Some(lane) => lane.get(others),
+            None => self.current.iter().nth_back(others),
         };
-        let sorted = self.current.iter().rev().take(sorted);
-        sorted.chain(queued).map(|pending| &pending.event)
+        Some(&pending?.event)
     }
 
     /// Number of events that wait.
@@ -425,6 +416,30 @@ mod tests {
             wheel.pop_until(SimPs::MAX).map(|popped| popped.1),
             Some('z')
         );
+    }
+
+    #[test]
+    fn what_comes_is_known_where_the_last_one_came_from() {
+        let mut wheel = TimingWheel::new();
+        // In one granule, from both ends of it, and in a lane that goes on for longer.
+        for (sequence, time) in [4_100, 4_300, 4_200].into_iter().enumerate() {
+            wheel.push(key(time, sequence as u64), time);
+        }
+        for time in (9_000..15_000).step_by(1_000) {
+            wheel.push_in_order(Lane::First, key(time, time), time);
+        }
+        let mut popped = Vec::new();
+        while let Some((_, time)) = wheel.pop_until(SimPs::MAX) {
+            popped.push((time, wheel.coming(0).copied(), wheel.coming(2).copied()));
+        }
+        let expected = [
+            (4_100, Some(4_200), None),
+            (4_200, Some(4_300), None),
+            (4_300, None, None),
+            (9_000, Some(10_000), Some(12_000)),
+        ];
+        assert_eq!(popped[..4], expected);
+        assert_eq!(popped[8], (14_000, None, None));
     }
 
     #[test]

@@ -17,6 +17,17 @@ pub fn bring<T>(place: &T) {
     for_reading(NonNull::from(place).cast());
 }
 
+/// As [`bring`], for the first `bytes` of `place`, or all of it where it has fewer.
+#[inline]
+pub fn bring_first<T>(place: &T, bytes: usize) {
+    let start = NonNull::from(place).cast::<u8>().as_ptr();
+    for offset in (0..bytes.min(size_of::<T>())).step_by(CACHE_LINE) {
+        if let Some(line) = NonNull::new(start.wrapping_add(offset)) {
+            for_reading(line);
+        }
+    }
+}
+
 /// Asks the processor to own the cache line of `address` soon.
 #[inline]
 pub(crate) fn for_writing(address: NonNull<u8>) {

@@ -50,6 +50,12 @@ impl BuilderUnit {
         self.readouts.foresee(readout.into())
     }
 
+    /// Where the look-up of an event begins, for drivers as in [`BuilderUnit::foresee_message`].
+    #[inline]
+    pub fn foresee_slot(&self, trigger: TriggerNumber) -> Option<&u32> {
+        self.slots.foresee(trigger)
+    }
+
     /// Where a fragment of an event goes, of the source with a rank, for drivers as in
     /// [`BuilderUnit::foresee_message`].
     #[inline]

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use livetime_shm::prefetch::bring_first;
 use livetime_wire::message::{BuilderMessage, Envelope};
 use livetime_wire::{TriggerNumber, UnitId};
 
@@ -223,6 +224,14 @@ impl Texts {
             _ => (false, &[]),
         };
         (envelope.sender.index, is_request, triggers)
+    }
+
+    /// Asks for a message.
+    #[inline]
+    pub(super) fn foresee(&self, index: u32) {
+        if let Some(text) = self.texts.get(index as usize) {
+            bring_first(text, 128);
+        }
     }
 
     /// Its bytes on a link.

@@ -1,20 +1,37 @@
 //! Asks ahead for what deliveries will touch.
 //!
-//! Blocks of equal size end at the same instants, hundreds at a time, and each touches some twenty
-//! cache lines of two hosts that nothing has touched since the step before. One after the other
-//! most of a run would be waiting for memory; asked for over several deliveries, they come together
-//! while others are handled.
+//! Blocks of equal size end at the same instants, hundreds at a time, and each touches some forty
+//! cache lines of two hosts that nothing has touched since the step before. Not asked for, most of a
+//! run would be waiting for memory. At each delivery the next ones are looked at: of the nearest what
+//! is found through much, of a farther one the places that this will be found through, of the
+//! farthest the hosts themselves. So each asks for what it needs in turn as it comes nearer, never
+//! waits for what it needs to ask, and memory works while deliveries are handled.
 
-use livetime_shm::prefetch::bring;
+use livetime_shm::prefetch::{bring, bring_first};
 use livetime_wire::TriggerNumber;
 
+use super::engine::Engine;
+use super::event::{EventWord, NetworkEvent};
 use super::placement::NONE;
 use super::world::NetworkWorld;
-use crate::kernel::FORESEEN;
-use crate::network::port::Delivery;
+use crate::scheduler::Scheduler;
+
+/// Deliveries between the one that is handled and that of which the hosts are asked for.
+const HOSTS_AHEAD: usize = 6;
+/// Those to that of which places in the hosts are asked for.
+const PLACES_AHEAD: usize = 4;
+/// Those to that of which triggers and events are asked for.
+const EVENTS_AHEAD: usize = 2;
+
+/// What every message or fragment touches of a host: the beginning, see there.
+const READOUT_BYTES: usize = 512;
+const BUILDER_BYTES: usize = 512;
+const ADAPTER_BYTES: usize = 192;
+/// The head of a block and its first pieces.
+const BLOCK_BYTES: usize = 128;
 
 /// Who takes part in a delivery that comes.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Coming {
     rail: usize,
     readout: usize,
@@ -24,29 +41,54 @@ struct Coming {
 }
 
 impl NetworkWorld<'_> {
-    /// Asks for what deliveries by rail will touch, at both ends. Changes nothing.
-    pub(super) fn foresee_deliveries(&self, deliveries: impl Iterator<Item = (usize, Delivery)>) {
-        let mut all = [Coming::default(); FORESEEN];
-        let mut count = 0;
-        for ((rail, delivery), coming) in deliveries.zip(&mut all) {
-            *coming = Coming {
-                rail,
-                readout: self.readout_at[delivery.from as usize].into(),
-                builder: self.builder_at[delivery.parcel.to as usize],
-                tag: delivery.parcel.tag,
-            };
-            count += 1;
+    /// Asks for what the next deliveries will touch, at both ends. Changes nothing.
+    #[inline]
+    pub(super) fn foresee_deliveries(&self, s: &Scheduler<EventWord>) {
+        if let Some(coming) = self.coming(HOSTS_AHEAD, s) {
+            self.foresee_hosts(&coming);
         }
-        let coming = &all[..count];
-        for coming in coming {
-            self.foresee_places(coming);
+        if let Some(coming) = self.coming(PLACES_AHEAD, s) {
+            self.foresee_places(&coming);
         }
-        for coming in coming {
-            self.foresee_events(coming);
+        if let Some(coming) = self.coming(EVENTS_AHEAD, s) {
+            self.foresee_triggers(&coming);
+            self.foresee_events(&coming);
         }
     }
 
-    /// What is found in few steps.
+    /// The delivery that probably comes after so many others.
+    #[inline]
+    fn coming(&self, others: usize, s: &Scheduler<EventWord>) -> Option<Coming> {
+        let NetworkEvent::Wormhole(number, step) = s.coming(others)?.event() else {
+            return None;
+        };
+        let rail = usize::from(number);
+        let delivery = match &self.engines[rail] {
+            Engine::Wormhole(engine) if rail < self.rails => engine.delivered_by(&step)?,
+            _ => return None,
+        };
+        Some(Coming {
+            rail,
+            readout: self.readout_at[delivery.from as usize].into(),
+            builder: self.builder_at[delivery.parcel.to as usize],
+            tag: delivery.parcel.tag,
+        })
+    }
+
+    /// The hosts, and the block.
+    #[inline]
+    fn foresee_hosts(&self, coming: &Coming) {
+        bring_first(&self.readouts[coming.readout], READOUT_BYTES);
+        let adapter = coming.readout * self.rails + coming.rail;
+        bring_first(&self.adapters[adapter], ADAPTER_BYTES);
+        if coming.builder != NONE {
+            let host = &self.builders[usize::from(coming.builder)];
+            bring_first(host, BUILDER_BYTES);
+            bring_first(&self.blocks[coming.tag as usize], BLOCK_BYTES);
+        }
+    }
+
+    /// What is found in the hosts and the block.
     #[inline]
     fn foresee_places(&self, coming: &Coming) {
         let Coming {
@@ -57,12 +99,31 @@ impl NetworkWorld<'_> {
         } = *coming;
         let host = &self.readouts[readout];
         let adapter = &self.adapters[readout * self.rails + rail];
-        // What it sends next, and the fragment that comes to it next.
+        // What it sends next, the fragment that comes to it next, and the messages that wait for it.
         bring_some(adapter.foresee(None));
         let next = TriggerNumber(host.fed + 1);
         bring_some(host.unit.foresee_trigger(next));
         bring(host.unit.foresee_closing(next));
-        // What it will look up for the messages that wait for it.
+        for letter in &host.inbox {
+            self.texts.foresee(letter.text);
+        }
+        if builder != NONE {
+            let host = &self.builders[usize::from(builder)];
+            let sender = rail * self.readouts.len() + readout;
+            bring_some(host.unit.foresee_message(readout as u16));
+            bring_some(host.assemblers.foresee(sender));
+            for piece in &self.blocks[tag as usize].pieces {
+                bring_some(host.unit.foresee_slot(piece.trigger));
+            }
+        }
+    }
+
+    /// What will be looked up for the messages that wait.
+    #[inline]
+    fn foresee_triggers(&self, coming: &Coming) {
+        let Coming { rail, readout, .. } = *coming;
+        let host = &self.readouts[readout];
+        let adapter = &self.adapters[readout * self.rails + rail];
         for letter in &host.inbox {
             let (from, is_request, triggers) = self.texts.named(letter.text);
             bring_some(host.unit.foresee_message(from));
@@ -76,13 +137,6 @@ impl NetworkWorld<'_> {
                     false => bring(host.unit.foresee_closing(*trigger)),
                 }
             }
-        }
-        if builder != NONE {
-            let host = &self.builders[usize::from(builder)];
-            let sender = rail * self.readouts.len() + readout;
-            bring_some(host.unit.foresee_message(readout as u16));
-            bring_some(host.assemblers.foresee(sender));
-            bring(&self.blocks[tag as usize].sequence);
         }
     }
 

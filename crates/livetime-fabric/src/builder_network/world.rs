@@ -58,7 +58,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) plan: &'t BuilderNetwork,
     topology: &'t Topology,
     load: &'t Load,
-    engines: Vec<Engine<'t>>,
+    pub(super) engines: Vec<Engine<'t>>,
     pub(super) rails: usize,
     pub(super) control_bits_per_s: u64,
     pub(super) control_latency: DurationPs,
@@ -443,6 +443,7 @@ impl<'t> NetworkWorld<'t> {
             return;
         };
         if let Some(delivery) = engine.take_step(step, s) {
+            self.foresee_deliveries(s);
             self.deliver(network, delivery, s);
             self.use_link(network, delivery.from, s);
         }
@@ -893,21 +894,6 @@ impl World for NetworkWorld<'_> {
             kind,
             key,
         }
-    }
-
-    fn foresee<'e>(&self, coming: impl Iterator<Item = &'e EventWord> + Clone) {
-        // Those in a row: where the first is none, hardly another is.
-        self.foresee_deliveries(coming.map_while(|event| {
-            let NetworkEvent::Wormhole(number, step) = event.event() else {
-                return None;
-            };
-            match &self.engines[usize::from(number)] {
-                Engine::Wormhole(engine) if usize::from(number) < self.rails => {
-                    Some((usize::from(number), engine.delivered_by(&step)?))
-                }
-                _ => None,
-            }
-        }));
     }
 
     fn handle(&mut self, now: SimPs, event: EventWord, s: &mut Scheduler<EventWord>) {
