@@ -46,7 +46,7 @@ use crate::scenario::{ShiftOrder, Switching};
 use crate::time::{DurationPs, SimPs};
 
 pub use busy::HostShares;
-pub use outcome::BuilderNetworkOutcome;
+pub use outcome::{BatchCounts, BuilderNetworkOutcome};
 pub use two_step::{TwoStep, TwoStepOutcome};
 
 /// Triggers that units remember where builder units die: more than come at 100 kHz until a death is

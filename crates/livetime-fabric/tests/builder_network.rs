@@ -4,13 +4,13 @@
 use livetime_builder::BuildMode;
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{
-    BuilderNetwork, BuilderNetworkOutcome, Control, HostModel, Placement, ShaperPlace, Shaping,
-    SickBuilders, TwoStep,
+    BatchCounts, BuilderNetwork, BuilderNetworkOutcome, Control, HostModel, Placement, ShaperPlace,
+    Shaping, SickBuilders, TwoStep,
 };
 use livetime_fabric::network::topology::Wiring;
 use livetime_fabric::network::{
-    Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing, SizeLaw,
-    Topology, Traffic,
+    Arrival, BufferPlace, Buffering, FlowControl, Forwarding, LinkReport, Load, Pattern, Queueing,
+    SizeLaw, Topology, Traffic,
 };
 use livetime_fabric::scenario::{ShiftOrder, Switching};
 use livetime_wire::DurationNs;
@@ -575,4 +575,61 @@ fn one_readout_unit_reaches_its_point_to_point_rate_with_one_builder_unit() {
         let found = run(&plan, &topology, &load, &Switching::Wormhole, rails).efficiency_link;
         assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}");
     }
+}
+
+/// Given buffers that overflow and triggers at random, when a run counts from its start, then its
+/// batches add up to its totals, and the buffers of each network say how full they became.
+#[test]
+fn batches_add_up_and_buffers_say_how_full_they_were() {
+    let topology = Topology::crossbar(8).unwrap();
+    let plan = BuilderNetwork {
+        retry: DurationNs(2 * DurationNs::MILLISECOND.0),
+        queue: 8,
+        ..builder(Shaping::None)
+    };
+    let offered = Load {
+        arrival: Arrival::Poisson {
+            interval: DurationPs::from_us(140),
+        },
+        warm_up: DurationPs::ZERO,
+        duration: DurationPs::from_ms(64),
+        counts_links: true,
+        ..load(64)
+    };
+    let bytes = 48 << 10;
+    let found = run(
+        &plan,
+        &topology,
+        &offered,
+        &buffers(FlowControl::None, bytes),
+        2,
+    );
+    let sum = |of: fn(&BatchCounts) -> u64| found.batches.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|batch| batch.offered), found.triggers + found.refused);
+    assert_eq!(sum(|batch| batch.refused), found.refused);
+    assert_eq!(sum(|batch| batch.built), found.events_built);
+    assert_eq!(sum(|batch| batch.fragments), found.fragments_delivered);
+    assert_eq!(sum(|batch| batch.packets), found.packets);
+    assert_eq!(sum(|batch| batch.packets_lost), found.packets_lost);
+    assert_eq!(found.links.len(), 2);
+    let fullest = |links: &LinkReport| {
+        let levels = links.buffers.iter().map(|buffer| buffer.max_bytes);
+        levels.max().unwrap()
+    };
+    for links in &found.links {
+        assert!((1..=bytes).contains(&fullest(links)), "{}", fullest(links));
+    }
+    let not_asked = Load {
+        counts_links: false,
+        ..offered
+    };
+    let again = run(
+        &plan,
+        &topology,
+        &not_asked,
+        &buffers(FlowControl::None, bytes),
+        2,
+    );
+    assert_eq!(again.links, []);
+    assert_eq!(again.trace_hash, found.trace_hash);
 }

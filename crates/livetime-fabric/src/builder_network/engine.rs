@@ -3,7 +3,7 @@
 use super::event::EventWord;
 use crate::network::port::Parcel;
 use crate::network::topology::Topology;
-use crate::network::{Load, buffered, wormhole};
+use crate::network::{LinkReport, Load, buffered, wormhole};
 use crate::scenario::Switching;
 use crate::scheduler::Scheduler;
 use crate::time::SimPs;
@@ -47,6 +47,13 @@ impl<'t> Engine<'t> {
         match self {
             Self::Wormhole(engine) => engine.send(at, source, parcel, s),
             Self::Buffered(engine) => engine.send(at, source, parcel, s),
+        }
+    }
+    /// What links and buffers did until the end of the run, if it was counted.
+    pub(super) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
+        match self {
+            Self::Wormhole(engine) => engine.take_link_report(end),
+            Self::Buffered(engine) => engine.take_link_report(end),
         }
     }
 }

@@ -3,9 +3,26 @@
 use hdrhistogram::Histogram;
 
 use super::two_step::TwoStepOutcome;
-use crate::network::Estimate;
+use crate::network::{Estimate, LinkReport};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
+
+/// What was counted in one batch of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BatchCounts {
+    /// Triggers that came, those refused included; 0 where there is always another one.
+    pub offered: u64,
+    /// Those among them that found no room.
+    pub refused: u64,
+    /// Events that went through the filters.
+    pub built: u64,
+    /// Fragments that came to builder units.
+    pub fragments: u64,
+    /// Packets that readout units sent.
+    pub packets: u64,
+    /// Packets lost at full buffers.
+    pub packets_lost: u64,
+}
 
 /// Numbers of a run.
 #[derive(Debug, Clone)]
@@ -73,8 +90,13 @@ pub struct BuilderNetworkOutcome {
     pub skew_ns: Histogram<u64>,
     /// Event rate of each batch, for plots against time, Hz.
     pub series: Vec<f64>,
+    /// What was counted in each batch.
+    pub batches: Vec<BatchCounts>,
     /// Length of a batch.
     pub batch: DurationPs,
+    /// What links and buffers of each data network did, if
+    /// [`Load::counts_links`](crate::network::Load::counts_links) asked for it.
+    pub links: Vec<LinkReport>,
     /// What should never happen; empty in a good run.
     pub violations: Vec<String>,
     /// Whether some of them are that an event was larger than `builder.event_bytes`, which

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use livetime_wire::DurationNs;
 
+use super::outcome::BatchCounts;
 use crate::network::Load;
 use crate::network::measure::BATCHES;
 use crate::time::{DurationPs, SimPs};
@@ -15,7 +16,7 @@ const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
 pub(super) struct Tally {
     pub(super) start: SimPs,
     pub(super) batch: DurationPs,
-    pub(super) batches: Vec<u64>,
+    pub(super) batches: Vec<BatchCounts>,
     pub(super) words: u64,
     pub(super) built: u64,
     pub(super) incomplete: u64,
@@ -39,7 +40,7 @@ impl Tally {
         Self {
             start: SimPs::ZERO + load.warm_up,
             batch: DurationPs((load.duration.0 / BATCHES as u64).max(1)),
-            batches: vec![0; BATCHES],
+            batches: vec![BatchCounts::default(); BATCHES],
             words: 0,
             built: 0,
             incomplete: 0,
@@ -57,6 +58,48 @@ impl Tally {
         }
     }
 
+    /// The batch of a moment; `None` outside of them.
+    fn batch_mut(&mut self, now: SimPs) -> Option<&mut BatchCounts> {
+        if now <= self.start {
+            return None;
+        }
+        let batch = (now.0 - self.start.0 - 1) / self.batch.0;
+        self.batches.get_mut(batch as usize)
+    }
+
+    /// Counts a trigger, refused or not.
+    pub(super) fn offer(&mut self, now: SimPs, is_refused: bool) {
+        self.refused += u64::from(is_refused);
+        if let Some(batch) = self.batch_mut(now) {
+            batch.offered += 1;
+            batch.refused += u64::from(is_refused);
+        }
+    }
+
+    /// Counts fragments that come to a builder unit.
+    pub(super) fn receive(&mut self, now: SimPs, fragments: u64) {
+        self.delivered += fragments;
+        if let Some(batch) = self.batch_mut(now) {
+            batch.fragments += fragments;
+        }
+    }
+
+    /// Counts a packet that a readout unit sends.
+    pub(super) fn send(&mut self, now: SimPs) {
+        self.packets += 1;
+        if let Some(batch) = self.batch_mut(now) {
+            batch.packets += 1;
+        }
+    }
+
+    /// Counts a packet that is lost.
+    pub(super) fn lose(&mut self, now: SimPs) {
+        self.packets_lost += 1;
+        if let Some(batch) = self.batch_mut(now) {
+            batch.packets_lost += 1;
+        }
+    }
+
     /// Counts an event that went through its filter; whether that was after the warm-up.
     pub(super) fn count(
         &mut self,
@@ -65,14 +108,10 @@ impl Tally {
         latency_ns: u64,
         skew: DurationNs,
     ) -> bool {
-        if now <= self.start {
-            return false;
-        }
-        let batch = ((now.0 - self.start.0 - 1) / self.batch.0) as usize;
-        let Some(events) = self.batches.get_mut(batch) else {
+        let Some(batch) = self.batch_mut(now) else {
             return false;
         };
-        *events += 1;
+        batch.built += 1;
         self.words += words;
         self.latency_ns.saturating_record(latency_ns.max(1));
         self.skew_ns.saturating_record(skew.0.max(1));

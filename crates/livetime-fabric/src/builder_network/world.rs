@@ -407,7 +407,7 @@ impl<'t> NetworkWorld<'t> {
                         }
                     };
                     let at = injection(adapter, start, cost, bytes, hosts.bus_bytes_per_s);
-                    self.tally.packets += 1;
+                    self.tally.send(now);
                     self.cargo[tag as usize] = Some(cargo);
                     let to = port.into();
                     let parcel = Parcel { to, bytes, tag };
@@ -469,7 +469,7 @@ impl<'t> NetworkWorld<'t> {
             self.deliver(network, delivery, s);
         }
         for tag in lost.drain(..) {
-            self.tally.packets_lost += 1;
+            self.tally.lose(s.now());
             match self.unload(tag) {
                 Cargo::Block => {
                     self.tally.lost += ends_in(&self.blocks[tag as usize].pieces);
@@ -560,7 +560,7 @@ impl<'t> NetworkWorld<'t> {
         let hosts = &self.plan.hosts;
         let host = &mut self.builders[usize::from(unit)];
         let now = s.now();
-        self.tally.delivered += intake.fragments;
+        self.tally.receive(now, intake.fragments);
         let mut ready = now;
         if hosts.bus_bytes_per_s > 0 {
             let rate = hosts.bus_bytes_per_s.saturating_mul(8);
@@ -795,10 +795,14 @@ impl<'t> NetworkWorld<'t> {
             blocks,
             sent_again,
         } = self.held();
+        let data_networks = self.engines[..self.rails].iter_mut();
+        let links = data_networks.filter_map(|engine| engine.take_link_report(report.now));
+        let links = links.collect();
         let tally = self.tally;
         let seconds = self.load.duration.0 as f64 * 1e-12;
         let batch_s = tally.batch.0 as f64 * 1e-12;
-        let rates: Vec<f64> = tally.batches.iter().map(|n| *n as f64 / batch_s).collect();
+        let rates = tally.batches.iter().map(|n| n.built as f64 / batch_s);
+        let rates: Vec<f64> = rates.collect();
         let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
         let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
         let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
@@ -810,7 +814,7 @@ impl<'t> NetworkWorld<'t> {
             event_rate: Estimate::of(&rates),
             throughput_per_node: throughput,
             efficiency_link: throughput / link,
-            events_counted: tally.batches.iter().sum(),
+            events_counted: tally.batches.iter().map(|batch| batch.built).sum(),
             events_built: tally.built,
             events_incomplete: tally.incomplete,
             triggers: self.manager.given,
@@ -840,7 +844,9 @@ impl<'t> NetworkWorld<'t> {
             latency_ns: tally.latency_ns,
             skew_ns: tally.skew_ns,
             series: rates,
+            batches: tally.batches,
             batch: tally.batch,
+            links,
             is_event_too_large: self.check.is_event_too_large(),
             violations: self.check.into_violations(),
             simulated: report.now,
@@ -905,10 +911,10 @@ impl World for NetworkWorld<'_> {
                 self.take_buffered_step(number.into(), step, s);
             }
             NetworkEvent::Trigger => {
-                if self.give_trigger(now.to_run_ns()) {
+                let is_given = self.give_trigger(now.to_run_ns());
+                self.tally.offer(now, !is_given);
+                if is_given {
                     self.pump_manager(s);
-                } else {
-                    self.tally.refused += 1;
                 }
                 self.schedule_trigger(s);
             }

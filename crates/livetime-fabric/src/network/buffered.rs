@@ -352,7 +352,7 @@ impl<'t> Fabric<'t> {
     }
 
     /// What links and buffers did, if it was counted.
-    fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
+    pub(crate) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
         let links = self.topology.links();
         let elements = self.topology.elements().len();
         let place = self.buffering.place;
@@ -884,6 +884,10 @@ impl<'t> Fabric<'t> {
                 let is_drawn = self.load.arbiter == Arbiter::Random && rank == 0;
                 if rank < best_rank || is_drawn {
                     (best, best_rank) = (Some((before, at)), rank);
+                }
+                if self.load.arbiter == Arbiter::Oldest {
+                    // They are in the order in which they came: all behind it are younger.
+                    return best;
                 }
             }
             (before, at) = (at, self.packets.next_waiting[at as usize]);

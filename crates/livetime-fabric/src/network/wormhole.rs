@@ -22,6 +22,7 @@ use crate::trace::EventLabel;
 use super::arbiter::Arbiter;
 use super::arrival::Arrival;
 use super::link_meter::LinkMeter;
+use super::link_report::LinkReport;
 use super::outcome::{NetworkOutcome, Tally};
 use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, Parcel, StepEvent};
@@ -198,9 +199,7 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let mut fabric = simulation.into_world();
-    fabric.end_waits(report.now);
-    let links = fabric.meter.take();
-    let links = links.map(|meter| meter.into_report(report.now, |_| None));
+    let links = fabric.take_link_report(report.now);
     let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
     let (in_flight, offered) = (in_flight.count() as u64, fabric.packets.offered());
     let mut outcome = fabric.tally.into_outcome(&report);
@@ -232,6 +231,13 @@ impl<'t> Fabric<'t> {
             is_for_hosts: true,
             ..Self::new(topology, load)
         }
+    }
+
+    /// What links did until the end of the run, if it was counted.
+    pub(crate) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
+        self.end_waits(end);
+        let meter = self.meter.take()?;
+        Some(meter.into_report(end, |_| None))
     }
 
     /// Takes a parcel that the source sends from `at` on. Its link must be free.
