@@ -26,7 +26,8 @@ pub enum Rule {
     Equal,
     /// At least the reference.
     AtLeast,
-    /// Not judged: between reference minus and plus tolerance in the published case.
+    /// Not judged: the published figure stands beside the value, and [`GateRow::band`] says what is
+    /// expected of it.
     Reported,
 }
 
@@ -45,6 +46,8 @@ pub struct GateRow {
     pub tolerance: f64,
     /// How it is judged.
     pub rule: Rule,
+    /// Of a row that is not judged: from where to where values of its conditions are expected.
+    pub band: Option<(f64, f64)>,
 }
 
 impl GateRow {
@@ -56,6 +59,7 @@ impl GateRow {
             reference,
             tolerance,
             rule: Rule::Near,
+            band: None,
         }
     }
 
@@ -70,6 +74,22 @@ impl GateRow {
         Self {
             rule: Rule::AtLeast,
             ..Self::near(gate, check, value, reference, 0.0)
+        }
+    }
+
+    /// Not judged: what was published, and the band in which the value is expected.
+    fn reported(
+        gate: &'static str,
+        check: String,
+        value: f64,
+        reference: f64,
+        band: (f64, f64),
+    ) -> Self {
+        let reach = (band.0 - reference).abs().max((band.1 - reference).abs());
+        Self {
+            rule: Rule::Reported,
+            band: Some(band),
+            ..Self::near(gate, check, value, reference, reach)
         }
     }
 

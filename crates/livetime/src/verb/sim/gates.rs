@@ -101,6 +101,7 @@ fn to_json(rows: &[GateRow], quick: bool, passed: bool) -> Value {
                 "reference": row.reference,
                 "tolerance": row.tolerance,
                 "rule": rule(row.rule),
+                "band": row.band.map(|(low, high)| [low, high]),
                 "verdict": row.verdict(),
             })
         })
@@ -131,10 +132,11 @@ fn to_text(rows: &[GateRow], seconds: f64) -> String {
         "gate", "check (simulated)", "value", "reference", "tolerance"
     );
     for row in rows {
-        let tolerance = match row.rule {
-            Rule::Equal => "exact".to_owned(),
-            Rule::AtLeast => "at least".to_owned(),
-            Rule::Near | Rule::Reported => number(row.tolerance),
+        let tolerance = match (row.rule, row.band) {
+            (_, Some((low, high))) => format!("{}-{}", number(low), number(high)),
+            (Rule::Equal, _) => "exact".to_owned(),
+            (Rule::AtLeast, _) => "at least".to_owned(),
+            (Rule::Near | Rule::Reported, _) => number(row.tolerance),
         };
         text += &format!(
             "{:<5} {:<width$} {:>13} {:>13} {:>10}  {}\n",
