@@ -17,6 +17,8 @@ pub struct Table {
     pub headings: Vec<String>,
     /// Rows of cells.
     pub rows: Vec<Vec<String>>,
+    /// What the rows say, in words, a paragraph each; printed after them.
+    pub conclusion: Vec<String>,
 }
 
 /// A plot with what a reader needs to trust it.
@@ -61,7 +63,8 @@ padding:.5em .9em;border-radius:4px}.key b{display:block;font-size:1.25em}figure
 figcaption{color:#555}svg{width:100%;height:auto;max-width:820px;border:1px solid #eee}table{\
 border-collapse:collapse;margin:1em 0}caption{text-align:left;font-weight:bold;padding:.3em 0}\
 td,th{border-bottom:1px solid #ddd;padding:.2em .8em .2em 0;text-align:left}td.n{text-align:right;\
-font-variant-numeric:tabular-nums}pre{background:#f7f7f7;padding:1em;overflow:auto}\
+font-variant-numeric:tabular-nums}.says{border-left:4px solid #5790fc;\
+padding-left:.8em}pre{background:#f7f7f7;padding:1em;overflow:auto}\
 @media print{body{margin:0}}";
 
 impl Report {
@@ -128,6 +131,9 @@ fn write_table(out: &mut String, table: &Table) {
         out.push_str("</tr>");
     }
     out.push_str("</table>\n");
+    for paragraph in &table.conclusion {
+        let _ = writeln!(out, "<p class=\"says\">{}</p>", escape(paragraph));
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +155,7 @@ mod tests {
                 caption: "counts".to_owned(),
                 headings: vec!["name".to_owned(), "count".to_owned()],
                 rows: vec![vec!["offered".to_owned(), "12".to_owned()]],
+                conclusion: vec!["12 < 13".to_owned()],
             }],
             command: "livetime run x.toml".to_owned(),
             config: "a = \"</pre>\"".to_owned(),
@@ -160,6 +167,7 @@ mod tests {
         assert!(html.contains("rate &lt;x&gt;") && html.contains("a &amp; b"));
         assert!(html.contains("&lt;/pre&gt;") && html.contains("<\\/script>"));
         assert!(html.contains("<td class=\"n\">12</td>"));
+        assert!(html.contains("</table>\n<p class=\"says\">12 &lt; 13</p>"));
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!html.contains(outside), "{outside}");
         }

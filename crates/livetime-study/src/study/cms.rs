@@ -1,31 +1,31 @@
 //! `cms`: the CMS event builder studies (Lyon, 2000), every row and figure simulated anew.
 //!
 //! The rows are the gates of the network simulator: the talk's value, the model's, and where there
-//! is one a real run on this machine (`this_machine`). The figures are redrawn from simulations,
+//! is one a real run on this machine (`talk_row`, `this_machine`). The figures are redrawn from simulations,
 //! and the talk's open questions are answered by simulations of the large networks with the
 //! protocol that Livetime runs (`question`). Which parameters are fitted is said on the page.
 
 mod question;
+mod talk_row;
 mod this_machine;
 
 use livetime_fabric::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential};
 use livetime_fabric::analytic::transfer::{FramedTransfer, LinearTransfer};
 use livetime_fabric::barrel_builder::{Assignment, BarrelBuilder};
 use livetime_fabric::cell::{BufferedDelta, FifoCrossbar, Refill};
-use livetime_fabric::gate::{self, Extent, GateRow, Rule};
+use livetime_fabric::gate::{GateRow, Rule};
 use livetime_fabric::network::topology::Wiring;
 use livetime_fabric::network::{
     Arbiter, Load, Pattern, RoutePolicy, SizeLaw, Topology, TopologyError, Traffic, wormhole,
 };
-use livetime_fabric::replica::run_all;
 use livetime_fabric::time::DurationPs;
 use serde_json::{Value, json};
 
 use crate::bench::BenchError;
-use crate::bench::document::rounded;
 use crate::plot::{Axis, LinePlot, Series};
 use crate::report::{Figure, Report, Table};
 
+use question::Answer;
 use this_machine::ThisMachine;
 
 /// Name of the document's format.
@@ -42,21 +42,13 @@ pub struct CmsStudy {
     pub passed: bool,
 }
 
-/// An open question of the talk, and the runs that answer it.
-struct Answer {
-    question: &'static str,
-    answer: String,
-    headings: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-}
-
 /// Makes the study; `command` is what reproduces it.
 ///
 /// # Errors
 /// [`BenchError::Simulation`] when a network cannot be built.
 pub fn run(quick: bool, command: &str) -> Result<CmsStudy, BenchError> {
     let here = ThisMachine::measure(quick)?;
-    let rows = gate_rows(quick);
+    let rows = talk_row::rows(quick);
     let answers =
         question::answers(quick).map_err(|error| BenchError::Simulation(error.to_string()))?;
     let figures =
@@ -71,11 +63,11 @@ pub fn run(quick: bool, command: &str) -> Result<CmsStudy, BenchError> {
         "quick": quick,
         "command": command,
         "passed": passed,
-        "rows": rows.iter().map(|row| row_json(row, &here)).collect::<Vec<_>>(),
+        "rows": rows.iter().map(|row| talk_row::to_json(row, &here)).collect::<Vec<_>>(),
         "this_machine": here.to_json(),
         "questions": answers.iter().map(answer_json).collect::<Vec<_>>(),
     });
-    let mut tables = vec![row_table(&rows, &here)];
+    let mut tables = vec![talk_row::table(&rows, &here)];
     tables.extend(answers.iter().map(answer_table));
     let report = Report {
         title: "CMS event builder studies, simulated".to_owned(),
@@ -115,88 +107,27 @@ values are taken relative to point to point, expected ones to the link. Its even
 for large networks (15 %, 30 %) depend on run length, order and arbiter, which it does not state:
 they are shown beside one natural scenario and not judged.";
 
-fn gate_rows(quick: bool) -> Vec<GateRow> {
-    let extent = if quick { Extent::Quick } else { Extent::Full };
-    let wanted = ["V7", "V8"];
-    let mut jobs = gate::jobs(extent);
-    jobs.retain(|job| wanted.contains(&job.gate));
-    // The reconstruction is short and belongs to the talk, so it is there in both forms.
-    jobs.extend(
-        gate::jobs(Extent::Full)
-            .into_iter()
-            .filter(|job| job.gate == "V10"),
-    );
-    let work: Vec<_> = jobs.into_iter().map(|job| move || job.run()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    run_all(work, threads, |_| ())
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-fn row_json(row: &GateRow, here: &ThisMachine) -> Value {
-    let real = here.beside(&row.check);
-    json!({
-        "gate": row.gate,
-        "check": row.check,
-        "talk": row.reference,
-        "model": row.value,
-        "real": real.map(|(value, _)| rounded(value)),
-        "real_run": real.map(|(_, what)| what),
-        "tolerance": row.tolerance,
-        "verdict": row.verdict(),
-    })
-}
-
-fn row_table(rows: &[GateRow], here: &ThisMachine) -> Table {
-    let cells = |row: &GateRow| {
-        let tolerance = match row.rule {
-            Rule::Equal => "exact".to_owned(),
-            Rule::AtLeast => "at least".to_owned(),
-            Rule::Near | Rule::Reported => format!("{}", rounded(row.tolerance)),
-        };
-        vec![
-            row.check.clone(),
-            rounded(row.reference).to_string(),
-            rounded(row.value).to_string(),
-            match here.beside(&row.check) {
-                Some((value, what)) => format!("{} ({what})", rounded(value)),
-                None => String::new(),
-            },
-            tolerance,
-            row.verdict().to_owned(),
-        ]
-    };
-    Table {
-        caption: "Rows of the talk beside the model and real runs on this machine".to_owned(),
-        headings: [
-            "row",
-            "talk or theory",
-            "model",
-            "real run on this machine",
-            "tolerance",
-            "verdict",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: rows.iter().map(cells).collect(),
-    }
-}
-
 fn answer_json(answer: &Answer) -> Value {
     json!({
         "question": answer.question,
         "answer": answer.answer,
+        "verdict": answer.verdict,
+        "conditions": answer.conditions,
+        "converged": answer.is_converged,
         "headings": answer.headings,
         "rows": answer.rows,
     })
 }
 
 fn answer_table(answer: &Answer) -> Table {
+    let mut conclusion = vec![answer.answer.clone()];
+    conclusion.extend(answer.verdict.iter().cloned());
+    conclusion.push(format!("Conditions: {}", answer.conditions));
     Table {
-        caption: format!("{} {}", answer.question, answer.answer),
+        caption: answer.question.to_owned(),
         headings: answer.headings.iter().map(|h| (*h).to_owned()).collect(),
         rows: answer.rows.clone(),
+        conclusion,
     }
 }
 
@@ -414,4 +345,28 @@ fn slow_builder_figure(quick: bool) -> Figure {
         "The barrel shifter stays in step; the event manager gives the slow builder fewer events, \
          or all wait for it.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_in_the_document_and_after_the_rows_of_the_page() {
+        let answer = Answer {
+            question: "how?",
+            answer: "So.".to_owned(),
+            verdict: vec!["I: 5 KiB are enough.".to_owned()],
+            conditions: "at 45 kHz".to_owned(),
+            is_converged: true,
+            headings: vec!["buffer"],
+            rows: vec![vec!["5 KiB".to_owned()]],
+        };
+        let document = answer_json(&answer);
+        assert_eq!(document["verdict"], json!(["I: 5 KiB are enough."]));
+        assert_eq!(document["converged"], json!(true));
+        let table = answer_table(&answer);
+        let expected = ["So.", "I: 5 KiB are enough.", "Conditions: at 45 kHz"];
+        assert_eq!(table.conclusion, expected);
+    }
 }

@@ -504,6 +504,7 @@ impl Found {
             caption: "Time of the host per fragment, in us".to_owned(),
             headings,
             rows,
+            ..Table::default()
         }
     }
 

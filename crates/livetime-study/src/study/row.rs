@@ -99,6 +99,7 @@ pub(crate) fn table(caption: &str, source: &str, rows: &[Row]) -> Table {
         caption: caption.to_owned(),
         headings: headings.map(str::to_owned).to_vec(),
         rows: rows.iter().map(cells).collect(),
+        ..Table::default()
     }
 }
 

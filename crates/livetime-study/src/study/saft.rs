@@ -527,6 +527,7 @@ fn report(
             .map(str::to_owned)
             .to_vec(),
         rows,
+        ..Table::default()
     };
     let rows = transfers
         .iter()
@@ -549,6 +550,7 @@ fn report(
             .map(str::to_owned)
             .to_vec(),
         rows,
+        ..Table::default()
     };
     Report {
         title: "SAFTlib's measurements, made anew".to_owned(),
@@ -598,6 +600,7 @@ fn stages(delivered: &[Delivered]) -> Table {
             .map(str::to_owned)
             .to_vec(),
         rows,
+        ..Table::default()
     }
 }
 

@@ -316,6 +316,7 @@ fn table(caption: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
             .map(|heading| (*heading).to_owned())
             .collect(),
         rows,
+        ..Table::default()
     }
 }
 

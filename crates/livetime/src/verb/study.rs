@@ -62,7 +62,7 @@ struct FilarOptions {
 
 #[derive(Debug, clap::Args)]
 struct CmsOptions {
-    /// Shorter simulations: less than a minute, wider errors
+    /// Shorter simulations, fewer seeds and buffers: minutes
     #[arg(long)]
     quick: bool,
     /// Print the JSON document (livetime.study_cms/1)
@@ -216,6 +216,7 @@ fn write(document: &Value, report: &Report, output: &Output<'_>) -> ExitCode {
                 .iter()
                 .map(|row| format!("  {}", row.join(" | "))),
         );
+        lines.extend(table.conclusion.iter().map(|text| format!("  => {text}")));
     }
     exit::after_printing(print_line(lines.join("\n")))
 }

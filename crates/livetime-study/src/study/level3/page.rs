@@ -173,5 +173,6 @@ fn measured_table(measured: &Measured) -> Table {
             .to_owned(),
         headings: ["varied", "value", "MB/s"].map(str::to_owned).to_vec(),
         rows,
+        ..Table::default()
     }
 }

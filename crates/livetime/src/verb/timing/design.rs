@@ -271,6 +271,7 @@ fn page(design: &Design, wave: &LinePlot, error: &LinePlot) -> Report {
             .map(str::to_owned)
             .to_vec(),
         rows: rows.collect(),
+        ..Table::default()
     };
     let figure = |plot: &LinePlot, caption: &str| Figure {
         svg: plot.to_svg(),
