@@ -19,7 +19,7 @@ use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
     builder_hosts, readout_hosts,
 };
-use super::outcome::BuilderNetworkOutcome;
+use super::outcome::{BatchCounts, BuilderNetworkOutcome};
 use super::placement::{NONE, ports, slow_share, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
@@ -30,7 +30,7 @@ use crate::network::arrival::ArrivalTimes;
 use crate::network::measure::{Estimate, fairness};
 use crate::network::port::{Delivery, Parcel};
 use crate::network::topology::Topology;
-use crate::network::{Arrival, Load, buffered, wormhole};
+use crate::network::{Arrival, LinkReport, Load, buffered, wormhole};
 use crate::queue::EventClass;
 use crate::random::RandomStreams;
 use crate::scenario::Switching;
@@ -778,6 +778,14 @@ impl<'t> NetworkWorld<'t> {
         held
     }
 
+    /// What links and buffers of the data networks did, if it was counted.
+    fn take_link_reports(&mut self, end: SimPs) -> Vec<LinkReport> {
+        let data_networks = self.engines[..self.rails].iter_mut();
+        data_networks
+            .filter_map(|engine| engine.take_link_report(end))
+            .collect()
+    }
+
     /// The numbers at the end.
     pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
         if !self.manager.unit.credits_conserved() {
@@ -795,14 +803,12 @@ impl<'t> NetworkWorld<'t> {
             blocks,
             sent_again,
         } = self.held();
-        let data_networks = self.engines[..self.rails].iter_mut();
-        let links = data_networks.filter_map(|engine| engine.take_link_report(report.now));
-        let links = links.collect();
+        let links = self.take_link_reports(report.now);
         let tally = self.tally;
         let seconds = self.load.duration.0 as f64 * 1e-12;
         let batch_s = tally.batch.0 as f64 * 1e-12;
-        let rates = tally.batches.iter().map(|n| n.built as f64 / batch_s);
-        let rates: Vec<f64> = rates.collect();
+        let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
+        let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
         let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
         let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
         let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
@@ -835,12 +841,7 @@ impl<'t> NetworkWorld<'t> {
             fairness_builders: fairness(&counted),
             two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
             slow_share: slow_share(&counted, self.plan.sick.slow, self.plan.sick.dead),
-            held_max: self
-                .builders
-                .iter()
-                .map(|host| host.held_max)
-                .max()
-                .unwrap_or(0),
+            held_max: self.builders.iter().map(|h| h.held_max).max().unwrap_or(0),
             latency_ns: tally.latency_ns,
             skew_ns: tally.skew_ns,
             series: rates,
