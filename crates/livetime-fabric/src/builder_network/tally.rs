@@ -14,8 +14,11 @@ const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
 /// Counters; what they mean is in [`super::BuilderNetworkOutcome`].
 #[derive(Debug)]
 pub(super) struct Tally {
-    pub(super) start: SimPs,
     pub(super) batch: DurationPs,
+    /// The end of the batch that is on, and its number from 1; 0 before the first one. Time goes
+    /// forward, so that no moment needs a division to find its batch.
+    batch_end: SimPs,
+    batch_on: usize,
     pub(super) batches: Vec<BatchCounts>,
     pub(super) words: u64,
     pub(super) built: u64,
@@ -38,8 +41,9 @@ impl Tally {
         let times = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .expect("digits from 0 to 5 and bounds in order");
         Self {
-            start: SimPs::ZERO + load.warm_up,
             batch: DurationPs((load.duration.0 / BATCHES as u64).max(1)),
+            batch_end: SimPs::ZERO + load.warm_up,
+            batch_on: 0,
             batches: vec![BatchCounts::default(); BATCHES],
             words: 0,
             built: 0,
@@ -58,13 +62,17 @@ impl Tally {
         }
     }
 
-    /// The batch of a moment; `None` outside of them.
+    /// The batch of now; `None` outside of them.
+    #[inline]
     fn batch_mut(&mut self, now: SimPs) -> Option<&mut BatchCounts> {
-        if now <= self.start {
-            return None;
+        while now > self.batch_end {
+            self.batch_on += 1;
+            self.batch_end = match self.batch_on > BATCHES {
+                true => SimPs::MAX,
+                false => self.batch_end + self.batch,
+            };
         }
-        let batch = (now.0 - self.start.0 - 1) / self.batch.0;
-        self.batches.get_mut(batch as usize)
+        self.batches.get_mut(self.batch_on.checked_sub(1)?)
     }
 
     /// Counts a trigger, refused or not.
@@ -116,5 +124,31 @@ impl Tally {
         self.latency_ns.saturating_record(latency_ns.max(1));
         self.skew_ns.saturating_record(skew.0.max(1));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Pattern, SizeLaw, Traffic};
+
+    #[test]
+    fn a_batch_has_all_up_to_its_end_and_nothing_after_the_last() {
+        let traffic = Traffic::new(Pattern::Uniform);
+        let load = Load {
+            warm_up: DurationPs(100),
+            duration: DurationPs(10 * BATCHES as u64),
+            ..Load::saturated(traffic, SizeLaw::Fixed(64), 1)
+        };
+        let mut tally = Tally::new(&load);
+        let end = 100 + 10 * BATCHES as u64;
+        for at in [0, 100, 101, 110, 111, 135, 135, end, end + 1, u64::MAX] {
+            tally.send(SimPs(at));
+        }
+        let mut packets = [0; BATCHES];
+        (packets[0], packets[1], packets[3], packets[BATCHES - 1]) = (2, 1, 2, 1);
+        let counted: Vec<u64> = tally.batches.iter().map(|batch| batch.packets).collect();
+        assert_eq!(counted, packets);
+        assert_eq!(tally.packets, 10);
     }
 }

@@ -17,7 +17,7 @@ use crate::time::{DurationPs, SimPs};
 #[derive(Debug, Clone)]
 pub(super) enum Text {
     /// A message.
-    Message(MessageWords),
+    Message(Box<[u32]>),
     /// A block of a barrel shifter.
     Block {
         block: Box<Block>,
@@ -80,7 +80,7 @@ impl Letters {
 impl SwarmWorld {
     /// A message between cores.
     pub(super) fn send(&mut self, to: UnitId, envelope: &Envelope, s: &mut Scheduler<SwarmEvent>) {
-        let text = Text::Message(envelope.to_words());
+        let text = Text::Message(envelope.to_words().as_slice().into());
         self.send_text(envelope.sender, to, text, s);
     }
 
