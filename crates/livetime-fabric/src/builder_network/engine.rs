@@ -49,6 +49,7 @@ impl<'t> Engine<'t> {
             Self::Buffered(engine) => engine.send(at, source, parcel, s),
         }
     }
+
     /// What links and buffers did until the end of the run, if it was counted.
     pub(super) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
         match self {
