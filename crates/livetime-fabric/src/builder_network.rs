@@ -29,6 +29,7 @@ mod hosts;
 mod letters;
 mod loss;
 mod outcome;
+mod packet_loss;
 mod placement;
 mod tally;
 mod two_step;
@@ -52,6 +53,9 @@ pub use two_step::{TwoStep, TwoStepOutcome};
 /// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
 /// noticed and its events are given to others, or those would be too old to be built.
 const HISTORY_WITH_DEATHS: u32 = 1 << 17;
+
+/// Share of damaged packets beyond which a network is broken rather than noisy.
+const PACKET_DAMAGE_MAX: f64 = 0.5;
 
 /// How readout units spread what they send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -215,6 +219,9 @@ pub struct BuilderNetwork {
     pub placement: Placement,
     /// Hosts.
     pub hosts: HostModel,
+    /// Share of the packets that come damaged and are dropped, 0 to 0.5: a control message on a
+    /// shared network and a block or fragment alike.
+    pub packet_damage: f64,
     /// Builder units that are not well.
     pub sick: SickBuilders,
 }
@@ -241,6 +248,7 @@ impl Default for BuilderNetwork {
             },
             placement: Placement::InOrder,
             hosts: HostModel::default(),
+            packet_damage: 0.0,
             sick: SickBuilders::default(),
         }
     }
@@ -354,6 +362,7 @@ impl BuilderNetwork {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.check_units(topology, &mut problems);
+        self.check_damage(&mut problems);
         self.check_times(&mut problems);
         self.check_shaping(topology, load, switching, &mut problems);
         self.check_event_bytes(topology, load, &mut problems);
@@ -436,6 +445,16 @@ impl BuilderNetwork {
             let help = "set it to the ports of one slot or edge switch";
             let allowed = "a divisor of the number of ports".to_owned();
             report("builder.slot_ports", slot_ports.to_string(), allowed, help);
+        }
+    }
+
+    fn check_damage(&self, problems: &mut Vec<Problem>) {
+        if !(0.0..=PACKET_DAMAGE_MAX).contains(&self.packet_damage) {
+            let found = self.packet_damage;
+            let allowed = format!("0 to {PACKET_DAMAGE_MAX}");
+            let help = "write a share such as 1e-6: bit errors times the bits of a packet";
+            let path = "builder.packet_damage";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
         }
     }
 

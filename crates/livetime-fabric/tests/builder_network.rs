@@ -280,6 +280,60 @@ fn lost_packets_are_asked_for_again() {
     assert_eq!((outcome.packets_lost, outcome.events_incomplete), (0, 0));
 }
 
+/// Given packets that come damaged, with fragments, blocks that tear fragments, phases, and control
+/// messages on the same network, then what misses is asked for again and every event is complete.
+#[test]
+fn damaged_packets_are_asked_for_again() {
+    let topology = Topology::four_layer(4).unwrap();
+    let damage = 1e-3;
+    let shared = Control::Shared {
+        bits_per_s: 1_000_000_000,
+        latency: DurationPs::from_us(10),
+    };
+    let phases = Shaping::LinearShift {
+        phase_bytes: 4096,
+        order: ShiftOrder::ConflictFree,
+    };
+    let credits = buffers(FlowControl::Credits, 64 << 10);
+    for (shaping, control, switching) in [
+        (Shaping::None, shared, &credits),
+        (Shaping::None, BuilderNetwork::default().control, &credits),
+        (BARREL, shared, &Switching::Wormhole),
+        (
+            phases,
+            BuilderNetwork::default().control,
+            &Switching::Wormhole,
+        ),
+    ] {
+        let plan = BuilderNetwork {
+            retry: DurationNs(8_000_000),
+            packet_damage: damage,
+            control,
+            ..builder(shaping)
+        };
+        let outcome = run(&plan, &topology, &load(60), switching, 1);
+        let seen = brief(&outcome);
+        let packets = outcome.packets as f64;
+        let few = 0.5 * damage * packets;
+        assert!(outcome.packets_damaged as f64 > few, "{seen}");
+        assert!(
+            (outcome.packets_damaged as f64) < 1.5 * damage * (packets + outcome.messages as f64)
+        );
+        assert!(outcome.fragments_sent_again > 0, "{seen}");
+        assert_eq!(
+            (outcome.packets_lost, outcome.events_incomplete),
+            (0, 0),
+            "{seen}"
+        );
+        let whole = BuilderNetwork {
+            packet_damage: 0.0,
+            ..plan
+        };
+        let whole = run(&whole, &topology, &load(60), switching, 1);
+        assert_eq!((whole.packets_damaged, whole.fragments_lost), (0, 0));
+    }
+}
+
 /// Given barrel shifters and lost blocks, then the rest of a torn fragment is thrown away and the
 /// whole of it asked for again.
 #[test]
@@ -497,6 +551,9 @@ fn a_builder_that_does_not_fit_is_refused_with_its_key() {
         found("F0208", "builder.builder_units")
     );
     assert_eq!(path(|p| p.sick.slow = 8), found("F0208", "builder.slow"));
+    let damage = found("F0208", "builder.packet_damage");
+    assert_eq!(path(|p| p.packet_damage = 0.6), damage);
+    assert_eq!(path(|p| p.packet_damage = f64::NAN), damage);
     let slots = Placement::Interleaved { slot_ports: 3 };
     assert_eq!(slots, Placement::Interleaved { slot_ports: 3 });
     assert_eq!(

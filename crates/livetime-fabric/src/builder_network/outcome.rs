@@ -57,7 +57,7 @@ pub struct BuilderNetworkOutcome {
     pub fragments_delivered: u64,
     /// Fragments withdrawn because their builder unit was gone, in shapers or at its door.
     pub fragments_withdrawn: u64,
-    /// Fragments that went down with packets that were lost at full buffers.
+    /// Fragments that went down with packets that were lost or came damaged.
     pub fragments_lost: u64,
     /// Fragments in shapers or on the way at the end.
     pub fragments_in_flight: u64,
@@ -67,6 +67,9 @@ pub struct BuilderNetworkOutcome {
     pub packets: u64,
     /// Packets lost at full buffers.
     pub packets_lost: u64,
+    /// Packets that came damaged and were dropped by the adapter, those of control messages on a
+    /// shared network included.
+    pub packets_damaged: u64,
     /// Share of the blocks' bytes that carried payload; 0 without a barrel shifter.
     pub block_fill: f64,
     /// Control messages.

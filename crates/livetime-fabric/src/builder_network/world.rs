@@ -20,6 +20,7 @@ use super::hosts::{
     builder_hosts, readout_hosts,
 };
 use super::outcome::{BatchCounts, BuilderNetworkOutcome};
+use super::packet_loss::PacketDamage;
 use super::placement::{NONE, ports, slow_share, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
@@ -86,6 +87,7 @@ pub(super) struct NetworkWorld<'t> {
     copies: Vec<MessageCopy>,
     barrier: PhaseBarrier,
     steps: Option<Steps>,
+    pub(super) damage: Option<PacketDamage>,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
     pub(super) tally: Tally,
@@ -148,6 +150,7 @@ impl<'t> NetworkWorld<'t> {
                 .two_step
                 .as_ref()
                 .map(|steps| Steps::new(steps, config.first_step, units as u16, load.seed)),
+            damage: PacketDamage::new(plan.packet_damage, load.seed),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
             tally: Tally::new(load),
@@ -322,7 +325,7 @@ impl<'t> NetworkWorld<'t> {
         tag
     }
 
-    fn unload(&mut self, tag: u32) -> Cargo {
+    pub(super) fn unload(&mut self, tag: u32) -> Cargo {
         self.cargo_free.push(tag);
         let cargo = self.cargo[tag as usize].take();
         cargo.expect("stowed until it is delivered or lost")
@@ -469,14 +472,7 @@ impl<'t> NetworkWorld<'t> {
             self.deliver(network, delivery, s);
         }
         for tag in lost.drain(..) {
-            self.tally.lose(s.now());
-            match self.unload(tag) {
-                Cargo::Block => {
-                    self.tally.lost += ends_in(&self.blocks[tag as usize].pieces);
-                }
-                Cargo::Fragment(_) => self.tally.lost += 1,
-                Cargo::Letter { text, .. } => self.texts.done(text),
-            }
+            self.lose_packet(tag, s);
         }
         for source in idle.drain(..) {
             self.use_link(network, source, s);
@@ -500,6 +496,9 @@ impl<'t> NetworkWorld<'t> {
 
     fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<EventWord>) {
         let Delivery { from, parcel } = delivery;
+        if self.is_damaged() {
+            return self.drop_damaged(parcel.tag);
+        }
         let cargo = self.unload(parcel.tag);
         if let Cargo::Letter { text, sequence } = cargo {
             let to = UnitId::readout(self.readout_at[parcel.to as usize]);
@@ -834,6 +833,7 @@ impl<'t> NetworkWorld<'t> {
             fragments_sent_again: sent_again,
             packets: tally.packets,
             packets_lost: tally.packets_lost,
+            packets_damaged: tally.packets_damaged,
             block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
             messages: tally.messages,
             builders_dead: tally.dead,

@@ -81,6 +81,9 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
         let help = "set `placement = \"interleaved\"`, or remove `slot_ports`";
         section.refuse_idle(&["slot_ports"], "`slot_ports` with interleaved units", help);
     }
+    if let Some(share) = section.number("packet_damage", 0.0..=1.0) {
+        builder.packet_damage = share;
+    }
     builder.sick = read_sick(&mut section);
     section.finish();
     Some(builder)

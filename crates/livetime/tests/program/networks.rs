@@ -159,6 +159,44 @@ fn links_are_named_in_text_document_page_and_table() {
 }
 
 #[test]
+fn links_and_damaged_packets_of_an_event_builder_are_counted() {
+    let bench = Workbench::new();
+    let scenario = |damage: &str| {
+        format!(
+            "format = 1\nduration = \"40 ms\"\n[topology]\nkind = \"crossbar\"\nports = 4\n\
+             [switch]\nmode = \"store-and-forward\"\n[size]\nmean = \"2 KiB\"\n\
+             [builder]\nretry = \"2 ms\"\ncontrol = \"shared\"\npacket_damage = {damage}\n"
+        )
+    };
+    bench.write("noisy.toml", scenario("0.002"));
+    let text = bench.run(&["sim", "run", "noisy.toml", "--links", "l.csv"]);
+    let text = text.ended_with(0);
+    assert!(
+        text.out.contains("links             busiest"),
+        "{}",
+        text.out
+    );
+    assert_eq!(bench.read("l.csv").lines().count(), 9);
+    let document = bench.run(&["sim", "run", "noisy.toml", "--json"]);
+    let document = document.ended_with(0).document();
+    assert!(value(&document, "losses.damaged").as_u64() > Some(0));
+    assert_eq!(value(&document, "losses.buffer_full"), 0);
+    assert_eq!(value(&document, "losses.incomplete"), 0);
+    assert_eq!(value(&document, "fragments.conserved"), true);
+    assert_eq!(value(&document, "links.count"), 8);
+    assert!(value(&document, "links.use.max").as_f64() > Some(0.1));
+    assert_eq!(value(&document, "buffers.count"), 4);
+    bench.write("noisy.toml", scenario("0.7"));
+    let refused = bench.run(&["sim", "run", "noisy.toml"]).ended_with(1);
+    assert!(
+        refused.err.contains("builder.packet_damage"),
+        "{}",
+        refused.err
+    );
+    assert!(refused.err.contains("0 to 0.5"), "{}", refused.err);
+}
+
+#[test]
 fn a_scenario_chooses_queues_and_scheduler_of_its_switch() {
     let bench = Workbench::new();
     let efficiency = |queues: &str, matching: &str| {

@@ -28,6 +28,7 @@ pub(super) fn extend_json(
         "throughput_per_node_bytes_per_s": steady(builder.throughput_per_node),
         "losses": {
             "buffer_full": builder.packets_lost,
+            "damaged": builder.packets_damaged,
             "refused": builder.refused,
             "incomplete": builder.events_incomplete,
         },
@@ -125,7 +126,7 @@ fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
 }
 
 /// The summary.
-pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64, seconds: f64) -> String {
+pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     let mut text = rate_text(builder, of_p2p);
     let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
     text += &format!(
@@ -160,8 +161,8 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64, seconds: f64
         builder.fragments_in_flight
     );
     text += &format!(
-        "  network           {} packets, {} lost at full buffers; {} control messages\n",
-        builder.packets, builder.packets_lost, builder.messages
+        "  network           {} packets, {} lost at full buffers, {} damaged; {} control messages\n",
+        builder.packets, builder.packets_lost, builder.packets_damaged, builder.messages
     );
     if builder.block_fill > 0.0 {
         text += &format!(
@@ -180,12 +181,16 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64, seconds: f64
         builder.builders_dead,
         builder.events_reassigned
     );
-    text += &format!(
+    text
+}
+
+/// The line about the simulation itself.
+pub(super) fn cost_text(builder: &BuilderNetworkOutcome, seconds: f64) -> String {
+    format!(
         "  simulation        {:.3} ms in {:.2} s, {:.2} million events/s, trace {}\n",
         builder.simulated.0 as f64 * 1e-9,
         seconds,
         builder.events as f64 / seconds.max(1e-9) / 1e6,
         builder.trace_hash
-    );
-    text
+    )
 }

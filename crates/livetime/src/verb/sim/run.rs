@@ -151,11 +151,11 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
 
 /// Lets links be counted where that can be.
 fn count_links(options: &Options, scenario: &mut Scenario) -> Result<(), String> {
-    let counts_links = scenario.level == Level::Packet && scenario.builder.is_none();
+    let counts_links = scenario.level == Level::Packet;
     if options.links.is_some() && !counts_links {
         return Err(
-            "error: --links needs a scenario at level packet without `[builder]`: nothing else \
-             counts links\nhelp: leave --links out, or change the scenario"
+            "error: --links needs a scenario at level packet: nothing else counts links\n\
+             help: leave --links out, or change the scenario"
                 .to_owned(),
         );
     }
@@ -173,8 +173,12 @@ impl Finished {
         self.outcome.network.as_ref()
     }
 
+    /// What the links did, of one rail.
     fn links(&self) -> Option<&LinkReport> {
-        self.network()?.links.as_ref()
+        match &self.outcome.builder {
+            Some(builder) => builder.links.first(),
+            None => self.network()?.links.as_ref(),
+        }
     }
 
     /// Efficiency of an event builder, relative to what one pair of units reaches.
@@ -202,14 +206,13 @@ impl Finished {
         if let Some(builder) = &self.outcome.builder {
             let of_p2p = self.of_point_to_point(builder);
             builder_result::extend_json(&mut document, builder, of_p2p, self.seconds);
-            return document;
-        }
-        let Some(network) = self.network() else {
+        } else if let Some(network) = self.network() {
+            let rails = self.outcome.rails;
+            network_result::extend_json(&mut document, network, rails, self.seconds);
+        } else {
             document["efficiency_link"] = json!(self.outcome.analytic);
             document["converged"] = json!(true);
-            return document;
-        };
-        network_result::extend_json(&mut document, network, self.outcome.rails, self.seconds);
+        }
         if let Some(report) = self.links() {
             let (links, buffers) = link_result::to_json(report);
             document["links"] = links;
@@ -236,15 +239,17 @@ impl Finished {
             text += &format!("  note              {note}\n");
         }
         if let Some(builder) = &self.outcome.builder {
-            let of_p2p = self.of_point_to_point(builder);
-            return text + &builder_result::to_text(builder, of_p2p, self.seconds);
+            text += &builder_result::to_text(builder, self.of_point_to_point(builder));
+        } else if let Some(network) = self.network() {
+            text += &network_result::to_text(network, self.outcome.rails);
         }
-        let Some(network) = self.network() else {
-            return text;
-        };
-        text += &network_result::to_text(network, self.outcome.rails);
         text += &self.links().map(link_result::to_text).unwrap_or_default();
-        text + &network_result::cost_text(network, self.seconds)
+        match (&self.outcome.builder, self.network()) {
+            (Some(builder), _) => text += &builder_result::cost_text(builder, self.seconds),
+            (None, Some(network)) => text += &network_result::cost_text(network, self.seconds),
+            (None, None) => {}
+        }
+        text
     }
 
     /// What is wrong with a run that should not have come to it.
