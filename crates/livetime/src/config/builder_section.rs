@@ -3,7 +3,7 @@
 use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_node::BuilderTransport;
 use livetime_node::process::{LossPolicy, OnLoss};
-use livetime_wire::{ByteSize, Problem, UnitKind};
+use livetime_wire::{ByteSize, DurationNs, Problem, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{BAD_CHOICE, BOTH_KEYS, OUT_OF_RANGE};
@@ -96,6 +96,10 @@ pub(crate) fn read_builder(
     section.quantity("heartbeat", &mut config.heartbeat);
     section.quantity("suspect", &mut config.suspect);
     section.quantity("dead", &mut config.dead);
+    if config.heartbeat == DurationNs(0) {
+        let help = "set `heartbeat`, or remove the key: death is then known by the hang-up alone";
+        section.refuse_idle(&["suspect", "dead"], "these keys with `heartbeat`", help);
+    }
     section.finish();
     (config, transport)
 }

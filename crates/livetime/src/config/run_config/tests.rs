@@ -732,6 +732,13 @@ fn keys_that_would_change_nothing_are_problems() {
     assert_eq!(problems(&count), each([("C0006", "link[0].count")]));
     let window = format!("{LEAST}[filter]\nname = \"accept_all\"\nmass_min = \"1 GeV\"\n");
     assert_eq!(problems(&window), each([("C0002", "filter.mass_min")]));
+    let silence = |keys: &str| problems(&format!("{LEAST}[builder]\n{keys}"));
+    let idle = each([("C0137", "builder.suspect"), ("C0137", "builder.dead")]);
+    assert_eq!(silence("suspect = \"1 s\"\ndead = \"2 s\"\n"), idle);
+    assert_eq!(
+        silence("heartbeat = \"100 ms\"\nsuspect = \"1 s\"\ndead = \"2 s\"\n"),
+        []
+    );
 }
 
 #[test]
