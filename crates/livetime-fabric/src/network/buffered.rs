@@ -121,6 +121,8 @@ pub(crate) struct Fabric<'t> {
     first_queue: Vec<u32>,
     first: Vec<u32>,
     last: Vec<u32>,
+    /// The link that the head of each queue last asked for.
+    asked: Vec<u32>,
     is_sending: Vec<bool>,
     // Sources.
     number: Vec<u64>,
@@ -336,6 +338,7 @@ impl<'t> Fabric<'t> {
             first_queue: inner.first_queues(lanes),
             first: vec![NONE; queues],
             last: vec![NONE; queues],
+            asked: vec![NONE; queues],
             is_sending: vec![false; queues],
             number: vec![0; sources],
             sources: PacketSources::new(topology, &load),
@@ -480,7 +483,7 @@ impl<'t> Fabric<'t> {
             NONE => {
                 self.first[queue] = packet;
                 if !self.is_sending[queue] {
-                    self.wait(packet);
+                    self.asked[queue] = self.wait(packet);
                 }
             }
             last => self.packets.next_queued[last as usize] = packet,
@@ -488,8 +491,8 @@ impl<'t> Fabric<'t> {
         self.last[queue] = packet;
     }
 
-    /// A head asks for its next link.
-    fn wait(&mut self, packet: u32) {
+    /// A head asks for its next link, which is returned.
+    fn wait(&mut self, packet: u32) -> u32 {
         let link = self.next_link(packet);
         self.packets.next_waiting[packet as usize] = NONE;
         match self.last_waiting[link as usize] {
@@ -498,6 +501,7 @@ impl<'t> Fabric<'t> {
         }
         self.last_waiting[link as usize] = packet;
         self.mark(link);
+        link
     }
 
     /// Remembers that a link may be able to start.
@@ -787,15 +791,15 @@ impl<'t> Fabric<'t> {
             meter.has_left(from, now);
         }
         if self.first[queue] != NONE {
-            self.wait(self.first[queue]);
+            self.asked[queue] = self.wait(self.first[queue]);
         }
         if self.buffering.queueing == Queueing::Output {
             return;
         }
         for lane in self.first_queue[from] as usize..self.first_queue[from + 1] as usize {
-            let head = self.first[lane];
-            if lane != queue && head != NONE && !self.is_sending[lane] {
-                self.mark(self.next_link(head));
+            if lane != queue && self.first[lane] != NONE && !self.is_sending[lane] {
+                // Its head waits: the packet itself, far away in memory, need not be looked at.
+                self.mark(self.asked[lane]);
             }
         }
     }

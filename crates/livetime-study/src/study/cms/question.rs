@@ -32,7 +32,8 @@ pub(super) struct Answer {
     pub(super) verdict: Vec<String>,
     /// What holds for all rows.
     pub(super) conditions: String,
-    /// Whether every figure of the verdict is one of a steady state, or says that there is none.
+    /// Whether every figure of the verdict is one of a steady state or a bound, or says that there
+    /// is none.
     pub(super) is_converged: bool,
     pub(super) headings: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
@@ -87,12 +88,30 @@ impl Case {
         self.plan
             .run(&self.topology, &self.load, &self.switching, 1)
     }
+
+    /// About how long it runs, in no unit: queues for each output take twice as long as others.
+    fn cost(&self) -> u64 {
+        let has_many_queues = matches!(
+            self.switching,
+            Switching::Buffered(buffering) if buffering.queueing == Queueing::VirtualOutput
+        );
+        let simulated = self.load.warm_up.0 + self.load.duration.0;
+        let of_port = simulated / 1_000 * (1 + u64::from(has_many_queues));
+        of_port * u64::from(self.topology.sources())
+    }
 }
 
+/// Runs the cases, the longest first, so that none is left for one thread alone; outcomes are in
+/// the order of the cases.
 fn run_cases(cases: &[Case]) -> Vec<BuilderNetworkOutcome> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs: Vec<_> = cases.iter().map(|case| move || case.run()).collect();
-    run_all(jobs, threads, |_| ())
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    order.sort_by_key(|place| std::cmp::Reverse(cases[*place].cost()));
+    let jobs: Vec<_> = order.iter().map(|place| || cases[*place].run()).collect();
+    let outcomes = run_all(jobs, threads, |_| ());
+    let mut in_order: Vec<_> = order.into_iter().zip(outcomes).collect();
+    in_order.sort_by_key(|(place, _)| *place);
+    in_order.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Whether the promises of the protocol held, for the table.
@@ -211,5 +230,39 @@ fn myrinet_case(name: &str, topology: Topology, (warm_up_ms, ms): (u64, u64)) ->
         topology,
         load: load(MYRINET_HZ, 2_000_000_000, warm_up_ms, ms),
         switching: Switching::Wormhole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_in_the_order_of_the_cases() {
+        let case = |ports, ms| {
+            let topology = Topology::crossbar(ports).unwrap();
+            let mut case = myrinet_case("", topology, (0, ms));
+            case.plan.shaping = Shaping::None;
+            case
+        };
+        let cases = [case(2, 1), case(4, 3), case(3, 2)];
+        let costs = cases.each_ref().map(Case::cost);
+        assert!(costs[0] < costs[2] && costs[2] < costs[1]);
+        let outcomes = run_cases(&cases);
+        let ports: Vec<u32> = outcomes.iter().map(|one| one.readout_units).collect();
+        assert_eq!(ports, [2, 4, 3]);
+    }
+
+    #[test]
+    fn queues_for_each_output_are_thought_to_take_longer() {
+        let of = |queueing| {
+            let switch = Switch {
+                queueing,
+                ..Switch::dropping(64)
+            };
+            let topology = Topology::gigabit_one();
+            gigabit_case("", &topology, Shaping::None, switch, (1, 2)).cost()
+        };
+        assert_eq!(of(Queueing::VirtualOutput), 2 * of(Queueing::Output));
     }
 }

@@ -9,6 +9,7 @@ use livetime_fabric::network::{Estimate, FlowControl, Queueing};
 use livetime_wire::DurationNs;
 
 use super::steady::{Carried, Lost, throughput_text};
+use super::switch_buffers::Fullest;
 use super::{
     Answer, BARREL, Case, GIGABIT_HZ, GIGABIT_NODES, Switch, gigabit_case, gigabit_networks,
     percent, promises, run_cases,
@@ -22,6 +23,8 @@ struct Found {
     lost: Lost,
     /// Fragments that came to builder units, in events per second.
     throughput: Estimate,
+    /// The most bytes that a buffer held, where it was counted.
+    fullest_kib: Option<f64>,
 }
 
 impl Found {
@@ -32,12 +35,13 @@ impl Found {
             carried: Carried::of_run(outcome),
             lost: Lost::of(&outcome.batches),
             throughput: throughput(outcome),
+            fullest_kib: (!outcome.links.is_empty()).then(|| Fullest::of(outcome).any_kib()),
         }
     }
 
     fn is_converged(&self) -> bool {
         let has_rate = match self.carried {
-            Carried::Steady { .. } => true,
+            Carried::Steady { .. } | Carried::Below { .. } => true,
             Carried::Growing { .. } => self.throughput.converged,
             Carried::Unknown => false,
         };
@@ -62,14 +66,22 @@ impl Found {
             Carried::Steady { share, .. } => {
                 format!("; it costs {} of the throughput", percent(1.0 - share))
             }
+            Carried::Below { most } => format!(
+                "; it costs more than {:.0} % of the throughput",
+                (100.0 * (1.0 - most)).floor()
+            ),
             Carried::Unknown => String::new(),
+        };
+        let fullest = match self.fullest_kib {
+            Some(kib) => format!("; the fullest port held {kib:.0} KiB"),
+            None => String::new(),
         };
         let lost = match self.lost {
             Lost::Nothing { packets } => format!("nothing is lost of {packets} packets"),
             lost => format!("packets are lost all the same: {}", lost.to_text()),
         };
         format!(
-            "{}, {}: {lost}; the network {}{cost}.",
+            "{}, {}: {lost}; the network {}{cost}{fullest}.",
             self.network,
             self.way,
             self.carried.to_clause()
@@ -88,10 +100,32 @@ fn throughput(outcome: &BuilderNetworkOutcome) -> Estimate {
 
 const STOP_GO: &str = "STOP/GO between switches, 256 KiB in a FIFO for each port";
 const CREDITS: &str = "credits between switches, 1 MiB in queues by output for each port";
-const IN_TURN: &str = "barrel shifter in the readout units, no flow control, 32 KiB for each port";
+const IN_TURN: &str = "barrel shifter in the readout units, no flow control, 1 MiB for each port";
+
+/// Warm-up and duration of each way, ms. A backlog comes to its size after some 120 ms with credits
+/// on network II, and 250 ms with the barrel shifter; the more is open, the longer it takes to see
+/// that it stays so. With STOP/GO the rate comes in bursts and rises for 400 ms.
+struct Windows {
+    stop_go: (u64, u64),
+    credits: [(u64, u64); 2],
+    in_turn: (u64, u64),
+}
+
+impl Windows {
+    const QUICK: Self = Self {
+        stop_go: (120, 160),
+        credits: [(15, 140), (130, 200)],
+        in_turn: (300, 320),
+    };
+    const FULL: Self = Self {
+        stop_go: (400, 600),
+        credits: [(130, 500), (130, 500)],
+        in_turn: (300, 900),
+    };
+}
 
 fn cases(quick: bool) -> Vec<(&'static str, &'static str, Case)> {
-    let window = |warm_up, ms| if quick { (warm_up, ms) } else { (60, 400) };
+    let windows = if quick { Windows::QUICK } else { Windows::FULL };
     let stop_go = Switch {
         bytes: 256 << 10,
         flow: FlowControl::StopGo {
@@ -106,7 +140,7 @@ fn cases(quick: bool) -> Vec<(&'static str, &'static str, Case)> {
         queueing: Queueing::VirtualOutput,
     };
     let mut all = Vec::new();
-    for (network, topology) in gigabit_networks() {
+    for ((network, topology), of_credits) in gigabit_networks().into_iter().zip(windows.credits) {
         let mut add = |way, shaping, switch, window| {
             let name = format!("{network}: {way}");
             let mut case = gigabit_case(&name, &topology, shaping, switch, window);
@@ -115,12 +149,13 @@ fn cases(quick: bool) -> Vec<(&'static str, &'static str, Case)> {
             if shaping == BARREL {
                 // A round of the shifter is longer than what four credits fill.
                 case.plan.credits = 16;
+                case.load.counts_links = true;
             }
             all.push((network, way, case));
         };
-        add(STOP_GO, Shaping::None, stop_go, window(60, 120));
-        add(CREDITS, Shaping::None, credits, window(15, 160));
-        add(IN_TURN, BARREL, Switch::dropping(32), window(60, 240));
+        add(STOP_GO, Shaping::None, stop_go, windows.stop_go);
+        add(CREDITS, Shaping::None, credits, of_credits);
+        add(IN_TURN, BARREL, Switch::dropping(1024), windows.in_turn);
     }
     all
 }
@@ -211,6 +246,7 @@ mod tests {
             carried,
             lost,
             throughput: Estimate::of(&[27e3; 32]),
+            fullest_kib: None,
         }
     }
 
@@ -244,6 +280,17 @@ mod tests {
         let both = [found(STOP_GO, grows, NOTHING), found(STOP_GO, ALL, NOTHING)];
         let answer = conclude(&both, vec![]).answer;
         assert!(answer.contains("STOP/GO: on one of the networks;"));
+    }
+
+    #[test]
+    fn a_bound_is_an_answer_and_the_fullest_port_is_named() {
+        let mut one = found(STOP_GO, Carried::Below { most: 0.704 }, NOTHING);
+        one.fullest_kib = Some(20.4);
+        assert!(one.is_converged());
+        let sentence = one.sentence();
+        assert!(sentence.contains("it is less than 71 %; it costs more than 29 % of"));
+        assert!(sentence.ends_with("the fullest port held 20 KiB."));
+        assert!(conclude(&[one], vec![]).answer.contains("STOP/GO: no;"));
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! What the answers may say of runs: shares with their errors, or that there is no steady state.
+//! What the answers may say of runs: shares with their errors, bounds, or that there is no steady
+//! state.
 //!
 //! Triggers that come at random make a poor rate: of N events it is known to 1/sqrt(N) only. So
 //! what is asked is not how many were built but what became of those offered. Each is built,
 //! refused, or still open; where the backlog keeps its size, the share built is one less the share
-//! refused, and its error is by how much the backlog could be growing unseen.
+//! refused, and its error is by how much the backlog could be growing unseen. A run that has not
+//! settled may still show a bound: what its late half could carry, and once more the rise that led
+//! there, is less than the rate.
 
 use livetime_fabric::builder_network::{BatchCounts, BuilderNetworkOutcome};
 use livetime_fabric::network::Estimate;
@@ -12,12 +15,57 @@ use livetime_fabric::network::Estimate;
 pub(super) const NOT_CONVERGED: &str = "not converged";
 /// Share of the offered triggers from which they count as carried.
 const CARRIED: f64 = 0.99;
-/// Half width of the interval above which a share is no number.
+/// Half width of the interval above which a share is no number. A trend over the run that is
+/// smaller than this is none.
 const HALF_WIDTH: f64 = 0.01;
 /// The same for a share of lost packets, which come in bursts: relative to the mean.
 const LOSS_HALF_WIDTH: f64 = 0.2;
 /// Standard errors by which a backlog must have grown to be said to grow.
 const GROWTH_ERRORS: f64 = 3.0;
+/// Standard errors of a 95 % interval.
+const CI95_ERRORS: f64 = 1.96;
+
+/// Triggers that were open, at three moments of a run.
+#[derive(Debug, Clone, Copy)]
+struct Backlog {
+    start: f64,
+    middle: f64,
+    end: f64,
+}
+
+impl Backlog {
+    fn of(batches: &[BatchCounts], open_at_end: u64) -> Self {
+        let growth = |batches: &[BatchCounts]| {
+            let grown = |b: &BatchCounts| b.offered as f64 - (b.refused + b.built) as f64;
+            batches.iter().map(grown).sum::<f64>()
+        };
+        let (early, late) = batches.split_at(batches.len() / 2);
+        let end = open_at_end as f64;
+        let middle = (end - growth(late)).max(0.0);
+        let start = (middle - growth(early)).max(0.0);
+        Self { start, middle, end }
+    }
+
+    /// Standard error of the growth between two moments. A backlog of triggers that come at random
+    /// varies like their number in the time that one is open; so does the difference between two
+    /// moments, with twice the variance.
+    fn error(from: f64, to: f64) -> f64 {
+        (from + to).max(1.0).sqrt()
+    }
+
+    fn grew(from: f64, to: f64) -> bool {
+        to - from > GROWTH_ERRORS * Self::error(from, to)
+    }
+
+    /// Whether it grew in the late half as well as in the early one: one that only fills up grows
+    /// ever slower.
+    fn grows_on(self) -> bool {
+        let (early, late) = (self.middle - self.start, self.end - self.middle);
+        Self::grew(self.start, self.middle)
+            && Self::grew(self.middle, self.end)
+            && late >= early / 2.0
+    }
+}
 
 /// What became of the triggers that were offered at random.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +74,8 @@ pub(super) enum Carried {
     Steady { share: f64, ci95: f64 },
     /// The backlog grows by this share of the offered triggers: there is no steady state.
     Growing { share: f64 },
+    /// There is no share, but it is less than this one, which is less than all.
+    Below { most: f64 },
     /// The run was too short to tell.
     Unknown,
 }
@@ -33,33 +83,33 @@ pub(super) enum Carried {
 impl Carried {
     /// Of the batches of a run, with the triggers that were open at its end.
     pub(super) fn of(batches: &[BatchCounts], open_at_end: u64) -> Self {
-        let sum = |of: fn(&BatchCounts) -> u64| batches.iter().map(of).sum::<u64>() as f64;
-        let offered = sum(|batch| batch.offered);
+        let offered_in = |batches: &[BatchCounts]| batches.iter().map(|b| b.offered).sum::<u64>();
+        let (early, late) = batches.split_at(batches.len() / 2);
+        let offered = offered_in(batches) as f64;
         if offered == 0.0 {
             return Self::Unknown;
         }
-        let growth = offered - sum(|batch| batch.refused) - sum(|batch| batch.built);
-        // A backlog of triggers that come at random varies like their number in the time that one
-        // is open; so does the difference between two moments, with twice the variance.
-        let open_at_start = (open_at_end as f64 - growth).max(0.0);
-        let error = (open_at_start + open_at_end as f64).max(1.0).sqrt();
-        if growth > GROWTH_ERRORS * error {
-            let share = growth / offered;
+        let backlog = Backlog::of(batches, open_at_end);
+        if backlog.grows_on() {
+            let share = (backlog.end - backlog.start) / offered;
             return Self::Growing { share };
         }
-        let found_room = |batch: &BatchCounts| match batch.offered {
-            0 => 1.0,
-            offered => 1.0 - batch.refused as f64 / offered as f64,
-        };
-        let found_room: Vec<f64> = batches.iter().map(found_room).collect();
-        let found_room = Estimate::of(&found_room);
-        let ci95 = found_room.ci95.hypot(1.96 * error / offered);
-        if !found_room.is_flat || ci95 > HALF_WIDTH {
-            return Self::Unknown;
+        let (all, early, late_room) = (room(batches), room(early), room(late));
+        let rise = late_room.mean - early.mean;
+        let error = Backlog::error(backlog.start, backlog.end);
+        let ci95 = all.ci95.hypot(CI95_ERRORS * error / offered);
+        let is_flat = all.is_flat || rise.abs() <= HALF_WIDTH;
+        if is_flat && ci95 <= HALF_WIDTH && !Backlog::grew(backlog.start, backlog.end) {
+            let share = all.mean;
+            return Self::Steady { share, ci95 };
         }
-        Self::Steady {
-            share: found_room.mean,
-            ci95,
+        let error = Backlog::error(backlog.middle, backlog.end);
+        let error = CI95_ERRORS * error / offered_in(late).max(1) as f64;
+        // Should it rise once more as it rose between the halves.
+        let most = late_room.mean + late_room.ci95 + error + rise.max(0.0);
+        match most < CARRIED {
+            true => Self::Below { most },
+            false => Self::Unknown,
         }
     }
 
@@ -68,7 +118,13 @@ impl Carried {
         Self::of(&outcome.batches, outcome.open)
     }
 
-    /// Whether it is a finding: a share, or that there is none.
+    /// Of runs that differ in their seed, together.
+    pub(super) fn of_runs(outcomes: &[BuilderNetworkOutcome]) -> Self {
+        let batches: Vec<&[BatchCounts]> = outcomes.iter().map(|o| &o.batches[..]).collect();
+        Self::of(&added(&batches), outcomes.iter().map(|o| o.open).sum())
+    }
+
+    /// Whether it is a finding: a share, a bound below all, or that there is none.
     pub(super) const fn is_known(self) -> bool {
         !matches!(self, Self::Unknown)
     }
@@ -87,6 +143,7 @@ impl Carried {
             Self::Growing { share } => {
                 format!("no steady state: {:.0} % stay behind", 100.0 * share)
             }
+            Self::Below { most } => format!("less than {}, not settled", whole_percent(most)),
             Self::Unknown => NOT_CONVERGED.to_owned(),
         }
     }
@@ -102,9 +159,45 @@ impl Carried {
                 "does not carry the rate: the backlog grows by {:.0} % of what comes, without end",
                 100.0 * share
             ),
+            Self::Below { most } => format!(
+                "does not carry the rate: how much it carries has not settled, but it is less than \
+                 {}",
+                whole_percent(most)
+            ),
             Self::Unknown => "is not shown to carry the rate (not converged)".to_owned(),
         }
     }
+}
+
+/// The share of the triggers that found room, over batches.
+fn room(batches: &[BatchCounts]) -> Estimate {
+    let of = |batch: &BatchCounts| match batch.offered {
+        0 => 1.0,
+        offered => 1.0 - batch.refused as f64 / offered as f64,
+    };
+    Estimate::of(&batches.iter().map(of).collect::<Vec<f64>>())
+}
+
+/// A bound, rounded up so that it stays one.
+fn whole_percent(most: f64) -> String {
+    format!("{:.0} %", (100.0 * most).ceil())
+}
+
+/// The counts of equal batches of several runs.
+fn added(runs: &[&[BatchCounts]]) -> Vec<BatchCounts> {
+    let batches = runs.iter().map(|run| run.len()).min().unwrap_or(0);
+    let of_all = |batch: usize| {
+        let sum = |of: fn(&BatchCounts) -> u64| runs.iter().map(|run| of(&run[batch])).sum();
+        BatchCounts {
+            offered: sum(|b| b.offered),
+            refused: sum(|b| b.refused),
+            built: sum(|b| b.built),
+            fragments: sum(|b| b.fragments),
+            packets: sum(|b| b.packets),
+            packets_lost: sum(|b| b.packets_lost),
+        }
+    };
+    (0..batches).map(of_all).collect()
 }
 
 /// Packets lost, of those sent after the warm-up.
@@ -114,6 +207,8 @@ pub(super) enum Lost {
     Nothing { packets: u64 },
     /// A steady share, per million.
     Steady { ppm: f64, ci95: f64 },
+    /// There is no share, but it is more than this one, per million.
+    Above { least_ppm: f64 },
     /// Some, whose share has not settled.
     Some { lost: u64, packets: u64 },
 }
@@ -130,10 +225,19 @@ impl Lost {
         let shares = batches.iter().map(|batch| batch.packets_lost as f64 / each);
         let shares: Vec<f64> = shares.collect();
         let found = Estimate::of(&shares);
-        match found.is_flat && found.ci95 <= LOSS_HALF_WIDTH * found.mean {
-            true => Self::Steady {
+        if found.is_flat && found.ci95 <= LOSS_HALF_WIDTH * found.mean {
+            return Self::Steady {
                 ppm: 1e6 * found.mean,
                 ci95: 1e6 * found.ci95,
+            };
+        }
+        let (early, late) = shares.split_at(shares.len() / 2);
+        let (early, late) = (Estimate::of(early), Estimate::of(late));
+        // Should it fall once more as it fell between the halves.
+        let least = late.mean - late.ci95 - (early.mean - late.mean).max(0.0);
+        match least > 0.0 {
+            true => Self::Above {
+                least_ppm: 1e6 * least,
             },
             false => Self::Some { lost, packets },
         }
@@ -149,6 +253,12 @@ impl Lost {
         match self {
             Self::Nothing { packets } => format!("none of {packets}"),
             Self::Steady { ppm, ci95 } => format!("{ppm:.0} +- {ci95:.0} per million"),
+            Self::Above { least_ppm } => {
+                format!(
+                    "more than {:.0} per million, not settled",
+                    least_ppm.floor()
+                )
+            }
             Self::Some { lost, packets } => {
                 format!("{lost} of {packets}; share {NOT_CONVERGED}")
             }
@@ -202,12 +312,72 @@ mod tests {
         assert_eq!(short.to_text(), NOT_CONVERGED);
         assert!(short.to_clause().contains(NOT_CONVERGED));
         assert_eq!(Carried::of(&[], 0), Carried::Unknown);
-        // Refusals with a trend: the queue has only just filled.
-        let mut late = batches(500, 0, 500, 0);
-        for batch in &mut late[16..] {
-            (batch.refused, batch.built) = (100, 400);
-        }
-        assert_eq!(Carried::of(&late, 300), Carried::Unknown);
+    }
+
+    #[test]
+    fn a_backlog_that_only_fills_up_does_not_grow_without_end() {
+        // By 100 in each batch, and after the middle by so many.
+        let after = |growth: u64| {
+            let mut batches = batches(500, 0, 400, 0);
+            for batch in &mut batches[16..] {
+                batch.built = 500 - growth;
+            }
+            Carried::of(&batches, 5_000)
+        };
+        assert!(matches!(after(60), Carried::Growing { share } if (share - 0.16).abs() < 1e-9));
+        assert_eq!(after(40), Carried::Unknown);
+        assert_eq!(after(0), Carried::Unknown);
+        // What grows by less than chance allows is steady, with an error.
+        let chance = Carried::of(&batches(500, 0, 499, 0), 300);
+        assert!(matches!(chance, Carried::Steady { ci95, .. } if ci95 > 0.0025));
+    }
+
+    #[test]
+    fn a_run_that_has_not_settled_may_show_that_the_rate_is_not_carried() {
+        let refused = |share: fn(usize) -> u64| {
+            let mut batches = batches(500, 0, 500, 0);
+            for (i, batch) in batches.iter_mut().enumerate() {
+                (batch.refused, batch.built) = (share(i), 500 - share(i));
+            }
+            Carried::of(&batches, 300)
+        };
+        // From 20 to 50 % built, and maybe on to 80 %.
+        let rising = refused(|i| if i < 16 { 400 } else { 250 });
+        assert!(rising.is_known() && !rising.is_carried());
+        assert_eq!(rising.to_text(), "less than 81 %, not settled");
+        assert!(rising.to_clause().ends_with("but it is less than 81 %"));
+        // It could yet rise to all, or is not known well enough.
+        assert_eq!(
+            refused(|i| if i < 16 { 400 } else { 150 }),
+            Carried::Unknown
+        );
+        // Swings of all and a tenth have a mean of 55 %, known to within 24 %.
+        let swings = refused(|i| 450 * (i as u64 % 2));
+        assert_eq!(swings.to_text(), "less than 80 %, not settled");
+        // Rare ones come close to all of the offered and show nothing.
+        let rare = refused(|i| if i % 16 == 8 { 400 } else { 0 });
+        assert_eq!(rare, Carried::Unknown);
+        // The queue has only just filled.
+        let falling = refused(|i| if i < 16 { 0 } else { 100 });
+        assert_eq!(falling.to_text(), "less than 81 %, not settled");
+        // A trend that is smaller than what is called a number is none.
+        let trend = refused(|i| if i < 16 { 50 } else { 52 });
+        assert_eq!(trend.to_text(), "89.8 % +- 0.3");
+        assert!(matches!(
+            refused(|i| if i < 16 { 50 } else { 57 }),
+            Carried::Below { .. }
+        ));
+    }
+
+    #[test]
+    fn runs_with_several_seeds_are_counted_together() {
+        let (one, two) = (batches(500, 50, 450, 3), batches(100, 0, 100, 0));
+        let both = added(&[&one, &two]);
+        assert_eq!(both.len(), 32);
+        assert_eq!((both[5].offered, both[5].refused), (600, 50));
+        assert_eq!((both[5].built, both[5].packets_lost), (550, 3));
+        assert_eq!((both[5].packets, both[5].fragments), (20_000, 275_000));
+        assert!(added(&[]).is_empty());
     }
 
     #[test]
@@ -217,6 +387,13 @@ mod tests {
         assert_eq!(none.to_text(), "none of 320000");
         let steady = Lost::of(&batches(1, 0, 1, 20));
         assert_eq!(steady.to_text(), "2000 +- 0 per million");
+        let mut bursts = batches(1, 0, 1, 0);
+        for i in (0..32).step_by(2) {
+            bursts[i].packets_lost = 1_000;
+        }
+        let bursts = Lost::of(&bursts);
+        assert!(bursts.is_known());
+        assert_eq!(bursts.to_text(), "more than 23663 per million, not settled");
         let mut once = batches(1, 0, 1, 0);
         once[3].packets_lost = 7;
         let once = Lost::of(&once);
