@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use livetime_node::timing::{Daemon, DaemonConfig};
+use livetime_timing_daemon::{Daemon, DaemonConfig};
 
 #[test]
 fn a_c_program_hears_what_it_injects() {

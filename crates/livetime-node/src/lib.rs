@@ -33,8 +33,6 @@ pub mod run_file;
 mod settlement;
 pub mod snapshot;
 pub mod stream_mender;
-#[cfg(feature = "timing")]
-pub mod timing;
 pub mod transport;
 pub mod worker;
 

@@ -3,29 +3,8 @@
 use std::time::SystemTime;
 
 use livetime_shm::TscClock;
+use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_wire::{RunNs, TaiNs};
-use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
-
-/// TAI minus UTC since 2017-01-01 \[ns\]; no leap second has been announced since.
-pub(crate) const BUILT_IN_TAI_MINUS_UTC_NS: u64 = 37_000_000_000;
-
-/// TAI minus UTC \[ns\]: what a time daemon has told the kernel, else what is built in.
-pub fn tai_minus_utc_ns() -> u64 {
-    kernel_tai_minus_utc_ns().unwrap_or(BUILT_IN_TAI_MINUS_UTC_NS)
-}
-
-/// What the kernel adds to UTC, unless that is 0: nobody has told it.
-pub(crate) fn kernel_tai_minus_utc_ns() -> Option<u64> {
-    let utc = clock_gettime(ClockId::Realtime);
-    let tai = clock_gettime_dynamic(DynamicClockId::Tai).ok()?;
-    let ns = |time: Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
-    // A moment passes between the two, and the offset is whole seconds.
-    let seconds = (ns(tai) - ns(utc)) / 1_000_000_000;
-    u64::try_from(seconds)
-        .ok()
-        .filter(|seconds| *seconds > 1)
-        .map(|seconds| seconds * 1_000_000_000)
-}
 
 /// Reads the time since the start of the run; cheap to clone, monotonic, the same for all threads.
 #[derive(Debug, Clone)]

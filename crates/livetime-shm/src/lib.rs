@@ -34,6 +34,7 @@ pub mod ring;
 pub mod ring_region;
 pub mod shared_words;
 mod socket_bell;
+pub mod tai_offset;
 pub mod wait;
 pub mod wake_descriptor;
 

@@ -158,16 +158,16 @@ pub enum BenchError {
     Store(#[from] livetime_store::WriteError),
     /// The timing daemon could not be started.
     #[error(transparent)]
-    Daemon(#[from] livetime_node::timing::DaemonError),
+    Daemon(#[from] livetime_timing_daemon::DaemonError),
     /// The core of the timing daemon failed.
     #[error(transparent)]
-    TimingCore(#[from] livetime_node::timing::CoreError),
+    TimingCore(#[from] livetime_timing_daemon::CoreError),
     /// The timing daemon refused something to the bench.
     #[error(transparent)]
-    Control(#[from] livetime_node::timing::ControlError),
+    Control(#[from] livetime_timing_daemon::ControlError),
     /// The function generators refused something.
     #[error(transparent)]
-    Generators(#[from] livetime_node::timing::generators::GeneratorsError),
+    Generators(#[from] livetime_timing_daemon::generators::GeneratorsError),
     /// A client of the timing daemon failed.
     #[error(transparent)]
     Client(#[from] livetime_client::ClientError),

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use livetime_builder::{ShapingConfig, ShapingPace};
-use livetime_node::run_clock::tai_minus_utc_ns;
 use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
+use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_store::summary::{
     BarrierSummary, DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary,
     Latencies, MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary,

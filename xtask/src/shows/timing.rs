@@ -60,8 +60,9 @@ const fn minutes(count: u64) -> Duration {
 }
 
 /// The test programs that the conformance page names, with those of the whole.
-const TESTS: [(&str, &str); 5] = [
+const TESTS: [(&str, &str); 6] = [
     ("livetime-timing", ""),
+    ("livetime-timing-daemon", ""),
     ("livetime-wire", "timing_"),
     ("livetime-shm", "record_ring"),
     ("livetime-capi", "a_c_program_hears"),

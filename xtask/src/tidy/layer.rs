@@ -38,7 +38,7 @@ const SHM: &str = "livetime-shm";
 const STORE: &str = "livetime-store";
 
 /// Every crate of the workspace, present or planned.
-const PLACES: [Place; 15] = [
+const PLACES: [Place; 16] = [
     place(WIRE, 0, Allowed::Only(&[])),
     place(SHM, 0, Allowed::Only(&[])),
     place("livetime-source", 1, Allowed::Only(&[WIRE])),
@@ -63,6 +63,11 @@ const PLACES: [Place; 15] = [
         ]),
     ),
     place("livetime-node", 2, Allowed::Below),
+    place(
+        "livetime-timing-daemon",
+        2,
+        Allowed::Only(&[WIRE, SHM, "livetime-timing"]),
+    ),
     place("livetime-control", 2, Allowed::Only(&[WIRE])),
     place("livetime-client", 2, Allowed::Only(&[WIRE, SHM, STORE])),
     place("livetime-study", 3, Allowed::Below),

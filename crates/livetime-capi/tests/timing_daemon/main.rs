@@ -14,7 +14,7 @@ use livetime_client::{
     Address, ClientError, EventId, Filter, Listener, OverflowRule, RecordFlags, RecordKind,
     Subscription, SubscriptionOptions, TaiNs, TimingClient, TimingMessage, TimingRecord,
 };
-use livetime_node::timing::{AccessRules, Daemon};
+use livetime_timing_daemon::{AccessRules, Daemon};
 use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
 
 use crate::stage::{

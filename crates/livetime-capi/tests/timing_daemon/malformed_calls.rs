@@ -3,7 +3,7 @@
 use livetime_client::{
     Address, EventId, Filter, SubscriptionOptions, TaiNs, TimingClient, TimingMessage,
 };
-use livetime_node::timing::AccessRules;
+use livetime_timing_daemon::AccessRules;
 
 use crate::stage::{MASTER, RECEIVER, START, messages, stage_with, uid};
 

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use livetime_client::{Address, Subscription, TaiNs, TimingClient, TimingRecord};
-use livetime_node::timing::bus::listener::BusChoice;
-use livetime_node::timing::{Daemon, DaemonConfig};
+use livetime_timing_daemon::bus::listener::BusChoice;
+use livetime_timing_daemon::{Daemon, DaemonConfig};
 
 pub(crate) const LONG: Option<Duration> = Some(Duration::from_secs(60));
 pub(crate) const START: TaiNs = TaiNs(1_000_000_000_000);

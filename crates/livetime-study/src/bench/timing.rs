@@ -21,11 +21,6 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use livetime_client::{Address, Subscription, TimingClient, Wait};
-use livetime_node::timing::control::DeliveryMode;
-use livetime_node::timing::core_handle::Core;
-use livetime_node::timing::core_worker::CoreCommand;
-use livetime_node::timing::{CoreConfig, Daemon, DaemonConfig, SubscriptionConfig, TaiClock};
-use livetime_node::timing::{Routing, Subscription as DeliveryEnd};
 use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_one_way};
 use livetime_shm::{
     TscClock, WakeSource, WakeUp, Waker, pin_current_thread, request_normal, wake_pair,
@@ -34,6 +29,11 @@ use livetime_timing::{
     ActionUnit, Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry,
     RegistryConfig, Role, SchedulePlayer, SinkId, SinkKind, SinkSpec, TableLimits,
 };
+use livetime_timing_daemon::control::DeliveryMode;
+use livetime_timing_daemon::core_handle::Core;
+use livetime_timing_daemon::core_worker::CoreCommand;
+use livetime_timing_daemon::{CoreConfig, Daemon, DaemonConfig, SubscriptionConfig, TaiClock};
+use livetime_timing_daemon::{Routing, Subscription as DeliveryEnd};
 use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
 use livetime_wire::{DurationNs, EventId, PriorityClass, TaiNs, TimingMessage};
 use serde_json::json;

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use livetime_client::{
     Address, Filter, OverflowRule, SubscriptionOptions, TimingClient, TimingRecord, Wait,
 };
-use livetime_node::timing::TaiClock;
-use livetime_node::timing::bus::listener::BusChoice;
 use livetime_shm::floor::{Samples, eventfd_round_trip};
 use livetime_shm::pin_current_thread;
+use livetime_timing_daemon::TaiClock;
+use livetime_timing_daemon::bus::listener::BusChoice;
 use livetime_wire::{EventId, TaiNs, TimingMessage};
 use serde_json::{Value, json};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use livetime_client::{
     EventId, Filter, Listener, RecordKind, SubscriptionOptions, TaiNs, TimingMessage, Wait,
 };
-use livetime_node::timing::TaiClock;
 use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_round_trip};
+use livetime_timing_daemon::TaiClock;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 

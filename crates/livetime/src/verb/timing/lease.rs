@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use livetime_client::TimingClient;
-use livetime_node::timing::lease::LEASE_MAX;
+use livetime_timing_daemon::lease::LEASE_MAX;
 use serde_json::json;
 
 use super::{Daemon, Failure};

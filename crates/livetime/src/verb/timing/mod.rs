@@ -1,6 +1,6 @@
 //! `livetime timing ..`: the timing daemon and everything that a user does with it.
 //!
-//! One file per act; what the daemon is, is in `livetime_node::timing`, and how a client speaks to
+//! One file per act; what the daemon is, is in `livetime_timing_daemon`, and how a client speaks to
 //! it in `livetime_client`. Event IDs and parameters are read and written in hexadecimal, times in
 //! decimal TAI nanoseconds, as users of such tools know them.
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use livetime_client::Address;
-use livetime_node::timing::bus::listener::BusChoice;
-use livetime_node::timing::{AccessRules, CoreWait, Daemon, DaemonConfig};
+use livetime_timing_daemon::bus::listener::BusChoice;
+use livetime_timing_daemon::{AccessRules, CoreWait, Daemon, DaemonConfig};
 use livetime_wire::TaiNs;
 
 use super::Failure;

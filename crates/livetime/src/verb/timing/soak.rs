@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use livetime_client::{EventId, Filter, TaiNs, TimingMessage};
-use livetime_node::timing::{Daemon, DaemonConfig};
 use livetime_shm::{continue_process, stop_process};
 use livetime_timing::function_generator::{GeneratorConfig, MasterFunctionGenerator, MasterOutput};
+use livetime_timing_daemon::{Daemon, DaemonConfig};
 use livetime_wire::timing_coefficient::CoefficientSet;
 use serde_json::{Value, json};
 

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use livetime_shm::TscClock;
+use livetime_shm::tai_offset::{BUILT_IN_TAI_MINUS_UTC_NS, kernel_tai_minus_utc_ns};
 use livetime_wire::TaiNs;
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
-
-use crate::run_clock::{BUILT_IN_TAI_MINUS_UTC_NS, kernel_tai_minus_utc_ns};
 
 /// Longest time that is taken from the tick counter after a reading, ns: the rate at which a time
 /// daemon slews the kernel's clock, at most 500 ppm, is 25 ns of it.

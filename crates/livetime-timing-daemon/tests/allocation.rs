@@ -4,17 +4,16 @@
 //! The worker is turned by hand on a virtual clock, with clients that read, sleep and do not read,
 //! of all classes. Not looked at: control, which allocates.
 
-#![cfg(feature = "timing")]
 use std::alloc::System;
 
-use livetime_node::timing::core_handle::Core;
-use livetime_node::timing::{
-    CoreCommand, CoreConfig, Routing, Subscription, SubscriptionConfig, TaiClock,
-};
 use livetime_shm::{Found, OverflowRule, RecordReader};
 use livetime_timing::{
     Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry, RegistryConfig, Role,
     SchedulePlayer, SinkKind, SinkSpec,
+};
+use livetime_timing_daemon::core_handle::Core;
+use livetime_timing_daemon::{
+    CoreCommand, CoreConfig, Routing, Subscription, SubscriptionConfig, TaiClock,
 };
 use livetime_wire::{DurationNs, EventId, PriorityClass, TaiNs, TimingMessage};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};

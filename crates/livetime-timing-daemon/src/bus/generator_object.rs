@@ -6,11 +6,11 @@ use livetime_timing::function_generator::{FunctionGenerator, MasterOutput};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, fdo, interface};
 
-use super::super::bulk::read_sealed;
-use super::super::control::{ControlError, owner_text};
-use super::super::generators::{BLOCK_BYTES_MAX, Generators, GeneratorsError};
 use super::server::Server;
 use super::{RECEIVER_PATH, invalid, to_error};
+use crate::bulk::read_sealed;
+use crate::control::{ControlError, owner_text};
+use crate::generators::{BLOCK_BYTES_MAX, Generators, GeneratorsError};
 
 /// Path of the master function generator.
 pub const GENERATOR_PATH: &str = "/org/livetime/Timing1/tr0/mfg";

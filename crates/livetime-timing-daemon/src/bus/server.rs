@@ -14,8 +14,6 @@ use livetime_timing::{ActionFlag, FlagReport, SinkCounters, SinkId, SinkKind};
 use zbus::message::Header;
 use zbus::{Connection, Message, ObjectServer, Variant, fdo};
 
-use super::super::control::{Client, Control, Departed};
-use super::super::generators::Generators;
 use super::condition_object::{
     ConditionObject, OutputConditionObject, OwnedConditionObject, SoftwareConditionObject,
 };
@@ -27,6 +25,8 @@ use super::sink_object::{
     ActionSinkObject, OutputActionSinkObject, OwnedSinkObject, SoftwareActionSinkObject,
 };
 use super::{BUS_NAME, Object, RECEIVER_PATH, ROOT_PATH, input_name, to_error};
+use crate::control::{Client, Control, Departed};
+use crate::generators::Generators;
 
 /// How often the ticker looks.
 pub const TICK: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! The D-Bus face of the timing daemon: `org.livetime.Timing1`, on a bus and peer to peer.
 //!
 //! Interfaces and member names are close to what users of SAFTlib know. Each method finds out who
-//! calls, asks [`Control`](super::control::Control), and turns the answer into D-Bus; no rule is
+//! calls, asks [`Control`](crate::control::Control), and turns the answer into D-Bus; no rule is
 //! decided here, and bulk data never goes through messages but through passed descriptors. The same
 //! objects are served on every connection. [`server`] joins connections and objects, [`listener`] accepts peers.
 //!
@@ -29,7 +29,7 @@ pub mod sink_object;
 use livetime_timing::{AccessError, ConditionId, SinkError, SinkId, TransactionError};
 use zbus::{OwnedObjectPath, fdo};
 
-use super::control::ControlError;
+use crate::control::ControlError;
 
 pub use server::Server;
 

@@ -13,12 +13,12 @@ use livetime_wire::timing_message::EventId;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, OwnedVariant, fdo, interface};
 
-use super::super::control::{DeliveryMode, owner_text};
-use super::super::core_worker::CoreSnapshot;
-use super::super::signal_forwarder;
-use super::super::subscription::SubscriptionConfig;
 use super::server::Server;
 use super::{Object, invalid, owned_path, to_error};
+use crate::control::{DeliveryMode, owner_text};
+use crate::core_worker::CoreSnapshot;
+use crate::signal_forwarder;
+use crate::subscription::SubscriptionConfig;
 
 /// What every sink has.
 #[derive(Debug)]
@@ -204,7 +204,7 @@ impl ActionSinkObject {
         let client = self.server.caller(connection, &header).await?;
         let ownership = self.sink()?.ownership;
         livetime_timing::authorise(&client.caller(), Operation::ClearCounters, Some(&ownership))
-            .map_err(|error| to_error(super::super::control::ControlError::Access(error)))?;
+            .map_err(|error| to_error(crate::control::ControlError::Access(error)))?;
         self.server.set_signal_rate(self.sink, value);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`CoreHandle`] is used by one thread at a time; an [`Injector`] by anybody. Waiting for the
 //! worker is bounded: one that does not answer within [`PATIENCE`] is reported. The worker itself
-//! is [`crate::timing::core_worker`].
+//! is [`crate::core_worker`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,13 +15,13 @@ use livetime_shm::{
 use livetime_timing::{ActionUnitConfig, EmulatedReceiver};
 use livetime_wire::{Problem, TaiNs, TimingMessage, TimingRecord};
 
-use super::core_worker::{
+use crate::core_worker::{
     CoreCommand, CoreEnds, CoreReply, CoreSnapshot, CoreWait, CoreWorker, FLIGHT_RECORDS,
 };
-use super::delivery::{Delivery, DeliveryConfig};
-use super::generators::{StartTag, TAGS_MAX};
-use super::tai_clock::TaiClock;
-use super::wake_thread::WakeThread;
+use crate::delivery::{Delivery, DeliveryConfig};
+use crate::generators::{StartTag, TAGS_MAX};
+use crate::tai_clock::TaiClock;
+use crate::wake_thread::WakeThread;
 
 /// Commands and replies that can be under way.
 const COMMANDS: usize = 64;

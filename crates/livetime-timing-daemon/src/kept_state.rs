@@ -15,7 +15,7 @@ use livetime_timing::{
 use livetime_wire::EventId;
 use serde_json::{Value, json};
 
-use super::control::{Control, ControlError};
+use crate::control::{Control, ControlError};
 
 /// Name of the format.
 pub const KEPT_SCHEMA: &str = "livetime.timing_kept/1";

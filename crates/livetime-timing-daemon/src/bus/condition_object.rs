@@ -9,9 +9,9 @@ use livetime_wire::timing_message::EventId;
 use zbus::message::Header;
 use zbus::{Connection, fdo, interface};
 
-use super::super::control::owner_text;
 use super::server::Server;
 use super::{Object, invalid, to_error};
+use crate::control::owner_text;
 
 /// What every condition has.
 #[derive(Debug)]

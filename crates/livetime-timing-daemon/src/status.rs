@@ -3,10 +3,10 @@
 use livetime_timing::{ActionFlag, TableLimits};
 use serde_json::{Value, json};
 
-use super::bus::input_name;
-use super::control::{Control, ControlError, SubscriptionEntry, owner_text};
-use super::core_worker::CoreSnapshot;
-use super::subscription::LATENCY_BINS;
+use crate::bus::input_name;
+use crate::control::{Control, ControlError, SubscriptionEntry, owner_text};
+use crate::core_worker::CoreSnapshot;
+use crate::subscription::LATENCY_BINS;
 
 /// Name of the format.
 pub const STATUS_SCHEMA: &str = "livetime.timing_status/1";

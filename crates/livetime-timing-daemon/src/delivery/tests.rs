@@ -3,8 +3,8 @@
 use livetime_shm::{Found, RecordReader, RingClosed, WakeSource, WakeUp};
 use livetime_wire::{RecordFlags, TimingRecord};
 
-use super::super::subscription::{Subscription, SubscriptionConfig, SubscriptionEnds};
 use super::*;
+use crate::subscription::{Subscription, SubscriptionConfig, SubscriptionEnds};
 
 fn action(sink: u16, id: u64) -> ExecutedAction {
     ExecutedAction {

@@ -2,7 +2,7 @@
 //!
 //! A [`Control`] keeps the registry of `livetime-timing`, the clients and their subscriptions, and
 //! is the only one that commands the core's worker. Every change asks the policy there. It speaks
-//! no protocol; [`crate::timing::bus`] does. One lock covers it all, and the core never takes it.
+//! no protocol; [`crate::bus`] does. One lock covers it all, and the core never takes it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use livetime_timing::{
 };
 use livetime_wire::{PriorityClass, Problem, TaiNs, TimingMessage, TimingRecord};
 
-use super::access::AccessRules;
-use super::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
-use super::core_worker::{CoreCommand, CoreSnapshot};
-use super::delivery::{Routing, SUBSCRIPTIONS_MAX};
-use super::lease::{LEASE_MAX, Leases};
-use super::subscription::{
+use crate::access::AccessRules;
+use crate::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
+use crate::core_worker::{CoreCommand, CoreSnapshot};
+use crate::delivery::{Routing, SUBSCRIPTIONS_MAX};
+use crate::lease::{LEASE_MAX, Leases};
+use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
 

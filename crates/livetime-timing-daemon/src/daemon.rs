@@ -7,16 +7,16 @@ use std::time::Duration;
 use livetime_timing::{ConflictPolicy, GeneratorConfig, RegistryConfig, SinkKind, SinkSpec};
 use livetime_wire::{Problem, TaiNs};
 
-use super::access::AccessRules;
-use super::bus::Server;
-use super::bus::generator_object::send_output;
-use super::bus::listener::{BusChoice, ListenError, PeerSocket, join_bus, listen};
-use super::bus::server::TICK;
-use super::control::{Control, ControlError};
-use super::core_handle::{Core, CoreConfig, CoreError, Injector, RunningCore};
-use super::generators::Generators;
-use super::kept_state::{KeptError, StateKeeper};
-use super::tai_clock::TaiClock;
+use crate::access::AccessRules;
+use crate::bus::Server;
+use crate::bus::generator_object::send_output;
+use crate::bus::listener::{BusChoice, ListenError, PeerSocket, join_bus, listen};
+use crate::bus::server::TICK;
+use crate::control::{Control, ControlError};
+use crate::core_handle::{Core, CoreConfig, CoreError, Injector, RunningCore};
+use crate::generators::Generators;
+use crate::kept_state::{KeptError, StateKeeper};
+use crate::tai_clock::TaiClock;
 
 /// What the daemon is to be.
 #[derive(Debug, Clone)]

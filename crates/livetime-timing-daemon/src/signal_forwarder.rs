@@ -13,8 +13,8 @@ use livetime_wire::TimingRecord;
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Message, block_on};
 
-use super::bus::{BUS_NAME, Object, Server};
-use super::subscription::SubscriptionEnds;
+use crate::bus::{BUS_NAME, Object, Server};
+use crate::subscription::SubscriptionEnds;
 
 /// Longest sleep without a look at the connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

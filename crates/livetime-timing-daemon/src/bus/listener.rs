@@ -148,7 +148,7 @@ fn serve_peer(server: &Arc<Server>, stream: UnixStream) -> fdo::Result<()> {
 async fn serve_client(
     server: &Arc<Server>,
     stream: UnixStream,
-    client: &super::super::control::Client,
+    client: &crate::control::Client,
 ) -> fdo::Result<()> {
     let guid = Guid::generate();
     let key = guid.to_string();

@@ -3,7 +3,7 @@
 //! One thread drives a receiver, the emulated one of `livetime-timing`, and the [`Delivery`]. Control reaches it
 //! through two bounded rings only ([`CoreCommand`], [`CoreReply`]); what has to be freed travels
 //! back, so that nothing is allocated or freed here and no lock is shared. It decides no rules;
-//! [`crate::timing::core_handle`] is the other side.
+//! [`crate::core_handle`] is the other side.
 //!
 //! A turn is bounded: [`COMMANDS_PER_TURN`] commands, [`MESSAGES_PER_TURN`] messages of each
 //! source, [`BATCHES_PER_TURN`] times [`ACTIONS_PER_TURN`] actions, then idle records if there was
@@ -25,12 +25,12 @@ use livetime_timing::{
 };
 use livetime_wire::{PriorityClass, RecordFlags, TaiNs, TimingMessage};
 
-use super::delivery::{Delivery, Routing};
-use super::executed_action::ExecutedAction;
-use super::generators::StartTag;
-use super::subscription::Subscription;
-use super::tai_clock::{ClockReading, TaiClock};
-use super::wake_thread::WakeThread;
+use crate::delivery::{Delivery, Routing};
+use crate::executed_action::ExecutedAction;
+use crate::generators::StartTag;
+use crate::subscription::Subscription;
+use crate::tai_clock::{ClockReading, TaiClock};
+use crate::wake_thread::WakeThread;
 
 /// Commands taken per turn.
 pub const COMMANDS_PER_TURN: usize = 8;
@@ -702,8 +702,8 @@ mod tests {
     use livetime_wire::{DurationNs, EventId, TimingRecord};
 
     use super::*;
-    use crate::timing::core_handle::{Core, CoreConfig};
-    use crate::timing::subscription::SubscriptionConfig;
+    use crate::core_handle::{Core, CoreConfig};
+    use crate::subscription::SubscriptionConfig;
 
     const ADMIN: Caller = Caller {
         client: ClientId(1),

@@ -11,10 +11,10 @@ use livetime_wire::{DurationNs, TaiNs, TimingMessage, timing_message::EventId};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, OwnedObjectPath, fdo, interface};
 
-use super::super::bulk::{BulkError, read_schedule};
-use super::super::status::status_document;
 use super::server::Server;
 use super::{Object, RECEIVER_PATH, invalid, owned_path, to_error};
+use crate::bulk::{BulkError, read_schedule};
+use crate::status::status_document;
 
 /// The daemon.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ impl ReceiverObject {
     fn current_time(&self) -> fdo::Result<u64> {
         let control = &self.server.control;
         if !control.clock_model().lock_state().is_locked() {
-            return Err(to_error(super::super::control::ControlError::NotLocked));
+            return Err(to_error(crate::control::ControlError::NotLocked));
         }
         Ok(control.time().0)
     }

@@ -2,7 +2,7 @@
 //! ahead of its time.
 //!
 //! Control makes it with the client's ends; the core's worker holds it in its
-//! [`super::delivery::Delivery`], which says when a record is due.
+//! [`crate::delivery::Delivery`], which says when a record is due.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use livetime_shm::{
 };
 use livetime_wire::{PriorityClass, RecordFlags, TaiNs, TimingRecord};
 
-use super::executed_action::{ExecutedAction, saturate};
+use crate::executed_action::{ExecutedAction, saturate};
 
 /// Slots of a ring unless the client asks for others.
 pub const RING_SLOTS_USUAL: u32 = 4096;
@@ -285,7 +285,7 @@ impl Subscription {
     /// Gets on its way what [`Subscription::offer`] will need, and puts what is known of the record
     /// into the ring: all but the time at which it enters.
     #[inline]
-    pub(super) fn prepare(&mut self, action: &ExecutedAction) {
+    pub(crate) fn prepare(&mut self, action: &ExecutedAction) {
         std::hint::black_box(self.counters.offered());
         let record = self.record(action, 0, false);
         if let Transport::Ring { writer, .. } = &mut self.transport {
@@ -302,7 +302,7 @@ impl Subscription {
     /// Publishes the record that [`Subscription::prepare`] has put into the ring; what else there is
     /// to do for it, [`Subscription::offer`] does.
     #[inline]
-    pub(super) fn publish_prepared(&mut self, now: TaiNs) {
+    pub(crate) fn publish_prepared(&mut self, now: TaiNs) {
         let Some(prepared) = &mut self.prepared else {
             return;
         };
@@ -330,18 +330,18 @@ impl Subscription {
 
     /// Whether a record lies in the ring ahead of its time.
     #[inline]
-    pub(super) fn is_prepared(&self) -> bool {
+    pub(crate) fn is_prepared(&self) -> bool {
         self.prepared.is_some()
     }
 
     /// Counts a record that was put off.
-    pub(super) fn count_deferred(&self) {
+    pub(crate) fn count_deferred(&self) {
         SubscriptionCounters::add(&self.counters.deferred);
     }
 
     /// Wakes the client.
     #[inline]
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Transport::Ring { waker, .. } = &self.transport {
             waker.wake();
         }
@@ -349,7 +349,7 @@ impl Subscription {
 
     /// Has the looks at clients that sleep come after all records written before.
     #[inline]
-    pub(super) fn fence(&self) {
+    pub(crate) fn fence(&self) {
         if let Transport::Ring { writer, .. } = &self.transport {
             writer.fence_before_sleepers();
         }
@@ -358,7 +358,7 @@ impl Subscription {
     /// Whether the client sleeps and is to be woken. After [`Subscription::fence`] of one of those
     /// written to.
     #[inline]
-    pub(super) fn must_wake(&self) -> bool {
+    pub(crate) fn must_wake(&self) -> bool {
         let Transport::Ring { writer, .. } = &self.transport else {
             return false;
         };
@@ -372,7 +372,7 @@ impl Subscription {
     /// Writes one record, unless it is in the ring already; `now` is when it enters the ring. The
     /// caller wakes the client, if it is to be woken.
     #[inline]
-    pub(super) fn offer(
+    pub(crate) fn offer(
         &mut self,
         action: &ExecutedAction,
         now: &impl Fn() -> TaiNs,
@@ -438,7 +438,7 @@ impl Subscription {
     }
 
     /// Offers a record that was put off, and wakes the client if that is due.
-    pub(super) fn offer_deferred(&mut self, action: &ExecutedAction, now: &impl Fn() -> TaiNs) {
+    pub(crate) fn offer_deferred(&mut self, action: &ExecutedAction, now: &impl Fn() -> TaiNs) {
         self.offer(action, now, true);
         self.fence();
         if self.must_wake() {

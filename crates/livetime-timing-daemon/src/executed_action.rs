@@ -47,6 +47,6 @@ impl ExecutedAction {
 }
 
 /// As far as a record can say it \[ns\].
-pub(super) fn saturate(ns: u64) -> u32 {
+pub(crate) fn saturate(ns: u64) -> u32 {
     u32::try_from(ns).unwrap_or(u32::MAX)
 }

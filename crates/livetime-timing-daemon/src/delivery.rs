@@ -4,7 +4,7 @@
 //! of the sink gets a record, class high first, then generic, while idle ones are put off until a
 //! turn has nothing else to do. It matches nothing and reads no clock but the one it is given.
 //! [`Subscription`]s and the table of who listens to what ([`Routing`]) are made by control and
-//! exchanged whole, so that no lock is shared and nothing is allocated here; see [`crate::timing`].
+//! exchanged whole, so that no lock is shared and nothing is allocated here; see the [crate].
 //!
 //! Budget per record and subscription: one ring write (two cache lines) and, if the client sleeps,
 //! one system call that cannot block; if most of the listeners of a sink sleep, one for all of them,
@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 use livetime_shm::WakeGroup;
 use livetime_wire::{PriorityClass, TaiNs};
 
-use super::executed_action::ExecutedAction;
-use super::subscription::Subscription;
-use super::wake_thread::WakeThread;
+use crate::executed_action::ExecutedAction;
+use crate::subscription::Subscription;
+use crate::wake_thread::WakeThread;
 
 /// Most subscriptions of one daemon.
 pub const SUBSCRIPTIONS_MAX: usize = 1024;

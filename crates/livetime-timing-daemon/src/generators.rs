@@ -18,7 +18,7 @@ use livetime_timing::{AccessError, Caller, ClientId, Operation, Ownership, autho
 use livetime_wire::TaiNs;
 use livetime_wire::timing_coefficient::{CoefficientBlockError, CoefficientBlockView};
 
-use super::tai_clock::TaiClock;
+use crate::tai_clock::TaiClock;
 
 /// Start tags that can be under way from the core.
 pub const TAGS_MAX: usize = 256;
