@@ -332,6 +332,11 @@ mod tests {
         assert!(matches!(chance, Carried::Steady { ci95, .. } if ci95 > 0.0025));
     }
 
+    /// 0 or 1 for each of 32 batches, half of them 1, without an order.
+    fn irregular(batch: usize) -> u64 {
+        u64::from(0b1011_0010_1110_0001_0110_1001_0100_1101_u32 >> batch & 1)
+    }
+
     #[test]
     fn a_run_that_has_not_settled_may_show_that_the_rate_is_not_carried() {
         let refused = |share: fn(usize) -> u64| {
@@ -351,9 +356,9 @@ mod tests {
             refused(|i| if i < 16 { 400 } else { 150 }),
             Carried::Unknown
         );
-        // Swings of all and a tenth have a mean of 55 %, known to within 24 %.
-        let swings = refused(|i| 450 * (i as u64 % 2));
-        assert_eq!(swings.to_text(), "less than 80 %, not settled");
+        // Swings of all and a tenth have a mean of 55 %, known to within 25 %.
+        let swings = refused(|i| 450 * irregular(i));
+        assert_eq!(swings.to_text(), "less than 81 %, not settled");
         // Rare ones come close to all of the offered and show nothing.
         let rare = refused(|i| if i % 16 == 8 { 400 } else { 0 });
         assert_eq!(rare, Carried::Unknown);
@@ -388,12 +393,12 @@ mod tests {
         let steady = Lost::of(&batches(1, 0, 1, 20));
         assert_eq!(steady.to_text(), "2000 +- 0 per million");
         let mut bursts = batches(1, 0, 1, 0);
-        for i in (0..32).step_by(2) {
-            bursts[i].packets_lost = 1_000;
+        for (i, batch) in bursts.iter_mut().enumerate() {
+            batch.packets_lost = 1_000 * irregular(i);
         }
         let bursts = Lost::of(&bursts);
         assert!(bursts.is_known());
-        assert_eq!(bursts.to_text(), "more than 23663 per million, not settled");
+        assert_eq!(bursts.to_text(), "more than 22483 per million, not settled");
         let mut once = batches(1, 0, 1, 0);
         once[3].packets_lost = 7;
         let once = Lost::of(&once);
