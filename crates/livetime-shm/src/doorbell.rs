@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -163,21 +163,28 @@ impl Doorbell {
     /// The timeout bounds what a dead peer can cost, so there is no wait without one.
     pub fn wait(&self, ticket: Ticket, timeout: Duration) -> Waked {
         let words = self.words();
-        let limit = Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
+        let start = Instant::now();
         // SeqCst, this and the kernel's look at the count, pair with the two in `ring`.
         words.sleepers.fetch_add(1, Ordering::SeqCst);
-        let slept = futex::wait(&words.rings, futex::Flags::empty(), ticket.0, Some(&limit));
+        let waked = loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            let limit = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let slept = futex::wait(&words.rings, futex::Flags::empty(), ticket.0, Some(&limit));
+            match slept {
+                // The count differed from the ticket already.
+                Err(Errno::AGAIN) => break Waked::Rung,
+                _ if self.ticket() != ticket => break Waked::Rung,
+                // Somebody who rang before the ticket was taken calls the kernel only now.
+                Ok(()) => {}
+                Err(_) => break Waked::TimedOut,
+            }
+        };
         // Relaxed: a ringer that still sees us makes one system call for nothing.
         words.sleepers.fetch_sub(1, Ordering::Relaxed);
-        match slept {
-            // The count differed from the ticket already.
-            Err(Errno::AGAIN) => Waked::Rung,
-            _ if self.ticket() != ticket => Waked::Rung,
-            _ => Waked::TimedOut,
-        }
+        waked
     }
 
     /// Has a socket ring this bell while its listener sleeps, until the socket is closed; the first
@@ -267,6 +274,20 @@ mod tests {
             assert_eq!(back.wait(ticket, LONG), Waked::Rung);
         }
         echo.join().unwrap();
+    }
+
+    #[test]
+    fn a_call_of_an_earlier_ring_that_comes_late_does_not_end_the_wait() {
+        let bell = Doorbell::in_process();
+        let ticket = bell.ticket();
+        let listener = bell.clone();
+        let asleep = std::thread::spawn(move || listener.wait(ticket, LONG));
+        let wake = || futex::wake(&bell.words().rings, futex::Flags::empty(), 1);
+        while wake().unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        bell.ring();
+        assert_eq!(asleep.join().unwrap(), Waked::Rung);
     }
 
     #[test]
