@@ -14,7 +14,7 @@ use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 use super::adapter::{Adapter, Sending};
 use super::check::words;
 use super::control::{LettersOut, Server};
-use super::placement::is_sick;
+use super::placement::is_chosen;
 use super::{BuilderNetwork, Shaping};
 use crate::time::{DurationPs, SimPs};
 
@@ -209,7 +209,7 @@ pub(super) fn builder_hosts(
     let all = u32::from(config.builder_units);
     let units = BuilderUnit::counting_units(config, FIRST_EPOCH);
     let host = |(unit, core)| {
-        let is_slow = is_sick(unit, plan.sick.slow, all, 0);
+        let is_slow = is_chosen(unit, plan.sick.slow, all, 0);
         let factor = if is_slow { plan.sick.slow_factor } else { 1.0 };
         let event_time = DurationPs((plan.hosts.event.0 as f64 * factor) as u64);
         BuilderHost::new(core, assemblers, event_time)

@@ -8,7 +8,7 @@ use livetime_wire::TriggerNumber;
 
 use super::event::{EventWord, NetworkEvent};
 use super::hosts::FIRST_EPOCH;
-use super::placement::is_sick;
+use super::placement::is_chosen;
 use super::world::{HOST, NetworkWorld};
 use crate::scheduler::Scheduler;
 use crate::time::DurationPs;
@@ -23,7 +23,7 @@ impl NetworkWorld<'_> {
     pub(super) fn die(&mut self) {
         let all = self.builders.len() as u32;
         for (unit, host) in (0..).zip(&mut self.builders) {
-            if is_sick(unit, self.plan.sick.dead, all, 1) {
+            if is_chosen(unit, self.plan.sick.dead, all, 1) {
                 host.is_dead = true;
                 host.finishing.clear();
             }

@@ -36,11 +36,11 @@ pub(super) fn units_at(port_of: &[u16], ports: u32) -> Vec<u16> {
     units
 }
 
-/// Whether a unit is one of `sick` that are spread evenly over `all`; `shift` tells kinds of
-/// sickness apart.
-pub(super) fn is_sick(unit: u16, sick: u32, all: u32, shift: u32) -> bool {
-    let place = |n: u32| (n * all / sick.max(1) + shift) % all;
-    (0..sick).any(|n| place(n) == u32::from(unit))
+/// Whether a unit is one of `chosen` that are spread evenly over `all`; choices of different `shift`
+/// are of different units.
+pub(super) fn is_chosen(unit: u16, chosen: u32, all: u32, shift: u32) -> bool {
+    let place = |n: u32| (n * all / chosen.max(1) + shift) % all;
+    (0..chosen).any(|n| place(n) == u32::from(unit))
 }
 
 /// Events of a slow unit as a share of those of one that is well; 1 without slow ones.
@@ -48,9 +48,9 @@ pub(super) fn slow_share(counted: &[u64], slow: u32, dead: u32) -> f64 {
     let all = counted.len() as u32;
     let (mut of_slow, mut of_well, mut well) = (0, 0, 0_u32);
     for (unit, count) in (0..).zip(counted) {
-        if is_sick(unit, slow, all, 0) {
+        if is_chosen(unit, slow, all, 0) {
             of_slow += count;
-        } else if !is_sick(unit, dead, all, 1) {
+        } else if !is_chosen(unit, dead, all, 1) {
             of_well += count;
             well += 1;
         }
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn sick_units_are_spread_and_of_one_kind_each() {
         let all = 16;
-        let sick = |shift| (0..16).filter(|u| is_sick(*u, 4, all, shift)).count();
+        let sick = |shift| (0..16).filter(|u| is_chosen(*u, 4, all, shift)).count();
         assert_eq!((sick(0), sick(1)), (4, 4));
-        assert!((0..16).all(|u| !(is_sick(u, 4, all, 0) && is_sick(u, 4, all, 1))));
+        assert!((0..16).all(|u| !(is_chosen(u, 4, all, 0) && is_chosen(u, 4, all, 1))));
         assert!((slow_share(&[5, 10, 0, 10], 1, 0) - 0.75).abs() < 1e-9);
     }
 }

@@ -7,7 +7,7 @@
 use crate::network::traffic::mixed;
 
 use super::check::{Sizes, words};
-use super::placement::is_sick;
+use super::placement::is_chosen;
 
 /// Events are gathered in two steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +24,7 @@ impl TwoStep {
         // More than there are is refused with the units' configuration.
         let units = (0..all).map(|unit| unit as u16);
         units
-            .filter(|unit| is_sick(*unit, self.first_units, all, 0))
+            .filter(|unit| is_chosen(*unit, self.first_units, all, 0))
             .collect()
     }
 }

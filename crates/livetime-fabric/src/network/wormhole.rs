@@ -19,7 +19,7 @@ use crate::scheduler::Scheduler;
 use crate::time::{ByteTime, DurationPs, SimPs};
 use crate::trace::EventLabel;
 
-use super::arbiter::Arbiter;
+use super::arbiter::{Arbiter, ServedPorts};
 use super::arrival::Arrival;
 use super::link_meter::LinkMeter;
 use super::link_report::LinkReport;
@@ -167,10 +167,8 @@ pub(crate) struct Fabric<'t> {
     /// Packets come from hosts.
     is_for_hosts: bool,
     links: Vec<LinkState>,
-    /// When each input port of each link was served, for [`Arbiter::LeastRecent`] alone.
-    served: Vec<u64>,
+    served: ServedPorts,
     ports_max: usize,
-    grants: u64,
     sources: Vec<Source>,
     packets: PacketSources,
     // This instant.
@@ -335,10 +333,6 @@ impl<'t> Fabric<'t> {
         let streams = RandomStreams::new(load.seed);
         let ports_max = topology.elements().iter().map(|e| e.inputs).max();
         let ports_max = ports_max.unwrap_or(1) as usize;
-        let served = match load.arbiter {
-            Arbiter::LeastRecent => vec![0; links.len() * ports_max],
-            _ => Vec::new(),
-        };
         let link = |link: &super::topology::Link| LinkState {
             owner: NONE,
             first_waiting: NONE,
@@ -355,9 +349,8 @@ impl<'t> Fabric<'t> {
             network: 0,
             is_for_hosts: false,
             links: links.iter().map(link).collect(),
-            served,
+            served: ServedPorts::new(load.arbiter, links.len(), ports_max),
             ports_max,
-            grants: 0,
             sources: vec![Source::IDLE; sources],
             packets: PacketSources::new(topology, &load),
             freed: Vec::with_capacity(links.len()),
@@ -562,13 +555,7 @@ impl<'t> Fabric<'t> {
         }
         let port = self.port_of(at);
         self.links[link].last_port = port;
-        if let Some(served) = self
-            .served
-            .get_mut(link * self.ports_max + usize::from(port))
-        {
-            self.grants += 1;
-            *served = self.grants;
-        }
+        self.served.note(link, port);
         Some(at)
     }
 
@@ -614,7 +601,7 @@ impl<'t> Fabric<'t> {
             Arbiter::RoundRobin => {
                 (u64::from(port) + ports - 1 - u64::from(self.links[link].last_port)) % ports
             }
-            Arbiter::LeastRecent => self.served[link * self.ports_max + usize::from(port)],
+            Arbiter::LeastRecent => self.served.rank(link, port),
             Arbiter::Random | Arbiter::Oldest | Arbiter::Fixed => u64::from(port),
         }
     }
