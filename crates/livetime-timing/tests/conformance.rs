@@ -7,7 +7,7 @@ const FOLDERS: [(&str, &str); 7] = [
     ("ts/", "crates/livetime-timing/src/"),
     ("w/", "crates/livetime-wire/tests/formats/"),
     ("d/", "crates/livetime-capi/tests/"),
-    ("n/", "crates/livetime-node/src/timing/"),
+    ("n/", "crates/livetime-timing-daemon/src/"),
     ("r/", "crates/livetime-shm/src/record_ring/"),
     ("p/", "crates/livetime/tests/program/"),
 ];
