@@ -133,6 +133,16 @@ const SOAKS: &[Soak] = &[
         ]),
     },
     Soak {
+        name: "presets",
+        what: "every preset of the simulator has a steady state",
+        work: Work::Tests(&[Round {
+            package: "livetime",
+            selection: &["--test", "program", "presets_have_a_steady_state"],
+            variables: &[("LIVETIME_LONG", "1")],
+            seed: None,
+        }]),
+    },
+    Soak {
         name: "timing-1",
         what: "the event codec, a million cases per property",
         work: Work::Tests(&[Round {

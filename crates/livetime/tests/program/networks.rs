@@ -335,6 +335,26 @@ fn presets_are_listed() {
     assert!(text.out.contains("barrel-shifter"));
 }
 
+/// `LIVETIME_LONG=1` takes the large ones, too, which simulate for up to a minute each.
+#[test]
+fn presets_have_a_steady_state() {
+    const LARGE: [&str; 4] = [
+        "cms-2000-gbe-1",
+        "cms-2000-gbe-2",
+        "cms-phase2",
+        "atlas-phase2",
+    ];
+    let bench = Workbench::new();
+    let list = bench.run(&["sim", "presets"]).ended_with(0);
+    let names = list.out.lines().filter_map(|line| line.split(' ').next());
+    let is_long = std::env::var_os("LIVETIME_LONG").is_some();
+    for name in names.filter(|name| is_long || !LARGE.contains(name)) {
+        let run = bench.run(&["sim", "run", "--preset", name, "--json"]);
+        let document = run.ended_with(0).document();
+        assert_eq!(document["converged"], true, "{name}: {document}");
+    }
+}
+
 /// Runs `sim plan` with these options on one switch and returns its document and its options.
 fn plan(options: &[&str], status: i32) -> (Value, Vec<Value>) {
     let bench = Workbench::new();
