@@ -389,12 +389,28 @@ fn gigabit_switch(extent: Extent) -> Vec<GateRow> {
     let open = run(256, 64 << 20, FlowControl::Credits, Queueing::Output);
     let pressed = run(256, 16 << 10, FlowControl::Credits, Queueing::InputFifo);
     let cost = open.efficiency_link.mean - pressed.efficiency_link.mean;
-    vec![GateRow::at_least(
-        GATE,
-        "GbE switch: efficiency lost to back-pressure".to_owned(),
-        cost,
-        0.05,
-    )]
+    // All fragments of the window can be in the buffer of one output.
+    let lost = |buffer_packets| lost_to_one_output(15, 4, buffer_packets, extent) as f64;
+    vec![
+        GateRow::at_least(
+            GATE,
+            "GbE switch: efficiency lost to back-pressure".to_owned(),
+            cost,
+            0.05,
+        ),
+        GateRow::equal(
+            GATE,
+            "lost, buffer = sources x window x fragment".to_owned(),
+            lost(60),
+            0.0,
+        ),
+        GateRow::at_least(
+            GATE,
+            "lost with half that buffer, packets".to_owned(),
+            lost(30),
+            1.0,
+        ),
+    ]
 }
 
 /// Where credits are the only flow control, nothing is lost from the buffer on that holds what all
@@ -424,6 +440,7 @@ fn lost_to_one_output(sources: u32, window: u32, buffer_packets: u64, extent: Ex
     let crossbar = Topology::crossbar(sources).expect("in range");
     buffered::run(&crossbar, &load, &switch).packets_lost
 }
+
 /// More virtual lanes raise the efficiency of a network with small buffers.
 fn virtual_lanes(extent: Extent) -> Vec<GateRow> {
     let cycles = extent.pick(600, 4_000);
