@@ -119,6 +119,13 @@ impl LinearShift {
         }
     }
 
+    /// Begins its next life: in phase 0, with nothing to send.
+    pub fn begin_again(&mut self) {
+        self.queues.iter_mut().for_each(VecDeque::clear);
+        (self.waiting, self.phase, self.sent_bytes) = (0, 0, 0);
+        (self.said, self.is_asked) = (None, false);
+    }
+
     /// A fragment is to be sent.
     ///
     /// # Errors

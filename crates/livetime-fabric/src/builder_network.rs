@@ -19,6 +19,7 @@
 //! their credits, in events and in bytes; something is built as long as there is something to build.
 
 mod adapter;
+mod builder_loss;
 mod busy;
 mod check;
 mod control;
@@ -27,10 +28,14 @@ mod event;
 mod foresight;
 mod hosts;
 mod letters;
-mod loss;
+mod manager_loss;
+mod membership;
 mod outcome;
 mod packet_loss;
 mod placement;
+mod readout_loss;
+mod sick_units;
+mod summary;
 mod tally;
 mod two_step;
 mod world;
@@ -48,6 +53,7 @@ use crate::time::{DurationPs, SimPs};
 
 pub use busy::HostShares;
 pub use outcome::{BatchCounts, BuilderNetworkOutcome};
+pub use sick_units::{Deaths, SickUnits};
 pub use two_step::{TwoStep, TwoStepOutcome};
 
 /// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
@@ -171,19 +177,6 @@ impl Default for HostModel {
     }
 }
 
-/// Builder units that are not well.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SickBuilders {
-    /// So many take longer for an event, spread over all.
-    pub slow: u32,
-    /// By this factor.
-    pub slow_factor: f64,
-    /// So many die, spread over all.
-    pub dead: u32,
-    /// When they die, from the start of the run.
-    pub dead_at: DurationPs,
-}
-
 /// An event builder on a network. Rates, sizes, arrivals and times come from the [`Load`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BuilderNetwork {
@@ -222,8 +215,8 @@ pub struct BuilderNetwork {
     /// Share of the packets that come damaged and are dropped, 0 to 0.5: a control message on a
     /// shared network and a block or fragment alike.
     pub packet_damage: f64,
-    /// Builder units that are not well.
-    pub sick: SickBuilders,
+    /// Units that are not well.
+    pub sick: SickUnits,
 }
 
 impl Default for BuilderNetwork {
@@ -249,7 +242,7 @@ impl Default for BuilderNetwork {
             placement: Placement::InOrder,
             hosts: HostModel::default(),
             packet_damage: 0.0,
-            sick: SickBuilders::default(),
+            sick: SickUnits::default(),
         }
     }
 }
@@ -337,17 +330,14 @@ impl BuilderNetwork {
             history: window
                 .saturating_mul(2)
                 .next_power_of_two()
-                .max(HISTORY_WITH_DEATHS * u32::from(self.sick.dead > 0)),
+                .max(HISTORY_WITH_DEATHS * u32::from(self.sick.heartbeat().0 > 0)),
             trigger_window: window,
             mode: self.mode,
             first_step: match &self.two_step {
                 Some(steps) => steps.units(self.readouts(topology)),
                 None => Vec::new(),
             },
-            heartbeat: match self.sick.dead {
-                0 => DurationNs(0),
-                _ => DurationNs(100 * DurationNs::MILLISECOND.0),
-            },
+            heartbeat: self.sick.heartbeat(),
             ..BuilderConfig::default()
         }
     }
@@ -362,6 +352,9 @@ impl BuilderNetwork {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.check_units(topology, &mut problems);
+        let units = (self.readouts(topology), self.builders(topology));
+        let end = load.warm_up + load.duration;
+        self.sick.check(units, end, &mut problems);
         self.check_damage(&mut problems);
         self.check_times(&mut problems);
         self.check_shaping(topology, load, switching, &mut problems);
@@ -420,22 +413,6 @@ impl BuilderNetwork {
                 let help = "each unit needs a port of its own; leave the key out for all ports";
                 report(path, units.to_string(), format!("1 to {most}"), help);
             }
-        }
-        let sick = self.sick.slow.saturating_add(self.sick.dead);
-        if sick > 0 && sick >= self.builders(topology) {
-            let help = "leave at least one builder unit well";
-            let allowed = format!("below {} slow and dead ones", self.builders(topology));
-            let path = match self.sick.dead >= self.sick.slow {
-                true => "builder.dead",
-                false => "builder.slow",
-            };
-            let found = format!("{} slow and {} dead", self.sick.slow, self.sick.dead);
-            report(path, found, allowed, help);
-        }
-        if self.sick.slow > 0 && !(1.0..=1e6).contains(&self.sick.slow_factor) {
-            let found = self.sick.slow_factor.to_string();
-            let help = "2 for builder units of half the speed";
-            report("builder.slow_factor", found, "1 to 1000000".into(), help);
         }
         if let Placement::Interleaved { slot_ports } = self.placement
             && (slot_ports == 0

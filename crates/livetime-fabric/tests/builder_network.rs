@@ -1,11 +1,13 @@
 //! The builder's own protocol on switching networks: what is promised must hold whatever the
 //! network does to its packets. All of it is simulated.
 
+use std::ops::Range;
+
 use livetime_builder::BuildMode;
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{
-    BatchCounts, BuilderNetwork, BuilderNetworkOutcome, Control, HostModel, Placement, ShaperPlace,
-    Shaping, SickBuilders, TwoStep,
+    BatchCounts, BuilderNetwork, BuilderNetworkOutcome, Control, Deaths, HostModel, Placement,
+    ShaperPlace, Shaping, SickUnits, TwoStep,
 };
 use livetime_fabric::network::topology::Wiring;
 use livetime_fabric::network::{
@@ -40,6 +42,15 @@ fn builder(shaping: Shaping) -> BuilderNetwork {
             ..HostModel::default()
         },
         ..BuilderNetwork::default()
+    }
+}
+
+/// So many units that die after 100 ms.
+fn dead(units: u32, dead_for: Option<DurationPs>) -> Deaths {
+    Deaths {
+        units,
+        at: DurationPs::from_ms(100),
+        dead_for,
     }
 }
 
@@ -363,27 +374,26 @@ fn torn_fragments_are_asked_for_again() {
 #[test]
 fn slow_builder_units_get_less_and_dead_ones_lose_no_event() {
     let topology = Topology::crossbar(16).unwrap();
-    let with = |sick: SickBuilders, ms| {
+    let with = |sick: SickUnits, ms| {
         let mut plan = builder(BARREL);
         // The filters are the bottleneck, at 1 kHz each.
         plan.hosts.event = DurationPs::from_us(1_000);
         plan.sick = sick;
         run(&plan, &topology, &load(ms), &Switching::Wormhole, 1)
     };
-    let well = with(SickBuilders::default(), 200);
-    let slow = SickBuilders {
+    let well = with(SickUnits::default(), 200);
+    let slow = SickUnits {
         slow: 1,
         slow_factor: 2.0,
-        ..SickBuilders::default()
+        ..SickUnits::default()
     };
     let slow = with(slow, 200);
     assert!((0.45..=0.55).contains(&slow.slow_share), "{}", brief(&slow));
     let share = slow.event_rate.mean / well.event_rate.mean;
     assert!((share - 15.5 / 16.0).abs() < 0.01, "{share}");
-    let dead = SickBuilders {
-        dead: 2,
-        dead_at: DurationPs::from_ms(100),
-        ..SickBuilders::default()
+    let dead = SickUnits {
+        builders: dead(2, None),
+        ..SickUnits::default()
     };
     let dead = with(dead, 1_000);
     assert_eq!(dead.builders_dead, 2);
@@ -394,6 +404,158 @@ fn slow_builder_units_get_less_and_dead_ones_lose_no_event() {
         (tail / well.event_rate.mean - 14.0 / 16.0).abs() < 0.02,
         "{tail}"
     );
+}
+
+/// The mean rate of some batches, relative to that of others.
+fn rate_ratio(outcome: &BuilderNetworkOutcome, later: Range<usize>, before: Range<usize>) -> f64 {
+    let mean = |batches: Range<usize>| {
+        let rates = &outcome.series[batches];
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    mean(later) / mean(before)
+}
+
+/// Given builder units that die and begin again, then the rate is as before, and each event was built
+/// once, whether the event manager missed them or whoever started them told it.
+#[test]
+fn builder_units_that_begin_again_take_their_share() {
+    let topology = Topology::crossbar(8).unwrap();
+    for (dead_for, interval) in [(20, 0), (700, 0), (700, 1)] {
+        let mut plan = builder(BARREL);
+        plan.hosts.event = DurationPs::from_us(1_000);
+        plan.hosts.interval = DurationPs::from_ms(interval);
+        plan.sick.builders = dead(4, Some(DurationPs::from_ms(dead_for)));
+        let load = Load {
+            warm_up: DurationPs::from_ms(20),
+            ..load(1_280)
+        };
+        let outcome = run(&plan, &topology, &load, &Switching::Wormhole, 1);
+        let (lost, back) = (outcome.builders_dead, outcome.builders_back);
+        assert_eq!((lost, back), (4, 4), "{}", brief(&outcome));
+        assert!(outcome.events_reassigned > 0);
+        assert_eq!(outcome.events_incomplete, 0);
+        // A batch is 40 ms: they die in the third.
+        let during = rate_ratio(&outcome, 3..17, 0..2);
+        let after = rate_ratio(&outcome, 22..32, 0..2);
+        assert!((0.95..=1.05).contains(&after), "{after}");
+        if dead_for == 700 {
+            assert!(during < 0.8, "{during}");
+        }
+    }
+}
+
+/// Given readout units that die, then events go on without their fragments, and with them again once
+/// they have begun again; nobody waits for what they took with them.
+#[test]
+fn readout_units_that_die_leave_events_incomplete_until_they_begin_again() {
+    let topology = Topology::crossbar(8).unwrap();
+    let linear = Shaping::LinearShift {
+        phase_bytes: 4096,
+        order: ShiftOrder::ConflictFree,
+    };
+    for shaping in [Shaping::None, BARREL, linear] {
+        let with = |readouts| {
+            let mut plan = builder(shaping);
+            plan.sick.readouts = readouts;
+            let load = Load {
+                warm_up: DurationPs::from_ms(10),
+                ..load(320)
+            };
+            run(&plan, &topology, &load, &Switching::Wormhole, 1)
+        };
+        let outcome = with(dead(2, Some(DurationPs::from_ms(100))));
+        let units = (outcome.readouts_dead, outcome.readouts_back);
+        assert_eq!(units, (2, 2), "{}", brief(&outcome));
+        // They are away for 100 of 330 ms.
+        let share = outcome.events_incomplete as f64 / outcome.events_built as f64;
+        assert!((0.2..0.45).contains(&share), "{shaping:?}: {share}");
+        let after = rate_ratio(&outcome, 24..32, 0..8);
+        assert!((0.95..1.05).contains(&after), "{shaping:?}: {after}");
+        assert!(outcome.longest_gap < DurationPs::from_ms(5));
+        let for_ever = with(dead(2, None));
+        assert_eq!((for_ever.readouts_dead, for_ever.readouts_back), (2, 0));
+        assert!(for_ever.events_incomplete > outcome.events_incomplete);
+    }
+}
+
+/// Given an event manager that dies, then another one takes its place and every event is built once:
+/// nothing is built meanwhile but what was assigned.
+#[test]
+fn an_event_manager_that_begins_again_recovers_every_event() {
+    let topology = Topology::crossbar(8).unwrap();
+    for mode in [BuildMode::Pull, BuildMode::Push] {
+        let mut plan = builder(Shaping::None);
+        plan.mode = mode;
+        plan.sick.manager = dead(1, Some(DurationPs::from_ms(50)));
+        let load = Load {
+            arrival: Arrival::Poisson {
+                interval: DurationPs::from_us(40),
+            },
+            warm_up: DurationPs::from_ms(10),
+            ..load(320)
+        };
+        let outcome = run(&plan, &topology, &load, &Switching::Wormhole, 1);
+        assert_eq!(outcome.manager_restarts, 1);
+        assert_eq!(outcome.events_incomplete, 0, "{}", brief(&outcome));
+        // What comes in 50 ms finds nobody who takes it.
+        assert!(
+            (1_100..1_400).contains(&outcome.refused),
+            "{}",
+            outcome.refused
+        );
+        let gap = outcome.longest_gap;
+        assert!(
+            (45..60).contains(&(gap.0 / 1_000_000_000)),
+            "{mode:?}: {gap}"
+        );
+        let after = rate_ratio(&outcome, 16..32, 0..8);
+        assert!((0.9..1.1).contains(&after), "{mode:?}: {after}");
+    }
+}
+
+/// Given all of it at once, then every promise holds, whoever is told first.
+#[test]
+fn all_kinds_of_units_die_and_begin_again() {
+    let topology = Topology::four_layer(2).unwrap();
+    let linear = Shaping::LinearShift {
+        phase_bytes: 4096,
+        order: ShiftOrder::ConflictFree,
+    };
+    let shared = Control::Shared {
+        bits_per_s: 1_000_000_000,
+        latency: DurationPs::from_us(10),
+    };
+    let separate = BuilderNetwork::default().control;
+    for (mode, shaping, control, rails) in [
+        (BuildMode::Pull, Shaping::None, shared, 1),
+        (BuildMode::Pull, BARREL, separate, 2),
+        (BuildMode::Push, linear, separate, 1),
+        (BuildMode::Push, BARREL, shared, 1),
+    ] {
+        for (ms, dead_for) in [(100, 10), (101, 30), (99, 600), (130, 5)] {
+            let mut plan = BuilderNetwork {
+                mode,
+                control,
+                retry: DurationNs(20_000_000),
+                ..builder(shaping)
+            };
+            plan.sick = SickUnits {
+                builders: dead(3, Some(DurationPs::from_ms(dead_for))),
+                readouts: dead(2, Some(DurationPs::from_ms(40))),
+                manager: Deaths {
+                    at: DurationPs::from_ms(ms),
+                    ..dead(1, Some(DurationPs::from_ms(20)))
+                },
+                ..SickUnits::default()
+            };
+            let outcome = run(&plan, &topology, &load(800), &Switching::Wormhole, rails);
+            let back = (outcome.builders_back, outcome.readouts_back);
+            assert_eq!(back, (3, 2), "{}", brief(&outcome));
+            assert_eq!(outcome.manager_restarts, 1);
+            let after = rate_ratio(&outcome, 28..32, 26..28);
+            assert!(after > 0.8, "{shaping:?}, {ms} ms: {}", brief(&outcome));
+        }
+    }
 }
 
 /// The talk's case: a quarter of the readout units first, and a tenth of the events in full. What moves
@@ -453,22 +615,39 @@ fn two_steps_move_a_third_of_the_payload_and_the_first_units_are_the_bound() {
 #[test]
 fn two_steps_lose_nothing_with_builder_units_that_die() {
     let topology = Topology::four_layer(2).unwrap();
-    let plan = BuilderNetwork {
-        two_step: Some(TwoStep {
-            first_units: 4,
-            accept: 0.3,
-        }),
-        sick: SickBuilders {
-            dead: 3,
-            dead_at: DurationPs::from_ms(100),
-            ..SickBuilders::default()
-        },
-        ..builder(Shaping::None)
+    let with = |sick| {
+        let plan = BuilderNetwork {
+            two_step: Some(TwoStep {
+                first_units: 4,
+                accept: 0.3,
+            }),
+            sick,
+            ..builder(Shaping::None)
+        };
+        run(&plan, &topology, &load(1_200), &Switching::Wormhole, 1)
     };
-    let outcome = run(&plan, &topology, &load(1_200), &Switching::Wormhole, 1);
+    let outcome = with(SickUnits {
+        builders: dead(3, None),
+        ..SickUnits::default()
+    });
     assert_eq!(outcome.builders_dead, 3, "{}", brief(&outcome));
     assert!(outcome.events_reassigned > 0, "{}", brief(&outcome));
     assert_eq!(outcome.events_incomplete, 0);
+    // Units of both steps die, and the event manager while builder units are missed.
+    let outcome = with(SickUnits {
+        builders: dead(3, Some(DurationPs::from_ms(650))),
+        readouts: dead(4, Some(DurationPs::from_ms(200))),
+        manager: Deaths {
+            at: DurationPs::from_ms(400),
+            ..dead(1, Some(DurationPs::from_ms(100)))
+        },
+        ..SickUnits::default()
+    });
+    let back = (outcome.builders_back, outcome.readouts_back);
+    assert_eq!((back, outcome.manager_restarts), ((3, 4), 1));
+    assert!(outcome.events_incomplete > 0, "{}", brief(&outcome));
+    let after = rate_ratio(&outcome, 28..32, 24..28);
+    assert!(after > 0.9, "{after}");
 }
 
 /// Given triggers that come at random below what the network carries, then each is built; above
@@ -551,6 +730,27 @@ fn a_builder_that_does_not_fit_is_refused_with_its_key() {
         found("F0208", "builder.builder_units")
     );
     assert_eq!(path(|p| p.sick.slow = 8), found("F0208", "builder.slow"));
+    let readouts = path(|p| p.sick.readouts = dead(8, None));
+    assert_eq!(readouts, found("F0208", "builder.dead_readouts"));
+    let with_short = [
+        (
+            path(|p| p.sick.builders = dead(1, Some(DurationPs::from_ms(4)))),
+            "builder.dead_for",
+        ),
+        (
+            path(|p| p.sick.readouts = dead(1, Some(DurationPs::from_ms(4)))),
+            "builder.dead_readouts_for",
+        ),
+        (
+            path(|p| p.sick.manager = dead(1, Some(DurationPs::from_ms(4)))),
+            "builder.dead_manager_for",
+        ),
+    ];
+    for (refused, key) in with_short {
+        assert_eq!(refused, found("F0208", key));
+    }
+    let late = path(|p| p.sick.manager = dead(1, Some(DurationPs::from_ms(5))));
+    assert_eq!(late, found("F0208", "builder.dead_manager_at"));
     let damage = found("F0208", "builder.packet_damage");
     assert_eq!(path(|p| p.packet_damage = 0.6), damage);
     assert_eq!(path(|p| p.packet_damage = f64::NAN), damage);

@@ -166,6 +166,13 @@ impl Adapter {
         }
     }
 
+    /// Its readout unit begins again. A barrel shifter goes on with its turn: blocks keep all in step.
+    pub(super) fn begin_again(&mut self) {
+        if let Shaper::Linear(shift) = &mut self.shaper {
+            shift.begin_again();
+        }
+    }
+
     /// Takes away what waits for the port of a unit that is gone; returns how many fragments.
     pub(super) fn withdraw(&mut self, port: u16) -> u64 {
         match &mut self.shaper {

@@ -36,6 +36,15 @@ impl Server {
         self.spent.0.saturating_sub(ahead) as f64 / now.0.max(1) as f64
     }
 
+    /// It without what it has not done by now, and never will.
+    pub(super) fn stopped(self, now: SimPs) -> Self {
+        let ahead = self.free_at.0.saturating_sub(now.0);
+        Self {
+            free_at: self.free_at.min(now),
+            spent: DurationPs(self.spent.0.saturating_sub(ahead)),
+        }
+    }
+
     /// When it is through with what it has.
     pub(super) const fn free_at(self) -> SimPs {
         self.free_at
@@ -45,6 +54,8 @@ impl Server {
 #[derive(Debug)]
 struct Text {
     envelope: Envelope,
+    /// When it was said: nobody hears what was said before its present life.
+    sent: SimPs,
     bytes: u32,
     /// Receivers that have not had it.
     left: u32,
@@ -172,11 +183,13 @@ impl LettersOut {
 }
 
 impl Texts {
-    /// Keeps a message for so many receivers; returns its number and its bytes on a link.
-    pub(super) fn keep(&mut self, envelope: Envelope, receivers: u32) -> (u32, u32) {
+    /// Keeps a message that is said now to so many receivers; returns its number and its bytes on a
+    /// link.
+    pub(super) fn keep(&mut self, now: SimPs, envelope: Envelope, receivers: u32) -> (u32, u32) {
         let bytes = 4 * envelope.to_words().len() as u32;
         let text = Some(Text {
             envelope,
+            sent: now,
             bytes,
             left: receivers,
         });
@@ -209,6 +222,12 @@ impl Texts {
         let text = text.expect("kept until its last receiver had it");
         text.envelope.sequence = sequence;
         &text.envelope
+    }
+
+    /// When a message was said.
+    pub(super) fn sent(&self, index: u32) -> SimPs {
+        let text = self.texts[index as usize].as_ref();
+        text.map_or(SimPs::ZERO, |text| text.sent)
     }
 
     /// The builder unit that a message to a readout unit comes from, whether it asks for fragments, and

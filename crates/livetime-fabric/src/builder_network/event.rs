@@ -37,10 +37,14 @@ pub(super) enum NetworkEvent {
     },
     /// A phase begins for a readout unit.
     Phase { readout: u16, phase: u32 },
-    /// Builder units die.
-    Die,
+    /// Units of the kind of this one, by its code, die.
+    Die(u16),
     /// A dead builder unit's events are given to others.
     Settle(u16),
+    /// All hear that a readout unit is gone.
+    Gone(u16),
+    /// A unit that died begins again, by its code.
+    Back(u16),
     /// A batch is over.
     Look,
 }
@@ -79,9 +83,11 @@ impl From<NetworkEvent> for EventWord {
                 demand: PhaseDemand::Waiting,
             } => (15, 0, readout, phase),
             NetworkEvent::Phase { readout, phase } => (16, 0, readout, phase),
-            NetworkEvent::Die => (17, 0, 0, 0),
+            NetworkEvent::Die(code) => (17, 0, code, 0),
             NetworkEvent::Settle(unit) => (18, 0, unit, 0),
             NetworkEvent::Look => (19, 0, 0, 0),
+            NetworkEvent::Gone(unit) => (20, 0, unit, 0),
+            NetworkEvent::Back(code) => (21, 0, code, 0),
         };
         let small = u32::from(unit) << 16 | u32::from(network) << 8 | kind;
         Self(u64::from(number) << 32 | u64::from(small))
@@ -128,9 +134,11 @@ impl EventWord {
                 readout: unit,
                 phase: number,
             },
-            17 => NetworkEvent::Die,
+            17 => NetworkEvent::Die(unit),
             18 => NetworkEvent::Settle(unit),
             19 => NetworkEvent::Look,
+            20 => NetworkEvent::Gone(unit),
+            21 => NetworkEvent::Back(unit),
             kind => unreachable!("no event is of kind {kind}"),
         }
     }
@@ -172,8 +180,10 @@ mod tests {
                 readout: unit,
                 phase: number,
             },
-            NetworkEvent::Die,
+            NetworkEvent::Die(unit),
             NetworkEvent::Settle(unit),
+            NetworkEvent::Gone(unit),
+            NetworkEvent::Back(unit),
             NetworkEvent::Look,
         ];
         for demand in [PhaseDemand::Idle, PhaseDemand::Waiting] {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use livetime_builder::barrel_shifter::Piece;
 use livetime_builder::{
-    BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, Handled, ReadoutUnit, ShiftSchedule,
+    AcceptLog, BlockAssemblers, BuilderConfig, BuilderUnit, EventManager, Handled, ReadoutUnit,
+    ShiftSchedule,
 };
 use livetime_wire::message::FragmentDescriptor;
 use livetime_wire::slink::FragmentStatus;
@@ -14,12 +15,45 @@ use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 use super::adapter::{Adapter, Sending};
 use super::check::words;
 use super::control::{LettersOut, Server};
-use super::placement::is_chosen;
+use super::manager_loss::AcceptMemory;
 use super::{BuilderNetwork, Shaping};
 use crate::time::{DurationPs, SimPs};
 
 /// The epoch in which every unit begins.
 pub(super) const FIRST_EPOCH: u32 = 1;
+
+/// Which life of a unit this is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    pub(super) epoch: u32,
+    pub(super) began: SimPs,
+}
+
+impl Life {
+    pub(super) const FIRST: Self = Self {
+        epoch: FIRST_EPOCH,
+        began: SimPs::ZERO,
+    };
+
+    /// The next one begins now.
+    pub(super) const fn next(self, now: SimPs) -> Self {
+        Self {
+            epoch: self.epoch + 1,
+            began: now,
+        }
+    }
+}
+
+/// How far the loss of a builder unit is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// It lives, or nobody knows that it does not.
+    Unnoticed,
+    /// Its events are about to be given to others.
+    Settling,
+    /// Nothing of its life counts any more.
+    Settled,
+}
 
 /// A control message that came, or is to go.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +77,12 @@ pub(super) struct ReadoutHost {
     /// A fragment that found no room in its shaper.
     pub(super) kept: Option<(usize, Sending, SourceId)>,
     pub(super) unit: ReadoutUnit,
+    /// It does nothing, and whether the others know that.
+    pub(super) is_dead: bool,
+    pub(super) is_gone: bool,
+    pub(super) life: Life,
+    /// Triggers up to this one were given before its present life.
+    pub(super) joined_after: TriggerNumber,
 }
 
 /// An event in a filter.
@@ -52,6 +92,8 @@ pub(super) struct Finishing {
     pub(super) triggered_at: RunNs,
     pub(super) words: u64,
     pub(super) skew: DurationNs,
+    /// When the filter is through with it.
+    pub(super) done: SimPs,
     pub(super) is_complete: bool,
     /// It is the first step of an event alone.
     pub(super) is_first_step: bool,
@@ -87,6 +129,11 @@ pub(super) struct BuilderHost {
     /// readout units of the second step may die with it.
     pub(super) released: Vec<TriggerNumber>,
     pub(super) held_max: usize,
+    pub(super) loss: Loss,
+    /// Its epoch is that of the next life as soon as its loss is settled.
+    pub(super) life: Life,
+    /// It is about to look for work.
+    pub(super) is_ticking: bool,
 }
 
 impl BuilderHost {
@@ -108,7 +155,19 @@ impl BuilderHost {
             counted: 0,
             released: Vec::new(),
             held_max: 0,
+            loss: Loss::Unnoticed,
+            life: Life::FIRST,
+            is_ticking: false,
         }
+    }
+
+    /// Begins its next life, with nothing in it; `assemblers` as many as there were.
+    pub(super) fn begin_again(&mut self, unit: BuilderUnit, assemblers: usize, now: SimPs) {
+        self.unit = unit;
+        self.assemblers = BlockAssemblers::new(assemblers);
+        (self.processor, self.bus) = (self.processor.stopped(now), self.bus.stopped(now));
+        (self.done_sequence, self.life.began) = (0, now);
+        (self.is_dead, self.loss) = (false, Loss::Unnoticed);
     }
 }
 
@@ -154,15 +213,27 @@ pub(super) struct ManagerHost {
     pub(super) link: Server,
     /// Triggers given; their numbers are 1 to this.
     pub(super) given: u64,
+    pub(super) is_dead: bool,
+    pub(super) life: Life,
+    /// What the supervisor remembers, where the event manager is to die.
+    pub(super) memory: Option<AcceptMemory>,
 }
 
 impl ManagerHost {
-    pub(super) fn new(config: &BuilderConfig) -> Self {
+    pub(super) fn new(config: &BuilderConfig, is_to_die: bool) -> Self {
+        let mut unit = EventManager::new(config, FIRST_EPOCH);
+        let memory = is_to_die.then(|| {
+            unit.report_closed();
+            AcceptMemory::new(AcceptLog::new(config))
+        });
         Self {
-            unit: EventManager::new(config, FIRST_EPOCH),
+            unit,
             processor: Server::default(),
             link: Server::default(),
             given: 0,
+            is_dead: false,
+            life: Life::FIRST,
+            memory,
         }
     }
 }
@@ -175,6 +246,10 @@ pub(super) fn readout_hosts(config: &BuilderConfig) -> Vec<ReadoutHost> {
         processor: Server::default(),
         inbox: VecDeque::new(),
         kept: None,
+        is_dead: false,
+        is_gone: false,
+        life: Life::FIRST,
+        joined_after: TriggerNumber(0),
     };
     (0..config.readout_units.len() as u16).map(host).collect()
 }
@@ -196,21 +271,32 @@ pub(super) fn adapters(
         .collect()
 }
 
+/// What a builder unit puts blocks together with: one for each rail and readout unit.
+pub(super) fn assemblers_per_builder(
+    plan: &BuilderNetwork,
+    readouts: usize,
+    rails: usize,
+) -> usize {
+    match plan.shaping {
+        Shaping::BarrelShifter { .. } => rails * readouts,
+        _ => 0,
+    }
+}
+
 /// The hosts of all builder units.
 pub(super) fn builder_hosts(
     plan: &BuilderNetwork,
     config: &BuilderConfig,
     rails: usize,
 ) -> Vec<BuilderHost> {
-    let assemblers = match plan.shaping {
-        Shaping::BarrelShifter { .. } => rails * config.readout_units.len(),
-        _ => 0,
-    };
+    let assemblers = assemblers_per_builder(plan, config.readout_units.len(), rails);
     let all = u32::from(config.builder_units);
     let units = BuilderUnit::counting_units(config, FIRST_EPOCH);
     let host = |(unit, core)| {
-        let is_slow = is_chosen(unit, plan.sick.slow, all, 0);
-        let factor = if is_slow { plan.sick.slow_factor } else { 1.0 };
+        let factor = match plan.sick.is_slow(unit, all) {
+            true => plan.sick.slow_factor,
+            false => 1.0,
+        };
         let event_time = DurationPs((plan.hosts.event.0 as f64 * factor) as u64);
         BuilderHost::new(core, assemblers, event_time)
     };

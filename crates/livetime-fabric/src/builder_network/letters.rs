@@ -22,7 +22,7 @@ impl NetworkWorld<'_> {
         let receivers = 1 + copies.len() as u32;
         self.tally.messages += u64::from(receivers);
         let first = (sent.to, sent.envelope.sequence);
-        let (text, bytes) = self.texts.keep(sent.envelope, receivers);
+        let (text, bytes) = self.texts.keep(s.now(), sent.envelope, receivers);
         let others = copies.iter();
         let others = others.map(|copy| (UnitId::readout(copy.to), copy.sequence));
         let letters = std::iter::once(first).chain(others);

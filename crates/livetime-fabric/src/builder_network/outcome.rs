@@ -55,7 +55,7 @@ pub struct BuilderNetworkOutcome {
     pub fragments_sent: u64,
     /// Fragments that came to builder units.
     pub fragments_delivered: u64,
-    /// Fragments withdrawn because their builder unit was gone, in shapers or at its door.
+    /// Fragments withdrawn because their builder or readout unit was gone, in shapers or at its door.
     pub fragments_withdrawn: u64,
     /// Fragments that went down with packets that were lost or came damaged.
     pub fragments_lost: u64,
@@ -76,8 +76,18 @@ pub struct BuilderNetworkOutcome {
     pub messages: u64,
     /// Builder units that died, and were found dead.
     pub builders_dead: u32,
+    /// Builder units that began again.
+    pub builders_back: u32,
+    /// Readout units that died.
+    pub readouts_dead: u32,
+    /// Readout units that began again.
+    pub readouts_back: u32,
+    /// Event managers that took the place of a dead one.
+    pub manager_restarts: u32,
     /// Events of dead builder units that others built.
     pub events_reassigned: u64,
+    /// The longest time while counting in which no event went through a filter.
+    pub longest_gap: DurationPs,
     /// Jain's index over the events of the builder units.
     pub fairness_builders: f64,
     /// Events of a slow builder unit as a share of those of one that is well; 1 without slow ones.

@@ -32,7 +32,20 @@ pub(super) struct Tally {
     pub(super) packets_lost: u64,
     pub(super) packets_damaged: u64,
     pub(super) messages: u64,
-    pub(super) dead: u32,
+    /// Units that died, and those that began again.
+    pub(super) builders_dead: u32,
+    pub(super) builders_back: u32,
+    pub(super) readouts_dead: u32,
+    pub(super) readouts_back: u32,
+    pub(super) manager_restarts: u32,
+    /// What units had counted in lives that are over: events that they gave up, and that others built,
+    /// and fragments that were asked for again.
+    pub(super) gave_up: u64,
+    pub(super) reassigned: u64,
+    pub(super) sent_again: u64,
+    /// When the last event went through its filter, and the longest time without one while counting.
+    built_at: SimPs,
+    pub(super) longest_gap: DurationPs,
     pub(super) latency_ns: Histogram<u64>,
     pub(super) skew_ns: Histogram<u64>,
 }
@@ -58,7 +71,16 @@ impl Tally {
             packets_lost: 0,
             packets_damaged: 0,
             messages: 0,
-            dead: 0,
+            builders_dead: 0,
+            builders_back: 0,
+            readouts_dead: 0,
+            readouts_back: 0,
+            manager_restarts: 0,
+            gave_up: 0,
+            reassigned: 0,
+            sent_again: 0,
+            built_at: SimPs::ZERO,
+            longest_gap: DurationPs::ZERO,
             latency_ns: times.clone(),
             skew_ns: times,
         }
@@ -118,10 +140,12 @@ impl Tally {
         latency_ns: u64,
         skew: DurationNs,
     ) -> bool {
+        let since = std::mem::replace(&mut self.built_at, now);
         let Some(batch) = self.batch_mut(now) else {
             return false;
         };
         batch.built += 1;
+        self.longest_gap = self.longest_gap.max(now - since);
         self.words += words;
         self.latency_ns.saturating_record(latency_ns.max(1));
         self.skew_ns.saturating_record(skew.0.max(1));

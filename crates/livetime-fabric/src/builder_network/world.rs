@@ -19,19 +19,17 @@ use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
     builder_hosts, readout_hosts,
 };
-use super::outcome::{BatchCounts, BuilderNetworkOutcome};
 use super::packet_loss::PacketDamage;
-use super::placement::{NONE, ports, slow_share, units_at};
+use super::placement::{NONE, ports, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
 use super::{BuilderNetwork, ShaperPlace, Shaping};
 use crate::address::NodeId;
-use crate::kernel::{RunReport, World};
+use crate::kernel::World;
 use crate::network::arrival::ArrivalTimes;
-use crate::network::measure::{Estimate, fairness};
 use crate::network::port::{Delivery, Parcel};
 use crate::network::topology::Topology;
-use crate::network::{Arrival, LinkReport, Load, buffered, wormhole};
+use crate::network::{Arrival, Load, buffered, wormhole};
 use crate::queue::EventClass;
 use crate::random::RandomStreams;
 use crate::scenario::Switching;
@@ -43,22 +41,11 @@ use crate::wake_up::WakeUp;
 /// The class of what happens at hosts: before the networks settle an instant.
 pub(super) const HOST: EventClass = EventClass(0);
 
-/// What there is at the end.
-#[derive(Debug, Default)]
-struct Held {
-    /// Fragments in shapers and on the way.
-    in_flight: u64,
-    /// Payload in blocks, and all of their bytes.
-    blocks: (u64, u64),
-    /// Fragments that were asked for again.
-    sent_again: u64,
-}
-
 /// The world.
 pub(super) struct NetworkWorld<'t> {
     pub(super) plan: &'t BuilderNetwork,
-    topology: &'t Topology,
-    load: &'t Load,
+    pub(super) topology: &'t Topology,
+    pub(super) load: &'t Load,
     pub(super) engines: Vec<Engine<'t>>,
     pub(super) rails: usize,
     pub(super) control_bits_per_s: u64,
@@ -73,7 +60,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) readout_at: Vec<u16>,
     pub(super) builder_port: Vec<u16>,
     pub(super) builder_at: Vec<u16>,
-    cargo: Vec<Option<Cargo>>,
+    pub(super) cargo: Vec<Option<Cargo>>,
     /// The blocks of those that are one, one for each cargo.
     pub(super) blocks: Vec<Block>,
     cargo_free: Vec<u32>,
@@ -85,8 +72,8 @@ pub(super) struct NetworkWorld<'t> {
     ticket: EventTicket,
     /// The other receivers of a message that a builder unit sends.
     copies: Vec<MessageCopy>,
-    barrier: PhaseBarrier,
-    steps: Option<Steps>,
+    pub(super) barrier: PhaseBarrier,
+    pub(super) steps: Option<Steps>,
     pub(super) damage: Option<PacketDamage>,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
@@ -130,7 +117,7 @@ impl<'t> NetworkWorld<'t> {
             readouts: readout_hosts(&config),
             adapters: adapters(plan, &config, schedule, rails as usize),
             builders: builder_hosts(plan, &config, rails as usize),
-            manager: ManagerHost::new(&config),
+            manager: ManagerHost::new(&config, plan.sick.manager.units > 0),
             readout_at: units_at(&readout_port, topology.sources()),
             builder_at: units_at(&builder_port, topology.destinations()),
             readout_port,
@@ -165,21 +152,30 @@ impl<'t> NetworkWorld<'t> {
         let interval = self.plan.hosts.interval;
         for unit in 0..self.builders.len() as u16 {
             self.pump_builder(unit, true, s);
-            if interval > DurationPs::ZERO {
-                // They look at different moments, as clocks of hosts do.
-                let share = u64::from(unit) * interval.0 / self.builders.len() as u64;
-                s.after(DurationPs(share), HOST, NetworkEvent::Tick(unit).into());
-            }
+            // They look at different moments, as clocks of hosts do.
+            let share = u64::from(unit) * interval.0 / self.builders.len() as u64;
+            self.start_ticking(unit, DurationPs(share), s);
         }
         self.schedule_trigger(s);
         self.pump_manager(s);
         for unit in 0..self.readouts.len() as u16 {
             self.feed_adapters(unit, s);
         }
-        if self.plan.sick.dead > 0 {
-            s.after(self.plan.sick.dead_at, HOST, NetworkEvent::Die.into());
-        }
+        self.plan_deaths(s);
         s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
+    }
+
+    /// A builder unit looks for work after so long, and then at equal intervals.
+    pub(super) fn start_ticking(
+        &mut self,
+        unit: u16,
+        after: DurationPs,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        if self.plan.hosts.interval > DurationPs::ZERO {
+            self.builders[usize::from(unit)].is_ticking = true;
+            s.after(after, HOST, NetworkEvent::Tick(unit).into());
+        }
     }
 
     fn schedule_trigger(&mut self, s: &mut Scheduler<EventWord>) {
@@ -191,6 +187,10 @@ impl<'t> NetworkWorld<'t> {
 
     /// Hands a trigger to the event manager; false if it has no room.
     fn give_trigger(&mut self, now: RunNs) -> bool {
+        let memory = self.manager.memory.as_ref();
+        if self.manager.is_dead || memory.is_some_and(|memory| !memory.has_room()) {
+            return false;
+        }
         let number = self.manager.given + 1;
         let accept = Envelope {
             sender: UnitId::SUPERVISOR,
@@ -204,11 +204,17 @@ impl<'t> NetworkWorld<'t> {
         };
         let is_given = self.manager.unit.handle_message(now, &accept) == Handled::Taken;
         self.manager.given += u64::from(is_given);
+        if let Some(memory) = self.manager.memory.as_mut().filter(|_| is_given) {
+            memory.add(number, now);
+        }
         is_given
     }
 
     pub(super) fn pump_manager(&mut self, s: &mut Scheduler<EventWord>) {
         let now = s.now().to_run_ns();
+        if self.manager.is_dead {
+            return;
+        }
         loop {
             let mut is_new = false;
             if self.load.arrival == Arrival::Saturated {
@@ -222,7 +228,7 @@ impl<'t> NetworkWorld<'t> {
                     .manager
                     .processor
                     .spend(s.now(), self.plan.hosts.message);
-                let (text, bytes) = self.texts.keep(sent.envelope, 1);
+                let (text, bytes) = self.texts.keep(s.now(), sent.envelope, 1);
                 let link = &mut self.manager.link;
                 let time = DurationPs::for_bits(u64::from(bytes) * 8, self.control_bits_per_s);
                 let at = link.spend(ready, time) + self.control_latency;
@@ -235,6 +241,9 @@ impl<'t> NetworkWorld<'t> {
         }
         while let Some(builder) = self.manager.unit.poll_silent() {
             self.lose_builder(builder, s);
+        }
+        if let Some(memory) = &mut self.manager.memory {
+            memory.hear(&mut self.manager.unit);
         }
         self.arm(0, self.manager.unit.poll_timeout(), s);
     }
@@ -256,6 +265,7 @@ impl<'t> NetworkWorld<'t> {
                 triggered_at: ticket.triggered_at,
                 words,
                 skew: host.unit.event_skew(ticket.trigger),
+                done,
                 is_complete,
                 is_first_step: ticket.is_first_step(),
             });
@@ -383,6 +393,9 @@ impl<'t> NetworkWorld<'t> {
 
     /// Gives idle links of a readout unit something to send.
     pub(super) fn feed_adapters(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
+        if self.is_readout_dead(unit) {
+            return;
+        }
         self.work(unit, s);
         for rail in 0..self.rails {
             if self.adapters[usize::from(unit) * self.rails + rail].is_idle {
@@ -490,6 +503,9 @@ impl<'t> NetworkWorld<'t> {
         }
         let unit = self.readout_at[source as usize];
         self.adapters[usize::from(unit) * self.rails + network].is_idle = true;
+        if self.is_readout_dead(unit) {
+            return;
+        }
         self.work(unit, s);
         self.feed_adapter(unit, network, s);
     }
@@ -589,6 +605,7 @@ impl<'t> NetworkWorld<'t> {
         let (now, cost) = (s.now(), self.plan.hosts.message);
         let index = usize::from(to.index);
         match to.kind {
+            _ if !self.hears(to, text) => {}
             UnitKind::Readout => {
                 let host = &mut self.readouts[index];
                 let ready = host.processor.spend(now, cost);
@@ -608,7 +625,7 @@ impl<'t> NetworkWorld<'t> {
                 }
                 return;
             }
-            UnitKind::Builder if !self.builders[index].is_dead => {
+            UnitKind::Builder => {
                 let host = &mut self.builders[index];
                 host.processor.spend(now, cost);
                 let envelope = self.texts.read(text, sequence);
@@ -630,10 +647,9 @@ impl<'t> NetworkWorld<'t> {
     fn finish(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let host = &mut self.builders[usize::from(unit)];
-        if host.is_dead {
-            return;
-        }
-        let Some(event) = host.finishing.pop_front() else {
+        // An event that was in the filter when its builder unit died is nobody's.
+        let is_due = |event: &mut Finishing| event.done == now;
+        let Some(event) = host.finishing.pop_front_if(is_due) else {
             return;
         };
         let triggers = [event.trigger].into_iter().collect();
@@ -669,7 +685,7 @@ impl<'t> NetworkWorld<'t> {
         if let Some(steps) = &mut self.steps {
             if event.is_first_step {
                 steps.release();
-                if self.plan.sick.dead > 0 {
+                if self.plan.sick.builders.units > 0 {
                     host.released.push(event.trigger);
                 }
             }
@@ -701,7 +717,7 @@ impl<'t> NetworkWorld<'t> {
         let is_due = self.wakes[index].fire(now);
         let builders = self.builders.len();
         if index == 0 {
-            if is_due {
+            if is_due && !self.manager.is_dead {
                 self.manager.unit.handle_timeout(now.to_run_ns());
             }
             self.pump_manager(s);
@@ -716,7 +732,7 @@ impl<'t> NetworkWorld<'t> {
             self.pump_builder(index as u16 - 1, is_due, s);
         } else {
             let unit = index - 1 - builders;
-            if is_due {
+            if is_due && !self.is_readout_dead(unit as u16) {
                 self.readouts[unit].unit.handle_timeout(now.to_run_ns());
             }
             self.feed_adapters(unit as u16, s);
@@ -731,9 +747,20 @@ impl<'t> NetworkWorld<'t> {
         demand: PhaseDemand,
         s: &mut Scheduler<EventWord>,
     ) {
+        if self.manager.is_dead {
+            return;
+        }
         let now = s.now().to_run_ns();
         self.barrier
             .handle_through(now, readout.into(), phase.into(), demand);
+        self.start_phases(s);
+    }
+
+    /// The barrier, which is the event manager's, tells readout units of a phase.
+    pub(super) fn start_phases(&mut self, s: &mut Scheduler<EventWord>) {
+        if self.manager.is_dead {
+            return;
+        }
         while let Some((readout, phase)) = self.barrier.poll_output() {
             let (readout, phase) = (readout as u16, phase as u32);
             let event = NetworkEvent::Phase { readout, phase };
@@ -744,7 +771,7 @@ impl<'t> NetworkWorld<'t> {
     /// A batch is over: what costs time to check is checked now.
     fn look(&mut self, s: &mut Scheduler<EventWord>) {
         let now = s.now();
-        if !self.manager.unit.credits_conserved() {
+        if !self.manager.is_dead && !self.manager.unit.credits_conserved() {
             self.check
                 .report(now, || "credits are not conserved".to_owned());
         }
@@ -752,108 +779,6 @@ impl<'t> NetworkWorld<'t> {
         let patience = self.plan.patience_ps();
         self.check.progress(now, patience, open);
         s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
-    }
-
-    /// What the hosts and the networks hold, and what their counters say.
-    fn held(&self) -> Held {
-        let ports = self.topology.destinations() as u16;
-        let mut held = Held::default();
-        for host in &self.readouts {
-            held.in_flight += u64::from(host.kept.is_some());
-            held.sent_again += host.unit.counts().fragments_sent_again;
-        }
-        for adapter in &self.adapters {
-            held.in_flight += adapter.waiting(ports);
-            let (payload, all) = adapter.block_bytes();
-            held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
-        }
-        for (cargo, block) in self.cargo.iter().zip(&self.blocks) {
-            held.in_flight += match cargo {
-                Some(Cargo::Block) => ends_in(&block.pieces),
-                Some(Cargo::Fragment(_)) => 1,
-                Some(Cargo::Letter { .. }) | None => 0,
-            };
-        }
-        held
-    }
-
-    /// What links and buffers of the data networks did, if it was counted.
-    fn take_link_reports(&mut self, end: SimPs) -> Vec<LinkReport> {
-        let data_networks = self.engines[..self.rails].iter_mut();
-        data_networks
-            .filter_map(|engine| engine.take_link_report(end))
-            .collect()
-    }
-
-    /// The numbers at the end.
-    pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
-        if !self.manager.unit.credits_conserved() {
-            self.check
-                .report(report.now, || "credits are not conserved".to_owned());
-        }
-        let lost: u64 = self.builders.iter().map(|h| h.unit.losses().total()).sum();
-        let lost = lost + self.manager.unit.losses().total();
-        if lost > 0 {
-            self.check
-                .report(report.now, || format!("units gave up {lost} events"));
-        }
-        let Held {
-            in_flight,
-            blocks,
-            sent_again,
-        } = self.held();
-        let links = self.take_link_reports(report.now);
-        let tally = self.tally;
-        let seconds = self.load.duration.0 as f64 * 1e-12;
-        let batch_s = tally.batch.0 as f64 * 1e-12;
-        let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
-        let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
-        let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
-        let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
-        let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
-        let others = self.builders.len() as u32;
-        BuilderNetworkOutcome {
-            readout_units: self.readouts.len() as u32,
-            builder_units: others,
-            rails: self.rails as u32,
-            event_rate: Estimate::of(&rates),
-            throughput_per_node: throughput,
-            efficiency_link: throughput / link,
-            events_counted: tally.batches.iter().map(|batch| batch.built).sum(),
-            events_built: tally.built,
-            events_incomplete: tally.incomplete,
-            triggers: self.manager.given,
-            refused: tally.refused,
-            open: self.manager.given - tally.built,
-            fragments_sent: tally.sent,
-            fragments_delivered: tally.delivered,
-            fragments_withdrawn: tally.withdrawn,
-            fragments_lost: tally.lost,
-            fragments_in_flight: in_flight,
-            fragments_sent_again: sent_again,
-            packets: tally.packets,
-            packets_lost: tally.packets_lost,
-            packets_damaged: tally.packets_damaged,
-            block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
-            messages: tally.messages,
-            builders_dead: tally.dead,
-            events_reassigned: self.manager.unit.counts().reassigned,
-            fairness_builders: fairness(&counted),
-            two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
-            slow_share: slow_share(&counted, self.plan.sick.slow, self.plan.sick.dead),
-            held_max: self.builders.iter().map(|h| h.held_max).max().unwrap_or(0),
-            latency_ns: tally.latency_ns,
-            skew_ns: tally.skew_ns,
-            series: rates,
-            batches: tally.batches,
-            batch: tally.batch,
-            links,
-            is_event_too_large: self.check.is_event_too_large(),
-            violations: self.check.into_violations(),
-            simulated: report.now,
-            events: report.events,
-            trace_hash: report.trace_hash,
-        }
     }
 }
 
@@ -892,9 +817,11 @@ impl World for NetworkWorld<'_> {
             NetworkEvent::Wake(index) => (5, index, 0),
             NetworkEvent::Through { readout, phase, .. } => (6, readout, phase.into()),
             NetworkEvent::Phase { readout, phase } => (7, readout, phase.into()),
-            NetworkEvent::Die => (8, 0, 0),
+            NetworkEvent::Die(code) => (8, code, 0),
             NetworkEvent::Settle(unit) => (9, unit, 0),
             NetworkEvent::Look => (10, 0, self.tally.built),
+            NetworkEvent::Gone(unit) => (11, unit, 0),
+            NetworkEvent::Back(code) => (12, code, 0),
         };
         EventLabel {
             node: NodeId(node.into()),
@@ -926,13 +853,12 @@ impl World for NetworkWorld<'_> {
             NetworkEvent::LetterOf(unit) => self.take_letter(unit, s),
             NetworkEvent::Work(unit) => self.feed_adapters(unit, s),
             NetworkEvent::Tick(unit) => {
-                if !self.builders[usize::from(unit)].is_dead {
+                let host = &mut self.builders[usize::from(unit)];
+                if host.is_dead {
+                    host.is_ticking = false;
+                } else {
                     self.pump_builder(unit, true, s);
-                    s.after(
-                        self.plan.hosts.interval,
-                        HOST,
-                        NetworkEvent::Tick(unit).into(),
-                    );
+                    self.start_ticking(unit, self.plan.hosts.interval, s);
                 }
             }
             NetworkEvent::Done(unit) => self.finish(unit, s),
@@ -949,8 +875,10 @@ impl World for NetworkWorld<'_> {
                 }
                 self.feed_adapters(readout, s);
             }
-            NetworkEvent::Die => self.die(),
+            NetworkEvent::Die(code) => self.die(code, s),
             NetworkEvent::Settle(builder) => self.settle_builder(builder, s),
+            NetworkEvent::Gone(readout) => self.tell_readout_gone(readout, s),
+            NetworkEvent::Back(code) => self.bring_back(code, s),
             NetworkEvent::Look => self.look(s),
         }
     }

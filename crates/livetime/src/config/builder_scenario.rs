@@ -6,16 +6,19 @@
 
 use livetime_builder::BuildMode;
 use livetime_fabric::builder_network::{
-    BuilderNetwork, Control, HostModel, Placement, ShaperPlace, Shaping, SickBuilders, TwoStep,
+    BuilderNetwork, Control, Deaths, HostModel, Placement, ShaperPlace, Shaping, SickUnits, TwoStep,
 };
 use livetime_fabric::scenario::ShiftOrder;
+use livetime_fabric::time::DurationPs;
 use livetime_wire::ByteSize;
 
 use super::document::Section;
-use super::scenario::{duration_or, parse_bit_rate};
+use super::scenario::{duration, duration_or, parse_bit_rate};
 
 /// The most of any count.
 const COUNT_MAX: u64 = 1 << 20;
+/// How long an event manager is dead where nothing says it.
+const MANAGER_DEAD_FOR: DurationPs = DurationPs::from_ms(100);
 /// How a rate of a link is written.
 pub(super) const RATE: &str = "a rate with unit in quotes, such as \"1 Gb/s\" or \"132 MB/s\"";
 
@@ -171,20 +174,52 @@ fn read_control(section: &mut Section<'_, '_>, default: Control) -> Control {
     control.unwrap_or(networks[0].1)
 }
 
-fn read_sick(section: &mut Section<'_, '_>) -> SickBuilders {
-    let mut count = |key| section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32;
-    let (slow, dead) = (count("slow"), count("dead"));
-    for (count, key, of) in [(slow, "slow_factor", "slow"), (dead, "dead_at", "dead")] {
-        if count == 0 {
-            let help = format!("set `{of}`, or remove `{key}`");
-            section.refuse_idle(&[key], &format!("`{key}` with `{of}`"), &help);
+fn read_sick(section: &mut Section<'_, '_>) -> SickUnits {
+    let slow = section.integer("slow", 0..=COUNT_MAX).unwrap_or(0) as u32;
+    if slow == 0 {
+        let help = "set `slow`, or remove `slow_factor`";
+        section.refuse_idle(&["slow_factor"], "`slow_factor` with `slow`", help);
+    }
+    SickUnits {
+        slow,
+        slow_factor: section.number("slow_factor", 0.0..=1e9).unwrap_or(2.0),
+        builders: read_deaths(section, ["dead", "dead_at", "dead_for"]),
+        readouts: read_deaths(
+            section,
+            ["dead_readouts", "dead_readouts_at", "dead_readouts_for"],
+        ),
+        manager: read_manager_death(section),
+    }
+}
+
+/// How many die, when and for how long, by these keys.
+fn read_deaths(section: &mut Section<'_, '_>, [units, at, dead_for]: [&'static str; 3]) -> Deaths {
+    let count = section.integer(units, 0..=COUNT_MAX).unwrap_or(0) as u32;
+    if count == 0 {
+        for key in [at, dead_for] {
+            let help = format!("set `{units}`, or remove `{key}`");
+            section.refuse_idle(&[key], &format!("`{key}` with `{units}`"), &help);
         }
     }
-    SickBuilders {
-        slow,
-        dead,
-        slow_factor: section.number("slow_factor", 0.0..=1e9).unwrap_or(2.0),
-        dead_at: duration_or(section, "dead_at", SickBuilders::default().dead_at),
+    Deaths {
+        units: count,
+        at: duration_or(section, at, DurationPs::ZERO),
+        dead_for: duration(section, dead_for),
+    }
+}
+
+/// There is one event manager, and without it nothing is built.
+fn read_manager_death(section: &mut Section<'_, '_>) -> Deaths {
+    let (at, dead_for) = ("dead_manager_at", "dead_manager_for");
+    let Some(dies_at) = duration(section, at) else {
+        let help = format!("set `{at}`, or remove `{dead_for}`");
+        section.refuse_idle(&[dead_for], &format!("`{dead_for}` with `{at}`"), &help);
+        return Deaths::default();
+    };
+    Deaths {
+        units: 1,
+        at: dies_at,
+        dead_for: Some(duration_or(section, dead_for, MANAGER_DEAD_FOR)),
     }
 }
 

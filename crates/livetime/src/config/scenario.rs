@@ -688,7 +688,7 @@ fn read_flits(root: &mut Section<'_, '_>) -> FlitConfig {
     flits
 }
 
-fn duration(section: &mut Section<'_, '_>, key: &'static str) -> Option<DurationPs> {
+pub(super) fn duration(section: &mut Section<'_, '_>, key: &'static str) -> Option<DurationPs> {
     let is_there = section.has(key);
     let mut time = DurationNs(0);
     // Asked for in any case, so that it is among the keys that a misspelt one is compared with.

@@ -494,13 +494,37 @@ fn a_scenario_and_a_configuration_are_told_apart() {
 }
 
 #[test]
+fn units_that_die_and_begin_again_are_accounted_for() {
+    let document = simulate("restarts-16.toml", "packet");
+    let builder = &document["builder"];
+    for (key, expected) in [
+        ("dead", 2),
+        ("back", 2),
+        ("dead_readouts", 1),
+        ("readouts_back", 1),
+        ("manager_restarts", 1),
+    ] {
+        assert_eq!(builder[key], expected, "{key} in {builder}");
+    }
+    assert_eq!(builder["violations"], serde_json::json!([]), "{document}");
+    assert_eq!(document["fragments"]["conserved"], true, "{document}");
+    // Nothing comes while there is no event manager, for 50 ms.
+    let gap = builder["longest_gap_s"].as_f64().unwrap();
+    assert!((0.045..0.06).contains(&gap), "{gap}");
+    // Without a readout unit are the events of 200 ms at 10 kHz.
+    let incomplete = document["losses"]["incomplete"].as_u64().unwrap();
+    assert!((1_700..2_400).contains(&incomplete), "{incomplete}");
+}
+
+#[test]
 fn keys_without_effect_are_refused_all_at_once() {
     let bench = Workbench::new();
     bench.write(
         "idle.toml",
         "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nrms = \"1 KiB\"\n\
          [switch]\nbuffer = \"4 KiB\"\n[builder]\nblock = \"4 KiB\"\nevent_bytes = \"1 KiB\"\n\
-         dead_at = \"1 ms\"\nslot_ports = 2\n",
+         dead_at = \"1 ms\"\ndead_readouts_for = \"9 ms\"\ndead_manager_for = \"9 ms\"\n\
+         slot_ports = 2\n",
     );
     let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
     for key in [
@@ -509,12 +533,14 @@ fn keys_without_effect_are_refused_all_at_once() {
         "builder.block",
         "builder.event_bytes",
         "builder.dead_at",
+        "builder.dead_readouts_for",
+        "builder.dead_manager_for",
         "builder.slot_ports",
     ] {
         assert!(refused.err.contains(key), "{key} in\n{}", refused.err);
     }
     let found = refused.err.matches("error[C0137]").count();
-    assert_eq!(found, 6, "{}", refused.err);
+    assert_eq!(found, 8, "{}", refused.err);
     bench.write(
         "large.toml",
         "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\n\

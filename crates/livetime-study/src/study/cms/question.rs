@@ -12,7 +12,7 @@ mod steady;
 mod switch_buffers;
 
 use livetime_fabric::builder_network::{
-    BuilderNetwork, BuilderNetworkOutcome, HostModel, Shaping, SickBuilders,
+    BuilderNetwork, BuilderNetworkOutcome, HostModel, Shaping, SickUnits,
 };
 use livetime_fabric::network::{
     Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing, SizeLaw,
@@ -224,7 +224,7 @@ fn myrinet_case(name: &str, topology: Topology, (warm_up_ms, ms): (u64, u64)) ->
                 event: DurationPs::from_us(100),
                 ..HostModel::default()
             },
-            sick: SickBuilders::default(),
+            sick: SickUnits::default(),
             ..BuilderNetwork::default()
         },
         topology,

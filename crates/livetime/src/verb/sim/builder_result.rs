@@ -48,6 +48,11 @@ pub(super) fn extend_json(
             "fairness": builder.fairness_builders,
             "slow_share": builder.slow_share,
             "dead": builder.builders_dead,
+            "back": builder.builders_back,
+            "dead_readouts": builder.readouts_dead,
+            "readouts_back": builder.readouts_back,
+            "manager_restarts": builder.manager_restarts,
+            "longest_gap_s": builder.longest_gap.0 as f64 * 1e-12,
             "reassigned": builder.events_reassigned,
             "two_step": builder.two_step.map(|steps| two_step_json(&steps, &steady)),
             "violations": builder.violations,
@@ -98,6 +103,26 @@ fn two_step_text(steps: &TwoStepOutcome) -> String {
         100.0 * steps.moved,
         steps.first_bytes_per_s / 1e6,
         steps.rest_bytes_per_s / 1e6
+    )
+}
+
+/// Who died and began again, and how long nothing was built at most.
+fn deaths_text(builder: &BuilderNetworkOutcome) -> String {
+    let died = builder.builders_dead + builder.readouts_dead + builder.manager_restarts;
+    if died == 0 {
+        return String::new();
+    }
+    format!(
+        "  deaths            {} builder units, {} of them back, {} events of theirs built by others; {} \
+         readout units,\n                    {} of them back; {} event managers replaced; at most \
+         {:.3} ms without an event\n",
+        builder.builders_dead,
+        builder.builders_back,
+        builder.events_reassigned,
+        builder.readouts_dead,
+        builder.readouts_back,
+        builder.manager_restarts,
+        builder.longest_gap.0 as f64 * 1e-9
     )
 }
 
@@ -174,14 +199,10 @@ pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
         text += &two_step_text(&steps);
     }
     text += &format!(
-        "  builder units     fairness {:.3} (Jain), at most {} events held; {} dead, {} events of \
-         theirs built by others\n",
-        builder.fairness_builders,
-        builder.held_max,
-        builder.builders_dead,
-        builder.events_reassigned
+        "  builder units     fairness {:.3} (Jain), at most {} events held\n",
+        builder.fairness_builders, builder.held_max
     );
-    text
+    text + &deaths_text(builder)
 }
 
 /// The line about the simulation itself.

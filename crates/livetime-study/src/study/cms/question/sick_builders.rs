@@ -4,7 +4,7 @@
 //! what is asked is whether the last quarter of the run is again like one in which all are well.
 //! Deaths take a second, so that `--quick` has them on 64 ports of the same kind alone.
 
-use livetime_fabric::builder_network::{BuilderNetworkOutcome, SickBuilders};
+use livetime_fabric::builder_network::{BuilderNetworkOutcome, Deaths, SickUnits};
 use livetime_fabric::network::{Topology, TopologyError};
 use livetime_fabric::time::DurationPs;
 
@@ -83,7 +83,7 @@ impl Found {
 fn case(
     name: &str,
     ports: u32,
-    sick: SickBuilders,
+    sick: SickUnits,
     window: (u64, u64),
 ) -> Result<Case, TopologyError> {
     let topology = match ports {
@@ -103,17 +103,20 @@ fn case(
 }
 
 fn cases(quick: bool) -> Result<Vec<(Health, Case)>, TopologyError> {
-    let slow = |slow| SickBuilders {
+    let slow = |slow| SickUnits {
         slow,
         slow_factor: 2.0,
-        ..SickBuilders::default()
+        ..SickUnits::default()
     };
-    let dead = |dead| SickBuilders {
-        dead,
-        dead_at: DurationPs::from_ms(300),
-        ..SickBuilders::default()
+    let dead = |dead| SickUnits {
+        builders: Deaths {
+            units: dead,
+            at: DurationPs::from_ms(300),
+            dead_for: None,
+        },
+        ..SickUnits::default()
     };
-    let well = SickBuilders::default();
+    let well = SickUnits::default();
     let large = large_window(quick);
     let small = if quick { (60, 400) } else { (60, 2_000) };
     let long = if quick { (300, 900) } else { (300, 2_400) };

@@ -1,0 +1,130 @@
+//! What a run comes to: the counters of hosts, networks and units together.
+
+use super::adapter::{Cargo, ends_in};
+use super::outcome::{BatchCounts, BuilderNetworkOutcome};
+use super::placement::slow_share;
+use super::world::NetworkWorld;
+use crate::kernel::RunReport;
+use crate::network::LinkReport;
+use crate::network::measure::{Estimate, fairness};
+use crate::time::SimPs;
+
+/// What there is at the end.
+#[derive(Debug, Default)]
+struct Held {
+    /// Fragments in shapers and on the way.
+    in_flight: u64,
+    /// Payload in blocks, and all of their bytes.
+    blocks: (u64, u64),
+    /// Fragments that were asked for again.
+    sent_again: u64,
+}
+
+impl NetworkWorld<'_> {
+    /// What the hosts and the networks hold, and what their counters say.
+    fn held(&self) -> Held {
+        let ports = self.topology.destinations() as u16;
+        let mut held = Held::default();
+        for host in &self.readouts {
+            held.in_flight += u64::from(host.kept.is_some());
+            held.sent_again += host.unit.counts().fragments_sent_again;
+        }
+        for adapter in &self.adapters {
+            held.in_flight += adapter.waiting(ports);
+            let (payload, all) = adapter.block_bytes();
+            held.blocks = (held.blocks.0 + payload, held.blocks.1 + all);
+        }
+        for (cargo, block) in self.cargo.iter().zip(&self.blocks) {
+            held.in_flight += match cargo {
+                Some(Cargo::Block) => ends_in(&block.pieces),
+                Some(Cargo::Fragment(_)) => 1,
+                Some(Cargo::Letter { .. }) | None => 0,
+            };
+        }
+        held
+    }
+
+    /// What links and buffers of the data networks did, if it was counted.
+    fn take_link_reports(&mut self, end: SimPs) -> Vec<LinkReport> {
+        let data_networks = self.engines[..self.rails].iter_mut();
+        data_networks
+            .filter_map(|engine| engine.take_link_report(end))
+            .collect()
+    }
+
+    /// The numbers at the end.
+    pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
+        if !self.manager.is_dead && !self.manager.unit.credits_conserved() {
+            self.check
+                .report(report.now, || "credits are not conserved".to_owned());
+        }
+        let lost: u64 = self.builders.iter().map(|h| h.unit.losses().total()).sum();
+        let lost = lost + self.manager.unit.losses().total() + self.tally.gave_up;
+        if lost > 0 {
+            self.check
+                .report(report.now, || format!("units gave up {lost} events"));
+        }
+        let Held {
+            in_flight,
+            blocks,
+            sent_again,
+        } = self.held();
+        let links = self.take_link_reports(report.now);
+        let (tally, sick) = (self.tally, &self.plan.sick);
+        let seconds = self.load.duration.0 as f64 * 1e-12;
+        let batch_s = tally.batch.0 as f64 * 1e-12;
+        let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
+        let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
+        let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
+        let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
+        let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
+        let others = self.builders.len() as u32;
+        BuilderNetworkOutcome {
+            readout_units: self.readouts.len() as u32,
+            builder_units: others,
+            rails: self.rails as u32,
+            event_rate: Estimate::of(&rates),
+            throughput_per_node: throughput,
+            efficiency_link: throughput / link,
+            events_counted: tally.batches.iter().map(|batch| batch.built).sum(),
+            events_built: tally.built,
+            events_incomplete: tally.incomplete,
+            triggers: self.manager.given,
+            refused: tally.refused,
+            open: self.manager.given - tally.built,
+            fragments_sent: tally.sent,
+            fragments_delivered: tally.delivered,
+            fragments_withdrawn: tally.withdrawn,
+            fragments_lost: tally.lost,
+            fragments_in_flight: in_flight,
+            fragments_sent_again: sent_again + tally.sent_again,
+            packets: tally.packets,
+            packets_lost: tally.packets_lost,
+            packets_damaged: tally.packets_damaged,
+            block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
+            messages: tally.messages,
+            builders_dead: tally.builders_dead,
+            builders_back: tally.builders_back,
+            readouts_dead: tally.readouts_dead,
+            readouts_back: tally.readouts_back,
+            manager_restarts: tally.manager_restarts,
+            events_reassigned: tally.reassigned + self.manager.unit.counts().reassigned,
+            longest_gap: tally.longest_gap,
+            fairness_builders: fairness(&counted),
+            two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
+            slow_share: slow_share(&counted, sick.slow, sick.builders.units),
+            held_max: self.builders.iter().map(|h| h.held_max).max().unwrap_or(0),
+            latency_ns: tally.latency_ns,
+            skew_ns: tally.skew_ns,
+            series: rates,
+            batches: tally.batches,
+            batch: tally.batch,
+            links,
+            is_event_too_large: self.check.is_event_too_large(),
+            violations: self.check.into_violations(),
+            simulated: report.now,
+            events: report.events,
+            trace_hash: report.trace_hash,
+        }
+    }
+}
