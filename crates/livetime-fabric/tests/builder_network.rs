@@ -513,6 +513,71 @@ fn an_event_manager_that_begins_again_recovers_every_event() {
     }
 }
 
+/// Given builder units that were lost for ever before the event manager dies, then the next one does
+/// not wait for them.
+#[test]
+fn an_event_manager_knows_who_is_gone_when_it_begins_again() {
+    let topology = Topology::crossbar(8).unwrap();
+    let mut plan = builder(Shaping::None);
+    plan.hosts.event = DurationPs::from_us(500);
+    plan.sick.builders = dead(3, None);
+    plan.sick.manager = Deaths {
+        at: DurationPs::from_ms(800),
+        ..dead(1, Some(DurationPs::from_ms(20)))
+    };
+    let outcome = run(&plan, &topology, &load(1_280), &Switching::Wormhole, 1);
+    let counts = (outcome.builders_dead, outcome.manager_restarts);
+    assert_eq!(counts, (3, 1), "{}", brief(&outcome));
+    let gap = outcome.longest_gap;
+    assert!(gap < DurationPs::from_ms(40), "{gap}");
+}
+
+/// Given messages that take longer than a unit is away, then it hears nothing that was said before its
+/// present life; and a filter that takes longer is not through with events of it any sooner.
+#[test]
+fn nothing_of_a_former_life_counts() {
+    let topology = Topology::crossbar(4).unwrap();
+    let away = dead(1, Some(DurationPs::from_ms(5)));
+    let mut plan = builder(Shaping::None);
+    plan.control = Control::Separate {
+        bits_per_s: 1_000_000_000,
+        latency: DurationPs::from_ms(20),
+    };
+    plan.retry = DurationNs(200_000_000);
+    let sick = SickUnits::default();
+    for sick in [
+        SickUnits {
+            builders: away,
+            ..sick
+        },
+        SickUnits {
+            readouts: away,
+            ..sick
+        },
+        SickUnits {
+            manager: away,
+            ..sick
+        },
+    ] {
+        plan.sick = sick;
+        let outcome = run(&plan, &topology, &load(640), &Switching::Wormhole, 1);
+        // A message there and back takes 40 ms, several times for each event.
+        let gap = outcome.longest_gap;
+        assert!(gap < DurationPs::from_ms(190), "{sick:?}: {gap}");
+        assert!(
+            rate_ratio(&outcome, 16..32, 0..4) > 0.8,
+            "{}",
+            brief(&outcome)
+        );
+    }
+    let mut plan = builder(Shaping::None);
+    plan.hosts.event = DurationPs::from_ms(50);
+    plan.sick.builders = dead(3, Some(DurationPs::from_ms(10)));
+    let outcome = run(&plan, &topology, &load(2_560), &Switching::Wormhole, 1);
+    let soonest = outcome.latency_ns.min();
+    assert!(soonest > 49_900_000, "{soonest} ns");
+}
+
 /// Given all of it at once, then every promise holds, whoever is told first.
 #[test]
 fn all_kinds_of_units_die_and_begin_again() {
