@@ -570,10 +570,17 @@ fn nothing_of_a_former_life_counts() {
             brief(&outcome)
         );
     }
+    // Of four filters three are busy on average.
     let mut plan = builder(Shaping::None);
     plan.hosts.event = DurationPs::from_ms(50);
-    plan.sick.builders = dead(3, Some(DurationPs::from_ms(10)));
-    let outcome = run(&plan, &topology, &load(2_560), &Switching::Wormhole, 1);
+    plan.sick.builders = dead(3, Some(DurationPs::from_ms(5)));
+    let load = Load {
+        arrival: Arrival::Fixed {
+            interval: DurationPs::from_ms(16),
+        },
+        ..load(2_560)
+    };
+    let outcome = run(&plan, &topology, &load, &Switching::Wormhole, 1);
     let soonest = outcome.latency_ns.min();
     assert!(soonest > 49_900_000, "{soonest} ns");
 }

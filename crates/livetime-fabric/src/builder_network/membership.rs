@@ -86,3 +86,59 @@ impl NetworkWorld<'_> {
         self.plan.sick.readouts.units > 0 && self.readouts[usize::from(unit)].is_dead
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::message::{BuilderMessage, Envelope};
+
+    use super::super::{BuilderNetwork, Deaths, SickUnits};
+    use super::*;
+    use crate::network::{Load, Pattern, SizeLaw, Topology, Traffic};
+    use crate::scenario::Switching;
+    use crate::time::SimPs;
+
+    /// As a stream ends with a process, so does what is on it.
+    #[test]
+    fn a_unit_hears_what_was_said_in_its_present_life() {
+        let topology = Topology::crossbar(4).unwrap();
+        let load = Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(64), 1);
+        let dies = Deaths {
+            units: 1,
+            ..Deaths::default()
+        };
+        let plan = BuilderNetwork {
+            sick: SickUnits {
+                builders: dies,
+                readouts: dies,
+                manager: dies,
+                ..SickUnits::default()
+            },
+            ..BuilderNetwork::default()
+        };
+        let mut world = NetworkWorld::new(&plan, &topology, &load, &Switching::Wormhole, 1);
+        let envelope = Envelope {
+            sender: UnitId::SUPERVISOR,
+            epoch: 1,
+            sequence: 0,
+            message: BuilderMessage::Alive,
+        };
+        let (before, after) = (SimPs(50), SimPs(100));
+        let said = [before, after].map(|at| world.texts.keep(at, envelope.clone(), 1).0);
+        let units = [
+            UnitId::readout(2),
+            UnitId::builder(2),
+            UnitId::EVENT_MANAGER,
+        ];
+        let heard =
+            |world: &NetworkWorld<'_>| units.map(|unit| said.map(|text| world.hears(unit, text)));
+        assert_eq!(heard(&world), [[true, true]; 3]);
+        world.readouts[2].life.began = after;
+        world.builders[2].life.began = after;
+        world.manager.life.began = after;
+        assert_eq!(heard(&world), [[false, true]; 3]);
+        world.readouts[2].is_dead = true;
+        world.builders[2].is_dead = true;
+        world.manager.is_dead = true;
+        assert_eq!(heard(&world), [[false, false]; 3]);
+    }
+}
