@@ -94,9 +94,6 @@ pub enum Buffers {
 /// A trigger that the source offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Index of its event in the sequence, from 0. Refused events are skipped, except that a
-    /// lossless source offers the same one again.
-    pub index: u64,
     /// When it came by the arrival process; not after the poll that returned it.
     pub at: RunNs,
 }
@@ -184,7 +181,6 @@ impl TriggerSource {
         Self {
             config: *config,
             next: Offer {
-                index: 0,
                 at: arrival.next_offer(),
             },
             arrival,
@@ -241,19 +237,17 @@ impl TriggerSource {
     }
 
     /// Offers a trigger that a schedule asks for, beside those of the arrival process; `None` once
-    /// the source is at its end. It takes the place of no other trigger, only the next index.
+    /// the source is at its end. It takes the place of no other trigger.
     pub fn offer_scheduled(&mut self, now: RunNs) -> Option<Offer> {
         if self.is_finished(now) {
             return None;
         }
-        let index = self.next.index;
-        self.next.index += 1;
         self.counts.offered += 1;
-        Some(Offer { index, at: now })
+        Some(Offer { at: now })
     }
 
     /// A trigger that a schedule asked for cannot be offered any more, since its gate has passed. It
-    /// is offered and refused, and takes no index.
+    /// is offered and refused.
     pub fn refuse_scheduled(&mut self, now: RunNs) {
         if !self.is_finished(now) {
             self.counts.offered += 1;
@@ -294,7 +288,6 @@ impl TriggerSource {
     fn advance(&mut self) -> Offer {
         let offer = self.next;
         self.next = Offer {
-            index: offer.index + 1,
             at: self.arrival.next_offer(),
         };
         offer
@@ -324,10 +317,10 @@ mod tests {
     fn scheduled_triggers_come_beside_the_others() {
         let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
         let extra = source.offer_scheduled(RunNs(7_000)).unwrap();
-        assert_eq!(extra, offer(0, 7_000));
+        assert_eq!(extra, offer(7_000));
         let first = source.poll(RunNs(10_000), Buffers::Free);
-        assert_eq!(first, SourcePoll::Offer(offer(1, 10_000)));
-        source.handle_refused(offer(1, 10_000), RefusalCause::Gate);
+        assert_eq!(first, SourcePoll::Offer(offer(10_000)));
+        source.handle_refused(offer(10_000), RefusalCause::Gate);
         let counts = source.counts();
         assert_eq!(
             (counts.offered, counts.refused_gate, counts.accepted()),
@@ -364,18 +357,15 @@ mod tests {
         }
     }
 
-    const fn offer(index: u64, at: u64) -> Offer {
-        Offer {
-            index,
-            at: RunNs(at),
-        }
+    const fn offer(at: u64) -> Offer {
+        Offer { at: RunNs(at) }
     }
 
     #[test]
-    fn timed_offers_come_at_their_time_and_refused_events_are_skipped() {
+    fn timed_offers_come_at_their_time_and_refused_ones_never_again() {
         let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
         assert_eq!(source.poll(RunNs(0), Buffers::Free), wait(10_000));
-        let first = offer(0, 10_000);
+        let first = offer(10_000);
         // Full buffers do not hold back a timed source: the supervisor refuses.
         assert_eq!(
             source.poll(RunNs(12_000), Buffers::Full),
@@ -383,7 +373,7 @@ mod tests {
         );
         source.handle_refused(first, RefusalCause::BuffersFull);
         assert_eq!(source.poll(RunNs(12_000), Buffers::Free), wait(20_000));
-        let second = offer(1, 20_000);
+        let second = offer(20_000);
         assert_eq!(
             source.poll(RunNs(20_000), Buffers::Free),
             SourcePoll::Offer(second)
@@ -403,7 +393,7 @@ mod tests {
         let now = RunNs(10_000_000);
         let mut offered = Vec::new();
         while let SourcePoll::Offer(offer) = source.poll(now, Buffers::Free) {
-            offered.push(offer.index);
+            offered.push(offer.at.0 / 10_000 - 1);
         }
         assert_eq!(offered, (899..1000).collect::<Vec<_>>());
         assert_eq!(source.counts().refused_late, 899);
@@ -434,7 +424,7 @@ mod tests {
             source.poll(RunNs(1_000_000), Buffers::Full),
             SourcePoll::Blocked
         );
-        let first = offer(0, 10_000);
+        let first = offer(10_000);
         for _ in 0..2 {
             assert_eq!(
                 source.poll(RunNs(1_000_000), Buffers::Free),
@@ -446,7 +436,7 @@ mod tests {
             source.poll(RunNs(1_000_000), Buffers::Free),
             SourcePoll::Offer(first)
         );
-        let second = SourcePoll::Offer(offer(1, 20_000));
+        let second = SourcePoll::Offer(offer(20_000));
         assert_eq!(source.poll(RunNs(1_000_000), Buffers::Free), second);
         let counts = source.counts();
         assert_eq!(
@@ -462,7 +452,7 @@ mod tests {
             let mut now = RunNs(0);
             loop {
                 match source.poll(now, Buffers::Free) {
-                    SourcePoll::Offer(offer) if offer.index % refuse_every == 0 => {
+                    SourcePoll::Offer(offer) if (offer.at.0 / 10_000) % refuse_every == 0 => {
                         source.handle_refused(offer, RefusalCause::BuffersFull);
                     }
                     SourcePoll::Offer(_) => {}

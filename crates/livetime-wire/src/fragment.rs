@@ -26,6 +26,8 @@ use crate::id::{RunNumber, SourceId, TriggerNumber};
 
 /// First word of a fragment; the middle 0x1234 gives the byte order.
 pub const MARKER: u32 = 0xEE12_34EE;
+/// Which word is the bunch crossing.
+pub const BUNCH_WORD: usize = 6;
 /// Words before the data.
 pub const HEADER_WORDS: usize = 9;
 /// Words after the data: two status, three trailer words.

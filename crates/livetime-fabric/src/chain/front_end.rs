@@ -290,7 +290,9 @@ impl FrontEnd {
             .spare
             .pop()
             .expect("a trigger is taken only with room for its event");
-        self.parts.generator.event(offer.index, &mut event);
+        // Whatever was refused: the n-th trigger of a seed is always the same event.
+        let index = trigger.0 - 1;
+        self.parts.generator.event(index, &mut event);
         let header = PacketHeader {
             trigger,
             l2_buffer,
@@ -298,7 +300,7 @@ impl FrontEnd {
             run: self.parts.run,
             lumi_section: (now.0 / LUMI_SECTION_NS) as u32,
             triggered_at: now,
-            index: offer.index,
+            index,
         };
         let link = &mut s.hall.links[self.parts.trigger_link];
         let slot = link.take_slot();
@@ -309,7 +311,7 @@ impl FrontEnd {
         self.start_packets(s);
         let spill = self.parts.spill.as_ref();
         self.waiting.push_back(Waiting {
-            index: offer.index,
+            index,
             trigger: fragment_trigger,
             event,
             sample: spill.map(|spill| spill.sample(now)),

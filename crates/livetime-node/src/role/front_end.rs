@@ -186,7 +186,7 @@ pub struct FrontEndParts {
     pub block: Arc<CounterBlock>,
     /// Epoch of the messages.
     pub epoch: u32,
-    /// Fragments come from files: trigger `n` is event `n - 1` of the source, whatever was refused.
+    /// Fragments come from files, whose n-th one is that of the n-th trigger.
     pub in_step: bool,
 }
 
@@ -457,10 +457,10 @@ impl FrontEnd {
             trigger: nodes,
             supervisor,
             run,
-            in_step,
             ..
         } = &mut self.parts;
-        let index = if *in_step { trigger.0 - 1 } else { offer.index };
+        // Whatever was refused: the n-th trigger of a seed is always the same event.
+        let index = trigger.0 - 1;
         generator.event(index, &mut self.event);
         let header = PacketHeader {
             trigger,

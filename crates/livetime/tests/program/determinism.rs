@@ -96,6 +96,34 @@ fn a_real_run_replayed_in_the_simulator_gives_its_outputs() {
     );
 }
 
+/// Which triggers a timed run refuses depends on the machine, and not what those are that it takes.
+#[test]
+fn a_real_run_with_dead_time_is_replayed_in_the_simulator() {
+    let bench = Workbench::new();
+    bench.write("run.toml", example());
+    let real = [
+        "run",
+        "run.toml",
+        "--rate",
+        "2MHz",
+        "--triggers",
+        "4000",
+        "--seed",
+        "11",
+        "--json",
+        "--out",
+        "out",
+    ];
+    let taken = bench.run(&real).ended_with(0).document();
+    let refused = value(&taken, "counts.refused").as_u64();
+    assert!(refused > Some(100), "{taken:#}");
+    let replayed = bench.run(&["sim", "replay", "out", "--json"]);
+    let document = replayed.ended_with(0).document();
+    assert_eq!(document["same"], true, "{document:#}");
+    let events = value(&document, "events.real").as_u64();
+    assert!(events > Some(50), "{document:#}");
+}
+
 #[test]
 fn equal_seeds_give_equal_runs_in_every_layout() {
     let plain = example();
