@@ -24,7 +24,7 @@ use crate::exit;
 use crate::run_summary::{BUILD_BOUND, RunFacts};
 
 /// Run number of simulated runs, which take none from the counter file.
-pub(super) const SIMULATED_RUN: RunNumber = RunNumber(1);
+const SIMULATED_RUN: RunNumber = RunNumber(1);
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]

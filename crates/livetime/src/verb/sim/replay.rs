@@ -11,18 +11,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_fabric::chain::SimulatedChain;
 use livetime_store::{RunBegin, RunReader, RunSummary};
-use livetime_wire::crc::Crc32c;
+use livetime_wire::RunNumber;
 use livetime_wire::event::EventView;
 use livetime_wire::fragment::{BUNCH_WORD, MARKER, OVERHEAD_WORDS, TRAILER_WORDS};
 use serde_json::json;
 
-use super::chain::{SIMULATED_RUN, simulated};
+use super::chain::simulated;
 use crate::config::{Loaded, Overrides, load};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
@@ -47,8 +48,8 @@ struct Stored {
     reason: u16,
     streams: u16,
     missing: usize,
-    /// Source, words and CRC-32C over the words, for each fragment.
-    fragments: Vec<(u32, u32, u32)>,
+    /// Source, number of words and hash of the words, for each fragment.
+    fragments: Vec<(u32, u32, u64)>,
 }
 
 /// Whether the bunch crossings of the two runs are the same.
@@ -67,19 +68,20 @@ impl Bunches {
         }
     }
 
-    /// The checksum over what is compared of a fragment.
-    fn checksum(self, words: &[u32]) -> u32 {
-        let mut crc = Crc32c::new();
+    /// A hash of what is compared of a fragment. No CRC-32C: behind the one that a fragment carries
+    /// itself, that of all its words depends on their number alone.
+    fn hash(self, words: &[u32]) -> u64 {
+        let mut hasher = DefaultHasher::new();
         match self {
             Self::Other if words.first() == Some(&MARKER) && words.len() >= OVERHEAD_WORDS => {
                 let own_crc = words.len() - TRAILER_WORDS + 1;
-                crc.update(&words[..BUNCH_WORD]);
-                crc.update(&words[BUNCH_WORD + 1..own_crc]);
-                crc.update(&words[own_crc + 1..]);
+                words[..BUNCH_WORD].hash(&mut hasher);
+                words[BUNCH_WORD + 1..own_crc].hash(&mut hasher);
+                words[own_crc + 1..].hash(&mut hasher);
             }
-            _ => crc.update(words),
+            _ => words.hash(&mut hasher),
         }
-        crc.value()
+        hasher.finish()
     }
 }
 
@@ -175,7 +177,7 @@ fn output_of(event: &EventView<'_>, bunches: Bunches) -> Stored {
     let header = event.header();
     let fragments = event
         .fragments()
-        .map(|(entry, words)| (entry.source.0, entry.words, bunches.checksum(words)));
+        .map(|(entry, words)| (entry.source.0, entry.words, bunches.hash(words)));
     Stored {
         mask: header.mask.0,
         reason: header.filter_reason,
@@ -199,7 +201,8 @@ fn simulated_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String
         "replay of run {} in the simulator · seed {} · {} triggers",
         summary.run.number, summary.run.seed, summary.counts.triggers
     ));
-    let mut begin = RunBegin::new(SIMULATED_RUN);
+    // Fragments carry the number of their run.
+    let mut begin = RunBegin::new(RunNumber(summary.run.number));
     begin.config = text;
     let chain = SimulatedChain::new_checked(&simulated(config.chain, begin))
         .map_err(|error| format!("error: {}", with_causes(&error)))?;
@@ -253,5 +256,41 @@ fn to_text(summary: &RunSummary, real: &Outputs, simulated: &Outputs, differing:
     text + match is_same {
         true => "The same inputs gave the same outputs.\n",
         false => "The outputs DIFFER.\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::SourceId;
+    use livetime_wire::fragment::FragmentHeader;
+
+    use super::*;
+
+    fn fragment(bunch: u32, data: [u32; 4]) -> Vec<u32> {
+        let header = FragmentHeader {
+            source: SourceId(0x51_0000),
+            run: RunNumber(7),
+            trigger_low: 12,
+            bunch,
+            trigger_type: 1,
+            event_type: 0,
+        };
+        let mut words = vec![0; data.len() + OVERHEAD_WORDS];
+        header.emit(0, data.len(), &mut words, |out| out.copy_from_slice(&data));
+        words
+    }
+
+    #[test]
+    fn other_data_is_seen_and_another_bunch_crossing_where_it_counts() {
+        let (one, other) = (fragment(5, [1, 2, 3, 4]), fragment(5, [1, 2, 3, 5]));
+        let later = fragment(6, [1, 2, 3, 4]);
+        for bunches in [Bunches::Same, Bunches::Other] {
+            assert_eq!(bunches.hash(&one), bunches.hash(&one.clone()));
+            assert_ne!(bunches.hash(&one), bunches.hash(&other));
+        }
+        assert_ne!(Bunches::Same.hash(&one), Bunches::Same.hash(&later));
+        assert_eq!(Bunches::Other.hash(&one), Bunches::Other.hash(&later));
+        // Words of another format are compared as they are.
+        assert_ne!(Bunches::Other.hash(&[1, 2]), Bunches::Other.hash(&[1, 3]));
     }
 }
