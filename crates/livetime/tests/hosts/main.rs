@@ -4,6 +4,8 @@
 //! The hosts are processes of this machine here, with their own memory, files and streams; hosts in
 //! network namespaces are in `namespaces.rs`.
 
+#[path = "../contents/mod.rs"]
+mod contents;
 #[path = "../processes/live_run.rs"]
 mod live_run;
 mod namespaces;
@@ -135,7 +137,7 @@ fn like_one_host(on_hosts: impl Fn(String) -> String) -> Run {
     }
     assert_eq!(run.digest(), one.digest());
     assert_eq!(run.summary["counts"], one.summary["counts"]);
-    assert_eq!(run.stored(), one.stored());
+    assert_eq!(run.contents(), one.contents());
     assert!(!one.stored().is_empty());
     run
 }

@@ -45,8 +45,8 @@ fn over_streams_the_same_events_are_filtered_and_stored() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new(), "{arguments:?}");
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored())
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents())
         );
         // Each payload byte goes to one filter unit once: into the kernel and out of it.
         let sent = sum(&run, "bu", "filter_payload_bytes_sent");
@@ -86,8 +86,8 @@ fn units_at_either_end_of_a_stream_and_the_writer_may_die() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new(), "{faults:?}");
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored())
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents())
         );
     }
     // What the dead writer had not on disk may be lost, and is counted.
@@ -136,8 +136,8 @@ fn cut_streams_between_threads_are_made_again() {
             run.count("events_built")
         );
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored())
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents())
         );
         assert_eq!(sum(&run, "bu", "filter_streams_ended"), mended as u64);
         assert_eq!(sum(&run, "fu", "network_payloads_damaged"), 0);

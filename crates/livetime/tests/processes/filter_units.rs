@@ -50,8 +50,8 @@ fn an_event_that_crashes_its_filter_is_kept_in_the_error_stream() {
     );
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(
-        run.stored(),
-        whole.stored(),
+        run.contents(),
+        whole.contents(),
         "all others are as without the crash"
     );
     assert_eq!(run.digest(), whole.digest());
@@ -81,7 +81,7 @@ fn an_event_that_hangs_its_filter_is_kept_in_the_error_stream() {
     run.assert_accounted();
     assert_only_failure(&run, event, "fu0", "more than 300 ms", 1);
     assert_eq!(run.causes(), BTreeSet::new());
-    assert_eq!(run.stored(), whole.stored());
+    assert_eq!(run.contents(), whole.contents());
 }
 
 /// A run with these filter units, without an end of its own.

@@ -4,8 +4,10 @@
 //! Faults come at times, so that how much is lost differs from run to run; what is asserted holds
 //! for each: the equations, computed here again from the counters, the events of the file, the
 //! decisions, and which causes may have lost anything. That no event is in a file twice is checked
-//! by its trigger numbers.
+//! by its trigger numbers, that two runs store the same events by all their words.
 
+#[path = "../contents/mod.rs"]
+mod contents;
 mod cut_streams;
 mod data_links;
 mod datagrams;
@@ -47,7 +49,7 @@ fn processes_take_the_decisions_of_threads_and_store_the_same_events() {
     }
     assert_eq!(processes.digest(), threads.digest());
     assert_eq!(processes.summary["counts"], threads.summary["counts"]);
-    assert_eq!(processes.stored(), threads.stored());
+    assert_eq!(processes.contents(), threads.contents());
     assert!(!threads.stored().is_empty());
 }
 
@@ -88,7 +90,7 @@ fn over_tcp_the_same_events_are_built_and_a_builder_unit_may_die() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new(), "{arguments:?}");
         assert_eq!(run.digest(), rings.digest(), "{arguments:?}");
-        assert_eq!(run.stored(), rings.stored(), "{arguments:?}");
+        assert_eq!(run.contents(), rings.contents(), "{arguments:?}");
         assert_eq!(run.summary["builder_transport"]["congestion"], "reno");
         let of_readout = &run.summary["roles"]["ru0"];
         assert!(of_readout["network_payload_bytes_sent"].as_u64() > Some(100_000));
@@ -116,7 +118,7 @@ fn a_silent_builder_unit_is_taken_for_dead_and_nothing_is_lost() {
     run.assert_accounted();
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(run.digest(), whole.digest());
-    assert_eq!(run.stored(), whole.stored());
+    assert_eq!(run.contents(), whole.contents());
     assert!(run.summary["roles"]["evm"]["builders_silent"].as_u64() >= Some(1));
 }
 
@@ -201,7 +203,7 @@ fn standing_still_for_a_while_is_no_death() {
     run.assert_accounted();
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(run.digest(), whole.digest());
-    assert_eq!(run.stored(), whole.stored());
+    assert_eq!(run.contents(), whole.contents());
 }
 
 #[test]

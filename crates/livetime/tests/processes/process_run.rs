@@ -1,6 +1,6 @@
 //! A run with processes, and everything that is asserted of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output};
@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
+
+use crate::contents::contents;
 
 /// One run at a time: each starts more processes than there are cores.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
@@ -123,6 +125,11 @@ impl Run {
         let unique: BTreeSet<u64> = listed.iter().copied().collect();
         assert_eq!(listed.len(), unique.len(), "an event is in the file twice");
         unique
+    }
+
+    /// What is in the files, word by word, which must be whole.
+    pub(crate) fn contents(&self) -> BTreeMap<u64, u64> {
+        contents(&self.folder.path().join("run"))
     }
 
     /// Every equation between the counters, computed here.

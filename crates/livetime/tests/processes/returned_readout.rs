@@ -95,7 +95,7 @@ fn assert_returned_with(links: u64, run: &Run, whole: &Run, killed: &[&str]) {
 /// The events of the run are those of one without faults; what is missing in them is of the units up to
 /// where they have joined.
 fn assert_events(run: &Run, whole: &Run, killed: &[&str]) {
-    assert_eq!(run.stored(), whole.stored());
+    assert_eq!(run.contents(), whole.contents());
     let source_of = |unit: &str, source: u32| match unit {
         "ru0" => source >> 16 == 0x51,
         _ => source >> 16 == 0x52,

@@ -39,8 +39,8 @@ fn the_events_of_a_converter_go_to_its_own_filter_units() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new());
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored())
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents())
         );
         for (converter, processors) in [("bu0", ["fu0", "fu2"]), ("bu1", ["fu1", "fu3"])] {
             let handed = run.summary["roles"][converter]["tickets"].as_u64();
@@ -74,8 +74,8 @@ fn a_dead_filter_unit_is_stood_in_for_in_its_subfarm_or_the_run_ends() {
     run.assert_accounted();
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(
-        (run.digest(), run.stored()),
-        (whole.digest(), whole.stored())
+        (run.digest(), run.contents()),
+        (whole.digest(), whole.contents())
     );
 
     let second = ["--fault", "kill:fu1@4000triggers"];
@@ -99,8 +99,8 @@ fn writers_of_subfarms_store_what_one_writer_stores() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new());
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored())
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents())
         );
         assert_eq!(run.summary["counts"], whole.summary["counts"]);
         let writers = run.summary["writers"].as_array().expect("a list");

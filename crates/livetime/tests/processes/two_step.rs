@@ -73,8 +73,8 @@ fn two_steps_store_the_events_of_one_whoever_dies() {
         run.assert_accounted();
         assert_eq!(run.causes(), BTreeSet::new(), "{faults:?}");
         assert_eq!(
-            (run.digest(), run.stored()),
-            (whole.digest(), whole.stored()),
+            (run.digest(), run.contents()),
+            (whole.digest(), whole.contents()),
             "{faults:?}"
         );
         let steps = &run.summary["two_step"];

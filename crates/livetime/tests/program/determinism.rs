@@ -1,15 +1,18 @@
 //! Lossless runs of one seed are the same run, whatever the threads do.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use crate::workbench::{Workbench, assert_conserved, changed, count, example, triggers, value};
+use crate::contents::contents;
+use crate::workbench::{Workbench, assert_conserved, changed, count, example, value};
 
 /// What must be equal.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
     digest: Value,
     counts: Value,
-    stored: Vec<u64>,
+    stored: BTreeMap<u64, u64>,
 }
 
 fn run(config: &str, seed: &str) -> Run {
@@ -24,11 +27,10 @@ fn run(config: &str, seed: &str) -> Run {
     let document = bench.run(&arguments).ended_with(0).document();
     assert_conserved(&document);
     assert_eq!(count(&document, "counts.triggers"), 20_000);
-    let inspected = bench.inspect("out/events.mcap");
     Run {
         digest: value(&document, "decision_digest").clone(),
         counts: value(&document, "counts").clone(),
-        stored: triggers(&inspected),
+        stored: contents(&bench.path("out")),
     }
 }
 
@@ -50,7 +52,7 @@ fn the_simulator_takes_the_same_run() {
         let run = bench.run(&[verb, &common, &[out]].concat()).ended_with(0);
         let document = run.document();
         assert_conserved(&document);
-        let stored = triggers(&bench.inspect(&format!("{out}/events.mcap")));
+        let stored = contents(&bench.path(out));
         assert!(stored.len() > 50, "{stored:?}");
         (value(&document, "decision_digest").clone(), stored)
     });

@@ -7,6 +7,8 @@
 mod bad_input;
 mod byte_stream;
 mod closed_pipe;
+#[path = "../contents/mod.rs"]
+mod contents;
 mod determinism;
 mod disk_full;
 mod doctor;
