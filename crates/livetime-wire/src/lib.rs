@@ -43,7 +43,7 @@ pub use decision::{DecisionDigest, L2Mask, L2Reply};
 pub use id::{EventNumber, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
 pub use loss::{LossArea, LossCause, LossCounts};
 pub use problem::{Problem, ProblemCode};
-pub use quantity::{ByteSize, RateHz};
+pub use quantity::{BitRate, ByteSize, RateHz};
 pub use time::{DurationNs, RunNs, TaiNs};
 pub use timing_coefficient::CoefficientSet;
 pub use timing_message::{EventId, TimingMessage};

@@ -1,4 +1,4 @@
-//! Quantities as text with units: "20 us", "2 KiB", "100 kHz".
+//! Quantities as text with units: "20 us", "2 KiB", "100 kHz", "25 Gb/s".
 //!
 //! Bare numbers are refused on purpose (a `timeout = 1` that means seconds to one reader and
 //! milliseconds to the next loses data). Sizes are binary (KiB, MiB), rates decimal.
@@ -15,6 +15,10 @@ pub struct ByteSize(pub u64);
 /// A rate in Hz; text form in Hz, kHz, MHz.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct RateHz(pub f64);
+
+/// A rate of a link in bits per second; text form in b/s or B/s with decimal prefixes up to T.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BitRate(pub u64);
 
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +120,47 @@ impl FromStr for RateHz {
     }
 }
 
+impl FromStr for BitRate {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (value, unit) = number_and_unit(text)?;
+        let bits = unit.strip_suffix("b/s").map(|prefix| (prefix, 1.0));
+        let bytes = || unit.strip_suffix("B/s").map(|prefix| (prefix, 8.0));
+        let (prefix, bits) = bits.or_else(bytes).ok_or(QuantityError::UnknownUnit)?;
+        let scale = match prefix {
+            "" => 1.0,
+            "k" => 1e3,
+            "M" => 1e6,
+            "G" => 1e9,
+            "T" => 1e12,
+            _ => return Err(QuantityError::UnknownUnit),
+        };
+        let rate = value * scale * bits;
+        if !(1.0..=1e18).contains(&rate) {
+            return Err(QuantityError::OutOfRange);
+        }
+        Ok(Self(rate.round() as u64))
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 4] = [
+            ("Tb/s", 1_000_000_000_000),
+            ("Gb/s", 1_000_000_000),
+            ("Mb/s", 1_000_000),
+            ("kb/s", 1_000),
+        ];
+        for (unit, scale) in UNITS {
+            if self.0 >= scale {
+                return write!(f, "{} {unit}", self.0 as f64 / scale as f64);
+            }
+        }
+        write!(f, "{} b/s", self.0)
+    }
+}
+
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -160,6 +205,26 @@ mod tests {
         assert_eq!(ByteSize(1_572_864).to_string(), "1.5 MiB");
         assert_eq!(RateHz(10_000.0).to_string(), "10 kHz");
         assert_eq!(RateHz(12.5).to_string(), "12.5 Hz");
+    }
+
+    #[test]
+    fn rates_of_links_are_decimal_in_bits_or_bytes() {
+        assert_eq!("2 Gb/s".parse(), Ok(BitRate(2_000_000_000)));
+        assert_eq!("160MB/s".parse(), Ok(BitRate(1_280_000_000)));
+        assert_eq!(BitRate(2_500_000_000).to_string(), "2.5 Gb/s");
+        assert_eq!(BitRate(999).to_string(), "999 b/s");
+        for (text, error) in [
+            ("2 GiB/s", QuantityError::UnknownUnit),
+            ("2 Gb", QuantityError::UnknownUnit),
+            ("fast", QuantityError::NoNumber),
+            ("25", QuantityError::NoUnit),
+            ("0", QuantityError::UnknownUnit),
+            ("0 b/s", QuantityError::OutOfRange),
+            ("-1 Gb/s", QuantityError::OutOfRange),
+            ("2000000 Tb/s", QuantityError::OutOfRange),
+        ] {
+            assert_eq!(text.parse::<BitRate>(), Err(error), "{text}");
+        }
     }
 
     #[test]
