@@ -5,6 +5,7 @@
 //! the program, which also opens the graphs and size lists they name. What the parts mean is in
 //! [`crate::network`] and [`crate::flit`].
 
+mod cable_check;
 mod notes;
 
 use livetime_wire::Problem;
@@ -232,6 +233,7 @@ impl Scenario {
             }
         };
         self.check_switching(&topology, &mut problems);
+        self.check_cables(&topology, &mut problems);
         self.check_flits(&mut problems);
         if let Some(builder) = &self.builder {
             let fits = builder.validate(&topology, &self.load, &self.switching, self.rails);

@@ -5,7 +5,8 @@
 //! virtual lane), one for each pair of input and output, or one for each output; who goes on is said
 //! by an arbiter of each output, or by a scheduler of the element (`crossbars`). Elements may have
 //! queues at both sides, with links of their own in between (`inner_links`). Without flow
-//! control a packet that finds no room is lost and counted. Simultaneous events are settled in
+//! control a packet that finds no room is lost and counted. Links may have rates and delays of their
+//! own, and a long one has flow control of its own (`cables`). Simultaneous events are settled in
 //! random order after all of them are known, as in [`super::wormhole`].
 //!
 //! Cost: two events per packet and link; about 100 bytes per packet in the network, whose number
@@ -13,6 +14,7 @@
 //! of buffers is in `buffering`.
 
 mod buffering;
+mod cables;
 mod crossbars;
 mod inner_links;
 mod packets;
@@ -38,6 +40,7 @@ use super::wormhole::{Load, shuffle};
 
 pub use buffering::{BufferPlace, Buffering, BufferingProblem, FlowControl, Forwarding, Queueing};
 
+use cables::{Cables, News};
 use crossbars::{Crossbar, Crossbars};
 use inner_links::InnerLinks;
 use packets::Packets;
@@ -70,6 +73,8 @@ enum Admission {
     Wait,
     /// It is sent, and lost.
     Lose,
+    /// It is sent, and whether there is room is seen when it has come.
+    Send,
 }
 
 /// The engine.
@@ -87,10 +92,10 @@ pub(crate) struct Fabric<'t> {
     outer: usize,
     inner: InnerLinks,
     carries: Vec<u32>,
-    /// In multiples of the rate of a node's link: as many packets an input may send at once.
-    speed: Vec<u32>,
     /// Bits per second.
     rate: Vec<u64>,
+    /// What is on long cables, where there are any.
+    cables: Option<Box<Cables>>,
     first_waiting: Vec<u32>,
     last_waiting: Vec<u32>,
     last_port: Vec<u16>,
@@ -105,8 +110,9 @@ pub(crate) struct Fabric<'t> {
     left_queue: Vec<u32>,
     left_link: Vec<u32>,
     is_lost: Vec<bool>,
-    /// Packets that an input sends; one at a time unless queues are at outputs.
-    sending: Vec<u16>,
+    /// What is left of an input's rate beside the links that it sends on, each with at most the rate of
+    /// a node's link: it sends another packet while something is, or always with queues at outputs.
+    rate_left: Vec<i64>,
     is_dirty: Vec<bool>,
     dirty: Vec<u32>,
     // Buffers: by link or by element, see `account`.
@@ -229,7 +235,7 @@ impl<'t> Fabric<'t> {
                 return EventLabel {
                     node: NodeId(0),
                     kind: 3,
-                    key: 0,
+                    key: self.cables.as_ref().map_or(0, |cables| cables.said),
                 };
             }
         };
@@ -250,7 +256,9 @@ impl<'t> Fabric<'t> {
         scheduler: &mut Scheduler<E>,
     ) {
         let now = scheduler.now();
-        self.settle_later(now, scheduler);
+        if step != Step::Settle {
+            self.settle_later(now, scheduler);
+        }
         match step {
             Step::Sent(link) => self.sent(now, link, scheduler),
             Step::Ready(packet) => self.ready(now, packet),
@@ -301,7 +309,10 @@ impl<'t> Fabric<'t> {
         let queues = outer * lanes + inner.links.len();
         let is_mixed = buffering.queueing == Queueing::InputFifo;
         let matching = buffering.queueing.matching();
-        let crossbars = matching.map(|matching| Crossbars::new(topology, matching, &inner));
+        let node = load.link_bits_per_s;
+        let rate = inner.rates(topology, node);
+        let crossbars =
+            matching.map(|matching| Crossbars::new(topology, matching, &inner, &rate, node));
         let meter = LinkMeter::asked_for(topology, &load, count, accounts, is_mixed);
         Self {
             topology,
@@ -311,8 +322,9 @@ impl<'t> Fabric<'t> {
             stride,
             outer,
             carries: vec![NONE; count],
-            speed: inner.extend(links.iter().map(|link| link.speed), |link| link.speed),
-            rate: inner.rates(topology, load.link_bits_per_s),
+            rate_left: rate.iter().map(|rate| *rate as i64).collect(),
+            rate,
+            cables: Cables::new(topology),
             first_waiting: vec![NONE; count],
             last_waiting: vec![NONE; count],
             last_port: vec![0; count],
@@ -327,7 +339,6 @@ impl<'t> Fabric<'t> {
             left_queue: vec![NONE; count],
             left_link: vec![NONE; count],
             is_lost: vec![false; count],
-            sending: vec![0; count],
             is_dirty: vec![false; count],
             dirty: Vec::with_capacity(count),
             used: vec![0; accounts],
@@ -520,6 +531,7 @@ impl<'t> Fabric<'t> {
     }
 
     fn settle<E: StepEvent<Step>>(&mut self, now: SimPs, scheduler: &mut Scheduler<E>) {
+        self.take_news(now, scheduler);
         let mut admitted = self.sources.take_admitted();
         for source in admitted.drain(..) {
             self.offer(now, source, scheduler);
@@ -589,11 +601,11 @@ impl<'t> Fabric<'t> {
             let mut at = self.first_waiting[*link as usize];
             while at != NONE {
                 if let Some(from) = self.came_by(at)
-                    && self.speed[from as usize] > round
+                    && let input = usize::from(self.input_port[from as usize])
+                    && crossbar.input_rounds[input] > round
                     && self.is_eligible(at)
                     && self.may_enter(*link, at)
                 {
-                    let input = usize::from(self.input_port[from as usize]);
                     let waiting = self.waiting[self.queue_of(at, from)];
                     crossbar.matcher.request(input, output, waiting.into());
                     is_asked = true;
@@ -634,12 +646,18 @@ impl<'t> Fabric<'t> {
     }
 
     /// What the buffer behind a link says to a packet.
-    fn admission(&self, account: usize, bytes: u64) -> Admission {
+    fn admission(&self, link: u32, account: usize, bytes: u64) -> Admission {
         if self.is_inner(account) {
             // An element knows its own queues: nothing is lost in it.
             return match self.used[account] + bytes > self.inner.bytes {
                 true => Admission::Wait,
                 false => Admission::Take,
+            };
+        }
+        if self.decides_late(link as usize) {
+            return match self.is_stopped[account] {
+                true => Admission::Wait,
+                false => Admission::Send,
             };
         }
         let is_full = self.used[account] + bytes > self.buffering.bytes;
@@ -658,7 +676,7 @@ impl<'t> Fabric<'t> {
         let Some(account) = self.account(packet, hop) else {
             return true;
         };
-        let must_wait = self.admission(account, self.wire_bytes(packet)) == Admission::Wait;
+        let must_wait = self.admission(link, account, self.wire_bytes(packet)) == Admission::Wait;
         if must_wait {
             self.block(link, account);
         }
@@ -682,10 +700,11 @@ impl<'t> Fabric<'t> {
         let bytes = self.wire_bytes(packet);
         let mut is_lost = false;
         if let Some(account) = self.account(packet, hop) {
-            match self.admission(account, bytes) {
+            match self.admission(link, account, bytes) {
                 Admission::Wait => return self.block(link, account),
                 Admission::Lose => is_lost = true,
                 Admission::Take => self.fill(now, account, bytes),
+                Admission::Send => {}
             }
         }
         self.unlink(link, before, packet);
@@ -720,7 +739,7 @@ impl<'t> Fabric<'t> {
                 *waiting -= 1;
             }
             self.is_sending[queue] = true;
-            self.sending[from as usize] += 1;
+            self.rate_left[from as usize] -= self.share(l);
             self.last_port[l] = self.input_port[from as usize];
             self.served.note(l, self.last_port[l]);
             self.left_queue[l] = queue as u32;
@@ -736,25 +755,36 @@ impl<'t> Fabric<'t> {
         if self.is_lost[l] {
             return;
         }
-        let is_inner = self.is_inner(l);
-        let delay = match is_inner {
+        let delay = match self.is_inner(l) {
             true => DurationPs::ZERO,
-            false => self.load.hop_delay,
+            false => self.load.hop_delay + self.cable(l),
         };
         if self.element_after[l] == NONE {
-            scheduler.at(
-                now + time + delay,
-                CAUSE,
-                E::of(self.network, Step::Delivered(packet)),
-            );
+            let delivered = E::of(self.network, Step::Delivered(packet));
+            scheduler.at(now + time + delay, CAUSE, delivered);
             return;
         }
-        // A faster link would run dry before the tail is there.
-        let next = self.packets.route[p * self.stride + hop + 1];
-        let cuts_through = (is_inner || self.buffering.forwarding == Forwarding::CutThrough)
-            && self.rate[next as usize] <= self.rate[l];
-        let head = if cuts_through { delay } else { time + delay };
-        scheduler.at(now + head, CAUSE, E::of(self.network, Step::Ready(packet)));
+        if self.decides_late(l) {
+            return self.send_news(now + self.cable(l), News::Head(packet), scheduler);
+        }
+        let ready = now + self.until_ready(packet, hop, time) + delay;
+        scheduler.at(ready, CAUSE, E::of(self.network, Step::Ready(packet)));
+    }
+
+    /// How long a packet waits behind link number `hop` of its route, from when its head is there:
+    /// not at all, or the time of its bytes on that link. A faster link would run dry before the tail
+    /// is there.
+    #[inline]
+    fn until_ready(&self, packet: u32, hop: usize, time: DurationPs) -> DurationPs {
+        let route = packet as usize * self.stride + hop;
+        let (link, next) = (self.packets.route[route], self.packets.route[route + 1]);
+        let may_cut =
+            self.buffering.forwarding == Forwarding::CutThrough || self.is_inner(link as usize);
+        let rate = |link: u32| self.rate[link as usize];
+        match may_cut && rate(next) <= rate(link) {
+            true => DurationPs::ZERO,
+            false => time,
+        }
     }
 
     /// The tail of what a link carries has left the element before it.
@@ -763,14 +793,13 @@ impl<'t> Fabric<'t> {
         let packet = core::mem::replace(&mut self.carries[l], NONE);
         let bytes = self.carried_bytes[l];
         if self.is_lost[l] {
-            self.tally.lost += 1;
-            if let Some(hosts) = &mut self.hosts {
-                hosts.lost.push(self.packets.tag[packet as usize]);
-            }
-            self.retire(packet);
+            self.lose(packet);
         }
         match self.leaves[l] {
             NONE => {}
+            account if self.is_freed_late(account as usize) => {
+                self.free_late(now, account as usize, bytes, scheduler);
+            }
             account => self.free(now, account as usize, bytes),
         }
         match self.left_queue[l] {
@@ -778,7 +807,11 @@ impl<'t> Fabric<'t> {
                 // The links of sources come first, in their order.
                 self.offer(now + self.load.source_gap, link, scheduler);
             }
-            queue => self.show_next(now, queue as usize, self.left_link[l] as usize),
+            queue => {
+                let from = self.left_link[l] as usize;
+                self.rate_left[from] += self.share(l);
+                self.show_next(now, queue as usize, from);
+            }
         }
         self.mark(link);
     }
@@ -786,7 +819,6 @@ impl<'t> Fabric<'t> {
     /// Shows the next head of a queue behind link `from`, and offers the input to the other lanes.
     fn show_next(&mut self, now: SimPs, queue: usize, from: usize) {
         self.is_sending[queue] = false;
-        self.sending[from] -= 1;
         if let Some(meter) = &mut self.meter {
             meter.has_left(from, now);
         }
@@ -806,8 +838,9 @@ impl<'t> Fabric<'t> {
 
     fn fill(&mut self, now: SimPs, account: usize, bytes: u64) {
         self.used[account] += bytes;
+        let level = self.level(account);
         if let Some(meter) = &mut self.meter {
-            meter.holds(account, now, self.used[account]);
+            meter.holds(account, now, level);
         }
         if let FlowControl::StopGo { stop, .. } = self.buffering.flow
             && self.used[account] >= stop
@@ -829,6 +862,11 @@ impl<'t> Fabric<'t> {
             }
             self.is_stopped[account] = false;
         }
+        self.wake(account);
+    }
+
+    /// Looks again at the links that wait for room in a buffer.
+    fn wake(&mut self, account: usize) {
         let mut link = core::mem::replace(&mut self.first_blocked[account], NONE);
         while link != NONE {
             self.is_blocked[link as usize] = false;
@@ -845,6 +883,15 @@ impl<'t> Fabric<'t> {
         }
     }
 
+    /// Counts a packet that found no room.
+    fn lose(&mut self, packet: u32) {
+        self.tally.lost += 1;
+        if let Some(hosts) = &mut self.hosts {
+            hosts.lost.push(self.packets.tag[packet as usize]);
+        }
+        self.retire(packet);
+    }
+
     /// Ends a packet's life, delivered or lost.
     fn retire(&mut self, packet: u32) {
         let number = self.packets.number[packet as usize];
@@ -852,11 +899,17 @@ impl<'t> Fabric<'t> {
         self.packets.free.push(packet);
     }
 
+    /// What a packet on a link takes of the rate of the input that sends it.
+    #[inline]
+    fn share(&self, link: usize) -> i64 {
+        self.rate[link].min(self.load.link_bits_per_s) as i64
+    }
+
     fn is_eligible(&self, packet: u32) -> bool {
         self.buffering.queueing == Queueing::Output
-            || self.came_by(packet).is_none_or(|from| {
-                u32::from(self.sending[from as usize]) < self.speed[from as usize]
-            })
+            || self
+                .came_by(packet)
+                .is_none_or(|from| self.rate_left[from as usize] > 0)
     }
 
     /// The input port of its element at which a packet waits; 0 at a source.

@@ -4,6 +4,7 @@
 //! level of a buffer changes; what lies outside the counted time is cut off. An engine has none
 //! unless [`super::Load::counts_links`] asks for it. The result is a [`LinkReport`].
 
+use crate::address::LinkId;
 use crate::time::{DurationPs, SimPs};
 
 use super::link_report::{BufferOwner, BufferUse, LinkReport, LinkUse};
@@ -38,6 +39,7 @@ struct BufferLevel {
 pub(crate) struct LinkMeter {
     from: SimPs,
     until: SimPs,
+    node_bits_per_s: u64,
     links: Vec<LinkUse>,
     inputs: Vec<InputQueues>,
     /// Whether a queue holds packets for several outputs.
@@ -58,8 +60,12 @@ impl LinkMeter {
         if !load.counts_links {
             return None;
         }
-        let unused = topology.links().iter().map(|link| LinkUse {
+        let rates = topology.rates(load.link_bits_per_s);
+        let links = (0..).map(LinkId).zip(topology.links().iter().zip(rates));
+        let unused = links.map(|(number, (link, bits_per_s))| LinkUse {
             link: *link,
+            bits_per_s,
+            delay: topology.cable(number).delay,
             busy: DurationPs::ZERO,
             blocked: DurationPs::ZERO,
             head_of_line: DurationPs::ZERO,
@@ -68,6 +74,7 @@ impl LinkMeter {
         Some(Box::new(Self {
             from,
             until: from + load.duration,
+            node_bits_per_s: load.link_bits_per_s,
             links: unused.collect(),
             inputs: vec![InputQueues::default(); inputs],
             has_mixed_queues,
@@ -175,6 +182,7 @@ impl LinkMeter {
             });
         LinkReport {
             counted,
+            node_bits_per_s: self.node_bits_per_s,
             buffers: buffers.collect(),
             links: self.links,
         }

@@ -13,7 +13,12 @@ use super::topology::Link;
 pub struct LinkUse {
     /// Its ends and its speed.
     pub link: Link,
-    /// Time in which bytes went over it.
+    /// Its rate, bits per second.
+    pub bits_per_s: u64,
+    /// What it has as a delay of its own.
+    pub delay: DurationPs,
+    /// Time in which bytes went over it: at its rate, or without buffers at that of the slowest link
+    /// of their path, as long as the packet takes.
     pub busy: DurationPs,
     /// Time in which packets that had come over it waited and none of them went on. Without
     /// buffers: in which the packet that held it waited for another link.
@@ -80,6 +85,8 @@ pub struct Spread {
 pub struct LinkReport {
     /// Simulated time that was counted.
     pub counted: DurationPs,
+    /// Rate of a node's link that has none of its own, bits per second.
+    pub node_bits_per_s: u64,
     /// Links in the order of [`super::Topology::links`].
     pub links: Vec<LinkUse>,
     /// Buffers, those of inputs or elements first; none without buffers.
@@ -157,12 +164,15 @@ mod tests {
                 to: LinkEnd::Destination(0),
                 speed: 1,
             },
+            bits_per_s: 1_000,
+            delay: DurationPs::ZERO,
             busy: DurationPs(busy),
             blocked: DurationPs(blocked),
             head_of_line: DurationPs(0),
         };
         let report = LinkReport {
             counted: DurationPs(100),
+            node_bits_per_s: 1_000,
             links: vec![link(0, 10, 5), link(1, 70, 0), link(2, 20, 30)],
             buffers: Vec::new(),
         };

@@ -2,8 +2,17 @@
 //!
 //! A topology is made by one of the constructors in the files of this folder; each states its
 //! links one by one (so that they can be checked against its routes) and computes routes instead
-//! of storing them. It knows no packets and no time; who uses it: [`super::wormhole`]. Which
-//! orders of destinations are free of conflicts is in [`shift`].
+//! of storing them. It knows no packets; who uses it: [`super::wormhole`]. Which orders of
+//! destinations are free of conflicts is in [`shift`].
+//!
+//! Rates and delays. A [`Link`] has the rate of a node's link times its speed, and the delay of a
+//! hop; both are the scenario's ([`super::Load`]), and a topology knows no time. A [`Graph`] may
+//! give links a [`Cable`]: a rate and a delay of their own, in a list beside the links that is
+//! empty where none has any. An engine reads both once when it is made: without cables it computes
+//! nothing else than before; with some, it has for each link its bits per second and its delay.
+//! What is sent leaves at that rate and comes that much later, and so does what flow control says
+//! back: see [`super::wormhole`] and [`super::buffered`]. What cannot work is refused by
+//! [`crate::scenario::Scenario::validate`], which names the line of the graph.
 
 mod delta;
 mod fat_tree;
@@ -16,6 +25,7 @@ mod tests;
 mod two_level;
 
 use crate::address::LinkId;
+use crate::time::DurationPs;
 
 pub use delta::Wiring;
 pub use graph::{Graph, GraphLink, GraphNode, GraphProblem};
@@ -57,8 +67,18 @@ pub struct Link {
     pub from: LinkEnd,
     /// Where it goes to: an input port or a destination.
     pub to: LinkEnd,
-    /// Its rate in multiples of the rate of the sources' links, at least 1.
+    /// Its rate in multiples of the rate of the sources' links, at least 1; nothing where its
+    /// [`Cable`] has a rate.
     pub speed: u32,
+}
+
+/// What a link has of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cable {
+    /// Bits per second, 1 kb/s to 100 Tb/s; `None` for a multiple of the rate of a node's link.
+    pub bits_per_s: Option<u64>,
+    /// Time on the way beside that of a hop, up to a second.
+    pub delay: DurationPs,
 }
 
 /// A switching element: a crossbar with so many ports each way.
@@ -146,6 +166,8 @@ pub struct Topology {
     destinations: u32,
     elements: Vec<Element>,
     links: Vec<Link>,
+    /// One for each link; empty if none has anything of its own.
+    cables: Vec<Cable>,
     routing: Routing,
 }
 
@@ -201,6 +223,27 @@ impl Topology {
     /// Links, in the order of their [`LinkId`]; the first ones are those of the sources.
     pub fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// Whether any link has a rate or a delay of its own.
+    pub const fn has_cables(&self) -> bool {
+        !self.cables.is_empty()
+    }
+
+    /// What a link has of its own.
+    pub fn cable(&self, link: LinkId) -> Cable {
+        self.cables
+            .get(link.0 as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Bits per second of each link, if a node's link has so many.
+    pub(crate) fn rates(&self, node_bits_per_s: u64) -> impl Iterator<Item = u64> {
+        let own = self.cables.iter().map(|cable| cable.bits_per_s);
+        let own = own.chain(core::iter::repeat(None));
+        let links = self.links.iter().zip(own);
+        links.map(move |(link, own)| own.unwrap_or(node_bits_per_s * u64::from(link.speed)))
     }
 
     /// Number of routes from a source to a destination.
@@ -421,6 +464,7 @@ impl Parts {
             destinations: self.destinations,
             elements: self.elements,
             links: self.links,
+            cables: Vec::new(),
             routing,
         }
     }

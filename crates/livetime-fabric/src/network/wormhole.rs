@@ -7,11 +7,15 @@
 //! of that instant, in random order. Fixed sizes make exact ties the normal case, so that rule is
 //! part of the model.
 //!
+//! Cables of their own: a header needs the delay of each on top of that of a hop, from the source's
+//! on; a packet streams at the rate of the slowest link of its route, and holds all of them until its
+//! tail is at its destination, however long they are.
+//!
 //! Cost: one event per packet without delay per hop, else one more per hop; about 200 bytes per
 //! source and 16 per link, nothing allocated per packet. What an event of a packet touches is one
 //! cache line of its source, while its route has four links at most, and those of its links.
 
-use crate::address::NodeId;
+use crate::address::{LinkId, NodeId};
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, World};
 use crate::queue::{EventClass, Lane, QueueKind};
 use crate::random::{Purpose, RandomStream, RandomStreams};
@@ -157,11 +161,20 @@ impl Source {
     };
 }
 
+/// Rate and delay of a link, where any link of the network has its own.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    bits_per_s: u64,
+    delay: DurationPs,
+}
+
 /// The engine.
 pub(crate) struct Fabric<'t> {
     topology: &'t Topology,
     load: Load,
     byte_time: ByteTime,
+    /// Of each link; `None` where none has anything of its own.
+    paces: Option<Box<[Pace]>>,
     /// Which engine of its simulation this is.
     network: u8,
     /// Packets come from hosts.
@@ -251,6 +264,7 @@ impl<'t> Fabric<'t> {
         assert!(!state.has_packet, "source {source} sends already");
         (state.tag, state.bytes, state.arrived) = (parcel.tag, parcel.bytes, at);
         self.take_route(source, parcel.to);
+        let at = at + self.delay_of(source);
         scheduler.at(at, CAUSE, E::of(self.network, Step::Head(source)));
     }
 
@@ -346,6 +360,7 @@ impl<'t> Fabric<'t> {
         Self {
             topology,
             byte_time: ByteTime::new(load.link_bits_per_s),
+            paces: paces(topology, load.link_bits_per_s),
             network: 0,
             is_for_hosts: false,
             links: links.iter().map(link).collect(),
@@ -375,13 +390,20 @@ impl<'t> Fabric<'t> {
         let state = &mut self.sources[source as usize];
         state.bytes = bytes;
         state.arrived = self.packets.arrival(source, number).unwrap_or(at);
-        let ready = at.max(state.arrived);
+        let ready = at.max(state.arrived) + self.delay_of(source);
         // Heads that become ready while causes are handled need no event of their own.
         if ready == scheduler.now() && self.is_settling {
             self.heads.push(source);
         } else {
             scheduler.at(ready, CAUSE, E::of(self.network, Step::Head(source)));
         }
+    }
+
+    /// What a link delays a header beside the hop.
+    #[inline]
+    fn delay_of(&self, link: u32) -> DurationPs {
+        let paces = self.paces.as_ref();
+        paces.map_or(DurationPs::ZERO, |paces| paces[link as usize].delay)
     }
 
     /// Chooses the route of a source's next packet.
@@ -493,7 +515,7 @@ impl<'t> Fabric<'t> {
         source: u32,
         scheduler: &mut Scheduler<E>,
     ) {
-        let hop_delay = self.load.hop_delay;
+        let mut hop_delay = self.load.hop_delay;
         let state = &mut self.sources[source as usize];
         let links = state.route.links();
         while let Some(link) = links.get(usize::from(state.claimed)) {
@@ -504,13 +526,19 @@ impl<'t> Fabric<'t> {
             }
             *owner = source;
             state.claimed += 1;
+            if let Some(paces) = &self.paces {
+                hop_delay = self.load.hop_delay + paces[*link as usize].delay;
+            }
             if hop_delay != DurationPs::ZERO && usize::from(state.claimed) < links.len() {
                 scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
                 return;
             }
         }
         let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
-        let streaming = self.byte_time.of(bytes);
+        let streaming = match &self.paces {
+            None => self.byte_time.of(bytes),
+            Some(paces) => streaming(paces, links, bytes),
+        };
         if let Some(meter) = &mut self.meter {
             for link in links {
                 meter.carries(*link as usize, now + hop_delay, streaming);
@@ -605,6 +633,23 @@ impl<'t> Fabric<'t> {
             Arbiter::Random | Arbiter::Oldest | Arbiter::Fixed => u64::from(port),
         }
     }
+}
+
+/// Rates and delays of all links; `None` where none has anything of its own.
+fn paces(topology: &Topology, node_bits_per_s: u64) -> Option<Box<[Pace]>> {
+    let pace = |(number, bits_per_s): (u32, u64)| Pace {
+        bits_per_s,
+        delay: topology.cable(LinkId(number)).delay,
+    };
+    let rates = (0..).zip(topology.rates(node_bits_per_s));
+    topology.has_cables().then(|| rates.map(pace).collect())
+}
+
+/// How long bytes go over links that a packet holds all at once: at the rate of the slowest.
+fn streaming(paces: &[Pace], links: &[u32], bytes: u64) -> DurationPs {
+    let rates = links.iter().map(|link| paces[*link as usize].bits_per_s);
+    let slowest = rates.min().expect("a route has links");
+    DurationPs::for_bits(bytes * 8, slowest)
 }
 
 /// Shuffles in place (Fisher and Yates), one draw for each element but the last.

@@ -16,6 +16,7 @@ impl Scenario {
         notes.extend(self.deadlock_note(topology));
         notes.extend(self.level_note());
         notes.extend(self.loss_note(topology));
+        notes.extend(self.cable_note(topology));
         notes
     }
 

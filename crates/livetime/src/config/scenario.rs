@@ -8,7 +8,7 @@ use std::path::Path;
 
 use livetime_fabric::DurationPs;
 use livetime_fabric::flit::FlitConfig;
-use livetime_fabric::network::topology::{Graph, Wiring};
+use livetime_fabric::network::topology::{Graph, GraphProblem, Wiring};
 use livetime_fabric::network::{
     Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Matching, Pattern,
     Queueing, RoutePolicy, SizeLaw, Traffic,
@@ -313,14 +313,16 @@ impl Reader<'_> {
     fn graph(&self, section: &mut Section<'_, '_>) -> Option<TopologyChoice> {
         section.require("file", "a graph file beside the scenario");
         let text = self.file(section, "file")?;
+        let file = section.text("file")?;
         match Graph::parse(&text) {
-            Ok(graph) => Some(TopologyChoice::Graph(graph)),
+            Ok(graph) => Some(TopologyChoice::Graph(Graph { file, ..graph })),
             Err(problems) => {
                 let allowed = "statements of a graph";
                 let help = "docs/operator/scenarios.md describes the statements";
-                for problem in problems {
+                for GraphProblem { line, problem } in problems {
                     let path = section.key_path("file");
-                    let problem = Problem::new(BAD_QUANTITY, path, problem, allowed, help);
+                    let found = format!("{file}:{line}: {problem}");
+                    let problem = Problem::new(BAD_QUANTITY, path, found, allowed, help);
                     self.findings.report(problem);
                 }
                 None

@@ -12,6 +12,7 @@ mod contents;
 mod determinism;
 mod disk_full;
 mod doctor;
+mod graph_links;
 mod killed_run;
 mod level_three_menu;
 mod link_down;

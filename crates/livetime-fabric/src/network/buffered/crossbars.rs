@@ -21,7 +21,9 @@ pub(super) struct Crossbar {
     pub(super) inputs: Vec<u32>,
     /// Links by output port: those that packets go to from the inputs.
     pub(super) outputs: Vec<u32>,
-    /// How many packets an input may send at once, at most.
+    /// How many packets each input may send at once: in so many matchings it takes part.
+    pub(super) input_rounds: Vec<u32>,
+    /// The most of them.
     pub(super) rounds: u32,
     is_due: bool,
 }
@@ -34,14 +36,39 @@ pub(super) struct Crossbars {
     due: Vec<u32>,
 }
 
+impl Crossbar {
+    /// An input may send as many packets as its rate has room for, each with the share of its output,
+    /// at most that of a node.
+    fn set_rounds(&mut self, rates: &[u64], node: u64) {
+        let outputs = self
+            .outputs
+            .iter()
+            .filter_map(|link| rates.get(*link as usize));
+        let share = outputs.fold(node, |least, rate| least.min(*rate));
+        for (rounds, link) in self.input_rounds.iter_mut().zip(&self.inputs) {
+            let rate = rates.get(*link as usize).copied().unwrap_or(share);
+            *rounds = u32::try_from(rate.div_ceil(share)).unwrap_or(u32::MAX);
+            self.rounds = self.rounds.max(*rounds);
+        }
+    }
+}
+
 impl Crossbars {
-    /// Schedulers for all elements.
-    pub(super) fn new(topology: &Topology, matching: Matching, inner: &InnerLinks) -> Self {
+    /// Schedulers for all elements; `rates` are those of all links, bits per second, and `node` that of
+    /// a node's.
+    pub(super) fn new(
+        topology: &Topology,
+        matching: Matching,
+        inner: &InnerLinks,
+        rates: &[u64],
+        node: u64,
+    ) -> Self {
         let elements = topology.elements();
         let new = |element: &super::super::topology::Element| Crossbar {
             matcher: Matcher::new(element.inputs as usize, element.outputs as usize, matching),
             inputs: vec![NONE; element.inputs as usize],
             outputs: vec![NONE; element.outputs as usize],
+            input_rounds: vec![1; element.inputs as usize],
             rounds: 1,
             is_due: false,
         };
@@ -51,7 +78,6 @@ impl Crossbars {
             if let LinkEnd::Port { element, port } = link.to {
                 let crossbar = &mut elements[element as usize];
                 crossbar.inputs[port as usize] = number;
-                crossbar.rounds = crossbar.rounds.max(link.speed);
             }
             if let LinkEnd::Port { element, port } = link.from {
                 let link = inner.towards(topology, number);
@@ -61,6 +87,9 @@ impl Crossbars {
                 }
                 given_by[link as usize] = element;
             }
+        }
+        for crossbar in &mut elements {
+            crossbar.set_rounds(rates, node);
         }
         Self {
             due: Vec::with_capacity(elements.len()),

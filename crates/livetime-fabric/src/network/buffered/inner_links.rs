@@ -9,7 +9,9 @@ use super::super::link_report::BufferOwner;
 use super::super::topology::{LinkEnd, Topology};
 use super::buffering::Queueing;
 
-/// Thousandths of the speed of an output.
+/// No link.
+const NONE: u32 = u32::MAX;
+/// Thousandths of the rate of an output.
 const WHOLE: u32 = 1000;
 
 /// An inner link.
@@ -21,8 +23,8 @@ pub(super) struct InnerLink {
     pub(super) input: u16,
     /// Output port whose queue it ends in.
     pub(super) output: u16,
-    /// Speed of the link of that output.
-    pub(super) speed: u32,
+    /// The link of that output; [`NONE`] of an output that has none.
+    pub(super) towards: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub(super) struct InnerLinks {
     /// Number of the first crosspoint of each element.
     first: Vec<u32>,
     pub(super) links: Vec<InnerLink>,
-    /// Speed in thousandths of the output's.
+    /// Rate in thousandths of the output's.
     pub(super) thousandths: u32,
     /// Bytes of the queue that each ends in.
     pub(super) bytes: u64,
@@ -60,13 +62,14 @@ impl InnerLinks {
             bytes: 0,
         };
         // The links of sources come first; all others begin at outputs.
-        let outputs = topology.links().iter().skip(topology.sources() as usize);
-        let outputs = outputs.filter_map(|link| match link.from {
+        let outputs = (0..).zip(topology.links());
+        let outputs = outputs.skip(topology.sources() as usize);
+        let outputs = outputs.filter_map(|(towards, link)| match link.from {
             LinkEnd::Port { element, port } => Some(InnerLink {
                 element,
                 input: 0,
                 output: port as u16,
-                speed: link.speed,
+                towards,
             }),
             LinkEnd::Source(_) | LinkEnd::Destination(_) => None,
         });
@@ -103,14 +106,14 @@ impl InnerLinks {
                         element,
                         input,
                         output,
-                        speed: 1,
+                        towards: NONE,
                     }));
             }
         }
         for InnerLink {
             element,
             output,
-            speed,
+            towards,
             ..
         } in outputs
         {
@@ -118,7 +121,7 @@ impl InnerLinks {
             let first = (self.first[element as usize] - self.outer) as usize;
             for input in 0..ports.inputs as usize {
                 let crosspoint = first + input * ports.outputs as usize + usize::from(output);
-                self.links[crosspoint].speed = speed;
+                self.links[crosspoint].towards = towards;
             }
         }
     }
@@ -170,11 +173,13 @@ impl InnerLinks {
 
     /// Rates of all links, bits per second, if that of a node is `bits_per_s`.
     pub(super) fn rates(&self, topology: &Topology, bits_per_s: u64) -> Vec<u64> {
-        let rate = |speed: u32| bits_per_s * u64::from(speed);
+        let outer: Vec<u64> = topology.rates(bits_per_s).collect();
         let thousandths = u128::from(self.thousandths);
         let faster = |rate: u64| (u128::from(rate) * thousandths / u128::from(WHOLE)) as u64;
-        let outer = topology.links().iter().map(|link| rate(link.speed));
-        self.extend(outer, |link| faster(rate(link.speed)))
+        self.extend(outer.iter().copied(), |link| {
+            let output = outer.get(link.towards as usize);
+            faster(output.copied().unwrap_or(bits_per_s))
+        })
     }
 
     /// Writes a route with the inner links on its way, two for each element.

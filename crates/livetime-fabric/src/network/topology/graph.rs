@@ -2,14 +2,22 @@
 //!
 //! One statement a line: `switch NAME`, `source NAME SWITCH`, `destination NAME SWITCH`,
 //! `node NAME SWITCH` (source and destination), and `link SWITCH SWITCH [SPEED]` for one link each
-//! way. Ports are numbered in the order of the statements. Routes are those with the fewest links.
+//! way. Ports are numbered in the order of the statements. Routes are those with the fewest links,
+//! however slow or long these are. Statements of links may end in `rate=RATE`, instead of a speed,
+//! and in `delay=TIME`: they become the [`Cable`] of the node or link, and of the topology's links.
 
 mod waiting_cycle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use livetime_wire::quantity::QuantityError;
+use livetime_wire::{BitRate, DurationNs};
+
+use crate::time::DurationPs;
+
 use super::{
-    Element, LINKS_MAX, NODES_MAX, Parts, ROUTE_LINKS_MAX, Route, Routing, Topology, TopologyError,
+    Cable, Element, LINKS_MAX, NODES_MAX, Parts, ROUTE_LINKS_MAX, Route, Routing, Topology,
+    TopologyError,
 };
 
 /// Switches that a graph may have: its distances are stored for each pair of them.
@@ -17,9 +25,16 @@ const SWITCHES_MAX: usize = 4096;
 /// Fastest link, in multiples of a node's.
 const SPEED_MAX: u32 = 1000;
 
+/// Rates that a link may have of its own.
+const RATES: core::ops::RangeInclusive<u64> = 1_000..=100_000_000_000_000;
+/// The longest delay of its own.
+const DELAY_MAX: DurationNs = DurationNs(1_000_000_000);
+
 /// A graph as it is written, names replaced by places in the lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Graph {
+    /// Name of its file, for problems.
+    pub file: String,
     /// Names of the switches.
     pub switches: Vec<String>,
     /// Sources in the order of their numbers.
@@ -37,6 +52,10 @@ pub struct GraphNode {
     pub name: String,
     /// The switch it is attached to, as a place in [`Graph::switches`].
     pub switch: u32,
+    /// What its link has of its own.
+    pub cable: Cable,
+    /// Line of the text, counted from 1.
+    pub line: usize,
 }
 
 /// A statement of a graph that is none.
@@ -56,8 +75,12 @@ pub struct GraphLink {
     pub from: u32,
     /// Switch it goes to.
     pub to: u32,
-    /// Rate in multiples of a node's link.
+    /// Rate in multiples of a node's link; 1 where the cable has a rate.
     pub speed: u32,
+    /// What it has of its own.
+    pub cable: Cable,
+    /// Line of the text, counted from 1.
+    pub line: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +112,7 @@ impl Graph {
             let statement = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = statement.split_whitespace().collect();
             let line = index + 1;
-            if let Err(found) = graph.read(&words, &mut names) {
+            if let Err(found) = graph.read(line, &words, &mut names) {
                 let found = found
                     .into_iter()
                     .filter(|problem| seen.insert(problem.clone()));
@@ -104,6 +127,7 @@ impl Graph {
 
     fn read(
         &mut self,
+        line: usize,
         words: &[&str],
         names: &mut BTreeMap<String, u32>,
     ) -> Result<(), Vec<String>> {
@@ -123,10 +147,26 @@ impl Graph {
                 }
                 self.switches.push((*name).to_owned());
             }
-            [kind @ ("source" | "destination" | "node"), name, switch] => {
+            [
+                kind @ ("source" | "destination" | "node"),
+                name,
+                switch,
+                own @ ..,
+            ] if are_attributes(own) => {
+                let mut problems = Vec::new();
+                let switch = find(names, switch).unwrap_or_else(|problem| {
+                    problems.push(problem);
+                    0
+                });
+                let cable = read_cable(own, None, &mut problems);
+                if !problems.is_empty() {
+                    return Err(problems);
+                }
                 let node = GraphNode {
                     name: (*name).to_owned(),
-                    switch: find(names, switch).map_err(|problem| vec![problem])?,
+                    switch,
+                    cable,
+                    line,
                 };
                 if *kind != "destination" {
                     self.sources.push(node.clone());
@@ -135,37 +175,160 @@ impl Graph {
                     self.destinations.push(node);
                 }
             }
-            ["link", from, to, speed @ ..] if speed.len() <= 1 => {
-                let (from, to) = (find(names, from), find(names, to));
-                let speed = match speed {
-                    [speed] => speed.parse().ok().filter(|s| (1..=SPEED_MAX).contains(s)),
-                    _ => Some(1),
-                };
-                let allowed = || format!("the speed is a whole number from 1 to {SPEED_MAX}");
-                let (from, to, speed) = match (from, to, speed.ok_or_else(allowed)) {
-                    (Ok(from), Ok(to), Ok(speed)) => (from, to, speed),
-                    (from, to, speed) => {
-                        let problems = [from.err(), to.err(), speed.err()];
-                        return Err(problems.into_iter().flatten().collect());
-                    }
-                };
-                self.links.push(GraphLink { from, to, speed });
-                self.links.push(GraphLink {
-                    from: to,
-                    to: from,
-                    speed,
-                });
+            ["link", from, to, rest @ ..] if are_link_words(rest) => {
+                self.read_link(line, [find(names, from), find(names, to)], rest)?;
             }
             _ => {
                 let found = words.join(" ");
                 return Err(vec![format!(
                     "`{found}` is no statement; allowed are `switch NAME`, `source NAME SWITCH`, \
-                     `destination NAME SWITCH`, `node NAME SWITCH`, `link SWITCH SWITCH [SPEED]`"
+                     `destination NAME SWITCH`, `node NAME SWITCH`, `link SWITCH SWITCH [SPEED]`, \
+                     all but the first with `rate=RATE` and `delay=TIME` behind, without spaces in \
+                     them"
                 )]);
             }
         }
         Ok(())
     }
+
+    /// Reads what is behind `link`: its ends, and then a speed or attributes.
+    fn read_link(
+        &mut self,
+        line: usize,
+        ends: [Result<u32, String>; 2],
+        rest: &[&str],
+    ) -> Result<(), Vec<String>> {
+        let mut problems = Vec::new();
+        let [from, to] = ends.map(|end| {
+            end.unwrap_or_else(|problem| {
+                problems.push(problem);
+                0
+            })
+        });
+        let (speed, own) = match rest {
+            [speed, own @ ..] if !speed.contains('=') => (Some(*speed), own),
+            own => (None, own),
+        };
+        let multiple = match speed {
+            Some(speed) => speed.parse().ok().filter(|s| (1..=SPEED_MAX).contains(s)),
+            None => Some(1),
+        };
+        if multiple.is_none() {
+            let problem = format!("the speed is a whole number from 1 to {SPEED_MAX}");
+            problems.push(problem);
+        }
+        let cable = read_cable(own, speed, &mut problems);
+        let (Some(speed), true) = (multiple, problems.is_empty()) else {
+            return Err(problems);
+        };
+        for (from, to) in [(from, to), (to, from)] {
+            self.links.push(GraphLink {
+                from,
+                to,
+                speed,
+                cable,
+                line,
+            });
+        }
+        Ok(())
+    }
+
+    /// The cables of all links, in the order of the topology's; none if no link has anything of its own.
+    fn cables(&self) -> Vec<Cable> {
+        let of_nodes =
+            |nodes: &[GraphNode]| -> Vec<Cable> { nodes.iter().map(|node| node.cable).collect() };
+        let mut cables = of_nodes(&self.sources);
+        cables.extend(self.links.iter().map(|link| link.cable));
+        cables.extend(of_nodes(&self.destinations));
+        match cables.iter().all(|cable| *cable == Cable::default()) {
+            true => Vec::new(),
+            false => cables,
+        }
+    }
+
+    /// The node or link of a topology's link, counted as there: the line that states it, and what it
+    /// is called.
+    pub(crate) fn statement(&self, link: usize) -> Option<(usize, String)> {
+        let switch = |switch: u32| &self.switches[switch as usize];
+        let of_node = |kind, node: &GraphNode| (node.line, format!("{kind} `{}`", node.name));
+        let between = self.sources.len() + self.links.len();
+        if let Some(source) = self.sources.get(link) {
+            return Some(of_node("source", source));
+        }
+        if let Some(link) = self.links.get(link - self.sources.len()) {
+            let name = format!("link from `{}` to `{}`", switch(link.from), switch(link.to));
+            return Some((link.line, name));
+        }
+        let destination = self.destinations.get(link - between)?;
+        Some(of_node("destination", destination))
+    }
+}
+
+/// Whether words are meant as attributes, each a key and a value.
+fn are_attributes(words: &[&str]) -> bool {
+    words.iter().all(|word| word.contains('='))
+}
+
+/// Whether words are meant as a speed and attributes, or as one of both.
+fn are_link_words(words: &[&str]) -> bool {
+    match words {
+        [first, own @ ..] if !first.contains('=') => are_attributes(own),
+        own => are_attributes(own),
+    }
+}
+
+/// The cable of some attributes; `speed` is what stands before them. What is wrong with them is added
+/// to the problems.
+fn read_cable(attributes: &[&str], speed: Option<&str>, problems: &mut Vec<String>) -> Cable {
+    let mut cable = Cable::default();
+    let mut seen = BTreeSet::new();
+    for attribute in attributes {
+        let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+        if !seen.insert(key) {
+            problems.push(format!("`{key}` is there twice"));
+            continue;
+        }
+        let refused = |error: QuantityError, allowed: &str| {
+            format!("`{attribute}`: {error}; allowed is {allowed}")
+        };
+        match key {
+            "rate" => match bit_rate(value) {
+                Ok(rate) => cable.bits_per_s = Some(rate),
+                Err(error) => problems.push(refused(
+                    error,
+                    "a rate from 1 kb/s to 100 Tb/s, such as `rate=25Gb/s`",
+                )),
+            },
+            "delay" => match delay(value) {
+                Ok(delay) => cable.delay = delay,
+                Err(error) => {
+                    let allowed = "a time from 0 ns to 1 s, such as `delay=5us`";
+                    problems.push(refused(error, allowed));
+                }
+            },
+            _ => problems.push(format!(
+                "`{key}` is no key of a link; allowed are `rate=RATE` and `delay=TIME`"
+            )),
+        }
+    }
+    if let (Some(speed), true) = (speed, seen.contains("rate")) {
+        problems.push(format!(
+            "a speed of `{speed}` and a `rate` for one link; allowed is one of them"
+        ));
+    }
+    cable
+}
+
+fn bit_rate(text: &str) -> Result<u64, QuantityError> {
+    let BitRate(rate) = text.parse()?;
+    let allowed = RATES.contains(&rate).then_some(rate);
+    allowed.ok_or(QuantityError::OutOfRange)
+}
+
+fn delay(text: &str) -> Result<DurationPs, QuantityError> {
+    let delay: DurationNs = text.parse()?;
+    let allowed = (delay <= DELAY_MAX).then_some(DurationPs::from_duration_ns(delay));
+    allowed.ok_or(QuantityError::OutOfRange)
 }
 
 impl Topology {
@@ -213,7 +376,9 @@ impl Topology {
             })
             .collect();
         let routes = GraphRoutes::new(graph, leaving, first_delivery)?;
-        Ok(parts.into_topology(Routing::Graph(routes)))
+        let mut topology = parts.into_topology(Routing::Graph(routes));
+        topology.cables = graph.cables();
+        Ok(topology)
     }
 }
 

@@ -211,6 +211,68 @@ fn what_cannot_be_built_is_refused() {
     assert_eq!(error, "no route from source n to destination m");
 }
 
+#[test]
+fn links_of_a_graph_may_have_rates_and_delays_of_their_own() {
+    let text = "switch a\nswitch b\nnode n a delay=30ns\nsource s a\n\
+                destination d b rate=400Mb/s delay=1.5us # slow\nlink a b rate=25Gb/s\n\
+                link a b 4 delay=5us\nlink a b delay=0\n";
+    let graph = Graph::parse(text).unwrap();
+    let topology = Topology::graph(&graph).unwrap();
+    check_links(&topology);
+    let rates: Vec<u64> = topology.rates(1_000_000_000).collect();
+    let giga = 1_000_000_000;
+    // Sources n and s; the three links, each way; destinations n and d.
+    let expected = [1, 1, 25, 25, 4, 4, 1, 1, 1];
+    assert_eq!(rates[..9], expected.map(|rate| rate * giga));
+    assert_eq!(rates[9], 400_000_000);
+    let delays: Vec<u64> = (0..10)
+        .map(|link| topology.cable(LinkId(link)).delay.0 / 1_000)
+        .collect();
+    assert_eq!(delays, [30, 0, 0, 0, 5_000, 5_000, 0, 0, 30, 1_500]);
+    assert_eq!(graph.statement(1), Some((4, "source `s`".to_owned())));
+    let link = "link from `b` to `a`".to_owned();
+    assert_eq!(graph.statement(3), Some((6, link)));
+    assert_eq!(graph.statement(9), Some((5, "destination `d`".to_owned())));
+    assert_eq!(graph.statement(10), None);
+    // Nothing of its own is no cable, however it is written.
+    let plain = Graph::parse("switch a\nnode n a delay=0ns\nlink a a 2 delay=0\n").unwrap();
+    assert!(!Topology::graph(&plain).unwrap().has_cables());
+}
+
+#[test]
+fn mistakes_of_rates_and_delays_are_named_all_at_once() {
+    let text = "switch a\nswitch b rate=1Gb/s\nnode n a rate=fast delay=5\n\
+                node m a dleay=5us rate=1Gb/s rate=2Gb/s\nlink a a 2 rate=4Gb/s\n\
+                link a a 0 delay=2s\nlink a c rate=999b/s delay=1ns delay=1ns\n\
+                link a a rate=5 Gb/s\nlink a a rate=1Gb/s 4\nsource s a delay=-1ns\n\
+                link a a rate=200Tb/s rate\n";
+    let errors = Graph::parse(text).unwrap_err();
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let rate = "allowed is a rate from 1 kb/s to 100 Tb/s, such as `rate=25Gb/s`";
+    let time = "allowed is a time from 0 ns to 1 s, such as `delay=5us`";
+    let expected = [
+        "line 2: `switch b rate=1Gb/s` is no statement; allowed are".to_owned(),
+        format!("line 3: `rate=fast`: no number found; {rate}"),
+        format!("line 3: `delay=5`: unit is missing; {time}"),
+        "line 4: `dleay` is no key of a link; allowed are `rate=RATE` and `delay=TIME`".to_owned(),
+        "line 4: `rate` is there twice".to_owned(),
+        "line 5: a speed of `2` and a `rate` for one link; allowed is one of them".to_owned(),
+        "line 6: the speed is a whole number".to_owned(),
+        format!("line 6: `delay=2s`: value is out of range; {time}"),
+        "line 7: no switch `c`".to_owned(),
+        format!("line 7: `rate=999b/s`: value is out of range; {rate}"),
+        "line 7: `delay` is there twice".to_owned(),
+        "line 8: `link a a rate=5 Gb/s` is no statement".to_owned(),
+        "line 9: `link a a rate=1Gb/s 4` is no statement".to_owned(),
+        format!("line 10: `delay=-1ns`: value is out of range; {time}"),
+        "line 11: `link a a rate=200Tb/s rate` is no statement".to_owned(),
+    ];
+    assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+    for (error, start) in errors.iter().zip(expected) {
+        assert!(error.starts_with(&start), "{error}");
+    }
+}
+
 proptest! {
     #[test]
     fn routes_of_any_delta_reach_their_destination(
@@ -246,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn a_graph_text_never_panics(text in "(switch|node|link|source| |\n|[ab1#]){0,40}") {
+    fn a_graph_text_never_panics(text in "(switch|node|link|source|rate=|delay=|Gb/s|us|=| |\n|[ab1#]){0,40}") {
         if let Ok(graph) = Graph::parse(&text) {
             let _ = Topology::graph(&graph);
         }

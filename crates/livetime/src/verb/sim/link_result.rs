@@ -96,17 +96,20 @@ pub(super) fn to_text(report: &LinkReport) -> String {
 
 /// The table of all links.
 pub(super) fn to_csv(report: &LinkReport) -> String {
-    let mut text = "link,from,to,speed,use,blocked,head_of_line\n".to_owned();
+    let columns = "link,from,to,speed,use,blocked,head_of_line,rate_bits_per_s,delay_ns";
+    let mut text = format!("{columns}\n");
     for (number, link) in report.links.iter().enumerate() {
         let _ = writeln!(
             text,
-            "{number},{},{},{},{:.6},{:.6},{:.6}",
+            "{number},{},{},{},{:.6},{:.6},{:.6},{},{}",
             end_name(link.link.from),
             end_name(link.link.to),
-            link.link.speed,
+            link.bits_per_s as f64 / report.node_bits_per_s as f64,
             report.share(link.busy),
             report.share(link.blocked),
-            report.share(link.head_of_line)
+            report.share(link.head_of_line),
+            link.bits_per_s,
+            link.delay.0 / 1_000
         );
     }
     text
@@ -261,12 +264,15 @@ mod tests {
     fn report(topology: &Topology) -> LinkReport {
         let link = |(number, link): (usize, &_)| LinkUse {
             link: *link,
+            bits_per_s: 1_000,
+            delay: DurationPs(0),
             busy: DurationPs(number as u64),
             blocked: DurationPs(0),
             head_of_line: DurationPs(0),
         };
         LinkReport {
             counted: DurationPs(1_000_000),
+            node_bits_per_s: 1_000,
             links: topology.links().iter().enumerate().map(link).collect(),
             buffers: Vec::new(),
         }

@@ -1,0 +1,404 @@
+//! What links with rates and delays of their own cannot be combined with, and what they ask of
+//! buffers, by the line of the graph.
+//!
+//! The statements themselves are checked where they are read, by [`Graph::parse`].
+
+use std::collections::BTreeSet;
+
+use livetime_wire::{BitRate, ByteSize, DurationNs, Problem};
+
+use crate::address::LinkId;
+use crate::builder_network::Control;
+use crate::network::topology::{Cable, Graph, LinkEnd};
+use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Topology};
+use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
+use crate::time::DurationPs;
+
+use super::{Level, Scenario, Switching, TopologyChoice};
+
+/// A link of a graph with something of its own.
+struct OwnLink {
+    cable: Cable,
+    /// Bits per second.
+    bits_per_s: u64,
+    /// Whether it is a node's.
+    is_node: bool,
+    /// Whether a buffer is at its far end.
+    enters_element: bool,
+    /// Line of the graph.
+    line: usize,
+    /// File, line and name.
+    place: String,
+}
+
+impl Scenario {
+    /// Adds what links with rates or delays of their own cannot do.
+    pub(super) fn check_cables(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let TopologyChoice::Graph(graph) = &self.topology else {
+            return;
+        };
+        let links = self.own_links(graph, topology);
+        if self.level == Level::Flit {
+            let help = "use `level = \"packet\"`, or remove `rate` and `delay` from the graph";
+            let found =
+                |link: &OwnLink| format!("flits on {} with {}", link.place, described(link.cable));
+            let allowed = "flits on links of one rate, without delays of their own";
+            let all = links.iter().map(found);
+            report(all, |found| {
+                problems.push(Problem::new(LEVEL, "level", found, allowed, help));
+            });
+        }
+        self.check_node_rates(&links, problems);
+        self.check_shared_buffers(&links, problems);
+        self.check_control(graph, problems);
+    }
+
+    /// What long cables make of the scenario, where it is less than may be expected.
+    pub(super) fn cable_note(&self, topology: &Topology) -> Option<String> {
+        let TopologyChoice::Graph(graph) = &self.topology else {
+            return None;
+        };
+        let links = self.own_links(graph, topology);
+        let long = links
+            .iter()
+            .filter(|link| link.cable.delay > DurationPs::ZERO);
+        match &self.switching {
+            _ if self.level != Level::Packet => None,
+            Switching::Wormhole => {
+                let longest = long.max_by_key(|link| link.cable.delay)?;
+                let packet = self.load.sizes.mean() * 8.0 / self.load.link_bits_per_s as f64;
+                let is_seen = longest.cable.delay.0 as f64 > packet * 1e11;
+                is_seen.then(|| {
+                    format!(
+                        "{}: without buffers a packet holds all links of its path until its last \
+                         byte has come, and each waits for its {} of cable; with `mode` of \
+                         `[switch]` they follow each other on it",
+                        longest.place,
+                        DurationNs(longest.cable.delay.0 / 1_000)
+                    )
+                })
+            }
+            Switching::Buffered(buffering) => {
+                let long = long.filter(|link| link.enters_element);
+                let worst = long.max_by_key(|link| self.under_way(link, buffering))?;
+                self.buffer_note(worst, buffering)
+            }
+        }
+    }
+
+    /// Bytes that a link can have under way before flow control says anything about the first of them.
+    fn under_way(&self, link: &OwnLink, buffering: &Buffering) -> u64 {
+        let packet = self.load.sizes.mean() as u64 + u64::from(self.load.overhead_bytes);
+        let (time, packets) = match (buffering.flow, buffering.forwarding) {
+            (FlowControl::None, _) => return 0,
+            // It is said when a head comes, and heard a delay later.
+            (FlowControl::StopGo { .. }, _) => (link.cable.delay * 2, 0),
+            // It is said when a tail has gone on.
+            (FlowControl::Credits, forwarding) => (
+                link.cable.delay * 2 + self.load.hop_delay,
+                match forwarding {
+                    Forwarding::CutThrough => packet,
+                    Forwarding::StoreAndForward => 2 * packet,
+                },
+            ),
+        };
+        let bits = u128::from(link.bits_per_s) * u128::from(time.0) / 1_000_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX) + packets
+    }
+
+    fn buffer_note(&self, link: &OwnLink, buffering: &Buffering) -> Option<String> {
+        let (place, rate) = (&link.place, BitRate(link.bits_per_s));
+        let under_way = self.under_way(link, buffering);
+        let (bytes, needed) = (ByteSize(buffering.bytes), ByteSize(under_way));
+        match buffering.flow {
+            FlowControl::Credits if buffering.bytes < under_way => Some(format!(
+                "{place}: at {rate} a round trip of its credits takes {needed}, and its buffer holds \
+                 {bytes}: it carries {:.1} % of its rate at most, and all of it from a `buffer` of \
+                 {under_way} B on",
+                100.0 * buffering.bytes as f64 / under_way as f64
+            )),
+            FlowControl::StopGo { stop, .. }
+                if buffering.bytes.saturating_sub(stop) < under_way =>
+            {
+                Some(format!(
+                    "{place}: at {rate} up to {needed} come behind a stop, and above `stop` the \
+                     buffer has room for {}: packets may be lost; none is from a `buffer` of {} B \
+                     and two packets on",
+                    ByteSize(buffering.bytes.saturating_sub(stop)),
+                    stop + under_way
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// Those of a graph's links that have something of their own, one for each line.
+    fn own_links(&self, graph: &Graph, topology: &Topology) -> Vec<OwnLink> {
+        let mut lines = BTreeSet::new();
+        let rates = topology.rates(self.load.link_bits_per_s);
+        let links = (0..).zip(topology.links().iter().zip(rates));
+        let own = links.filter_map(|(number, (link, bits_per_s))| {
+            let cable = topology.cable(LinkId(number));
+            let (line, name) = graph.statement(number as usize)?;
+            let is_new = cable != Cable::default() && lines.insert(line);
+            let is_port = |end| matches!(end, LinkEnd::Port { .. });
+            is_new.then(|| OwnLink {
+                cable,
+                bits_per_s,
+                is_node: !(is_port(link.from) && is_port(link.to)),
+                enters_element: is_port(link.to),
+                line,
+                place: format!("{}:{line} ({name})", graph.file),
+            })
+        });
+        let mut own: Vec<OwnLink> = own.collect();
+        own.sort_by_key(|link| link.line);
+        own
+    }
+
+    /// Control messages on the other direction of the network go from a unit's source to another's
+    /// destination, so that the cables of both must be alike.
+    fn check_control(&self, graph: &Graph, problems: &mut Vec<Problem>) {
+        let builder = self.builder.as_ref();
+        if !builder.is_some_and(|builder| matches!(builder.control, Control::Shared { .. })) {
+            return;
+        }
+        let pairs = graph.sources.iter().zip(&graph.destinations);
+        let unlike = pairs.filter(|(source, destination)| source.cable != destination.cable);
+        let file = &graph.file;
+        let found = unlike.map(|(source, destination)| {
+            format!(
+                "\"shared\" between {file}:{} (source `{}`) and {file}:{} (destination `{}`), whose \
+                 links are not alike",
+                source.line, source.name, destination.line, destination.name
+            )
+        });
+        let allowed = "\"shared\" where the n-th source and the n-th destination have links alike, \
+                       which the other direction is made of";
+        let help = "set `control = \"separate\"`, or give both lines the same `rate` and `delay`";
+        report(found, |found| {
+            let path = "builder.control";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        });
+    }
+
+    fn check_node_rates(&self, links: &[OwnLink], problems: &mut Vec<Problem>) {
+        let most = self.load.link_bits_per_s;
+        let fast = links.iter().filter_map(|link| {
+            let rate = link.cable.bits_per_s.filter(|rate| *rate > most)?;
+            let rate = BitRate(rate);
+            link.is_node
+                .then(|| format!("less than the {rate} of {}", link.place))
+        });
+        let allowed = format!(
+            "up to {}, the `rate` of `[link]`, which figures are relative to",
+            BitRate(most)
+        );
+        let help = "set `[link] rate` to the rate of the fastest node";
+        report(fast, |found| {
+            problems.push(Problem::new(TIMES, "link.rate", found, &allowed, help));
+        });
+    }
+
+    fn check_shared_buffers(&self, links: &[OwnLink], problems: &mut Vec<Problem>) {
+        let Switching::Buffered(Buffering { place, flow, .. }) = &self.switching else {
+            return;
+        };
+        if self.level != Level::Packet || *place == BufferPlace::Input || *flow == FlowControl::None
+        {
+            return;
+        }
+        let long = links
+            .iter()
+            .filter(|link| link.enters_element && link.cable.delay > DurationPs::ZERO);
+        let found = long.map(|link| {
+            format!(
+                "a buffer that links share, behind {} with {}",
+                link.place,
+                described(link.cable)
+            )
+        });
+        let allowed = "delays of links with `buffer_place = \"input\"`, or without flow control: \
+                       senders at different distances do not agree on the room that is left";
+        let help = "remove `buffer_place` from `[switch]`, or `delay` from the line of the graph";
+        report(found, |found| {
+            problems.push(Problem::new(
+                BUFFERS,
+                "switch.buffer_place",
+                found,
+                allowed,
+                help,
+            ));
+        });
+    }
+}
+
+/// Reports the first, and how many others are like it.
+fn report(mut found: impl Iterator<Item = String>, report: impl FnOnce(String)) {
+    if let Some(first) = found.next() {
+        report(match found.count() {
+            0 => first,
+            others => format!("{first}, and {others} more like it"),
+        });
+    }
+}
+
+/// A cable as its line says it.
+fn described(cable: Cable) -> String {
+    let rate = cable
+        .bits_per_s
+        .map(|rate| format!("a rate of {}", BitRate(rate)));
+    let delay = (cable.delay > DurationPs::ZERO)
+        .then(|| format!("a delay of {}", DurationNs(cable.delay.0 / 1_000)));
+    let parts: Vec<String> = rate.into_iter().chain(delay).collect();
+    parts.join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder_network::BuilderNetwork;
+    use crate::flit::FlitConfig;
+    use crate::network::{Load, Pattern, SizeLaw, Traffic};
+
+    /// Nodes of 1 Gb/s that send 500 B, 4 us, over a cable of 10 us.
+    fn scenario(graph: &str, switching: Switching) -> Scenario {
+        let graph = Graph::parse(graph).unwrap();
+        Scenario {
+            level: Level::Packet,
+            topology: TopologyChoice::Graph(Graph {
+                file: "halls.graph".to_owned(),
+                ..graph
+            }),
+            switching,
+            flits: FlitConfig::default(),
+            load: Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(500), 200),
+            shift: None,
+            rails: 1,
+            builder: None,
+            duration_max: None,
+        }
+    }
+
+    const LONG: &str = "switch a\nswitch b\nnode n a\nnode m b rate=500Mb/s\n\
+                        link a b delay=10us\nlink a b rate=2Gb/s\n";
+
+    /// Path and value found of each problem.
+    fn found(scenario: &Scenario) -> Vec<(String, String)> {
+        let problems = scenario.validate().into_iter();
+        problems.map(|p| (p.path, p.found)).collect()
+    }
+
+    fn one(path: &str, found: &str) -> Vec<(String, String)> {
+        vec![(path.to_owned(), found.to_owned())]
+    }
+
+    fn buffers(place: BufferPlace, bytes: u64, flow: FlowControl) -> Switching {
+        Switching::Buffered(Buffering {
+            forwarding: Forwarding::CutThrough,
+            queueing: crate::network::Queueing::VirtualOutput,
+            place,
+            bytes,
+            lanes: 1,
+            flow,
+        })
+    }
+
+    #[test]
+    fn flits_are_refused_by_the_first_line_that_has_its_own() {
+        let mut scenario = scenario(LONG, Switching::Wormhole);
+        assert_eq!(found(&scenario), []);
+        scenario.level = Level::Flit;
+        let text =
+            "flits on halls.graph:4 (source `m`) with a rate of 500 Mb/s, and 2 more like it";
+        assert_eq!(found(&scenario), one("level", text));
+        assert_eq!(scenario.notes(&scenario.topology.build().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn nodes_that_are_faster_than_what_figures_are_relative_to_are_refused() {
+        let mut scenario = scenario(LONG, Switching::Wormhole);
+        scenario.load.link_bits_per_s = 400_000_000;
+        let text = "less than the 500 Mb/s of halls.graph:4 (source `m`)";
+        assert_eq!(found(&scenario), one("link.rate", text));
+        scenario.load.link_bits_per_s = 500_000_000;
+        assert_eq!(found(&scenario), []);
+    }
+
+    #[test]
+    fn flow_control_over_cables_is_refused_for_buffers_that_links_share() {
+        let stop_go = FlowControl::StopGo {
+            stop: 1_000,
+            go: 500,
+        };
+        for place in [BufferPlace::Input, BufferPlace::Output, BufferPlace::Shared] {
+            for flow in [FlowControl::Credits, FlowControl::None, stop_go] {
+                let problems = found(&scenario(LONG, buffers(place, 10_000, flow)));
+                let text = "a buffer that links share, behind halls.graph:5 (link from `a` to `b`) \
+                            with a delay of 10.0 us";
+                let expected = match place != BufferPlace::Input && flow != FlowControl::None {
+                    true => one("switch.buffer_place", text),
+                    false => Vec::new(),
+                };
+                assert_eq!(problems, expected, "{place:?} {flow:?}");
+            }
+        }
+        // What only leaves over a cable knows its own buffer.
+        let node = "switch a\nsource n a rate=1Mb/s\ndestination m a delay=1us\n";
+        let shared = buffers(BufferPlace::Shared, 10_000, FlowControl::Credits);
+        assert_eq!(found(&scenario(node, shared)), []);
+    }
+
+    #[test]
+    fn control_messages_the_other_way_need_hosts_with_links_alike() {
+        let building = |graph| Scenario {
+            builder: Some(BuilderNetwork {
+                control: Control::Shared {
+                    bits_per_s: 1_000_000_000,
+                    latency: DurationPs::from_us(10),
+                },
+                ..BuilderNetwork::default()
+            }),
+            ..scenario(graph, Switching::Wormhole)
+        };
+        let unlike = building("switch a\nsource n a delay=1us\ndestination m a\n");
+        let text = "\"shared\" between halls.graph:2 (source `n`) and halls.graph:3 \
+                    (destination `m`), whose links are not alike";
+        assert_eq!(found(&unlike), one("builder.control", text));
+        let alike = building("switch a\nsource n a delay=1us\ndestination m a delay=1us\n");
+        assert_eq!(found(&alike), []);
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_small_for_its_cable_is_named_with_one_that_is_not() {
+        let notes = |switching| {
+            let scenario = scenario(LONG, switching);
+            scenario.notes(&scenario.topology.build().unwrap())
+        };
+        // 20 us at 1 Gb/s, and a packet: 2500 + 500 B.
+        let input = |bytes, flow| buffers(BufferPlace::Input, bytes, flow);
+        assert_eq!(notes(input(3_000, FlowControl::Credits)), [""; 0]);
+        let text = &notes(input(1_500, FlowControl::Credits))[0];
+        assert!(
+            text.starts_with("halls.graph:5 (link from `a` to `b`): at 1 Gb/s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("carries 50.0 %") && text.contains("3000 B"),
+            "{text}"
+        );
+        let stop_go = |stop| FlowControl::StopGo { stop, go: 500 };
+        assert_eq!(notes(input(4_000, stop_go(1_500))), [""; 0]);
+        let text = &notes(input(4_000, stop_go(1_501)))[0];
+        assert!(
+            text.contains("packets may be lost") && text.contains("4001 B"),
+            "{text}"
+        );
+        assert_eq!(notes(input(500, FlowControl::None)), [""; 0]);
+        let text = &notes(Switching::Wormhole)[0];
+        assert!(
+            text.contains("each waits for its 10.0 us of cable"),
+            "{text}"
+        );
+    }
+}
