@@ -52,18 +52,23 @@ impl NetworkWorld<'_> {
             .collect()
     }
 
-    /// The numbers at the end.
-    pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
+    /// What must hold at the end.
+    fn check_end(&mut self, now: SimPs) {
         if !self.manager.is_dead && !self.manager.unit.credits_conserved() {
             self.check
-                .report(report.now, || "credits are not conserved".to_owned());
+                .report(now, || "credits are not conserved".to_owned());
         }
         let lost: u64 = self.builders.iter().map(|h| h.unit.losses().total()).sum();
         let lost = lost + self.manager.unit.losses().total() + self.tally.gave_up;
         if lost > 0 {
             self.check
-                .report(report.now, || format!("units gave up {lost} events"));
+                .report(now, || format!("units gave up {lost} events"));
         }
+    }
+
+    /// The numbers at the end.
+    pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
+        self.check_end(report.now);
         let Held {
             in_flight,
             blocks,
