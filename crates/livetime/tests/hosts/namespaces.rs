@@ -352,7 +352,7 @@ fn assert_builds_what_one_builds(network: &Network, name: &str) -> Run {
     assert_eq!(run.causes(), BTreeSet::new());
     assert_eq!(run.digest(), one.digest());
     assert_eq!(run.summary["counts"], one.summary["counts"]);
-    assert_eq!(run.contents(), one.contents());
+    assert_eq!(run.differing(&one), BTreeSet::new());
     run
 }
 

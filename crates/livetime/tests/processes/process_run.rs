@@ -132,6 +132,14 @@ impl Run {
         contents(&self.folder.path().join("run"))
     }
 
+    /// Triggers of events that only one of two runs stored, or that are not the same in both.
+    pub(crate) fn differing(&self, other: &Self) -> BTreeSet<u64> {
+        let (ours, theirs) = (self.contents(), other.contents());
+        let all = ours.keys().chain(theirs.keys()).copied();
+        all.filter(|trigger| ours.get(trigger) != theirs.get(trigger))
+            .collect()
+    }
+
     /// Every equation between the counters, computed here.
     pub(crate) fn assert_accounted(&self) {
         let count = |name| self.count(name);
