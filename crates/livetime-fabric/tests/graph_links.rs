@@ -232,8 +232,8 @@ fn over_ten_us(graph: &str, buffering: Buffering) -> f64 {
 }
 
 /// The head of a packet is at the far buffer after 10 us. With cut-through it goes on at once, its
-/// tail leaves 4 us later, and the credit is back after 10 us more: a buffer in 24 us. Stored first,
-/// in 28 us.
+/// tail leaves 4 us later, and the credit is back after 10 us more: a buffer in 24 us. Stored
+/// first, in 28 us.
 #[test]
 fn credits_carry_a_buffer_in_a_round_trip_and_everything_with_a_buffer_of_one() {
     let trunk = "switch a\nswitch b\nsource s a\ndestination d b\nlink a b delay=10us\n";
@@ -258,8 +258,8 @@ fn credits_carry_a_buffer_in_a_round_trip_and_everything_with_a_buffer_of_one() 
     }
 }
 
-/// Without flow control a packet takes its room when it comes, not when it is sent: a buffer for two
-/// packets is enough for a cable that holds more, if as much leaves as comes.
+/// Without flow control a packet takes its room when it comes, not when it is sent: a buffer for
+/// two packets is enough for a cable that holds more, if as much leaves as comes.
 #[test]
 fn a_long_cable_without_flow_control_needs_no_buffer_for_what_is_on_it() {
     let small = Buffering {
@@ -290,7 +290,8 @@ fn a_long_cable_without_flow_control_needs_no_buffer_for_what_is_on_it() {
 }
 
 /// What is under way when a buffer says stop comes all the same: 2 x 10 us of 2 Gb/s are 5000 B, of
-/// which 2500 B leave meanwhile at 1 Gb/s. And for 20 us after go nothing comes, in which 2500 B leave.
+/// which 2500 B leave meanwhile at 1 Gb/s. And for 20 us after go nothing comes, in which 2500 B
+/// leave.
 #[test]
 fn stop_and_go_need_room_for_what_a_round_trip_brings_and_takes() {
     let graph = "switch a\nswitch b\nsource s0 a\nsource s1 a\ndestination d b\n\
@@ -316,8 +317,8 @@ fn stop_and_go_need_room_for_what_a_round_trip_brings_and_takes() {
     assert!(late.efficiency_link.mean < 0.95, "{late:?}");
 }
 
-/// An input of 1 Gb/s with ten outputs of 100 Mb/s behind it: it sends to all of them at once, as its
-/// rate lets it.
+/// An input of 1 Gb/s with ten outputs of 100 Mb/s behind it: it sends to all of them at once, as
+/// its rate lets it.
 #[test]
 fn a_fast_input_feeds_several_slow_outputs_at_once() {
     let mut graph = "switch a\nsource s a\n".to_owned();
@@ -442,8 +443,8 @@ proptest! {
     }
 }
 
-/// The event builder's own units over two halls, 20 km of cable apart, on a link that is faster than
-/// any node's and no multiple of it.
+/// The event builder's own units over two halls, 20 km of cable apart, on a link that is faster
+/// than any node's and no multiple of it.
 #[test]
 fn the_event_builder_builds_every_event_over_long_and_odd_links() {
     let mut graph = "switch hall\nswitch surface\n".to_owned();

@@ -2,12 +2,12 @@
 //!
 //! A packet is kept whole in the buffer of each element that it crosses; it goes on when its next
 //! link is idle and the flow control lets it. Queues are one FIFO for each input (or one for each
-//! virtual lane), one for each pair of input and output, or one for each output; who goes on is said
-//! by an arbiter of each output, or by a scheduler of the element (`crossbars`). Elements may have
-//! queues at both sides, with links of their own in between (`inner_links`). Without flow
-//! control a packet that finds no room is lost and counted. Links may have rates and delays of their
-//! own, and a long one has flow control of its own (`cables`). Simultaneous events are settled in
-//! random order after all of them are known, as in [`super::wormhole`].
+//! virtual lane), one for each pair of input and output, or one for each output; who goes on is
+//! said by an arbiter of each output, or by a scheduler of the element (`crossbars`). Elements may
+//! have queues at both sides, with links of their own in between (`inner_links`). Without flow
+//! control a packet that finds no room is lost and counted. Links may have rates and delays of
+//! their own, and a long one has flow control of its own (`cables`). Simultaneous events are
+//! settled in random order after all of them are known, as in [`super::wormhole`].
 //!
 //! Cost: two events per packet and link; about 100 bytes per packet in the network, whose number
 //! the buffers bound, and nothing allocated per packet once they have been full. What a scenario says
@@ -110,8 +110,9 @@ pub(crate) struct Fabric<'t> {
     left_queue: Vec<u32>,
     left_link: Vec<u32>,
     is_lost: Vec<bool>,
-    /// What is left of an input's rate beside the links that it sends on, each with at most the rate of
-    /// a node's link: it sends another packet while something is, or always with queues at outputs.
+    /// What is left of an input's rate beside the links that it sends on, each with at most the
+    /// rate of a node's link: it sends another packet while something is, or always with queues at
+    /// outputs.
     rate_left: Vec<i64>,
     is_dirty: Vec<bool>,
     dirty: Vec<u32>,
@@ -772,8 +773,8 @@ impl<'t> Fabric<'t> {
     }
 
     /// How long a packet waits behind link number `hop` of its route, from when its head is there:
-    /// not at all, or the time of its bytes on that link. A faster link would run dry before the tail
-    /// is there.
+    /// not at all, or the time of its bytes on that link. A faster link would run dry before the
+    /// tail is there.
     #[inline]
     fn until_ready(&self, packet: u32, hop: usize, time: DurationPs) -> DurationPs {
         let route = packet as usize * self.stride + hop;

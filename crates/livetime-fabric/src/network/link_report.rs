@@ -17,8 +17,8 @@ pub struct LinkUse {
     pub bits_per_s: u64,
     /// What it has as a delay of its own.
     pub delay: DurationPs,
-    /// Time in which bytes went over it: at its rate, or without buffers at that of the slowest link
-    /// of their path, as long as the packet takes.
+    /// Time in which bytes went over it: at its rate, or without buffers at that of the slowest
+    /// link of their path, as long as the packet takes.
     pub busy: DurationPs,
     /// Time in which packets that had come over it waited and none of them went on. Without
     /// buffers: in which the packet that held it waited for another link.

@@ -8,8 +8,8 @@
 //! part of the model.
 //!
 //! Cables of their own: a header needs the delay of each on top of that of a hop, from the source's
-//! on; a packet streams at the rate of the slowest link of its route, and holds all of them until its
-//! tail is at its destination, however long they are.
+//! on; a packet streams at the rate of the slowest link of its route, and holds all of them until
+//! its tail is at its destination, however long they are.
 //!
 //! Cost: one event per packet without delay per hop, else one more per hop; about 200 bytes per
 //! source and 16 per link, nothing allocated per packet. What an event of a packet touches is one

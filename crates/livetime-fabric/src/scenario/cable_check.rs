@@ -86,7 +86,8 @@ impl Scenario {
         }
     }
 
-    /// Bytes that a link can have under way before flow control says anything about the first of them.
+    /// Bytes that a link can have under way before flow control says anything about the first of
+    /// them.
     fn under_way(&self, link: &OwnLink, buffering: &Buffering) -> u64 {
         let packet = self.load.sizes.mean() as u64 + u64::from(self.load.overhead_bytes);
         let (time, packets) = match (buffering.flow, buffering.forwarding) {

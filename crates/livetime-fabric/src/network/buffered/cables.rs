@@ -1,14 +1,15 @@
 //! Long cables: what is on its way over them, packets and what flow control says back.
 //!
-//! A link with a delay of its own ends at a buffer of which its near end knows what was so one delay
-//! ago. With credits the near end counts what it may send, and a credit is back one delay after its
-//! bytes have left the buffer, so that a round trip of two delays, a hop and a packet's times carries
-//! one buffer at most. With stop-go and without flow control the far end decides: a packet takes its
-//! room when its head has come, or is lost there, and stop and go are heard one delay after they were
-//! said. The delay of a hop is not on the way back: it is an element's, as without cables.
+//! A link with a delay of its own ends at a buffer of which its near end knows what was so one
+//! delay ago. With credits the near end counts what it may send, and a credit is back one delay
+//! after its bytes have left the buffer, so that a round trip of two delays, a hop and a packet's
+//! times carries one buffer at most. With stop-go and without flow control the far end decides: a
+//! packet takes its room when its head has come, or is lost there, and stop and go are heard one
+//! delay after they were said. The delay of a hop is not on the way back: it is an element's, as
+//! without cables.
 //!
-//! Flow control over such a cable needs a buffer of its own ([`super::BufferPlace::Input`]): senders
-//! at different distances would not agree on what is left of one that they share.
+//! Flow control over such a cable needs a buffer of its own ([`super::BufferPlace::Input`]):
+//! senders at different distances would not agree on what is left of one that they share.
 //!
 //! What comes when is kept here, in the order of time: at most a few entries for each packet in the
 //! network. The engine settles at each of these instants, and takes what has come before it gives

@@ -37,8 +37,8 @@ pub(super) struct Crossbars {
 }
 
 impl Crossbar {
-    /// An input may send as many packets as its rate has room for, each with the share of its output,
-    /// at most that of a node.
+    /// An input may send as many packets as its rate has room for, each with the share of its
+    /// output, at most that of a node.
     fn set_rounds(&mut self, rates: &[u64], node: u64) {
         let outputs = self
             .outputs
@@ -54,8 +54,8 @@ impl Crossbar {
 }
 
 impl Crossbars {
-    /// Schedulers for all elements; `rates` are those of all links, bits per second, and `node` that of
-    /// a node's.
+    /// Schedulers for all elements; `rates` are those of all links, bits per second, and `node`
+    /// that of a node's.
     pub(super) fn new(
         topology: &Topology,
         matching: Matching,

@@ -233,7 +233,8 @@ impl Graph {
         Ok(())
     }
 
-    /// The cables of all links, in the order of the topology's; none if no link has anything of its own.
+    /// The cables of all links, in the order of the topology's; none if no link has anything of its
+    /// own.
     fn cables(&self) -> Vec<Cable> {
         let of_nodes =
             |nodes: &[GraphNode]| -> Vec<Cable> { nodes.iter().map(|node| node.cable).collect() };
@@ -246,8 +247,8 @@ impl Graph {
         }
     }
 
-    /// The node or link of a topology's link, counted as there: the line that states it, and what it
-    /// is called.
+    /// The node or link of a topology's link, counted as there: the line that states it, and what
+    /// it is called.
     pub(crate) fn statement(&self, link: usize) -> Option<(usize, String)> {
         let switch = |switch: u32| &self.switches[switch as usize];
         let of_node = |kind, node: &GraphNode| (node.line, format!("{kind} `{}`", node.name));
@@ -277,8 +278,8 @@ fn are_link_words(words: &[&str]) -> bool {
     }
 }
 
-/// The cable of some attributes; `speed` is what stands before them. What is wrong with them is added
-/// to the problems.
+/// The cable of some attributes; `speed` is what stands before them. What is wrong with them is
+/// added to the problems.
 fn read_cable(attributes: &[&str], speed: Option<&str>, problems: &mut Vec<String>) -> Cable {
     let mut cable = Cable::default();
     let mut seen = BTreeSet::new();
