@@ -452,7 +452,7 @@ mod tests {
             let mut now = RunNs(0);
             loop {
                 match source.poll(now, Buffers::Free) {
-                    SourcePoll::Offer(offer) if (offer.at.0 / 10_000) % refuse_every == 0 => {
+                    SourcePoll::Offer(offer) if (offer.at.0 / 10_000 - 1) % refuse_every == 0 => {
                         source.handle_refused(offer, RefusalCause::BuffersFull);
                     }
                     SourcePoll::Offer(_) => {}
