@@ -50,12 +50,8 @@ impl NetworkWorld<'_> {
         s.after(TELLING, HOST, NetworkEvent::Settle(builder).into());
     }
 
-    /// Everybody hears of it.
+    /// Everybody hears of it. The event manager does not die before.
     pub(super) fn settle_builder(&mut self, builder: u16, s: &mut Scheduler<EventWord>) {
-        if self.manager.is_dead {
-            // The next one finds it lost, and everybody hears of it then.
-            return;
-        }
         let parked = self.manager.unit.open_triggers();
         let is_built = |trigger: &TriggerNumber| self.check.is_built(trigger.0);
         let handed_on: Vec<TriggerNumber> = parked.into_iter().filter(is_built).collect();
