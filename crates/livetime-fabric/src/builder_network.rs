@@ -63,6 +63,10 @@ const HISTORY_WITH_DEATHS: u32 = 1 << 17;
 /// Share of damaged packets beyond which a network is broken rather than noisy.
 const PACKET_DAMAGE_MAX: f64 = 0.5;
 
+/// Pairs of units for whose states huge pages are worth the while: fewer are at hand anyway, and of
+/// more a short run leaves much untouched that huge pages would take memory for.
+const HUGE_PAGES_FOR: core::ops::RangeInclusive<usize> = 1 << 14..=1 << 20;
+
 /// How readout units spread what they send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shaping {
@@ -574,6 +578,9 @@ impl BuilderNetwork {
         let mut simulation = Simulation::new(world, config);
         let (world, scheduler) = simulation.parts_mut();
         world.start(scheduler);
+        if HUGE_PAGES_FOR.contains(&(world.adapters.len() * world.builders.len())) {
+            livetime_shm::heap_pages::heap_into_huge_pages();
+        }
         let end = SimPs::ZERO + load.warm_up + load.duration;
         let report = simulation.run(RunLimits::new(end, u64::MAX));
         let world = simulation.into_world();

@@ -23,6 +23,7 @@ pub mod affinity;
 pub mod clock;
 pub mod doorbell;
 pub mod floor;
+pub mod heap_pages;
 pub mod mapping;
 pub mod page_pool;
 pub mod page_state;

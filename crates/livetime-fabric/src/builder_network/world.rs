@@ -90,8 +90,10 @@ impl<'t> NetworkWorld<'t> {
     ) -> Self {
         let config = plan.builder_config(topology);
         let shift = plan.schedule(topology, load.routes);
+        // When something is sent is the hosts' business.
         let routed = Load {
             routes: shift.policy,
+            arrival: Arrival::Saturated,
             ..load.clone()
         };
         let (is_shared, control_bits_per_s, control_latency) = plan.control.parts();

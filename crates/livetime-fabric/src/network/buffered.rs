@@ -196,6 +196,7 @@ impl<'t> Fabric<'t> {
         Self {
             network,
             hosts: Some(HostPort::default()),
+            tally: Tally::of_hosts(topology, &load),
             ..Self::new(topology, load, buffering)
         }
     }

@@ -98,6 +98,15 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(topology: &Topology, load: &Load) -> Self {
+        Self::with_latency_digits(topology, load, LATENCY_DIGITS)
+    }
+
+    /// Of an engine whose packets come from hosts, which count what they are handed.
+    pub(crate) fn of_hosts(topology: &Topology, load: &Load) -> Self {
+        Self::with_latency_digits(topology, load, 0)
+    }
+
+    fn with_latency_digits(topology: &Topology, load: &Load, digits: u8) -> Self {
         let batch = DurationPs((load.duration.0 / BATCHES as u64).max(1));
         let seconds = batch.0 as f64 * 1e-12;
         let packet = load.sizes.mean() + f64::from(load.overhead_bytes);
@@ -117,7 +126,7 @@ impl Tally {
             lost: 0,
             by_source: vec![0; topology.sources() as usize],
             by_destination: vec![0; topology.destinations() as usize],
-            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS)
+            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, digits)
                 .expect("digits from 0 to 5 and bounds in order"),
             duration: load.duration,
         }

@@ -240,6 +240,7 @@ impl<'t> Fabric<'t> {
         Self {
             network,
             is_for_hosts: true,
+            tally: Tally::of_hosts(topology, &load),
             ..Self::new(topology, load)
         }
     }
