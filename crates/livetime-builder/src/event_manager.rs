@@ -107,6 +107,8 @@ pub struct EventManager {
     queue_max: usize,
     credits: Vec<Credits>,
     free_total: u64,
+    /// Builder unit with which the next search for the most free credits begins.
+    turn: usize,
     in_flight: TriggerTable<InFlight>,
     /// Events of lost builder units whose fate is not yet known, with their builder unit.
     parked: Vec<(u16, AcceptedTrigger)>,
@@ -158,6 +160,7 @@ impl EventManager {
             queue_max: config.evm_queue as usize,
             credits: vec![Credits::default(); usize::from(config.builder_units)],
             free_total: 0,
+            turn: 0,
             probe_slot: in_flight.slot_count(),
             in_flight,
             parked: Vec::with_capacity(config.credits_total() as usize),
@@ -425,6 +428,7 @@ impl EventManager {
         };
         let is_new = self.in_flight.insert(accepted.trigger, entry);
         assert!(is_new, "trigger {} assigned twice", accepted.trigger);
+        self.turn = builder + 1;
         let account = &mut self.credits[builder];
         account.free -= 1;
         account.in_flight += 1;
@@ -437,12 +441,14 @@ impl EventManager {
         Some(self.assignment(accepted.trigger, entry))
     }
 
-    /// The builder unit with the most free credits, the first of equals; one without the bytes for
-    /// another event, or under suspicion, gets none.
+    /// The builder unit with the most free credits, equals in turn; one without the bytes for another
+    /// event, or under suspicion, gets none.
     fn richest(&self) -> Option<usize> {
+        let turn = self.turn.min(self.credits.len());
         let mut best = None;
         let mut most = 0;
-        for (builder, account) in self.credits.iter().enumerate() {
+        for builder in (turn..self.credits.len()).chain(0..turn) {
+            let account = &self.credits[builder];
             if account.free > most
                 && account.bytes_free >= i64::from(self.event_bytes)
                 && self.is_trusted(builder)

@@ -229,13 +229,11 @@ fn a_slow_builder_unit_slows_nobody_else() {
     times[3] = 16 * BLOCK_TIME;
     let slow_run = Hall::new(|_| Pace::BackPressure, times).run(|_| 0, 6_000, 500);
     assert!(slow_run.link_use > 0.999, "{}", slow_run.link_use);
-    for unit in 0..usize::from(UNITS) {
-        let (slow, even) = (slow_run.built[unit] as f64, even_run.built[unit] as f64);
+    let even = even_run.built.iter().sum::<u64>() as f64 / f64::from(UNITS);
+    for (unit, built) in slow_run.built.into_iter().enumerate() {
+        let share = built as f64 / even;
         let expected = if unit == 3 { 0.45..0.55 } else { 0.95..1.05 };
-        assert!(
-            expected.contains(&(slow / even)),
-            "bu{unit}: {slow} of {even}"
-        );
+        assert!(expected.contains(&share), "bu{unit}: {built} of {even}");
     }
 }
 

@@ -89,6 +89,20 @@ fn buffers(flow: FlowControl, bytes: u64) -> Switching {
     })
 }
 
+#[test]
+fn builder_units_have_equal_shares_at_a_low_rate() {
+    let topology = Topology::crossbar(8).unwrap();
+    let load = Load {
+        arrival: Arrival::Poisson {
+            interval: DurationPs::from_us(200),
+        },
+        ..load(400)
+    };
+    let plan = builder(Shaping::None);
+    let outcome = run(&plan, &topology, &load, &Switching::Wormhole, 1);
+    assert!(outcome.fairness_builders > 0.99, "{}", brief(&outcome));
+}
+
 /// Given readout units that shift in step, when the network has no buffers, then nothing blocks and
 /// the links are full but for what blocks leave free.
 #[test]

@@ -111,6 +111,20 @@ fn events_go_in_trigger_order_to_the_unit_with_most_credits() {
     assert_eq!(bench.evm.counts().cleared, 2);
 }
 
+/// At a low rate each event is done before the next one comes.
+#[test]
+fn units_with_equal_credits_take_turns() {
+    let mut bench = Bench::granted();
+    let mut builders = Vec::new();
+    for trigger in 1..=6 {
+        bench.accept(trigger);
+        let (_, builder) = bench.assigned().unwrap();
+        bench.clear(builder, trigger);
+        builders.push(builder);
+    }
+    assert_eq!(builders, [0, 1, 0, 1, 0, 1]);
+}
+
 /// The talk slows one builder unit down by half: the others keep their pace.
 #[test]
 fn a_builder_of_half_the_speed_gets_half_the_events() {

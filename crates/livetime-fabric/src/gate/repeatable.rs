@@ -22,7 +22,7 @@ pub const GOLDEN: [u64; 6] = [
     0x2963_2A65_CEDB_AA96,
     0x00C3_0DF1_7446_4EC9,
     0x3E36_0B91_CA0D_BFB7,
-    0x13CD_1F42_111B_3E01,
+    0x5A84_144F_12DC_8905,
 ];
 
 /// Elements of the cases with buffers.
