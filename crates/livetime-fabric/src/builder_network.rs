@@ -32,6 +32,7 @@ mod manager_loss;
 mod membership;
 mod outcome;
 mod packet_loss;
+mod parts;
 mod placement;
 mod readout_loss;
 mod sick_units;
@@ -62,6 +63,9 @@ const HISTORY_WITH_DEATHS: u32 = 1 << 17;
 
 /// Share of damaged packets beyond which a network is broken rather than noisy.
 const PACKET_DAMAGE_MAX: f64 = 0.5;
+
+/// Bytes that the largest packet of a network may have: every control message fits into the least.
+pub(crate) const MTU: core::ops::RangeInclusive<u32> = 512..=1 << 20;
 
 /// Pairs of units for whose states huge pages are worth the while: fewer are at hand anyway, and of
 /// more a short run leaves much untouched that huge pages would take memory for.
@@ -216,6 +220,8 @@ pub struct BuilderNetwork {
     pub placement: Placement,
     /// Hosts.
     pub hosts: HostModel,
+    /// Most bytes of a packet, without overhead: larger fragments go in several. 0 for any size.
+    pub mtu: u32,
     /// Share of the packets that come damaged and are dropped, 0 to 0.5: a control message on a
     /// shared network and a block or fragment alike.
     pub packet_damage: f64,
@@ -245,6 +251,7 @@ impl Default for BuilderNetwork {
             },
             placement: Placement::InOrder,
             hosts: HostModel::default(),
+            mtu: 0,
             packet_damage: 0.0,
             sick: SickUnits::default(),
         }
@@ -268,21 +275,24 @@ impl BuilderNetwork {
 
     /// Payload that one readout unit can send to one builder unit while nobody else sends, as a share
     /// of what the links of a builder unit carry, all rails together; above 0 and up to 1. The
-    /// readout unit always has a full packet: a block, or a fragment of mean size. What is left of
-    /// the link is bounded by its overhead, the time that a packet costs the adapter or the host, the
+    /// readout unit always has a full block, or a fragment of mean size in its packets. What is left
+    /// of the link is bounded by their overhead, the time that a packet costs the adapter or the host, the
     /// bus, and the builder unit's time for a fragment; not by delays, control messages or filters,
     /// behind which more events hide.
     pub fn point_to_point(&self, load: &Load, rails: u32) -> f64 {
         let (hosts, rails) = (&self.hosts, f64::from(rails));
         let seconds = |time: DurationPs| time.0 as f64 * 1e-12;
         let fragment = load.sizes.mean();
-        let payload = match self.shaping {
-            Shaping::BarrelShifter { block_bytes, .. } => f64::from(block_bytes),
-            Shaping::None | Shaping::LinearShift { .. } => fragment,
+        let (payload, packets) = match self.shaping {
+            Shaping::BarrelShifter { block_bytes, .. } => (f64::from(block_bytes), 1),
+            Shaping::None | Shaping::LinearShift { .. } => {
+                (fragment, self.packets_of(fragment as u64))
+            }
         };
         let on_link = |bytes: f64| bytes * 8.0 / load.link_bits_per_s as f64;
-        let packet = seconds(hosts.packet);
-        let link = on_link(payload + f64::from(load.overhead_bytes)) + packet;
+        let packets = packets as f64;
+        let packet = seconds(hosts.packet) * packets;
+        let link = on_link(payload + f64::from(load.overhead_bytes) * packets) + packet;
         let bus = match hosts.bus_bytes_per_s {
             0 => 0.0,
             rate => payload / rate as f64,
@@ -294,6 +304,15 @@ impl BuilderNetwork {
         };
         let builder = seconds(hosts.fragment) * payload / fragment * rails;
         on_link(payload) / link.max(bus).max(shaper).max(builder)
+    }
+
+    /// Packets that a fragment of so many bytes takes, where it goes in packets of its own.
+    pub(crate) const fn packets_of(&self, bytes: u64) -> u64 {
+        match self.mtu {
+            0 => 1,
+            mtu if bytes <= mtu as u64 => 1,
+            mtu => bytes.div_ceil(mtu as u64),
+        }
     }
 
     /// Events that may be open at once: those that wait and those in building.
@@ -360,6 +379,7 @@ impl BuilderNetwork {
         let end = load.warm_up + load.duration;
         self.sick.check(units, end, &mut problems);
         self.check_damage(&mut problems);
+        self.check_mtu(&mut problems);
         self.check_times(&mut problems);
         self.check_shaping(topology, load, switching, &mut problems);
         self.check_event_bytes(topology, load, &mut problems);
@@ -435,6 +455,26 @@ impl BuilderNetwork {
             let allowed = format!("0 to {PACKET_DAMAGE_MAX}");
             let help = "write a share such as 1e-6: bit errors times the bits of a packet";
             let path = "builder.packet_damage";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        }
+    }
+
+    fn check_mtu(&self, problems: &mut Vec<Problem>) {
+        let path = "builder.mtu";
+        if self.mtu > 0 && !MTU.contains(&self.mtu) {
+            let found = ByteSize(self.mtu.into());
+            let help = "1500 B is that of Ethernet, 9000 B with jumbo frames";
+            let allowed = "512 B to 1 MiB";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        } else if let Shaping::BarrelShifter { block_bytes, .. } = self.shaping
+            && (1..block_bytes).contains(&self.mtu)
+        {
+            let found = ByteSize(self.mtu.into());
+            let allowed = format!(
+                "{} or more: a block is a packet",
+                ByteSize(block_bytes.into())
+            );
+            let help = "use smaller blocks with `block`, or a network with larger packets";
             problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
         }
     }

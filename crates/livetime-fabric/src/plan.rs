@@ -15,7 +15,7 @@ pub mod candidate;
 pub mod option;
 pub mod search;
 
-use crate::builder_network::{Control, HostModel, Shaping};
+use crate::builder_network::{Control, HostModel, MTU, Shaping};
 use crate::network::SizeLaw;
 use crate::time::DurationPs;
 
@@ -38,6 +38,9 @@ pub struct PlanRequest {
     pub sizes: SizeLaw,
     /// Bytes on the link for each packet besides its size.
     pub overhead_bytes: u32,
+    /// Most bytes of a packet without overhead, 512 B to 1 MiB: larger fragments go in several. 0 for
+    /// any size.
+    pub mtu: u32,
     /// Rate of triggers, hertz.
     pub rate_hz: f64,
     /// Rate of a node's link, bits per second.
@@ -96,39 +99,61 @@ impl PlanRequest {
                 "runs of {found} events, allowed are 100 to 10000000"
             ));
         }
+        if self.mtu > 0 && !MTU.contains(&self.mtu) {
+            let found = self.mtu;
+            return Some(format!(
+                "packets of {found} bytes, allowed are 512 B to 1 MiB"
+            ));
+        }
+        if (1..self.block_bytes).contains(&self.mtu) {
+            let (found, packet) = (self.block_bytes, self.mtu);
+            return Some(format!(
+                "blocks of {found} bytes in packets of up to {packet}, allowed are blocks of as much"
+            ));
+        }
         let largest = self.largest() + u64::from(self.overhead_bytes);
         (self.buffer_bytes < largest).then(|| {
             format!(
-                "buffers of {} bytes, the largest fragments need {largest} bytes (20 times the \
+                "buffers of {} bytes, the largest packets need {largest} bytes (20 times the \
                  mean of an exponential law, mean + 20 rms of a log-normal one)",
                 self.buffer_bytes
             )
         })
     }
 
-    /// Bytes of the largest fragment, or of one that hardly ever comes where the law has no end.
+    /// Bytes of the largest packet, or of one that hardly ever comes where the law has no end.
     fn largest(&self) -> u64 {
-        match &self.sizes {
+        let fragment = match &self.sizes {
             SizeLaw::Fixed(bytes) => u64::from(*bytes),
             SizeLaw::Trace(sizes) => u64::from(sizes.iter().copied().max().unwrap_or(0)),
             SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
             SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
+        };
+        match self.mtu {
+            0 => fragment,
+            mtu => fragment.min(mtu.into()),
+        }
+    }
+
+    /// Packets that an average fragment takes, at least.
+    fn packets(&self, shaping: Shaping) -> f64 {
+        let mean = self.sizes.mean();
+        match shaping {
+            Shaping::BarrelShifter { block_bytes, .. } => mean / f64::from(block_bytes),
+            Shaping::None | Shaping::LinearShift { .. } if self.mtu > 0 => {
+                (mean / f64::from(self.mtu)).max(1.0)
+            }
+            Shaping::None | Shaping::LinearShift { .. } => 1.0,
         }
     }
 
     /// Bytes that an average fragment takes on a link.
     fn wire_bytes(&self, shaping: Shaping) -> f64 {
-        let overhead = f64::from(self.overhead_bytes);
-        match shaping {
-            Shaping::BarrelShifter { block_bytes, .. } => {
-                self.sizes.mean() * (1.0 + overhead / f64::from(block_bytes))
-            }
-            Shaping::None | Shaping::LinearShift { .. } => self.sizes.mean() + overhead,
-        }
+        self.sizes.mean() + self.packets(shaping) * f64::from(self.overhead_bytes)
     }
 
     /// Load of the links of the sources and of the builders at the rate asked for, as shares of
-    /// their rate, with fragments as packets.
+    /// their rate, with fragments in packets of their own.
     pub fn link_loads(&self) -> (f64, f64) {
         let [(_, source), (_, builder), ..] = self.loads(Shaping::None);
         (source, builder)
@@ -145,12 +170,7 @@ impl PlanRequest {
             0 => 0.0,
             bytes => rate * self.sizes.mean() * per_builder.max(1.0) / bytes as f64,
         };
-        let packets = match shaping {
-            Shaping::BarrelShifter { block_bytes, .. } => {
-                self.sizes.mean() / f64::from(block_bytes)
-            }
-            Shaping::None | Shaping::LinearShift { .. } => 1.0,
-        };
+        let packets = self.packets(shaping);
         [
             (Bottleneck::SourceLinks, link),
             (Bottleneck::BuilderLinks, link * per_builder),

@@ -349,6 +349,10 @@ impl Scenario {
             SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
             SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
         };
+        let largest = match &self.builder {
+            Some(builder) if builder.mtu > 0 => largest.min(builder.mtu.into()),
+            _ => largest,
+        };
         if let Some(problem) = buffering.problem(largest + overhead, topology) {
             let buffered::BufferingProblem {
                 key,

@@ -61,3 +61,20 @@ pub(crate) fn for_reading(address: NonNull<u8>) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hint shows in nothing but time: what is left to test is that it goes nowhere else.
+    #[test]
+    fn hints_change_nothing_and_end_where_the_place_does() {
+        let place = [7_u64; 40];
+        for bytes in [0, 1, 64, 65, 320, usize::MAX] {
+            bring_first(&place, bytes);
+        }
+        bring_first(&(), usize::MAX);
+        bring(&place);
+        assert_eq!(place, [7; 40]);
+    }
+}

@@ -30,6 +30,8 @@ pub(super) enum Cargo {
     Block,
     /// A whole fragment.
     Fragment(Sending),
+    /// A part of a larger fragment, by the number of that.
+    Part(u32),
     /// A control message: its text and its sequence number.
     Letter { text: u32, sequence: u32 },
 }
@@ -60,6 +62,8 @@ pub(super) struct Adapter {
     /// From when the bus has the next packet ready.
     pub(super) bus_ready: SimPs,
     shaper: Shaper,
+    /// The fragment whose next part is sent before anything else.
+    pub(super) cut: Option<u32>,
 }
 
 impl Adapter {
@@ -91,6 +95,7 @@ impl Adapter {
         };
         Self {
             shaper,
+            cut: None,
             is_idle: true,
             bus_ready: SimPs::ZERO,
         }

@@ -34,6 +34,9 @@ impl NetworkWorld<'_> {
         host.is_dead = true;
         host.finishing.clear();
         host.filter = host.filter.stopped(s.now());
+        if let Some(parts) = &mut self.parts {
+            parts.withdraw(self.builder_port[usize::from(unit)]);
+        }
         if let Some(time) = self.plan.sick.builders.dead_for {
             let code = UnitId::builder(unit).to_code();
             s.after(time, HOST, NetworkEvent::Back(code).into());

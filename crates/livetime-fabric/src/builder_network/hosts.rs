@@ -15,7 +15,6 @@ use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber};
 use super::adapter::{Adapter, Sending};
 use super::check::words;
 use super::control::{LettersOut, Server};
-use super::manager_loss::AcceptMemory;
 use super::{BuilderNetwork, Shaping};
 use crate::time::{DurationPs, SimPs};
 
@@ -215,16 +214,16 @@ pub(super) struct ManagerHost {
     pub(super) given: u64,
     pub(super) is_dead: bool,
     pub(super) life: Life,
-    /// What the supervisor remembers, where the event manager is to die.
-    pub(super) memory: Option<AcceptMemory>,
+    /// What the supervisor keeps for the next event manager, where this one is to die.
+    pub(super) accepts: Option<AcceptLog>,
 }
 
 impl ManagerHost {
     pub(super) fn new(config: &BuilderConfig, is_to_die: bool) -> Self {
         let mut unit = EventManager::new(config, FIRST_EPOCH);
-        let memory = is_to_die.then(|| {
+        let accepts = is_to_die.then(|| {
             unit.report_closed();
-            AcceptMemory::new(AcceptLog::new(config))
+            AcceptLog::new(config)
         });
         Self {
             unit,
@@ -233,7 +232,7 @@ impl ManagerHost {
             given: 0,
             is_dead: false,
             life: Life::FIRST,
-            memory,
+            accepts,
         }
     }
 }

@@ -3,48 +3,14 @@
 //! The supervisor remembers which accepted triggers are open; meanwhile it offers none. The new event
 //! manager asks the builder units what became of them, and withdraws the builder units that are gone.
 
-use livetime_builder::{AcceptLog, AcceptedTrigger, EventManager, PeerEpochs, PhaseBarrier};
-use livetime_wire::{DurationNs, L2Mask, RunNs, TriggerNumber, UnitId};
+use livetime_builder::{EventManager, PeerEpochs, PhaseBarrier};
+use livetime_wire::{DurationNs, TriggerNumber, UnitId};
 
 use super::event::{EventWord, NetworkEvent};
 use super::hosts::{FIRST_EPOCH, Loss};
 use super::membership::TELLING;
 use super::world::{HOST, NetworkWorld};
 use crate::scheduler::Scheduler;
-
-/// What the supervisor keeps for the next event manager.
-#[derive(Debug)]
-pub(super) struct AcceptMemory {
-    log: AcceptLog,
-}
-
-impl AcceptMemory {
-    pub(super) fn new(log: AcceptLog) -> Self {
-        Self { log }
-    }
-
-    /// Whether another trigger may be given.
-    pub(super) fn has_room(&self) -> bool {
-        self.log.has_room()
-    }
-
-    /// A trigger was given.
-    pub(super) fn add(&mut self, trigger: u64, triggered_at: RunNs) {
-        let is_added = self.log.add(AcceptedTrigger {
-            trigger: TriggerNumber(trigger),
-            mask: L2Mask(1),
-            triggered_at,
-        });
-        debug_assert!(is_added, "there was room");
-    }
-
-    /// The event manager says what is finished.
-    pub(super) fn hear(&mut self, manager: &mut EventManager) {
-        while let Some(trigger) = manager.poll_closed() {
-            self.log.close(trigger);
-        }
-    }
-}
 
 impl NetworkWorld<'_> {
     /// The event manager dies; a little later if the loss of a builder unit is being settled.
@@ -64,10 +30,10 @@ impl NetworkWorld<'_> {
     /// Another event manager takes the place of the dead one.
     pub(super) fn renew_manager(&mut self, s: &mut Scheduler<EventWord>) {
         let host = &mut self.manager;
-        let Some(memory) = &mut host.memory else {
+        let Some(accepts) = &mut host.accepts else {
             return;
         };
-        let open = memory.log.to_vec();
+        let open = accepts.to_vec();
         self.tally.reassigned += host.unit.counts().reassigned;
         self.tally.gave_up += host.unit.losses().total();
         host.life = host.life.next(s.now());

@@ -6,6 +6,7 @@
 
 use super::adapter::{Cargo, ends_in};
 use super::event::EventWord;
+use super::parts::Fate;
 use super::world::NetworkWorld;
 use crate::address::NodeId;
 use crate::random::{Probability, Purpose, RandomStream, RandomStreams};
@@ -55,6 +56,9 @@ impl NetworkWorld<'_> {
         match self.unload(tag) {
             Cargo::Block => self.tally.lost += ends_in(&self.blocks[tag as usize].pieces),
             Cargo::Fragment(_) => self.tally.lost += 1,
+            Cargo::Part(number) => {
+                let _not_whole = self.end_part(number, Fate::Lost);
+            }
             Cargo::Letter { text, .. } => self.texts.done(text),
         }
     }

@@ -27,10 +27,12 @@ impl NetworkWorld<'_> {
                 self.texts.done(letter.text);
             }
             self.tally.withdrawn += u64::from(host.kept.take().is_some());
-            for adapter in &mut self.adapters[usize::from(unit) * self.rails..][..self.rails] {
+            let first = usize::from(unit) * self.rails;
+            for adapter in first..first + self.rails {
                 for port in 0..self.topology.destinations() as u16 {
-                    self.tally.withdrawn += adapter.withdraw(port);
+                    self.tally.withdrawn += self.adapters[adapter].withdraw(port);
                 }
+                self.break_off(adapter);
             }
             self.tally.readouts_dead += 1;
             s.after(TELLING, HOST, NetworkEvent::Gone(unit).into());

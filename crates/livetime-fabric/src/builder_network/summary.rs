@@ -2,6 +2,7 @@
 
 use super::adapter::{Cargo, ends_in};
 use super::outcome::{BatchCounts, BuilderNetworkOutcome};
+use super::parts::Parts;
 use super::placement::slow_share;
 use super::world::NetworkWorld;
 use crate::kernel::RunReport;
@@ -38,9 +39,11 @@ impl NetworkWorld<'_> {
             held.in_flight += match cargo {
                 Some(Cargo::Block) => ends_in(&block.pieces),
                 Some(Cargo::Fragment(_)) => 1,
-                Some(Cargo::Letter { .. }) | None => 0,
+                // Parts are those of fewer fragments.
+                Some(Cargo::Part(_) | Cargo::Letter { .. }) | None => 0,
             };
         }
+        held.in_flight += self.parts.as_ref().map_or(0, Parts::open);
         held
     }
 

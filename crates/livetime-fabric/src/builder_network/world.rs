@@ -5,12 +5,13 @@
 //! they fill a block, so that a message costs one event of the kernel.
 
 use livetime_builder::{
-    Block, Handled, MessageCopy, PhaseBarrier, ShiftSchedule, barrel_shifter::Piece,
+    AcceptedTrigger, Block, Handled, MessageCopy, PhaseBarrier, ShiftSchedule,
+    barrel_shifter::Piece,
 };
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, PhaseDemand};
 use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
-use super::adapter::{Adapter, Cargo, Outlet, Wanted, ends_in, injection};
+use super::adapter::{Adapter, Cargo, Outlet, Sending, Wanted, ends_in, injection};
 use super::check::{Check, Sizes};
 use super::control::Texts;
 use super::engine::Engine;
@@ -20,6 +21,7 @@ use super::hosts::{
     builder_hosts, readout_hosts,
 };
 use super::packet_loss::PacketDamage;
+use super::parts::{Fate, Parts};
 use super::placement::{NONE, ports, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
@@ -75,6 +77,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) barrier: PhaseBarrier,
     pub(super) steps: Option<Steps>,
     pub(super) damage: Option<PacketDamage>,
+    pub(super) parts: Option<Parts>,
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
     pub(super) tally: Tally,
@@ -140,6 +143,7 @@ impl<'t> NetworkWorld<'t> {
                 .as_ref()
                 .map(|steps| Steps::new(steps, config.first_step, units as u16, load.seed)),
             damage: PacketDamage::new(plan.packet_damage, load.seed),
+            parts: Parts::new(plan.mtu),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
             tally: Tally::new(load),
@@ -189,8 +193,8 @@ impl<'t> NetworkWorld<'t> {
 
     /// Hands a trigger to the event manager; false if it has no room.
     fn give_trigger(&mut self, now: RunNs) -> bool {
-        let memory = self.manager.memory.as_ref();
-        if self.manager.is_dead || memory.is_some_and(|memory| !memory.has_room()) {
+        let accepts = self.manager.accepts.as_ref();
+        if self.manager.is_dead || accepts.is_some_and(|accepts| !accepts.has_room()) {
             return false;
         }
         let number = self.manager.given + 1;
@@ -206,8 +210,13 @@ impl<'t> NetworkWorld<'t> {
         };
         let is_given = self.manager.unit.handle_message(now, &accept) == Handled::Taken;
         self.manager.given += u64::from(is_given);
-        if let Some(memory) = self.manager.memory.as_mut().filter(|_| is_given) {
-            memory.add(number, now);
+        if let Some(accepts) = self.manager.accepts.as_mut().filter(|_| is_given) {
+            let is_kept = accepts.add(AcceptedTrigger {
+                trigger: TriggerNumber(number),
+                mask: L2Mask(1),
+                triggered_at: now,
+            });
+            debug_assert!(is_kept, "there was room");
         }
         is_given
     }
@@ -244,8 +253,10 @@ impl<'t> NetworkWorld<'t> {
         while let Some(builder) = self.manager.unit.poll_silent() {
             self.lose_builder(builder, s);
         }
-        if let Some(memory) = &mut self.manager.memory {
-            memory.hear(&mut self.manager.unit);
+        if let Some(accepts) = &mut self.manager.accepts {
+            while let Some(trigger) = self.manager.unit.poll_closed() {
+                accepts.close(trigger);
+            }
         }
         self.arm(0, self.manager.unit.poll_timeout(), s);
     }
@@ -413,8 +424,10 @@ impl<'t> NetworkWorld<'t> {
         let hosts = &self.plan.hosts;
         let tag = self.next_cargo();
         loop {
-            let adapter = &mut self.adapters[usize::from(unit) * self.rails + rail];
-            match adapter.next(now.to_run_ns(), &mut self.blocks[tag as usize]) {
+            let at = usize::from(unit) * self.rails + rail;
+            let wanted = self.next_wanted(at, tag, now.to_run_ns());
+            let adapter = &mut self.adapters[at];
+            match wanted {
                 Wanted::Packet { port, bytes, cargo } => {
                     adapter.is_idle = false;
                     let (start, cost) = match self.plan.shaper {
@@ -532,21 +545,39 @@ impl<'t> NetworkWorld<'t> {
             }
             Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
             Cargo::Block => self.take_block(network, (readout, unit), parcel.tag, s),
-            Cargo::Fragment(sending) => {
-                let piece = Piece {
-                    trigger: sending.trigger,
-                    source: SourceId(readout.into()),
-                    offset: 0,
-                    bytes: sending.bytes,
-                    total: sending.bytes,
+            Cargo::Fragment(sending) => self.take_fragment((readout, unit), sending, s),
+            Cargo::Part(number) => {
+                let fate = if is_gone {
+                    Fate::Withdrawn
+                } else {
+                    Fate::Whole
                 };
-                let mut intake = Intake::default();
-                let host = &mut self.builders[usize::from(unit)];
-                intake.hand_in(&mut host.unit, s.now(), readout, &piece);
-                self.note_intake(unit, &intake, s);
+                if let Some(sending) = self.end_part(number, fate) {
+                    self.take_fragment((readout, unit), sending, s);
+                }
             }
             Cargo::Letter { .. } => {}
         }
+    }
+
+    /// A whole fragment comes to a builder unit.
+    fn take_fragment(
+        &mut self,
+        (readout, unit): (u16, u16),
+        sending: Sending,
+        s: &mut Scheduler<EventWord>,
+    ) {
+        let piece = Piece {
+            trigger: sending.trigger,
+            source: SourceId(readout.into()),
+            offset: 0,
+            bytes: sending.bytes,
+            total: sending.bytes,
+        };
+        let mut intake = Intake::default();
+        let host = &mut self.builders[usize::from(unit)];
+        intake.hand_in(&mut host.unit, s.now(), readout, &piece);
+        self.note_intake(unit, &intake, s);
     }
 
     /// A block comes to a builder unit.

@@ -229,11 +229,13 @@ impl Search<'_> {
     fn event_time(&self) -> DurationPs {
         let request = self.request;
         let (Control::Separate { latency, .. } | Control::Shared { latency, .. }) = request.control;
-        let bits = request.wire_bytes(self.sending.shaping(request.block_bytes)) * 8.0;
+        let shaping = self.sending.shaping(request.block_bytes);
+        let bits = request.wire_bytes(shaping) * 8.0;
+        let work = request.hosts.packet * request.packets(shaping).ceil() as u64;
         let transfer = DurationPs::for_bits(bits as u64, request.link_bits_per_s);
         let fragments = u64::from(request.sources);
         let hosts = &request.hosts;
-        let each = transfer + transfer + hosts.message + hosts.fragment + hosts.packet;
+        let each = transfer + transfer + hosts.message + hosts.fragment + work;
         let hops = request.hop_delay * 4;
         let block = DurationPs::for_bits(
             u64::from(request.block_bytes) * 8 * u64::from(self.topology.destinations()),
@@ -317,6 +319,7 @@ impl Search<'_> {
             credits: setting.credits,
             requests_per_message: setting.requests_per_message,
             shaping: self.sending.shaping(request.block_bytes),
+            mtu: request.mtu,
             control: request.control,
             hosts: HostModel {
                 interval: setting.interval,

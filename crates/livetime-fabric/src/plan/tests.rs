@@ -11,6 +11,7 @@ fn request() -> PlanRequest {
             rms: 1024.0,
         },
         overhead_bytes: 0,
+        mtu: 0,
         rate_hz: 45e3,
         link_bits_per_s: 1_000_000_000,
         hop_delay: DurationPs::ZERO,
@@ -133,14 +134,43 @@ fn what_has_not_converged_is_not_shown() {
 }
 
 #[test]
+fn each_packet_of_a_fragment_loads_the_links_with_its_overhead() {
+    let whole = PlanRequest {
+        sizes: SizeLaw::Fixed(6000),
+        overhead_bytes: 100,
+        rate_hz: 10e3,
+        ..request()
+    };
+    let cut = PlanRequest {
+        mtu: 1500,
+        block_bytes: 1024,
+        ..whole.clone()
+    };
+    let load = |bytes: f64| 10e3 * bytes * 8.0 / 1e9;
+    assert!((whole.link_loads().0 - load(6100.0)).abs() < 1e-9);
+    assert!((cut.link_loads().0 - load(6400.0)).abs() < 1e-9);
+    let rate = |request: &PlanRequest| answer(request, Sending::PullWormhole).event_rate.mean;
+    let ratio = rate(&cut) / rate(&whole);
+    assert!(ratio < 1.0, "{ratio}");
+    // A buffer holds packets, not fragments.
+    let small = PlanRequest {
+        buffer_bytes: 5000,
+        ..cut
+    };
+    assert_eq!(small.problem(), None);
+}
+
+#[test]
 fn bad_requests_are_refused() {
     type Change = fn(&mut PlanRequest);
-    let cases: [(&str, Change); 6] = [
+    let cases: [(&str, Change); 8] = [
         ("1 sources", |r| r.sources = 1),
         ("list without sizes", |r| r.sizes = SizeLaw::Trace(vec![])),
         ("rate of 0", |r| r.rate_hz = 0.0),
         ("link of 5", |r| r.link_bits_per_s = 5),
         ("blocks of 1", |r| r.block_bytes = 1),
+        ("packets of 9", |r| r.mtu = 9),
+        ("in packets of up to 1500", |r| r.mtu = 1500),
         ("buffers of 9", |r| r.buffer_bytes = 9),
     ];
     for (part, change) in cases {

@@ -76,7 +76,8 @@ impl Scenario {
             return None;
         }
         let sources = u64::from(builder.readouts(topology));
-        let fragment = u64::from(largest) + u64::from(self.load.overhead_bytes);
+        let packets = builder.packets_of(largest.into());
+        let fragment = u64::from(largest) + packets * u64::from(self.load.overhead_bytes);
         let needed = lossless_buffer_bytes(sources, builder.credits.into(), fragment);
         let there = match buffering.place {
             // The fragments of a builder unit come through one output.

@@ -84,6 +84,9 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
         let help = "set `placement = \"interleaved\"`, or remove `slot_ports`";
         section.refuse_idle(&["slot_ports"], "`slot_ports` with interleaved units", help);
     }
+    let mut mtu = ByteSize(builder.mtu.into());
+    section.quantity("mtu", &mut mtu);
+    builder.mtu = u32::try_from(mtu.0).unwrap_or(u32::MAX);
     if let Some(share) = section.number("packet_damage", 0.0..=1.0) {
         builder.packet_damage = share;
     }

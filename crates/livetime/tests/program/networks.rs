@@ -197,6 +197,39 @@ fn links_and_damaged_packets_of_an_event_builder_are_counted() {
 }
 
 #[test]
+fn large_fragments_go_in_packets_of_the_network() {
+    let bench = Workbench::new();
+    let scenario = |key: &str| {
+        let text = format!(
+            "format = 1\nduration = \"300 ms\"\n[topology]\nkind = \"crossbar\"\nports = 4\n\
+             [switch]\nmode = \"store-and-forward\"\n[link]\noverhead = \"100 B\"\n\
+             [size]\nmean = \"4000 B\"\n[host]\nevent = \"20 us\"\n[builder]\n{key}\n"
+        );
+        bench.write("packets.toml", text);
+        bench.run(&["sim", "run", "packets.toml", "--json"])
+    };
+    let rate = |key: &str| {
+        let document = scenario(key).ended_with(0).document();
+        assert_eq!(value(&document, "fragments.conserved"), true);
+        value(&document, "event_rate_hz")
+            .as_f64()
+            .expect("converged")
+    };
+    // Three packets and their overhead instead of one: 4100 bytes become 4300.
+    let ratio = rate("mtu = \"1500 B\"") / rate("");
+    assert!((ratio / (4100.0 / 4300.0) - 1.0).abs() < 0.01, "{ratio}");
+    let barrel = "shaping = \"barrel-shifter\"\nblock = \"4 KiB\"\nmtu = \"1500 B\"";
+    let refused = scenario(barrel).ended_with(1);
+    for part in [
+        "builder.mtu",
+        "1.5 KiB",
+        "4 KiB or more: a block is a packet",
+    ] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+}
+
+#[test]
 fn a_scenario_chooses_queues_and_scheduler_of_its_switch() {
     let bench = Workbench::new();
     let efficiency = |queues: &str, matching: &str| {
@@ -397,6 +430,33 @@ fn a_plan_knows_that_hosts_take_time() {
             assert!(option["converged"] == true, "{option:#}");
         }
     }
+}
+
+#[test]
+fn a_plan_counts_each_packet_of_a_fragment() {
+    let ethernet = [
+        "--sources",
+        "4",
+        "--fragment",
+        "6000B",
+        "--rate",
+        "1kHz",
+        "--link",
+        "1Gb/s",
+        "--overhead",
+        "100B",
+        "--mtu",
+        "1500B",
+        "--block",
+        "1KiB",
+        "--events",
+        "300",
+    ];
+    let (document, options) = plan(&ethernet, 0);
+    assert_eq!(value(&document, "assumptions.mtu_bytes"), 1500);
+    let load = value(&document, "load_source_link").as_f64();
+    assert!((load.expect("a share") - 1e3 * 6400.0 * 8.0 / 1e9).abs() < 1e-9);
+    assert!(!options.is_empty());
 }
 
 #[test]

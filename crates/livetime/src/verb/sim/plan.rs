@@ -50,6 +50,9 @@ pub(crate) struct Options {
     /// Bytes on the link for each packet besides its size
     #[arg(long, value_name = "SIZE", default_value = "0 B", value_parser = parse_quantity::<ByteSize>)]
     overhead: ByteSize,
+    /// Largest packet, besides its overhead: larger fragments go in several [default: any size]
+    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
+    mtu: Option<ByteSize>,
     /// Time of a header for an element and the cable behind it
     #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_quantity::<DurationNs>)]
     hop_delay: DurationNs,
@@ -189,6 +192,9 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
         builders: options.builders.unwrap_or(options.sources),
         sizes: size_law(options)?,
         overhead_bytes: u32::try_from(options.overhead.0).unwrap_or(u32::MAX),
+        mtu: options
+            .mtu
+            .map_or(0, |mtu| u32::try_from(mtu.0).unwrap_or(u32::MAX)),
         rate_hz: options.rate.0,
         link_bits_per_s: options.link,
         hop_delay: DurationPs::from_duration_ns(options.hop_delay),
@@ -303,6 +309,10 @@ fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
             "control_latency_ns": ns(latency),
             "hop_delay_ns": ns(request.hop_delay),
             "overhead_bytes": request.overhead_bytes,
+            "mtu_bytes": match request.mtu {
+                0 => Value::Null,
+                bytes => json!(bytes),
+            },
             "buffer_bytes": request.buffer_bytes,
             "block_bytes": request.block_bytes,
         },

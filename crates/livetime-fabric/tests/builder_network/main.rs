@@ -1,6 +1,8 @@
 //! The builder's own protocol on switching networks: what is promised must hold whatever the
 //! network does to its packets. All of it is simulated.
 
+mod parts;
+
 use std::ops::Range;
 
 use livetime_builder::BuildMode;
