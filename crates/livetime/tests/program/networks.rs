@@ -202,7 +202,7 @@ fn large_fragments_go_in_packets_of_the_network() {
     let scenario = |key: &str| {
         let text = format!(
             "format = 1\nduration = \"300 ms\"\n[topology]\nkind = \"crossbar\"\nports = 4\n\
-             [switch]\nmode = \"store-and-forward\"\n[link]\noverhead = \"100 B\"\n\
+             [switch]\nmode = \"store-and-forward\"\nqueues = \"output\"\n[link]\noverhead = \"100 B\"\n\
              [size]\nmean = \"4000 B\"\n[host]\nevent = \"20 us\"\n[builder]\n{key}\n"
         );
         bench.write("packets.toml", text);
