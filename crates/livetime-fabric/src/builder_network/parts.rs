@@ -88,7 +88,7 @@ impl Parts {
     }
 
     /// A packet has come, or will not; the fragment and what becomes of it if that was the last one.
-    pub(super) fn end(&mut self, number: u32, fate: Fate) -> Option<(Sending, Fate)> {
+    fn end(&mut self, number: u32, fate: Fate) -> Option<(Sending, Fate)> {
         let cut = self.cut_mut(number);
         cut.on_way -= 1;
         cut.spoil(fate);
@@ -96,7 +96,7 @@ impl Parts {
     }
 
     /// What is not sent yet will not be; as [`Parts::end`], if nothing is on its way.
-    pub(super) fn break_off(&mut self, number: u32) -> Option<(Sending, Fate)> {
+    fn break_off(&mut self, number: u32) -> Option<(Sending, Fate)> {
         let cut = self.cut_mut(number);
         cut.unsent = 0;
         cut.spoil(Fate::Withdrawn);
