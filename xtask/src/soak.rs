@@ -87,7 +87,7 @@ const SOAKS: &[Soak] = &[
         what: "run files with a million random bits flipped, one after the other",
         work: Work::Tests(&[Round {
             package: "livetime-store",
-            selection: &["--test", "run_file_damage"],
+            selection: &["--test", "run_file", "damage::"],
             variables: &[("LIVETIME_STORE_FLIPS", "1000000")],
             seed: Some("LIVETIME_TEST_SEED"),
         }]),

@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
-#[path = "../../livetime-store/tests/support/mod.rs"]
+#[path = "../../livetime-store/tests/run_file/support.rs"]
+#[expect(dead_code, reason = "the tests of run files use the rest")]
 mod support;
 
 use std::fs::{self, File};

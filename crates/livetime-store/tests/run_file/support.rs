@@ -1,5 +1,4 @@
 //! Events, files and faults for the tests of run files.
-#![expect(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Seek, Write};

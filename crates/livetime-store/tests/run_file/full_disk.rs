@@ -1,15 +1,11 @@
 //! A disk that is full after N bytes, for many N: no event is lost without being counted.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-mod support;
-
 use std::io::Cursor;
 
 use livetime_store::{Condition, RunEnd, RunReader, RunWriter, WriteError, inspect};
 use livetime_wire::{RunNs, TriggerNumber};
 
-use support::{Events, FullDisk, RUN, Random, begin, events, read_back, small_chunks};
+use crate::support::{self, Events, FullDisk, RUN, Random, begin, events, read_back, small_chunks};
 
 fn end() -> RunEnd {
     RunEnd::new(RUN, Condition::INTERRUPTED, "disk full", 1)

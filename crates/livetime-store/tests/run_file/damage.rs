@@ -3,10 +3,6 @@
 //!
 //! `LIVETIME_STORE_FLIPS` sets the number of random bit flips (default 10 000).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-mod support;
-
 use std::io::Cursor;
 
 use livetime_store::{
@@ -14,8 +10,8 @@ use livetime_store::{
 };
 use livetime_wire::{RunNs, RunNumber, TriggerNumber};
 
-use support::{
-    Events, RUN, Random, begin, chunk_places, event, events, number_from_env, read_back,
+use crate::support::{
+    self, Events, RUN, Random, begin, chunk_places, event, events, number_from_env, read_back,
     small_chunks,
 };
 

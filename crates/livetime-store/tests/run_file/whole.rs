@@ -1,9 +1,5 @@
 //! Run files as they should be: written, read by us and by the reference, looked up, inspected.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-mod support;
-
 use std::io::Cursor;
 use std::path::PathBuf;
 
@@ -13,7 +9,9 @@ use livetime_store::{WriteError, WriterLimits, inspect};
 use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
 use proptest::prelude::*;
 
-use support::{Events, RUN, Random, begin, event, events, open, read_back, small_chunks};
+use crate::support::{
+    self, Events, RUN, Random, begin, event, events, open, read_back, small_chunks,
+};
 
 fn end() -> RunEnd {
     let counts = ChainCounts {

@@ -1,0 +1,8 @@
+//! Run files through the public interface: as they should be, as crashes leave them, on full disks.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod damage;
+mod full_disk;
+mod support;
+mod whole;
