@@ -457,6 +457,9 @@ fn a_plan_counts_each_packet_of_a_fragment() {
     let load = value(&document, "load_source_link").as_f64();
     assert!((load.expect("a share") - 1e3 * 6400.0 * 8.0 / 1e9).abs() < 1e-9);
     assert!(!options.is_empty());
+    let page = [&["sim", "plan", "--network", "crossbar"], &ethernet[..]].concat();
+    let text = Workbench::new().run(&page).ended_with(0).out;
+    assert!(text.contains("packets of up to 1500 B,"), "{text}");
 }
 
 #[test]

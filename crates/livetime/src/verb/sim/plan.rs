@@ -414,9 +414,13 @@ fn head(request: &PlanRequest) -> String {
         0 => "never busy".to_owned(),
         bytes => format!("{} MB/s", bytes / 1_000_000),
     };
+    let packets = match request.mtu {
+        0 => "any size".to_owned(),
+        mtu => format!("up to {}", ByteSize(mtu.into())),
+    };
     text += &format!(
         "\n  assumed: {} for a message, {} for a fragment, {} for a packet, {} for an event, bus \
-         {bus}; control network {} Mb/s, {}; blocks of {}, buffers of {}\n",
+         {bus}; control network {} Mb/s, {}; packets of {packets}, blocks of {}, buffers of {}\n",
         rounded(hosts.message),
         rounded(hosts.fragment),
         rounded(hosts.packet),
