@@ -294,18 +294,10 @@ impl<'t> Fabric<'t> {
         let sources = topology.sources() as usize;
         let links = topology.links();
         let streams = RandomStreams::new(load.seed);
-        let ports_max = topology.elements().iter().map(|e| e.outputs).max();
-        let lanes = match buffering.queueing {
-            Queueing::InputFifo => buffering.lanes as usize,
-            _ => ports_max.unwrap_or(1) as usize,
-        };
+        let lanes = buffering.lanes_of(topology);
         let inputs_max = topology.elements().iter().map(|e| e.inputs).max();
         let outer = links.len();
         let inner = InnerLinks::new(topology, buffering.queueing);
-        let stride = match inner.links.is_empty() {
-            true => topology.hops_max() + 1,
-            false => 2 * topology.hops_max() + 1,
-        };
         let count = outer + inner.links.len();
         let accounts = count.max(topology.elements().len());
         let queues = outer * lanes + inner.links.len();
@@ -321,7 +313,7 @@ impl<'t> Fabric<'t> {
             network: 0,
             hosts: None,
             packets: Packets::default(),
-            stride,
+            stride: inner.stride(topology),
             outer,
             carries: vec![NONE; count],
             rate_left: rate.iter().map(|rate| *rate as i64).collect(),

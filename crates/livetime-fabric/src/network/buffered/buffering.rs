@@ -141,6 +141,15 @@ impl BufferingProblem {
 }
 
 impl Buffering {
+    /// Queues at the end of each link: a virtual lane each, or one for each output of an element.
+    pub(super) fn lanes_of(&self, topology: &Topology) -> usize {
+        let outputs_max = topology.elements().iter().map(|e| e.outputs).max();
+        match self.queueing {
+            Queueing::InputFifo => self.lanes as usize,
+            _ => outputs_max.unwrap_or(1) as usize,
+        }
+    }
+
     /// What is wrong with it for packets of up to `packet_max` bytes on a network; `None` if nothing
     /// is.
     pub fn problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {

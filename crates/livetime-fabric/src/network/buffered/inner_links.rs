@@ -97,6 +97,15 @@ impl InnerLinks {
         inner
     }
 
+    /// Most links of a route.
+    pub(super) fn stride(&self, topology: &Topology) -> usize {
+        match self.links.is_empty() {
+            true => topology.hops_max() + 1,
+            // One more in each element.
+            false => 2 * topology.hops_max() + 1,
+        }
+    }
+
     fn make_crosspoints(&mut self, topology: &Topology, outputs: impl Iterator<Item = InnerLink>) {
         for (element, ports) in (0..).zip(topology.elements()) {
             self.first.push(self.outer + self.links.len() as u32);
