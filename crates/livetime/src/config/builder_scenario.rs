@@ -73,17 +73,7 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     ];
     builder.shaper = section.choice("shaper", &places).unwrap_or_default();
     builder.control = read_control(&mut section, builder.control);
-    let slot_ports = section.integer("slot_ports", 0..=COUNT_MAX).unwrap_or(1) as u32;
-    let placements = [
-        ("in-order", Placement::InOrder),
-        ("interleaved", Placement::Interleaved { slot_ports }),
-        ("random", Placement::Random),
-    ];
-    builder.placement = section.choice("placement", &placements).unwrap_or_default();
-    if !matches!(builder.placement, Placement::Interleaved { .. }) {
-        let help = "set `placement = \"interleaved\"`, or remove `slot_ports`";
-        section.refuse_idle(&["slot_ports"], "`slot_ports` with interleaved units", help);
-    }
+    builder.placement = read_placement(&mut section);
     let mut mtu = ByteSize(builder.mtu.into());
     section.quantity("mtu", &mut mtu);
     builder.mtu = u32::try_from(mtu.0).unwrap_or(u32::MAX);
@@ -93,6 +83,22 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     builder.sick = read_sick(&mut section);
     section.finish();
     Some(builder)
+}
+
+/// Which slots of the switch the units are on.
+fn read_placement(section: &mut Section<'_, '_>) -> Placement {
+    let slot_ports = section.integer("slot_ports", 0..=COUNT_MAX).unwrap_or(1) as u32;
+    let placements = [
+        ("in-order", Placement::InOrder),
+        ("interleaved", Placement::Interleaved { slot_ports }),
+        ("random", Placement::Random),
+    ];
+    let placement = section.choice("placement", &placements).unwrap_or_default();
+    if !matches!(placement, Placement::Interleaved { .. }) {
+        let help = "set `placement = \"interleaved\"`, or remove `slot_ports`";
+        section.refuse_idle(&["slot_ports"], "`slot_ports` with interleaved units", help);
+    }
+    placement
 }
 
 fn read_two_step(section: &mut Section<'_, '_>) -> Option<TwoStep> {
