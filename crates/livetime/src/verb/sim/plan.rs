@@ -416,7 +416,8 @@ fn head(request: &PlanRequest) -> String {
     };
     let packets = match request.mtu {
         0 => "any size".to_owned(),
-        mtu => format!("up to {}", ByteSize(mtu.into())),
+        // To the byte: 1500 is not 1.5 KiB.
+        mtu => format!("up to {mtu} B"),
     };
     text += &format!(
         "\n  assumed: {} for a message, {} for a fragment, {} for a packet, {} for an event, bus \
