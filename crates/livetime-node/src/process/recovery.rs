@@ -441,6 +441,10 @@ impl ProcessGroup {
         let again = loop {
             self.await_manager()?;
             let had = self.tell("lost", unit, &[EventManager], &[])?;
+            if !self.lives(UnitId::EVENT_MANAGER) {
+                // Perhaps before it had named one: filter units forget verdicts that are not named.
+                continue;
+            }
             self.find_handed_on(unit, &had, &mut handed_on)?;
             // Whoever is the next event manager is not told that they are open.
             self.tell("decide", unit, &[Source], &handed_on)?;
