@@ -3,10 +3,13 @@
 //! A packet is a train of flits; each cycle every link carries at most one. A router input has a
 //! buffer for each virtual channel, the head flit claims a free channel of its next link (given by
 //! the arbiter), the others follow, and the tail releases it. Flits need a credit of the buffer
-//! ahead. A flit takes one cycle for a link and the router behind it. Slower by far than packets
-//! ([`crate::network::wormhole`]), which must agree with it: that is what it is for.
+//! ahead. A flit takes one cycle for a link and the router behind it, where links are alike; those
+//! that are faster or slower than sources', or longer than a cycle, are in [`cables`]. Slower by far
+//! than packets ([`crate::network::wormhole`]), which must agree with it: that is what it is for.
 //!
 //! Cost: some 20 ns per flit and link; nothing is allocated per flit.
+
+mod cables;
 
 use crate::address::NodeId;
 use crate::kernel::{RunReport, StopReason};
@@ -19,6 +22,9 @@ use crate::random::{Purpose, RandomStream, RandomStreams};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::{EventLabel, Trace, TraceRecord};
 
+use cables::{Arrival, Cables, rooms};
+pub(crate) use cables::{BUFFER_PLACES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, flits_under_way};
+
 /// No packet, no channel.
 const NONE: u32 = u32::MAX;
 /// The most flits of a buffer.
@@ -29,7 +35,8 @@ pub const BUFFER_FLITS_MAX: u32 = 1024;
 pub struct FlitConfig {
     /// Bytes of a flit.
     pub flit_bytes: u32,
-    /// Flits of the buffer of each virtual channel, 2 to [`BUFFER_FLITS_MAX`].
+    /// Flits of the buffer of each virtual channel, 2 to [`BUFFER_FLITS_MAX`], beside those that can
+    /// be under way before their credits are back.
     pub buffer_flits: u32,
     /// Virtual channels of each link, 1 to 16.
     pub channels: u32,
@@ -77,9 +84,12 @@ struct Packets {
 /// The buffers of all channels at the far ends of their links; packets of a buffer follow each
 /// other, and one whose tail is still to come may have no flit in it.
 struct Buffers {
-    depth: usize,
-    flits: Vec<u32>,
-    /// Ring of packets of each buffer, `depth + 1` long, and their flits that are there.
+    /// Flits that each has room for, and how many of them the sender has used.
+    room: Vec<u32>,
+    used: Vec<u32>,
+    /// First place of each, and of one behind the last.
+    start: Vec<u32>,
+    /// Ring of packets of each buffer, and their flits that are there.
     packet: Vec<u32>,
     here: Vec<u32>,
     hop: Vec<u8>,
@@ -101,6 +111,8 @@ struct Network<'t> {
     cycle_ps: u64,
     packets: Packets,
     buffers: Buffers,
+    /// `None` where all links are alike and a cycle long.
+    cables: Option<Box<Cables>>,
     is_delivery: Vec<bool>,
     /// Buffer from which each channel is fed, [`NONE`] when free; for links of sources itself.
     owner: Vec<u32>,
@@ -112,8 +124,9 @@ struct Network<'t> {
     /// Buffers whose first head asks for each link.
     asking: Vec<Vec<u32>>,
     asked: Vec<u32>,
-    /// Cycle in which each input was used last.
+    /// Cycle in which each input was used last, and for how many flits.
     used: Vec<u64>,
+    used_flits: Vec<u32>,
     moves: Vec<(u32, u32)>,
     // Sources: a packet for each channel of their links.
     source_packet: Vec<u32>,
@@ -131,12 +144,11 @@ struct Network<'t> {
 
 /// Runs traffic through a network of routers, cycle by cycle.
 ///
-/// The delay per hop and the arbiter of the load are not used: a hop takes a cycle, and ties are
-/// drawn. Links that are faster than those of the nodes are not modelled.
+/// The arbiter of the load is not used: ties are drawn. A hop takes a cycle at least.
 ///
 /// # Panics
-/// If the load does not fit the topology or the configuration is refused by
-/// [`FlitConfig::problem`].
+/// If the load does not fit the topology, the configuration is refused by [`FlitConfig::problem`],
+/// or a link is so long that more flits than there may be are under way.
 pub fn run(topology: &Topology, load: &Load, config: &FlitConfig) -> NetworkOutcome {
     let mut network = Network::new(topology, load.clone(), *config);
     network.offer_all();
@@ -167,6 +179,7 @@ impl<'t> Network<'t> {
         let cycle = DurationPs::for_bits(u64::from(config.flit_bytes) * 8, load.link_bits_per_s);
         let is_delivery =
             |link: &crate::network::topology::Link| matches!(link.to, LinkEnd::Destination(_));
+        let cables = Cables::new(topology, &load, &config);
         Self {
             topology,
             config,
@@ -175,7 +188,8 @@ impl<'t> Network<'t> {
             cycle: 0,
             cycle_ps: cycle.0,
             packets: Packets::default(),
-            buffers: Buffers::new(buffers, config.buffer_flits as usize),
+            buffers: Buffers::new(topology, &load, &config),
+            cables: cables.map(Box::new),
             is_delivery: links.iter().map(is_delivery).collect(),
             owner: vec![NONE; buffers],
             owned: vec![0; links.len()],
@@ -185,6 +199,7 @@ impl<'t> Network<'t> {
             asking: vec![Vec::new(); links.len()],
             asked: Vec::with_capacity(links.len()),
             used: vec![u64::MAX; links.len()],
+            used_flits: vec![0; links.len()],
             moves: Vec::with_capacity(links.len()),
             source_packet: vec![NONE; sources * channels],
             source_left: vec![0; sources * channels],
@@ -244,14 +259,17 @@ impl<'t> Network<'t> {
 
     /// One cycle: channels are given away, flits move, sources go on.
     fn step(&mut self) {
+        self.take_arrivals();
         self.start_sources();
         self.give_channels();
-        self.choose_moves();
+        let is_waiting = match self.cables.take() {
+            None => self.choose_moves(),
+            Some(cables) => self.choose_paced_moves(cables),
+        };
         let mut moves = core::mem::take(&mut self.moves);
         self.cycle += 1;
         self.flit_hops += moves.len() as u64;
-        // Without a move no channel and no credit becomes free, and no packet is yet to start.
-        self.is_dry = moves.is_empty() && self.idle.is_empty();
+        let is_still = moves.is_empty() && !is_waiting;
         for (from, to) in moves.drain(..) {
             self.move_flit(from, to);
         }
@@ -261,6 +279,8 @@ impl<'t> Network<'t> {
             self.offer(self.now(), slot);
         }
         self.sources.keep_admitted(admitted);
+        // Without a move no channel and no credit becomes free, and no packet is yet to start.
+        self.is_dry = is_still && self.idle.is_empty();
     }
 
     /// Packets that are due take the channel of their slot.
@@ -331,9 +351,11 @@ impl<'t> Network<'t> {
         self.asked = asked;
     }
 
-    /// Flits that move in this cycle: one for each link and input, with a credit.
-    fn choose_moves(&mut self) {
-        let depth = self.config.buffer_flits;
+    /// Flits that move in this cycle: one for each link and input, with a credit. Nothing is under way
+    /// beside them, it says.
+    fn choose_moves(&mut self) -> bool {
+        // All alike.
+        let room = self.config.buffer_flits;
         let sources = self.topology.sources();
         for link in &self.active {
             let l = *link as usize;
@@ -346,7 +368,7 @@ impl<'t> Network<'t> {
                 };
                 let channel = l * self.channels + lane;
                 let from = self.owner[channel];
-                if from == NONE || !self.is_delivery[l] && self.buffers.flits[channel] >= depth {
+                if from == NONE || !self.is_delivery[l] && self.buffers.used[channel] >= room {
                     continue;
                 }
                 if *link >= sources {
@@ -366,6 +388,7 @@ impl<'t> Network<'t> {
                 break;
             }
         }
+        false
     }
 
     /// Moves a flit from a buffer (or a source) onto a channel.
@@ -377,16 +400,21 @@ impl<'t> Network<'t> {
             let is_tail = self.source_left[channel] == 0;
             (self.source_packet[channel], 0, is_tail)
         } else {
+            self.return_credit(from);
             self.buffers.send(from as usize)
         };
-        let is_new_head = if self.is_delivery[link] {
-            false
-        } else {
-            let flits = self.packets.flits[packet as usize];
-            self.buffers.receive(channel, packet, hop + 1, flits)
+        if !self.is_delivery[link] {
+            self.buffers.used[channel] += 1;
+        }
+        let arrival = Arrival::Flit {
+            channel: to,
+            packet,
+            hop: hop + 1,
+            is_tail,
         };
-        if is_new_head {
-            self.ask(channel as u32);
+        match &mut self.cables {
+            Some(cables) if cables.delay(link) > 0 => cables.send(self.cycle, link, arrival),
+            _ => self.arrive(arrival),
         }
         if !is_tail {
             return;
@@ -401,8 +429,52 @@ impl<'t> Network<'t> {
             let at = self.now() + self.load.source_gap;
             self.offer(at, to);
         }
-        if self.is_delivery[link] {
-            self.deliver(packet);
+    }
+
+    /// A flit has left a buffer: whoever feeds it may send another one.
+    fn return_credit(&mut self, buffer: u32) {
+        let link = buffer as usize / self.channels;
+        match &mut self.cables {
+            Some(cables) if cables.delay(link) > 0 => {
+                cables.send(self.cycle, link, Arrival::Credit { buffer });
+            }
+            _ => self.buffers.used[buffer as usize] -= 1,
+        }
+    }
+
+    /// What is at its end of a long link by now.
+    fn take_arrivals(&mut self) {
+        let Some(cables) = &mut self.cables else {
+            return;
+        };
+        let mut arrivals = cables.take_arrivals(self.cycle);
+        for arrival in arrivals.drain(..) {
+            self.arrive(arrival);
+        }
+        if let Some(cables) = &mut self.cables {
+            cables.keep_arrivals(self.cycle, arrivals);
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let (channel, packet, hop, is_tail) = match arrival {
+            Arrival::Credit { buffer } => return self.buffers.used[buffer as usize] -= 1,
+            Arrival::Flit {
+                channel,
+                packet,
+                hop,
+                is_tail,
+            } => (channel, packet, hop, is_tail),
+        };
+        if self.is_delivery[channel as usize / self.channels] {
+            if is_tail {
+                self.deliver(packet);
+            }
+            return;
+        }
+        let flits = self.packets.flits[packet as usize];
+        if (self.buffers).receive(channel as usize, packet, hop, flits) {
+            self.ask(channel);
         }
     }
 
@@ -457,11 +529,21 @@ impl<'t> Network<'t> {
 }
 
 impl Buffers {
-    fn new(count: usize, depth: usize) -> Self {
-        let places = count * (depth + 1);
+    fn new(topology: &Topology, load: &Load, config: &FlitConfig) -> Self {
+        let (mut room, mut start) = (Vec::new(), vec![0]);
+        for (flits, packets) in rooms(topology, load, config) {
+            let is_bounded = flits <= u64::from(BUFFER_FLITS_MAX) + FLITS_UNDER_WAY_MAX;
+            assert!(is_bounded, "links of a bounded length");
+            for _ in 0..config.channels {
+                room.push(flits as u32);
+                start.push(start[start.len() - 1] + packets as u32);
+            }
+        }
+        let (count, places) = (room.len(), start[start.len() - 1] as usize);
         Self {
-            depth,
-            flits: vec![0; count],
+            room,
+            used: vec![0; count],
+            start,
             packet: vec![NONE; places],
             here: vec![0; places],
             hop: vec![0; places],
@@ -473,11 +555,13 @@ impl Buffers {
     }
 
     fn place(&self, buffer: usize, index: usize) -> usize {
+        let start = self.start[buffer] as usize;
+        let packets = self.start[buffer + 1] as usize - start;
         let mut at = usize::from(self.head[buffer]) + index;
-        if at > self.depth {
-            at -= self.depth + 1;
+        if at >= packets {
+            at -= packets;
         }
-        buffer * (self.depth + 1) + at
+        start + at
     }
 
     fn first(&self, buffer: usize) -> (u32, u8) {
@@ -493,14 +577,12 @@ impl Buffers {
     fn send(&mut self, buffer: usize) -> (u32, u8, bool) {
         let place = self.place(buffer, 0);
         self.here[place] -= 1;
-        self.flits[buffer] -= 1;
         self.left[buffer] -= 1;
         (self.packet[place], self.hop[place], self.left[buffer] == 0)
     }
 
     /// Takes a flit in; whether it is the head of what is now the first packet.
     fn receive(&mut self, buffer: usize, packet: u32, hop: u8, flits: u32) -> bool {
-        self.flits[buffer] += 1;
         let len = usize::from(self.len[buffer]);
         if len > 0 {
             let last = self.place(buffer, len - 1);
@@ -524,11 +606,9 @@ impl Buffers {
     fn pop(&mut self, buffer: usize, flits: &[u32]) -> bool {
         let place = self.place(buffer, 0);
         self.packet[place] = NONE;
-        self.head[buffer] = if usize::from(self.head[buffer]) == self.depth {
-            0
-        } else {
-            self.head[buffer] + 1
-        };
+        let packets = self.start[buffer + 1] - self.start[buffer];
+        let next = self.head[buffer] + 1;
+        self.head[buffer] = if u32::from(next) == packets { 0 } else { next };
         self.len[buffer] -= 1;
         self.output[buffer] = NONE;
         if self.len[buffer] == 0 {

@@ -8,6 +8,8 @@
 mod cable_check;
 mod notes;
 
+use std::ops::RangeInclusive;
+
 use livetime_wire::Problem;
 
 use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
@@ -24,6 +26,8 @@ use crate::time::DurationPs;
 
 /// The longest run, simulated.
 const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
+/// Rates of links, in bits per second.
+const RATES: RangeInclusive<u64> = 1_000..=100_000_000_000_000;
 /// The most steps of a schedule that are checked for conflicts.
 const SCHEDULE_STEPS_MAX: u32 = 4096;
 
@@ -288,7 +292,7 @@ impl Scenario {
             let help = "a tenth of the duration is usual";
             report("warm_up", load.warm_up.to_string(), "up to an hour", help);
         }
-        if load.link_bits_per_s < 1_000 || load.link_bits_per_s > 100_000_000_000_000 {
+        if !RATES.contains(&load.link_bits_per_s) {
             let found = format!("{} bit/s", load.link_bits_per_s);
             let help = "write a rate such as \"2 Gb/s\"";
             report("link.rate", found, "1 kb/s to 100 Tb/s", help);
@@ -378,17 +382,9 @@ impl Scenario {
     }
 
     fn check_level(&self, topology: &Topology, problems: &mut Vec<Problem>) {
-        let mut report = |path: &str, found: &str, allowed: &str, help: &str| {
-            problems.push(Problem::new(LEVEL, path, found, allowed, help));
-        };
         match self.level {
             Level::Packet => {}
-            Level::Flit => {
-                if topology.links().iter().any(|link| link.speed > 1) {
-                    let help = "use `level = \"packet\"`, or links of one rate";
-                    report("level", "flits on links of several rates", "packets", help);
-                }
-            }
+            Level::Flit => self.check_under_way(topology, problems),
             Level::Analytic => {
                 if self.analytic(topology).is_none() {
                     let help = "use `level = \"packet\"`";
@@ -396,7 +392,7 @@ impl Scenario {
                     let allowed = "a crossbar of up to 32 ports (or from 256) without buffers or \
                                    with input FIFOs, saturated uniform traffic, fixed or \
                                    exponential sizes, no delays";
-                    report("level", found, allowed, help);
+                    problems.push(Problem::new(LEVEL, "level", found, allowed, help));
                 }
             }
         }

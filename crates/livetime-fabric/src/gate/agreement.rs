@@ -1,7 +1,7 @@
 //! Gates V9 and V11: models that must agree with each other.
 
 use crate::flit::{self, FlitConfig};
-use crate::network::topology::Wiring;
+use crate::network::topology::{Graph, Wiring};
 use crate::network::{Load, Pattern, RoutePolicy, SizeLaw, Topology, Traffic, wormhole};
 
 use crate::time::DurationPs;
@@ -37,14 +37,40 @@ pub(super) fn add_jobs(extent: Extent, jobs: &mut Vec<GateJob>) {
 }
 
 /// Networks of gate V11.
-const FLIT_NETWORKS: [NamedTopology; 4] = [
+const FLIT_NETWORKS: [NamedTopology; 6] = [
     ("crossbar 8", || Topology::crossbar(8).expect("in range")),
     ("delta 4x4, 16 ports", || delta(2)),
     ("delta 4x4, 64 ports", || delta(3)),
     ("4 layers, 64 ports", || {
         Topology::four_layer(4).expect("in range")
     }),
+    ("two levels, trunks of 4 links, 16 ports", || {
+        Topology::two_level(4, 4, 2, 4).expect("in range")
+    }),
+    ("links of several rates and lengths, 8 ports", unlike_links),
 ];
+
+/// Three switches with nodes of several rates, and a slow, a fast and a long link between them.
+fn unlike_links() -> Topology {
+    let nodes = [
+        "a",
+        "a rate=500Mb/s",
+        "a delay=128ns",
+        "b",
+        "b rate=500Mb/s",
+        "b delay=128ns",
+        "c",
+        "c",
+    ];
+    let nodes = nodes
+        .iter()
+        .enumerate()
+        .map(|(n, at)| format!("node n{n} {at}\n"));
+    let links = "link a b rate=600Mb/s delay=192ns\nlink b c rate=3Gb/s\nlink a c 4\n";
+    let text = "switch a\nswitch b\nswitch c\n".to_owned() + &nodes.collect::<String>() + links;
+    let graph = Graph::parse(&text).expect("a good graph");
+    Topology::graph(&graph).expect("in range")
+}
 
 fn delta(stages: u32) -> Topology {
     Topology::delta(4, stages, &Wiring::Omega).expect("in range")

@@ -43,6 +43,15 @@ impl SizeLaw {
         }
     }
 
+    /// The least size, as far as the law has one \[B\].
+    pub(crate) fn least(&self) -> u32 {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Exponential { .. } | Self::LogNormal { .. } => 1,
+            Self::Trace(sizes) => sizes.iter().copied().min().unwrap_or(1),
+        }
+    }
+
     /// What is wrong with it; `None` if nothing is.
     pub fn problem(&self) -> Option<String> {
         let good = |mean: f64| (1.0..=f64::from(SIZE_MAX)).contains(&mean);

@@ -9,12 +9,13 @@ use livetime_wire::{BitRate, ByteSize, DurationNs, Problem};
 
 use crate::address::LinkId;
 use crate::builder_network::Control;
+use crate::flit::{BUFFER_PLACES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, flits_under_way};
 use crate::network::topology::{Cable, Graph, LinkEnd};
 use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Topology};
 use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
 use crate::time::DurationPs;
 
-use super::{Level, Scenario, Switching, TopologyChoice};
+use super::{Level, RATES, Scenario, Switching, TopologyChoice};
 
 /// A link of a graph with something of its own.
 struct OwnLink {
@@ -38,19 +39,49 @@ impl Scenario {
             return;
         };
         let links = self.own_links(graph, topology);
-        if self.level == Level::Flit {
-            let help = "use `level = \"packet\"`, or remove `rate` and `delay` from the graph";
-            let found =
-                |link: &OwnLink| format!("flits on {} with {}", link.place, described(link.cable));
-            let allowed = "flits on links of one rate, without delays of their own";
-            let all = links.iter().map(found);
-            report(all, |found| {
-                problems.push(Problem::new(LEVEL, "level", found, allowed, help));
-            });
-        }
         self.check_node_rates(&links, problems);
         self.check_shared_buffers(&links, problems);
         self.check_control(graph, problems);
+    }
+
+    /// Adds links on which more flits are under way than are simulated.
+    pub(super) fn check_under_way(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let has_flits = self.flits.problem().is_none() && self.load.sizes.problem().is_none();
+        if !has_flits || !RATES.contains(&self.load.link_bits_per_s) {
+            return;
+        }
+        let links = flits_under_way(topology, &self.load, &self.flits);
+        let long = (0..)
+            .zip(links)
+            .filter(|(_, flits)| *flits > FLITS_UNDER_WAY_MAX);
+        let own = |link| match &self.topology {
+            TopologyChoice::Graph(graph) => {
+                let (line, name) = graph.statement(link as usize)?;
+                let cable = described(topology.cable(LinkId(link)));
+                let place = format!("{}:{line} ({name}) with {cable}", graph.file);
+                (!cable.is_empty()).then_some((line, place))
+            }
+            _ => None,
+        };
+        let mut lines = BTreeSet::new();
+        let found = long.filter_map(|(link, flits)| {
+            let hop = format!("each link with a `hop_delay` of {}", self.load.hop_delay);
+            let (line, place) = own(link).unwrap_or((0, hop));
+            let is_new = lines.insert(line);
+            is_new.then(|| format!("{flits} flits under way on {place} and back"))
+        });
+        let allowed = format!("up to {FLITS_UNDER_WAY_MAX} flits under way on a link and back");
+        let help = "use `level = \"packet\"`, larger `bytes` of `[flit]`, or shorter delays";
+        let before = problems.len();
+        report(found, |found| {
+            problems.push(Problem::new(LEVEL, "level", found, &allowed, help));
+        });
+        let places = buffer_places(topology, &self.load, &self.flits);
+        if problems.len() == before && places > BUFFER_PLACES_MAX {
+            let allowed = format!("up to {BUFFER_PLACES_MAX} of them, some 600 MB");
+            let found = format!("buffers in which {places} packets may be");
+            problems.push(Problem::new(LEVEL, "level", found, &allowed, help));
+        }
     }
 
     /// What long cables make of the scenario, where it is less than may be expected.
@@ -306,14 +337,41 @@ mod tests {
     }
 
     #[test]
-    fn flits_are_refused_by_the_first_line_that_has_its_own() {
+    fn links_that_hold_too_many_flits_are_refused_by_line_or_by_the_delay_of_all() {
         let mut scenario = scenario(LONG, Switching::Wormhole);
-        assert_eq!(found(&scenario), []);
         scenario.level = Level::Flit;
-        let text =
-            "flits on halls.graph:4 (source `m`) with a rate of 500 Mb/s, and 2 more like it";
-        assert_eq!(found(&scenario), one("level", text));
+        assert_eq!(found(&scenario), []);
         assert_eq!(scenario.notes(&scenario.topology.build().unwrap()), [""; 0]);
+        // 10 us at 80 Gb/s are 12500 flits of 8 B; of 1 B there are 100000.
+        scenario.load.link_bits_per_s = 80_000_000_000;
+        assert_eq!(found(&scenario), []);
+        scenario.flits.flit_bytes = 1;
+        let text = "199998 flits under way on halls.graph:5 (link from `a` to `b`) with a delay of \
+                    10.0 us and back";
+        let problems = found(&scenario);
+        assert_eq!(problems, one("level", text), "{problems:?}");
+        scenario.load.hop_delay = DurationPs::from_us(20);
+        let text = &found(&scenario)[0].1;
+        assert!(
+            text.starts_with("599998 flits") && text.ends_with("1 more like it"),
+            "{text}"
+        );
+        let plain = "switch a\nnode n a\n";
+        scenario.topology = TopologyChoice::Graph(Graph::parse(plain).unwrap());
+        let text = &found(&scenario)[0].1;
+        assert!(
+            text.starts_with("399998 flits under way on each link with a `hop_delay` of 20"),
+            "{text}"
+        );
+        // Small packets in many channels of long links take memory.
+        scenario.load.hop_delay = DurationPs::from_us(2);
+        scenario.load.sizes = SizeLaw::Exponential { mean: 500.0 };
+        scenario.topology = TopologyChoice::Crossbar { ports: 512 };
+        scenario.flits.channels = 16;
+        let text = &found(&scenario)[0].1;
+        assert!(text.starts_with("buffers in which 32"), "{text}");
+        scenario.load.sizes = SizeLaw::Fixed(500);
+        assert_eq!(found(&scenario), []);
     }
 
     #[test]

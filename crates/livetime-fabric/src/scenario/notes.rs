@@ -5,7 +5,6 @@ use livetime_wire::ByteSize;
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
 use crate::network::{BufferPlace, Buffering, FlowControl, Queueing, SizeLaw, Topology};
-use crate::time::DurationPs;
 
 use super::{Level, Scenario, Switching, TopologyChoice};
 
@@ -42,17 +41,12 @@ impl Scenario {
 
     /// Keys of the scenario that do nothing at its level.
     fn level_note(&self) -> Option<String> {
-        if self.level != Level::Flit {
-            return None;
-        }
-        let delay = (self.load.hop_delay > DurationPs::ZERO).then_some("`link.hop_delay`");
-        let switch = (self.switching != Switching::Wormhole).then_some("`[switch]`");
-        let keys: Vec<&str> = delay.into_iter().chain(switch).collect();
-        let keys = (!keys.is_empty()).then(|| keys.join(" and "))?;
-        Some(format!(
-            "level flit takes no notice of {keys}: a hop takes one cycle, routers are those of \
-             `[flit]`, and who is first is drawn"
-        ))
+        let is_ignored = self.level == Level::Flit && self.switching != Switching::Wormhole;
+        is_ignored.then(|| {
+            "level flit takes no notice of `[switch]`: routers are those of `[flit]`, and who is \
+             first is drawn"
+                .to_owned()
+        })
     }
 
     /// Whether the credits of an event builder can overflow buffers that nothing guards.
@@ -171,10 +165,8 @@ mod tests {
         let mut plain = scenario(TopologyChoice::Crossbar { ports: 4 });
         plain.level = Level::Flit;
         assert_eq!(notes(&plain), "");
-        plain.load.hop_delay = DurationPs::from_us(4);
-        assert!(notes(&plain).contains("`link.hop_delay`"));
         plain.switching = lossy(64 << 10);
-        assert!(notes(&plain).contains("`link.hop_delay` and `[switch]`"));
+        assert!(notes(&plain).contains("takes no notice of `[switch]`"));
     }
 
     #[test]
