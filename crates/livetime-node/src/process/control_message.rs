@@ -31,9 +31,11 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 7;
+pub const PROTOCOL: u64 = 8;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
+/// Events in one document.
+const TRIGGERS_MAX: usize = 2000;
 /// Entries of a histogram in one document.
 pub const ENTRIES_MAX: usize = 1000;
 
@@ -92,6 +94,8 @@ pub enum Message {
     Refused(String),
     /// Go.
     Start,
+    /// The first of the events of the next command or answer, which has the rest.
+    Triggers(Vec<u64>),
     /// Something happened to a peer.
     Command {
         /// `lost`, `back`, `decide`, `released`, `retire`, `reconnect`, `held`, `succeed`, `hold`
@@ -191,6 +195,7 @@ impl Message {
             Self::Ready => "ready",
             Self::Refused(_) => "refused",
             Self::Start => "start",
+            Self::Triggers(_) => "triggers",
             Self::Command { .. } => "command",
             Self::Settled(_) => "settled",
             Self::Failure(_) => "failure",
@@ -204,7 +209,16 @@ impl Message {
         }
     }
 
-    fn to_json(&self) -> Value {
+    /// The events of a command or answer.
+    fn triggers(&self) -> &[u64] {
+        match self {
+            Self::Command { triggers, .. } | Self::Settled(triggers) => triggers,
+            _ => &[],
+        }
+    }
+
+    /// The document, of a command or answer with those of its events that are left.
+    fn to_json(&self, left: &[u64]) -> Value {
         let ends = |ends: &[EndName]| ends.iter().map(EndName::to_json).collect::<Value>();
         let body = match self {
             Self::Hello {
@@ -237,14 +251,15 @@ impl Message {
             Self::Ends(names) => ends(names),
             Self::Ready | Self::Start => Value::Null,
             Self::Refused(reason) => json!(reason),
+            Self::Triggers(triggers) => json!(triggers),
             Self::Command {
                 what,
                 unit,
                 epoch,
                 ends: names,
-                triggers,
-            } => json!([what, unit, epoch, ends(names), triggers]),
-            Self::Settled(triggers) => json!(triggers),
+                ..
+            } => json!([what, unit, epoch, ends(names), left]),
+            Self::Settled(_) => json!(left),
             Self::Failure(failure) => {
                 json!([failure.trigger.0, failure.deaths, failure.traceback])
             }
@@ -290,6 +305,7 @@ impl Message {
             "ready" => Self::Ready,
             "start" => Self::Start,
             "refused" => Self::Refused(text(body)?),
+            "triggers" => Self::Triggers(list(body, Value::as_u64)?),
             "command" => Self::Command {
                 what: text(&body[0])?,
                 unit: small(&body[1])?,
@@ -330,12 +346,29 @@ impl Message {
         Self::from_json(&serde_json::from_str(text).ok()?)
     }
 
-    /// Sends the document with descriptors.
+    /// Sends the document with descriptors, and ahead of it what it names beyond its length.
     ///
     /// # Errors
     /// [`PeerError`].
     pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
-        send_fds(socket, self.to_json().to_string().as_bytes(), fds)
+        let socket = socket.as_fd();
+        let mut left = self.triggers();
+        while let Some((first, rest)) = left.split_at_checked(TRIGGERS_MAX) {
+            let first = Self::Triggers(first.to_vec()).to_json(&[]);
+            send_fds(socket, first.to_string().as_bytes(), &[])?;
+            left = rest;
+        }
+        send_fds(socket, self.to_json(left).to_string().as_bytes(), fds)
+    }
+
+    /// Puts the events that came ahead of a command or answer in front of its own.
+    pub(super) fn take_in(&mut self, ahead: &mut Vec<u64>) {
+        if let Self::Command { triggers, .. } | Self::Settled(triggers) = self
+            && !ahead.is_empty()
+        {
+            ahead.append(triggers);
+            *triggers = std::mem::take(ahead);
+        }
     }
 
     /// Receives a document with its descriptors; `Ok(None)` for one that cannot be read.
@@ -420,6 +453,7 @@ mod tests {
                 triggers: vec![7, u64::MAX],
             },
             Message::Settled(vec![3]),
+            Message::Triggers(vec![u64::MAX; TRIGGERS_MAX]),
             Message::Silent(9),
             Message::Cut(9),
             Message::Histogram {
@@ -446,6 +480,40 @@ mod tests {
             let (received, fds) = Message::recv(&theirs).unwrap().unwrap();
             assert_eq!(received, message);
             assert_eq!(fds.len(), 1);
+        }
+    }
+
+    #[test]
+    fn events_that_fit_no_document_come_ahead_of_it() {
+        let (ours, theirs) = control_pair().unwrap();
+        let triggers: Vec<u64> = (u64::MAX - 10_001..u64::MAX).collect();
+        let command = Message::Command {
+            what: "lost".to_owned(),
+            unit: 9,
+            epoch: 2,
+            ends: Vec::new(),
+            triggers: triggers.clone(),
+        };
+        let hear = || {
+            let mut ahead = Vec::new();
+            loop {
+                match Message::recv(&theirs).unwrap().unwrap().0 {
+                    Message::Triggers(part) => ahead.extend(part),
+                    mut last => {
+                        assert_eq!(ahead.len(), 5 * TRIGGERS_MAX);
+                        last.take_in(&mut ahead);
+                        return last;
+                    }
+                }
+            }
+        };
+        for message in [command, Message::Settled(triggers)] {
+            // Together they are more than a socket keeps.
+            std::thread::scope(|scope| {
+                let heard = scope.spawn(hear);
+                message.send(&ours, &[]).unwrap();
+                assert_eq!(heard.join().unwrap(), message);
+            });
         }
     }
 

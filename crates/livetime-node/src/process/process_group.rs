@@ -953,9 +953,17 @@ impl RoleProcess {
 
 /// Hears a process until it is gone.
 fn hear(socket: &OwnedFd, index: usize, sender: &Sender<(usize, Heard)>) {
+    let mut ahead = Vec::new();
     loop {
         let heard = match Message::recv(socket) {
-            Ok(Some((message, _))) => Heard::Message(Box::new(message)),
+            Ok(Some((Message::Triggers(part), _))) => {
+                ahead.extend(part);
+                continue;
+            }
+            Ok(Some((mut message, _))) => {
+                message.take_in(&mut ahead);
+                Heard::Message(Box::new(message))
+            }
             Ok(None) => continue,
             Err(_) => Heard::Gone,
         };

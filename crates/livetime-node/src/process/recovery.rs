@@ -475,6 +475,7 @@ impl ProcessGroup {
         handed_on: &mut Vec<u64>,
     ) -> Result<(), String> {
         let without = |events: &[u64], others: &[u64]| -> Vec<u64> {
+            let others: BTreeSet<&u64> = others.iter().collect();
             let events = events.iter().filter(|event| !others.contains(event));
             events.copied().collect()
         };

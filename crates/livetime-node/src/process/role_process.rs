@@ -395,12 +395,14 @@ fn listen(
     let role = control.role.to_owned();
     let listener = move || {
         // Those of the next command that did not fit into its packet.
-        let mut ends = Vec::new();
+        let (mut ends, mut triggers) = (Vec::new(), Vec::new());
         loop {
             match Message::recv(&socket) {
                 Ok(Some((Message::Ends(names), fds))) => ends.extend(names.into_iter().zip(fds)),
+                Ok(Some((Message::Triggers(part), _))) => triggers.extend(part),
                 Ok(Some((Message::Close { part, last }, _))) => drop(close.send((part, last))),
-                Ok(Some((message, fds))) => {
+                Ok(Some((mut message, fds))) => {
+                    message.take_in(&mut triggers);
                     match to_command(&plan, message, std::mem::take(&mut ends), fds) {
                         // The role is through already when nobody takes it.
                         Ok(Some(command)) => {

@@ -211,6 +211,85 @@ fn others_may_die_with_it() {
     assert!(run.summary["roles"]["ru1"]["joined_after"].as_u64() > Some(0));
 }
 
+/// As many small events as triggers, of which a thousand times as many as usual may be open.
+const MANY_OPEN: &str = r#"
+format = 1
+
+[run]
+duration = "1 h"
+seed = 42
+directory = "runs"
+
+[[source]]
+rate = "20 kHz"
+
+[source.fragment]
+bytes_mean = "200 B"
+bytes_max = "4 KiB"
+
+[[link]]
+to = "trg0"
+source_id = 0x700000
+
+[[link]]
+to = "ru0"
+source_id = 0x510000
+page = "256 B"
+pages = 32768
+
+[[link]]
+to = "ru1"
+source_id = 0x520000
+page = "256 B"
+pages = 32768
+
+[trigger]
+decision_timeout = "20 s"
+
+[[trigger.path]]
+name = "EVERY"
+bit = 5
+l1 = [0]
+cut = "auto"
+
+[builder]
+credits = 8
+evm_queue = 24000
+trigger_window = 32000
+timeout = "20 s"
+
+[filter]
+name = "accept_all"
+
+[store]
+chunk = "64 KiB"
+"#;
+
+/// More than one document of the parent and its roles has room for.
+#[test]
+fn seventeen_thousand_open_triggers_are_told_of_in_parts() {
+    let _turn = turn();
+    let arguments = [
+        "--triggers",
+        "20000",
+        "--processes",
+        "--fault",
+        "stop:bu0@1000triggers+5s",
+        "--fault",
+        "stop:bu1@1000triggers+5s",
+        "--fault",
+        "kill:evm@18000triggers",
+        "--fault",
+        "kill:bu0@18000triggers",
+    ];
+    let run = Run::of(|_| MANY_OPEN.to_owned(), &arguments);
+    assert_whole(&run, "many open triggers");
+    assert_eq!(run.count("events_stored"), 20_000);
+    let told = run.summary["roles"]["src0"]["accepts_told_again"].as_u64();
+    assert!(told > Some(17_000), "{told:?}");
+    assert_eq!((restarts(&run, "evm"), restarts(&run, "bu0")), (1, 1));
+}
+
 /// The barrier of a linear shift is the event manager's: that of the next one goes on.
 #[test]
 fn the_phases_of_a_linear_shift_go_on() {
