@@ -42,7 +42,6 @@ mod writing;
 
 pub use copies::MessageCopy;
 use grouping::Hold;
-use repetition::RETRY_DOUBLINGS_MAX;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -644,11 +643,8 @@ impl BuilderUnit {
         }
         if self.credits_to_request {
             self.credits_to_request = false;
-            // Said ever more rarely: a unit that takes the place of one that died when all was built
-            // waits for an assignment that does not come, and others wait until nothing is said.
-            let retry = DurationNs(self.retry.0 << self.credit_requests.min(RETRY_DOUBLINGS_MAX));
-            self.credit_requests = self.credit_requests.saturating_add(1);
-            let retry_at = now.after(retry);
+            let again = self.credits_again();
+            let retry_at = now.after(again);
             self.credits_requested_at = Some(retry_at);
             self.timeout_at = self.timeout_at.min(retry_at);
             let credits = self.credits;

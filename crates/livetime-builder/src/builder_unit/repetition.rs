@@ -12,7 +12,9 @@ use crate::message_exchange::Outgoing;
 
 /// While nothing of an event comes, or no event at all, the time between two requests doubles so often
 /// at most.
-pub(super) const RETRY_DOUBLINGS_MAX: u8 = 4;
+const RETRY_DOUBLINGS_MAX: u8 = 4;
+/// The time between two requests for credits may double up to this, however short the first one is.
+const CREDITS_RARELY: DurationNs = DurationNs(200 * DurationNs::MILLISECOND.0);
 
 impl BuilderUnit {
     /// The time is over within which an answer was to come.
@@ -25,6 +27,16 @@ impl BuilderUnit {
             event.is_repeating = true;
             self.repeating.push_back(slot);
         }
+    }
+
+    /// The time to the next request for credits. A unit that takes the place of one that died when all was
+    /// built waits for an assignment that does not come, and others wait until nothing is said.
+    pub(super) fn credits_again(&mut self) -> DurationNs {
+        let first = self.retry.0;
+        let longest = CREDITS_RARELY.0.max(first << RETRY_DOUBLINGS_MAX);
+        let doubled = first.saturating_mul(1 << self.credit_requests.min(62));
+        self.credit_requests = self.credit_requests.saturating_add(1);
+        DurationNs(doubled.min(longest))
     }
 
     /// A fragment came of an event that was asked for again: what still misses is on its way as well,

@@ -206,6 +206,20 @@ fn credits_are_asked_for_ever_more_rarely_while_no_event_comes() {
     bench.sent();
     bench.fragments(5);
     assert_eq!(bench.ticket(), Some(5));
+    // The shortest that may be configured.
+    let mut bench = Bench::of(&BuilderConfig {
+        retry: DurationNs(1),
+        ..Bench::config()
+    });
+    for _ in 0..40 {
+        bench.unit.poll_output(bench.now).unwrap();
+        bench.strike();
+    }
+    bench.unit.poll_output(bench.now).unwrap();
+    let asked_at = bench.now;
+    bench.strike();
+    let rarely = 200 * DurationNs::MILLISECOND.0;
+    assert_eq!(bench.now, RunNs(asked_at.0 + rarely));
 }
 
 #[test]
