@@ -101,6 +101,8 @@ impl StreamMender {
         let due = self.faults.extract_if(.., |fault| match fault.at {
             FaultTime::At(at) => at <= now,
             FaultTime::Triggers(count) => count <= triggers,
+            // Of roles that are processes.
+            FaultTime::LossOf { .. } => false,
         });
         for fault in due {
             let of_unit = self.streams.iter().filter(|((_, to), _)| *to == fault.unit);

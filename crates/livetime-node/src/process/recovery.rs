@@ -110,6 +110,13 @@ pub enum FaultTime {
     At(RunNs),
     /// When so many triggers have been accepted.
     Triggers(u64),
+    /// When the parent is about to tell the role something about the loss of a unit.
+    LossOf {
+        /// Which unit.
+        unit: UnitId,
+        /// The how-many-eth thing, from 1 on.
+        nth: u32,
+    },
 }
 
 /// Something that is done to a role process during the run, from a `--fault` option.
@@ -225,23 +232,44 @@ impl ProcessGroup {
         let due = self.faults.extract_if(.., |fault| match fault.at {
             FaultTime::At(at) => at <= now,
             FaultTime::Triggers(count) => count <= triggers,
+            FaultTime::LossOf { .. } => false,
         });
         for fault in due.collect::<Vec<_>>() {
-            let mut found = self.processes.iter_mut().enumerate();
-            let Some((index, process)) =
-                found.find(|(_, process)| process.id == fault.role && !process.gone)
-            else {
-                continue;
-            };
-            match fault.stopped {
-                // A process that has gone by itself meanwhile needs no fault.
-                None => process.child.kill(),
-                Some(time) => {
-                    if process.child.stop() {
-                        self.stopped.push((index, now.after(time)));
-                    }
+            self.make_fault(&fault);
+        }
+    }
+
+    fn make_fault(&mut self, fault: &ProcessFault) {
+        let now = self.clock().now();
+        let mut found = self.processes.iter_mut().enumerate();
+        let Some((index, process)) =
+            found.find(|(_, process)| process.id == fault.role && !process.gone)
+        else {
+            return;
+        };
+        match fault.stopped {
+            // A process that has gone by itself meanwhile needs no fault.
+            None => process.child.kill(),
+            Some(time) => {
+                if process.child.stop() {
+                    self.stopped.push((index, now.after(time)));
                 }
             }
+        }
+    }
+
+    /// Makes the faults of a process that is about to hear of a loss.
+    fn make_faults_of_loss(&mut self, lost: UnitId, index: usize) {
+        let role = &self.processes[index].id;
+        let due = self.faults.extract_if(.., |fault| match &mut fault.at {
+            FaultTime::LossOf { unit, nth } if *unit == lost && fault.role == *role => {
+                *nth = nth.saturating_sub(1);
+                *nth == 0
+            }
+            _ => false,
+        });
+        for fault in due.collect::<Vec<_>>() {
+            self.make_fault(&fault);
         }
     }
 
@@ -513,12 +541,15 @@ impl ProcessGroup {
         triggers: &[u64],
     ) -> Result<Vec<u64>, String> {
         let mut waiting = Vec::new();
-        for (index, process) in self.processes.iter().enumerate() {
+        for index in 0..self.processes.len() {
+            let process = &self.processes[index];
             let concerned = kinds.contains(&process.unit.kind)
                 && knows(self.config.builder.writers, unit, process.unit);
             if process.gone || !concerned {
                 continue;
             }
+            self.make_faults_of_loss(unit, index);
+            let process = &self.processes[index];
             let message = Message::Command {
                 what: what.to_owned(),
                 unit: unit.to_code(),

@@ -3,9 +3,11 @@
 //! Links fail in the emulated front-end, processes by signals from the parent; both count from the
 //! start of the run. What the run does about it is in `livetime_node::process::recovery`.
 
+use livetime_node::chain_plan::role_of;
 use livetime_node::event_fault::{EventFault, EventFaultKind};
 use livetime_node::link::LinkTransport;
 use livetime_node::process::{FaultTime, ProcessFault};
+use livetime_node::role_ends::unit_of;
 use livetime_node::stream_mender::StreamFault;
 use livetime_node::{ChainConfig, LinkFault};
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId};
@@ -38,9 +40,12 @@ pub(crate) struct SortedFaults {
 
 /// What a number of triggers ends with.
 const TRIGGERS: &str = "triggers";
+/// What the loss of a unit begins with, and what a number of what is told of it.
+const LOSS_OF: &str = "loss-of:";
+const NTH: char = '#';
 const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
                     1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
-                    2 s), cut:fu0@3s (its streams), or crash:1234 and \
+                    2 s), kill:evm@loss-of:bu1 (when it is to hear that bu1 is lost), cut:fu0@3s (its streams), or crash:1234 and \
                     hang:1234 (what event 1234 does to its filter unit)";
 
 /// Reads a fault.
@@ -73,6 +78,8 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
             at: fault_time(when, time)?,
             stopped: None,
         })),
+        // Nobody is told of the loss of a stream.
+        "cut" if when.starts_with(LOSS_OF) => Err(FORM.to_owned()),
         "cut" => Ok(RunFault::Cut {
             role,
             at: fault_time(when, time)?,
@@ -89,11 +96,17 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
     }
 }
 
-/// A time, or a number of triggers.
+/// A time, a number of triggers, or the loss of a unit.
 fn fault_time(
     text: &str,
     time: impl FnOnce(&str) -> Result<DurationNs, String>,
 ) -> Result<FaultTime, String> {
+    if let Some(loss) = text.strip_prefix(LOSS_OF) {
+        let (unit, nth) = loss.split_once(NTH).unwrap_or((loss, "1"));
+        let unit = unit_of(unit).ok_or_else(|| format!("\"{unit}\" is no unit; {FORM}"))?;
+        let nth = nth.parse().ok().filter(|nth| *nth > 0).ok_or(FORM)?;
+        return Ok(FaultTime::LossOf { unit, nth });
+    }
     match text
         .strip_suffix(TRIGGERS)
         .map(|count| count.trim().parse())
@@ -107,6 +120,8 @@ fn time_text(at: FaultTime) -> String {
     match at {
         FaultTime::At(at) => format!("{}ns", at.0),
         FaultTime::Triggers(count) => format!("{count}{TRIGGERS}"),
+        FaultTime::LossOf { unit, nth: 1 } => format!("{LOSS_OF}{unit}"),
+        FaultTime::LossOf { unit, nth } => format!("{LOSS_OF}{unit}{NTH}{nth}"),
     }
 }
 
@@ -197,12 +212,14 @@ pub(crate) fn sort_faults(
             RunFault::Event(fault) => events.push(*fault),
             RunFault::Process(fault) => {
                 let ids = chain.role_ids();
-                if !ids.contains(&fault.role) {
+                let of_loss = match fault.at {
+                    FaultTime::LossOf { unit, .. } => Some(role_of(unit)),
+                    _ => None,
+                };
+                let mut named = std::iter::once(&fault.role).chain(&of_loss);
+                if let Some(role) = named.find(|role| !ids.contains(role)) {
                     let known = ids.join(", ");
-                    return Err(format!(
-                        "there is no role {}; roles are {known}",
-                        fault.role
-                    ));
+                    return Err(format!("there is no role {role}; roles are {known}"));
                 }
                 roles.push(fault.clone());
             }
@@ -254,6 +271,12 @@ mod tests {
             ("stop:evm@5 triggers+1s", "stop:evm@5triggers+1000000000ns"),
             ("cut:fu1@500triggers", "cut:fu1@500triggers"),
             ("cut:fu0@2s", "cut:fu0@2000000000ns"),
+            ("kill:evm@loss-of:bu1", "kill:evm@loss-of:bu1"),
+            ("kill:evm@loss-of:bu1#1", "kill:evm@loss-of:bu1"),
+            (
+                "stop:ru0@loss-of:evm#3+1s",
+                "stop:ru0@loss-of:evm#3+1000000000ns",
+            ),
             ("crash:1234", "crash:1234"),
             ("hang:7", "hang:7"),
         ] {
@@ -273,6 +296,9 @@ mod tests {
             "kill:bu1@5",
             "burn:bu1@5s",
             "cut:fu1",
+            "cut:fu1@loss-of:bu1",
+            "kill:evm@loss-of:bux",
+            "kill:evm@loss-of:bu1#0",
             "crash:fu0",
             "hang:",
         ] {

@@ -15,6 +15,7 @@ mod fault_table;
 mod filter_streams;
 mod filter_units;
 mod live_run;
+mod loss_in_loss;
 mod lost_group;
 mod process_run;
 mod random_fault;

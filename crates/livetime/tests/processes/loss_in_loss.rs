@@ -1,0 +1,85 @@
+//! A process that dies when it is about to hear of the loss of another: at the same place of the
+//! settlement each time, where deaths at random hardly ever are.
+
+use std::collections::BTreeSet;
+
+use crate::process_run::{Run, keeping_all, patient, turn};
+
+/// The example in which every event is kept, with these lines of its builder table, a unit that dies
+/// in the middle of the run, and others that die of its loss.
+fn run(lines: &str, faults: &[&str]) -> Run {
+    let edit = |config| {
+        keeping_all(patient(config)).replace("[builder]\n", &format!("[builder]\n{lines}"))
+    };
+    let mut arguments = vec!["--triggers", "3000", "--processes"];
+    arguments.extend(faults.iter().flat_map(|fault| ["--fault", *fault]));
+    Run::of(edit, &arguments)
+}
+
+/// Every accepted trigger is in the file once, but for those that a writer took with it.
+fn assert_all_but_written(run: &Run, dead: &[&str], what: &str) {
+    assert!(run.output.status.success(), "{what}: {}", run.errors());
+    run.assert_accounted();
+    run.assert_only_writer_lost();
+    assert_eq!(run.count("events_incomplete"), 0, "{what}");
+    let lost = run.losses().map(|(_, count)| count).sum::<u64>();
+    let stored = run.count("events_stored");
+    assert_eq!(stored + lost, run.count("l2_accepted"), "{what}");
+    assert_eq!(run.stored().len() as u64, stored, "{what}");
+    for role in dead {
+        let said = format!("process of {role} is gone (signal: 9 (SIGKILL))");
+        assert!(run.errors().contains(&said), "{what}: {}", run.errors());
+    }
+}
+
+#[test]
+fn an_event_manager_may_die_of_the_loss_of_a_builder_unit() {
+    let _turn = turn();
+    for lines in [
+        "",
+        "on_loss = \"continue\"\n",
+        "mode = \"push\"\n",
+        "transport = \"tcp\"\n",
+    ] {
+        for nth in 1..=3 {
+            let second = format!("kill:evm@loss-of:bu0#{nth}");
+            let run = run(lines, &["kill:bu0@1500triggers", &second]);
+            let what = format!("{lines}{second}");
+            // Another one is not always told so many things.
+            let dead = if nth < 3 {
+                &["bu0", "evm"][..]
+            } else {
+                &["bu0"]
+            };
+            assert_all_but_written(&run, dead, &what);
+            assert_eq!(run.causes(), BTreeSet::new(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn others_may_die_of_it_too() {
+    let _turn = turn();
+    for lines in ["", "mode = \"push\"\n", "transport = \"tcp\"\n"] {
+        for (first, others) in [
+            ("bu0", &["fu0@loss-of:bu0"][..]),
+            ("bu0", &["wr0@loss-of:bu0"]),
+            ("bu0", &["bu1@loss-of:evm", "evm@loss-of:bu0#2"]),
+            ("bu0", &["wr0@loss-of:bu0", "evm@loss-of:bu0#2"]),
+            ("fu0", &["bu0@loss-of:fu0", "evm@loss-of:bu0"]),
+            ("fu0", &["bu0@loss-of:fu0", "bu1@loss-of:fu0"]),
+            ("wr0", &["bu0@loss-of:wr0", "evm@loss-of:bu0"]),
+            ("evm", &["bu0@loss-of:evm", "bu1@loss-of:evm"]),
+            ("evm", &["bu1@loss-of:evm", "fu0@loss-of:bu1"]),
+        ] {
+            let mut faults = vec![format!("kill:{first}@1500triggers")];
+            faults.extend(others.iter().map(|other| format!("kill:{other}")));
+            let faults: Vec<&str> = faults.iter().map(String::as_str).collect();
+            let mut dead = vec![first];
+            dead.extend(others.iter().map(|other| &other[..3]));
+            let what = format!("{lines}{faults:?}");
+            println!("{what}");
+            assert_all_but_written(&run(lines, &faults), &dead, &what);
+        }
+    }
+}
