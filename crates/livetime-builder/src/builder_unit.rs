@@ -117,6 +117,8 @@ pub struct BuilderCounts {
     pub events_early_forgotten: u64,
     /// Questions of a restarted event manager that were answered.
     pub recoveries: u64,
+    /// Messages that say nothing but that it lives.
+    pub heartbeats: u64,
 }
 
 /// One message to each readout unit in turn, from `next` on until all had it.
@@ -628,7 +630,10 @@ impl BuilderUnit {
             return output;
         }
         let output = match output {
-            None if self.alive_at <= now => self.send_manager(BuilderMessage::Alive),
+            None if self.alive_at <= now => {
+                self.counts.heartbeats += 1;
+                self.send_manager(BuilderMessage::Alive)
+            }
             output => output?,
         };
         if output.to == UnitId::EVENT_MANAGER {

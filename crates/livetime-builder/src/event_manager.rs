@@ -29,6 +29,8 @@ mod recovery;
 pub struct EventManagerCounts {
     /// Messages.
     pub messages: MessageCounts,
+    /// Messages of builder units that say nothing but that they live.
+    pub heartbeats: u64,
     /// Accepted triggers taken into the queue.
     pub accepts: u64,
     /// Accepted triggers that were there before, or have no valid number.
@@ -268,7 +270,7 @@ impl EventManager {
                 held,
                 closed,
             } => self.handle_recovered(builder, *batch, *held, *closed),
-            _ => {}
+            _ => self.counts.heartbeats += 1,
         }
         Handled::Taken
     }

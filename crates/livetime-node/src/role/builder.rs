@@ -307,6 +307,7 @@ impl Role for Builder {
         if phase == Phase::Aborting && self.writer_lost {
             self.parts.core.give_up_writing();
         }
+        let heartbeats = self.parts.core.counts().heartbeats;
         let mut work = self.take_messages(now) + self.take_written();
         if self.parts.core.poll_timeout() <= now {
             self.parts.core.handle_timeout(now);
@@ -320,7 +321,8 @@ impl Role for Builder {
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
-        work
+        // A unit that says that it lives is at rest.
+        work.saturating_sub((self.parts.core.counts().heartbeats - heartbeats) as usize)
     }
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {

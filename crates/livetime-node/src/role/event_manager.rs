@@ -231,6 +231,7 @@ impl Role for EventManagerRole {
             self.aborted = true;
             self.core.abort();
         }
+        let heartbeats = self.core.counts().heartbeats;
         let mut work = self.take_messages(now);
         if self.succession.is_some() {
             return work;
@@ -251,7 +252,8 @@ impl Role for EventManagerRole {
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }
-        work
+        // Who hears that others live is at rest.
+        work.saturating_sub((self.core.counts().heartbeats - heartbeats) as usize)
     }
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {

@@ -11,7 +11,7 @@ fn run(lines: &str, faults: &[&str]) -> Run {
     let edit = |config| {
         keeping_all(patient(config)).replace("[builder]\n", &format!("[builder]\n{lines}"))
     };
-    let mut arguments = vec!["--triggers", "3000", "--processes"];
+    let mut arguments = vec!["--triggers", "6000", "--processes"];
     arguments.extend(faults.iter().flat_map(|fault| ["--fault", *fault]));
     Run::of(edit, &arguments)
 }
@@ -81,5 +81,16 @@ fn others_may_die_of_it_too() {
             println!("{what}");
             assert_all_but_written(&run(lines, &faults), &dead, &what);
         }
+    }
+}
+
+/// A run in which somebody was lost ends when nobody does anything any more.
+#[test]
+fn signs_of_life_keep_no_run_from_its_end() {
+    let _turn = turn();
+    for lines in ["", "transport = \"tcp\"\n"] {
+        let often = format!("{lines}heartbeat = \"1 ms\"\n");
+        let run = run(&often, &["kill:bu0@1500triggers"]);
+        assert_all_but_written(&run, &["bu0"], &often);
     }
 }
