@@ -6,20 +6,21 @@
 //! [`crate::network`] and [`crate::flit`].
 
 mod cable_check;
+mod closed_form;
 mod notes;
 
 use std::ops::RangeInclusive;
 
+use closed_form::CLOSED_FORMS;
 use livetime_wire::Problem;
 
-use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
 use crate::flit::{self, BUFFER_FLITS_MAX, FlitConfig};
 use crate::network::topology::shift::ShiftSchedule;
 use crate::network::topology::{Graph, Wiring};
 use crate::network::{
-    Arrival, BufferPlace, Buffering, Load, NetworkOutcome, Pattern, Queueing, SizeLaw, Topology,
-    TopologyError, buffered, wormhole,
+    Arrival, Buffering, Load, NetworkOutcome, Pattern, SizeLaw, Topology, TopologyError, buffered,
+    wormhole,
 };
 use crate::problem_code::{BUFFERS, LAW, LEVEL, SCHEDULE, TIMES, TOPOLOGY, TRAFFIC};
 use crate::time::DurationPs;
@@ -34,7 +35,7 @@ const SCHEDULE_STEPS_MAX: u32 = 4096;
 /// Level of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
-    /// Closed forms (F0), for the few scenarios that have one.
+    /// Closed forms (F0), for the scenarios that have one.
     Analytic,
     /// Packets (F2).
     #[default]
@@ -389,46 +390,9 @@ impl Scenario {
                 if self.analytic(topology).is_none() {
                     let help = "use `level = \"packet\"`";
                     let found = "a scenario without a closed form";
-                    let allowed = "a crossbar of up to 32 ports (or from 256) without buffers or \
-                                   with input FIFOs, saturated uniform traffic, fixed or \
-                                   exponential sizes, no delays";
-                    problems.push(Problem::new(LEVEL, "level", found, allowed, help));
+                    problems.push(Problem::new(LEVEL, "level", found, CLOSED_FORMS, help));
                 }
             }
-        }
-    }
-
-    /// Efficiency from theory, where there is one for this scenario.
-    fn analytic(&self, topology: &Topology) -> Option<f64> {
-        let load = &self.load;
-        let TopologyChoice::Crossbar { .. } = self.topology else {
-            return None;
-        };
-        let has_fifos = match &self.switching {
-            _ if self.level == Level::Flit => self.flits.channels == 1,
-            Switching::Wormhole => true,
-            Switching::Buffered(buffering) => {
-                buffering.queueing == Queueing::InputFifo
-                    && buffering.place == BufferPlace::Input
-                    && buffering.lanes == 1
-            }
-        };
-        let is_plain = has_fifos
-            && self.shift.is_none()
-            && load.traffic.pattern == Pattern::Uniform
-            && load.traffic.window.is_none()
-            && load.arrival == Arrival::Saturated
-            && load.source_gap == DurationPs::ZERO
-            && load.hop_delay == DurationPs::ZERO;
-        if !is_plain {
-            return None;
-        }
-        let ports = topology.sources();
-        match load.sizes {
-            SizeLaw::Fixed(_) if ports >= 256 => Some(fifo_inputs_limit()),
-            SizeLaw::Fixed(_) => fifo_inputs(ports),
-            SizeLaw::Exponential { .. } => Some(fifo_inputs_exponential(ports)),
-            SizeLaw::LogNormal { .. } | SizeLaw::Trace(_) => None,
         }
     }
 
@@ -583,6 +547,7 @@ fn check_schedule(topology: &Topology, problems: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::Queueing;
     use crate::network::Traffic;
 
     fn crossbar(ports: u32) -> Scenario {
