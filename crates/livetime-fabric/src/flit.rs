@@ -23,7 +23,9 @@ use crate::time::{DurationPs, SimPs};
 use crate::trace::{EventLabel, Trace, TraceRecord};
 
 use cables::{Arrival, Cables, rooms};
-pub(crate) use cables::{BUFFER_PLACES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, flits_under_way};
+pub(crate) use cables::{
+    BUFFER_PLACES_MAX, DELAY_CYCLES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, too_long,
+};
 
 /// No packet, no channel.
 const NONE: u32 = u32::MAX;

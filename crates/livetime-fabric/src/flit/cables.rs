@@ -15,6 +15,8 @@ use super::{FlitConfig, NONE, Network};
 
 /// The most flits under way on a link and back, for each of its channels.
 pub(crate) const FLITS_UNDER_WAY_MAX: u64 = 60_000;
+/// The most cycles on a link.
+pub(crate) const DELAY_CYCLES_MAX: u64 = 1 << 20;
 /// The most packets that may be in all buffers together, some 600 MB.
 pub(crate) const BUFFER_PLACES_MAX: u64 = 1 << 26;
 /// Parts of a cycle: a millionth of a flit's time on links that are 16 times faster.
@@ -53,7 +55,10 @@ impl Cables {
     pub(super) fn new(topology: &Topology, load: &Load, config: &FlitConfig) -> Option<Self> {
         let flit_time: Vec<u64> = flit_times(topology, load.link_bits_per_s).collect();
         let delay: Vec<u32> = delays(topology, load, config)
-            .map(|cycles| u32::try_from(cycles).expect("links of a bounded length"))
+            .map(|cycles| {
+                assert!(cycles <= DELAY_CYCLES_MAX, "links of a bounded length");
+                cycles as u32
+            })
             .collect();
         let longest = delay.iter().copied().max().unwrap_or(0) as usize;
         if longest == 0 && flit_time.iter().all(|time| *time == CYCLE) {
@@ -113,7 +118,8 @@ impl Cables {
 
     /// A link starts a flit.
     fn start(&mut self, cycle: u64, link: usize) {
-        self.free_at[link] = self.free_at[link].max(cycle * CYCLE) + self.flit_time[link];
+        let begins = self.free_at[link].max(cycle * CYCLE);
+        self.free_at[link] = begins.saturating_add(self.flit_time[link]);
     }
 }
 
@@ -198,9 +204,24 @@ fn delays(topology: &Topology, load: &Load, config: &FlitConfig) -> impl Iterato
     })
 }
 
+/// Links that are too long to be simulated, by their numbers, with how long they are.
+pub(crate) fn too_long(
+    topology: &Topology,
+    load: &Load,
+    config: &FlitConfig,
+) -> impl Iterator<Item = (u32, String)> {
+    let under_way = flits_under_way(topology, load, config);
+    let links = (0..).zip(under_way.zip(delays(topology, load, config)));
+    links.filter_map(|(link, (flits, cycles))| match (flits, cycles) {
+        (_, DELAY_CYCLES_MAX..) => Some((link, format!("{cycles} cycles"))),
+        (FLITS_UNDER_WAY_MAX.., _) => Some((link, format!("{flits} flits under way and back"))),
+        _ => None,
+    })
+}
+
 /// Flits of a channel that can be under way on each link before the credit of the first is back,
 /// beside those of the cycles in which one is sent and taken.
-pub(crate) fn flits_under_way(
+fn flits_under_way(
     topology: &Topology,
     load: &Load,
     config: &FlitConfig,

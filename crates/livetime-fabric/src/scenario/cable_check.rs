@@ -9,7 +9,9 @@ use livetime_wire::{BitRate, ByteSize, DurationNs, Problem};
 
 use crate::address::LinkId;
 use crate::builder_network::Control;
-use crate::flit::{BUFFER_PLACES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, flits_under_way};
+use crate::flit::{
+    BUFFER_PLACES_MAX, DELAY_CYCLES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, too_long,
+};
 use crate::network::topology::{Cable, Graph, LinkEnd};
 use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Topology};
 use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
@@ -50,10 +52,6 @@ impl Scenario {
         if !has_flits || !RATES.contains(&self.load.link_bits_per_s) {
             return;
         }
-        let links = flits_under_way(topology, &self.load, &self.flits);
-        let long = (0..)
-            .zip(links)
-            .filter(|(_, flits)| *flits > FLITS_UNDER_WAY_MAX);
         let own = |link| match &self.topology {
             TopologyChoice::Graph(graph) => {
                 let (line, name) = graph.statement(link as usize)?;
@@ -64,13 +62,16 @@ impl Scenario {
             _ => None,
         };
         let mut lines = BTreeSet::new();
-        let found = long.filter_map(|(link, flits)| {
+        let found = too_long(topology, &self.load, &self.flits).filter_map(|(link, length)| {
             let hop = format!("each link with a `hop_delay` of {}", self.load.hop_delay);
             let (line, place) = own(link).unwrap_or((0, hop));
             let is_new = lines.insert(line);
-            is_new.then(|| format!("{flits} flits under way on {place} and back"))
+            is_new.then(|| format!("{length} on {place}"))
         });
-        let allowed = format!("up to {FLITS_UNDER_WAY_MAX} flits under way on a link and back");
+        let allowed = format!(
+            "less than {FLITS_UNDER_WAY_MAX} flits under way on a link and back, and than \
+             {DELAY_CYCLES_MAX} cycles"
+        );
         let help = "use `level = \"packet\"`, larger `bytes` of `[flit]`, or shorter delays";
         let before = problems.len();
         report(found, |found| {
@@ -346,8 +347,8 @@ mod tests {
         scenario.load.link_bits_per_s = 80_000_000_000;
         assert_eq!(found(&scenario), []);
         scenario.flits.flit_bytes = 1;
-        let text = "199998 flits under way on halls.graph:5 (link from `a` to `b`) with a delay of \
-                    10.0 us and back";
+        let text = "199998 flits under way and back on halls.graph:5 (link from `a` to `b`) with a \
+                    delay of 10.0 us";
         let problems = found(&scenario);
         assert_eq!(problems, one("level", text), "{problems:?}");
         scenario.load.hop_delay = DurationPs::from_us(20);
@@ -360,9 +361,17 @@ mod tests {
         scenario.topology = TopologyChoice::Graph(Graph::parse(plain).unwrap());
         let text = &found(&scenario)[0].1;
         assert!(
-            text.starts_with("399998 flits under way on each link with a `hop_delay` of 20"),
+            text.starts_with(
+                "399998 flits under way and back on each link with a `hop_delay` of 20"
+            ),
             "{text}"
         );
+        // A slow link has few flits on it, however long it is.
+        let slow = "switch a\nsource n a\ndestination m a rate=1kb/s delay=1s\n";
+        scenario.load.hop_delay = DurationPs::ZERO;
+        scenario.topology = TopologyChoice::Graph(Graph::parse(slow).unwrap());
+        let text = &found(&scenario)[0].1;
+        assert!(text.starts_with("9999999999 cycles on "), "{text}");
         // Small packets in many channels of long links take memory.
         scenario.load.hop_delay = DurationPs::from_us(2);
         scenario.load.sizes = SizeLaw::Exponential { mean: 500.0 };
