@@ -4,7 +4,7 @@
 //! buffer for each virtual channel, the head flit claims a free channel of its next link (given by
 //! the arbiter), the others follow, and the tail releases it. Flits need a credit of the buffer
 //! ahead. A flit takes one cycle for a link and the router behind it, where links are alike; those
-//! that are faster or slower than sources', or longer than a cycle, are in [`cables`]. Slower by far
+//! that are faster or slower than sources', or longer than a cycle, are in `flit/cables.rs`. Slower by far
 //! than packets ([`crate::network::wormhole`]), which must agree with it: that is what it is for.
 //!
 //! Cost: some 20 ns per flit and link; nothing is allocated per flit.

@@ -68,16 +68,23 @@ fn what_links_of_their_own_cannot_do_is_refused_by_file_and_line() {
     let link = format!("{SCENARIO}[link]\nrate = \"2 Gb/s\"\n");
     bench.write("halls.toml", &link);
     bench.run(&["check", "halls.toml"]).ended_with(0);
+    // 2 ms of flits of 32 ns, there and back.
+    let far = graph
+        .replace("2Gb/s", "2Gb/s delay=2ms")
+        .replace("1us", "2ms");
+    bench.write("halls.graph", far);
     let flits = ["sim", "run", "halls.toml", "--level", "flit"];
     let run = bench.run(&flits).ended_with(1);
     for part in [
         "F0206",
-        "halls.graph:2",
+        "125000 flits under way and back on halls.graph:2 (source `n`) with",
         "and 1 more like it",
         "use `level = \"packet\"`",
     ] {
         assert!(joined(&run.err).contains(part), "{part} in\n{}", run.err);
     }
+    bench.write("halls.graph", graph);
+    bench.run(&flits).ended_with(0);
     let shared = "[switch]\nmode = \"store-and-forward\"\nbuffer_place = \"shared\"\n";
     bench.write("halls.toml", format!("{link}{shared}"));
     let run = bench.run(&["check", "halls.toml"]).ended_with(1);
