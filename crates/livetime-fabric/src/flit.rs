@@ -86,21 +86,33 @@ struct Packets {
 /// The buffers of all channels at the far ends of their links; packets of a buffer follow each
 /// other, and one whose tail is still to come may have no flit in it.
 struct Buffers {
-    /// Flits that each has room for, and how many of them the sender has used.
-    room: Vec<u32>,
-    used: Vec<u32>,
-    /// First place of each, and of one behind the last.
-    start: Vec<u32>,
-    /// Ring of packets of each buffer, and their flits that are there.
-    packet: Vec<u32>,
-    here: Vec<u32>,
-    hop: Vec<u8>,
-    head: Vec<u16>,
-    len: Vec<u16>,
+    all: Vec<Buffer>,
+    /// Rings of all buffers, one behind the other.
+    trains: Vec<Train>,
+}
+
+/// A buffer: what each flit touches is in one place.
+#[derive(Clone, Copy)]
+struct Buffer {
+    /// Flits that there is room for, and those of it that the sender has used.
+    room: u32,
+    used: u32,
     /// Flits of the first packet that are still to be sent on.
-    left: Vec<u32>,
-    /// Channel that the first packet was given.
-    output: Vec<u32>,
+    left: u32,
+    /// First place of its ring of packets, and how many there are.
+    start: u32,
+    packets: u32,
+    /// The first packet, and how many there are.
+    head: u32,
+    len: u32,
+}
+
+/// A packet of a buffer, and its flits that are there.
+#[derive(Clone, Copy)]
+struct Train {
+    packet: u32,
+    here: u32,
+    hop: u8,
 }
 
 struct Network<'t> {
@@ -346,7 +358,6 @@ impl<'t> Network<'t> {
                 let place = self.ties.below(heads) as usize;
                 let buffer = self.asking[l].swap_remove(place);
                 self.owner[channel] = buffer;
-                self.buffers.output[buffer as usize] = channel as u32;
                 self.activate(link);
             }
         }
@@ -370,11 +381,11 @@ impl<'t> Network<'t> {
                 };
                 let channel = l * self.channels + lane;
                 let from = self.owner[channel];
-                if from == NONE || !self.is_delivery[l] && self.buffers.used[channel] >= room {
+                if from == NONE || !self.is_delivery[l] && self.buffers.all[channel].used >= room {
                     continue;
                 }
                 if *link >= sources {
-                    if self.buffers.first_here(from as usize) == 0 {
+                    if self.buffers.first(from as usize).here == 0 {
                         continue;
                     }
                     if self.channels > 1 {
@@ -394,6 +405,7 @@ impl<'t> Network<'t> {
     }
 
     /// Moves a flit from a buffer (or a source) onto a channel.
+    #[inline]
     fn move_flit(&mut self, from: u32, to: u32) {
         let (channel, link) = (to as usize, to as usize / self.channels);
         let sources = self.topology.sources() as usize;
@@ -406,17 +418,20 @@ impl<'t> Network<'t> {
             self.buffers.send(from as usize)
         };
         if !self.is_delivery[link] {
-            self.buffers.used[channel] += 1;
+            self.buffers.all[channel].used += 1;
         }
-        let arrival = Arrival::Flit {
-            channel: to,
-            packet,
-            hop: hop + 1,
-            is_tail,
-        };
         match &mut self.cables {
-            Some(cables) if cables.delay(link) > 0 => cables.send(self.cycle, link, arrival),
-            _ => self.arrive(arrival),
+            Some(cables) if cables.delay(link) > 0 => {
+                let (cycle, channel, hop) = (self.cycle, to, hop + 1);
+                let flit = Arrival::Flit {
+                    channel,
+                    packet,
+                    hop,
+                    is_tail,
+                };
+                cables.send(cycle, link, flit);
+            }
+            _ => self.arrive(link, to, packet, hop + 1, is_tail),
         }
         if !is_tail {
             return;
@@ -434,14 +449,15 @@ impl<'t> Network<'t> {
     }
 
     /// A flit has left a buffer: whoever feeds it may send another one.
+    #[inline(always)]
     fn return_credit(&mut self, buffer: u32) {
-        let link = buffer as usize / self.channels;
-        match &mut self.cables {
-            Some(cables) if cables.delay(link) > 0 => {
-                cables.send(self.cycle, link, Arrival::Credit { buffer });
+        if let Some(cables) = &mut self.cables {
+            let link = buffer as usize / self.channels;
+            if cables.delay(link) > 0 {
+                return cables.send(self.cycle, link, Arrival::Credit { buffer });
             }
-            _ => self.buffers.used[buffer as usize] -= 1,
         }
+        self.buffers.all[buffer as usize].used -= 1;
     }
 
     /// What is at its end of a long link by now.
@@ -451,30 +467,34 @@ impl<'t> Network<'t> {
         };
         let mut arrivals = cables.take_arrivals(self.cycle);
         for arrival in arrivals.drain(..) {
-            self.arrive(arrival);
+            match arrival {
+                Arrival::Credit { buffer } => self.buffers.all[buffer as usize].used -= 1,
+                Arrival::Flit {
+                    channel,
+                    packet,
+                    hop,
+                    is_tail,
+                } => {
+                    let link = channel as usize / self.channels;
+                    self.arrive(link, channel, packet, hop, is_tail);
+                }
+            }
         }
         if let Some(cables) = &mut self.cables {
             cables.keep_arrivals(self.cycle, arrivals);
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
-        let (channel, packet, hop, is_tail) = match arrival {
-            Arrival::Credit { buffer } => return self.buffers.used[buffer as usize] -= 1,
-            Arrival::Flit {
-                channel,
-                packet,
-                hop,
-                is_tail,
-            } => (channel, packet, hop, is_tail),
-        };
-        if self.is_delivery[channel as usize / self.channels] {
+    /// A flit is at the end of its link.
+    #[inline(always)]
+    fn arrive(&mut self, link: usize, channel: u32, packet: u32, hop: u8, is_tail: bool) {
+        if self.is_delivery[link] {
             if is_tail {
                 self.deliver(packet);
             }
             return;
         }
-        let flits = self.packets.flits[packet as usize];
+        let flits = &self.packets.flits;
         if (self.buffers).receive(channel as usize, packet, hop, flits) {
             self.ask(channel);
         }
@@ -482,7 +502,7 @@ impl<'t> Network<'t> {
 
     /// The first packet of a buffer asks for its next link.
     fn ask(&mut self, buffer: u32) {
-        let (packet, hop) = self.buffers.first(buffer as usize);
+        let Train { packet, hop, .. } = *self.buffers.first(buffer as usize);
         let link = self.packets.route[packet as usize * self.stride + usize::from(hop)];
         self.asking[link as usize].push(buffer);
         self.ask_again(link);
@@ -532,92 +552,96 @@ impl<'t> Network<'t> {
 
 impl Buffers {
     fn new(topology: &Topology, load: &Load, config: &FlitConfig) -> Self {
-        let (mut room, mut start) = (Vec::new(), vec![0]);
+        let (mut all, mut places) = (Vec::new(), 0);
         for (flits, packets) in rooms(topology, load, config) {
             let is_bounded = flits <= u64::from(BUFFER_FLITS_MAX) + FLITS_UNDER_WAY_MAX;
             assert!(is_bounded, "links of a bounded length");
             for _ in 0..config.channels {
-                room.push(flits as u32);
-                start.push(start[start.len() - 1] + packets as u32);
+                all.push(Buffer {
+                    room: flits as u32,
+                    used: 0,
+                    left: 0,
+                    start: places,
+                    packets: packets as u32,
+                    head: 0,
+                    len: 0,
+                });
+                places += packets as u32;
             }
         }
-        let (count, places) = (room.len(), start[start.len() - 1] as usize);
+        let vacant = Train {
+            packet: NONE,
+            here: 0,
+            hop: 0,
+        };
         Self {
-            room,
-            used: vec![0; count],
-            start,
-            packet: vec![NONE; places],
-            here: vec![0; places],
-            hop: vec![0; places],
-            head: vec![0; count],
-            len: vec![0; count],
-            left: vec![0; count],
-            output: vec![NONE; count],
+            all,
+            trains: vec![vacant; places as usize],
         }
     }
 
-    fn place(&self, buffer: usize, index: usize) -> usize {
-        let start = self.start[buffer] as usize;
-        let packets = self.start[buffer + 1] as usize - start;
-        let mut at = usize::from(self.head[buffer]) + index;
-        if at >= packets {
-            at -= packets;
-        }
-        start + at
-    }
-
-    fn first(&self, buffer: usize) -> (u32, u8) {
-        let place = self.place(buffer, 0);
-        (self.packet[place], self.hop[place])
-    }
-
-    fn first_here(&self, buffer: usize) -> u32 {
-        self.here[self.place(buffer, 0)]
+    fn first(&self, buffer: usize) -> &Train {
+        &self.trains[self.all[buffer].place(0)]
     }
 
     /// Takes a flit of the first packet out: the packet, its hop, and whether it was the tail.
+    #[inline]
     fn send(&mut self, buffer: usize) -> (u32, u8, bool) {
-        let place = self.place(buffer, 0);
-        self.here[place] -= 1;
-        self.left[buffer] -= 1;
-        (self.packet[place], self.hop[place], self.left[buffer] == 0)
+        let buffer = &mut self.all[buffer];
+        let train = &mut self.trains[buffer.place(0)];
+        train.here -= 1;
+        buffer.left -= 1;
+        (train.packet, train.hop, buffer.left == 0)
     }
 
     /// Takes a flit in; whether it is the head of what is now the first packet.
-    fn receive(&mut self, buffer: usize, packet: u32, hop: u8, flits: u32) -> bool {
-        let len = usize::from(self.len[buffer]);
-        if len > 0 {
-            let last = self.place(buffer, len - 1);
-            if self.packet[last] == packet {
-                self.here[last] += 1;
+    #[inline]
+    fn receive(&mut self, buffer: usize, packet: u32, hop: u8, flits: &[u32]) -> bool {
+        let buffer = &mut self.all[buffer];
+        if buffer.len > 0 {
+            let last = &mut self.trains[buffer.place(buffer.len - 1)];
+            if last.packet == packet {
+                last.here += 1;
                 return false;
             }
         }
-        let place = self.place(buffer, len);
-        self.packet[place] = packet;
-        self.here[place] = 1;
-        self.hop[place] = hop;
-        self.len[buffer] += 1;
-        if len == 0 {
-            self.left[buffer] = flits;
+        self.trains[buffer.place(buffer.len)] = Train {
+            packet,
+            here: 1,
+            hop,
+        };
+        buffer.len += 1;
+        if buffer.len == 1 {
+            buffer.left = flits[packet as usize];
         }
-        len == 0
+        buffer.len == 1
     }
 
     /// Forgets the first packet; whether another one is first now.
     fn pop(&mut self, buffer: usize, flits: &[u32]) -> bool {
-        let place = self.place(buffer, 0);
-        self.packet[place] = NONE;
-        let packets = self.start[buffer + 1] - self.start[buffer];
-        let next = self.head[buffer] + 1;
-        self.head[buffer] = if u32::from(next) == packets { 0 } else { next };
-        self.len[buffer] -= 1;
-        self.output[buffer] = NONE;
-        if self.len[buffer] == 0 {
+        let buffer = &mut self.all[buffer];
+        self.trains[buffer.place(0)].packet = NONE;
+        buffer.head = match buffer.head + 1 {
+            next if next == buffer.packets => 0,
+            next => next,
+        };
+        buffer.len -= 1;
+        if buffer.len == 0 {
             return false;
         }
-        self.left[buffer] = flits[self.first(buffer).0 as usize];
+        let next = self.trains[buffer.place(0)].packet;
+        buffer.left = flits[next as usize];
         true
+    }
+}
+
+impl Buffer {
+    /// Where its `nth` packet is.
+    #[inline]
+    fn place(&self, nth: u32) -> usize {
+        let at = self.head + nth;
+        let round = if at < self.packets { 0 } else { self.packets };
+        (self.start + at - round) as usize
     }
 }
 

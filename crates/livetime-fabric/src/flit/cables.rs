@@ -154,7 +154,10 @@ impl Network<'_> {
         let is_source = link < self.topology.sources();
         let mut most = match self.is_delivery[l] {
             true => u32::MAX,
-            false => self.buffers.room[channel] - self.buffers.used[channel],
+            false => {
+                let ahead = &self.buffers.all[channel];
+                ahead.room - ahead.used
+            }
         };
         let input = from as usize / self.channels;
         if is_source {
@@ -166,7 +169,7 @@ impl Network<'_> {
             let passed_on = cables.input_flits[input] - self.used_flits[input];
             most = most
                 .min(passed_on)
-                .min(self.buffers.first_here(from as usize));
+                .min(self.buffers.first(from as usize).here);
         }
         let mut flits = 0;
         while flits < most && cables.is_free(self.cycle, l) {
