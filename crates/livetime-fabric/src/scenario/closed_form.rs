@@ -164,7 +164,7 @@ mod tests {
         ] {
             let simulated = Scenario {
                 level,
-                switching: switching.clone(),
+                switching,
                 ..scenario.clone()
             };
             let outcome = simulated.run().unwrap();
