@@ -4,8 +4,9 @@
 //! buffer for each virtual channel, the head flit claims a free channel of its next link (given by
 //! the arbiter), the others follow, and the tail releases it. Flits need a credit of the buffer
 //! ahead. A flit takes one cycle for a link and the router behind it, where links are alike; those
-//! that are faster or slower than sources', or longer than a cycle, are in `flit/cables.rs`. Slower by far
-//! than packets ([`crate::network::wormhole`]), which must agree with it: that is what it is for.
+//! that are faster or slower than those of sources, or longer than a cycle, are in
+//! `flit/cables.rs`. Slower by far than packets ([`crate::network::wormhole`]), which must agree with
+//! it: that is what it is for.
 //!
 //! Cost: some 20 ns per flit and link; nothing is allocated per flit.
 
@@ -277,7 +278,10 @@ impl<'t> Network<'t> {
         self.start_sources();
         self.give_channels();
         let is_waiting = match self.cables.take() {
-            None => self.choose_moves(),
+            None => {
+                self.choose_moves();
+                false
+            }
             Some(cables) => self.choose_paced_moves(cables),
         };
         let mut moves = core::mem::take(&mut self.moves);
@@ -364,9 +368,8 @@ impl<'t> Network<'t> {
         self.asked = asked;
     }
 
-    /// Flits that move in this cycle: one for each link and input, with a credit. Nothing is under way
-    /// beside them, it says.
-    fn choose_moves(&mut self) -> bool {
+    /// Flits that move in this cycle: one for each link and input, with a credit.
+    fn choose_moves(&mut self) {
         // All alike.
         let room = self.config.buffer_flits;
         let sources = self.topology.sources();
@@ -401,7 +404,6 @@ impl<'t> Network<'t> {
                 break;
             }
         }
-        false
     }
 
     /// Moves a flit from a buffer (or a source) onto a channel.

@@ -9,15 +9,13 @@ mod cable_check;
 mod closed_form;
 mod notes;
 
-use std::ops::RangeInclusive;
-
 use closed_form::CLOSED_FORMS;
 use livetime_wire::Problem;
 
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
 use crate::flit::{self, BUFFER_FLITS_MAX, FlitConfig};
 use crate::network::topology::shift::ShiftSchedule;
-use crate::network::topology::{Graph, Wiring};
+use crate::network::topology::{Graph, RATES, Wiring};
 use crate::network::{
     Arrival, Buffering, Load, NetworkOutcome, Pattern, SizeLaw, Topology, TopologyError, buffered,
     wormhole,
@@ -27,8 +25,6 @@ use crate::time::DurationPs;
 
 /// The longest run, simulated.
 const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
-/// Rates of links, in bits per second.
-const RATES: RangeInclusive<u64> = 1_000..=100_000_000_000_000;
 /// The most steps of a schedule that are checked for conflicts.
 const SCHEDULE_STEPS_MAX: u32 = 4096;
 
@@ -547,8 +543,7 @@ fn check_schedule(topology: &Topology, problems: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Queueing;
-    use crate::network::Traffic;
+    use crate::network::{Queueing, Traffic};
 
     fn crossbar(ports: u32) -> Scenario {
         Scenario {

@@ -52,23 +52,12 @@ const FLIT_NETWORKS: [NamedTopology; 6] = [
 
 /// Three switches with nodes of several rates, and a slow, a fast and a long link between them.
 fn unlike_links() -> Topology {
-    let nodes = [
-        "a",
-        "a rate=500Mb/s",
-        "a delay=128ns",
-        "b",
-        "b rate=500Mb/s",
-        "b delay=128ns",
-        "c",
-        "c",
-    ];
-    let nodes = nodes
-        .iter()
-        .enumerate()
-        .map(|(n, at)| format!("node n{n} {at}\n"));
-    let links = "link a b rate=600Mb/s delay=192ns\nlink b c rate=3Gb/s\nlink a c 4\n";
-    let text = "switch a\nswitch b\nswitch c\n".to_owned() + &nodes.collect::<String>() + links;
-    let graph = Graph::parse(&text).expect("a good graph");
+    let text = "switch a\nswitch b\nswitch c\n\
+                node n0 a\nnode n1 a rate=500Mb/s\nnode n2 a delay=128ns\n\
+                node n3 b\nnode n4 b rate=500Mb/s\nnode n5 b delay=128ns\n\
+                node n6 c\nnode n7 c\n\
+                link a b rate=600Mb/s delay=192ns\nlink b c rate=3Gb/s\nlink a c 4\n";
+    let graph = Graph::parse(text).expect("a good graph");
     Topology::graph(&graph).expect("in range")
 }
 

@@ -72,6 +72,9 @@ pub struct Link {
     pub speed: u32,
 }
 
+/// Rates that links may have, in bits per second.
+pub(crate) const RATES: core::ops::RangeInclusive<u64> = 1_000..=100_000_000_000_000;
+
 /// What a link has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cable {

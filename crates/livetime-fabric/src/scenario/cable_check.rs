@@ -12,12 +12,12 @@ use crate::builder_network::Control;
 use crate::flit::{
     BUFFER_PLACES_MAX, DELAY_CYCLES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, too_long,
 };
-use crate::network::topology::{Cable, Graph, LinkEnd};
+use crate::network::topology::{Cable, Graph, LinkEnd, RATES};
 use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Topology};
 use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
 use crate::time::DurationPs;
 
-use super::{Level, RATES, Scenario, Switching, TopologyChoice};
+use super::{Level, Scenario, Switching, TopologyChoice};
 
 /// A link of a graph with something of its own.
 struct OwnLink {
@@ -46,7 +46,7 @@ impl Scenario {
         self.check_control(graph, problems);
     }
 
-    /// Adds links on which more flits are under way than are simulated.
+    /// Adds links on which flits would be under way for longer than is simulated, and too large buffers.
     pub(super) fn check_under_way(&self, topology: &Topology, problems: &mut Vec<Problem>) {
         let has_flits = self.flits.problem().is_none() && self.load.sizes.problem().is_none();
         if !has_flits || !RATES.contains(&self.load.link_bits_per_s) {

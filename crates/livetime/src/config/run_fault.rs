@@ -45,8 +45,9 @@ const LOSS_OF: &str = "loss-of:";
 const NTH: char = '#';
 const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
                     1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
-                    2 s), kill:evm@loss-of:bu1 (when it is to hear that bu1 is lost), cut:fu0@3s (its streams), or crash:1234 and \
-                    hang:1234 (what event 1234 does to its filter unit)";
+                    2 s), kill:evm@loss-of:bu1 (when it is to hear that bu1 is lost), cut:fu0@3s \
+                    (its streams), or crash:1234 and hang:1234 (what event 1234 does to its filter \
+                    unit)";
 
 /// Reads a fault.
 ///

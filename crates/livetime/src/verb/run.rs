@@ -68,8 +68,8 @@ pub(crate) struct SourceOptions {
     #[arg(long, value_parser = config::parse_quantity::<RateHz>)]
     rate: Option<RateHz>,
     /// Let something fail, such as link-down:3@4s+1s (data link 3 down at 4 s for 1 s); with
-    /// --processes also kill:bu1@5s, stop:fu0@3s+2s, and crash:1234 or hang:1234 (what event 1234
-    /// does to its filter unit)
+    /// --processes also kill:bu1@5s, stop:fu0@3s+2s, kill:evm@loss-of:bu1 (when it is to hear of that),
+    /// and crash:1234 or hang:1234 (what event 1234 does to its filter unit)
     #[arg(long, value_name = "FAULT", value_parser = config::parse_fault)]
     pub(crate) fault: Vec<RunFault>,
 }

@@ -16,7 +16,7 @@ use livetime_wire::{BitRate, DurationNs};
 use crate::time::DurationPs;
 
 use super::{
-    Cable, Element, LINKS_MAX, NODES_MAX, Parts, ROUTE_LINKS_MAX, Route, Routing, Topology,
+    Cable, Element, LINKS_MAX, NODES_MAX, Parts, RATES, ROUTE_LINKS_MAX, Route, Routing, Topology,
     TopologyError,
 };
 
@@ -25,8 +25,6 @@ const SWITCHES_MAX: usize = 4096;
 /// Fastest link, in multiples of a node's.
 const SPEED_MAX: u32 = 1000;
 
-/// Rates that a link may have of its own.
-const RATES: core::ops::RangeInclusive<u64> = 1_000..=100_000_000_000_000;
 /// The longest delay of its own.
 const DELAY_MAX: DurationNs = DurationNs(1_000_000_000);
 
