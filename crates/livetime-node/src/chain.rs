@@ -17,7 +17,7 @@ use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, name_of_socket, role_of, transport_of, writers};
 use crate::counter_block::CounterBlock;
-use crate::process::lost_unit::{Neighbours, count_accepted_once, settle_lost};
+use crate::process::lost_unit::{Judged, Neighbours, count_accepted_once, settle_lost};
 use crate::process::{
     FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
 };
@@ -154,14 +154,17 @@ fn connect_units(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected
 
 /// What the living units next to lost ones have counted.
 fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
+    let roles = || snapshot.roles.iter().map(|(_, role)| &role.gauges);
+    let judged = (!lost.contains(&UnitKind::Filter)).then(|| Judged {
+        incomplete: roles().map(|role| role.incomplete).sum(),
+        fragments_in_incomplete: roles().map(|role| role.fragments_in_incomplete).sum(),
+        fragments: roles().map(|role| role.fragments).sum(),
+    });
     Neighbours {
         accepts: snapshot.role("evm").gauges.received,
         event_manager_lives: !lost.contains(&UnitKind::EventManager),
-        events_done: snapshot
-            .roles
-            .iter()
-            .map(|(_, role)| role.gauges.done)
-            .sum(),
+        events_done: roles().map(|role| role.done).sum(),
+        judged,
     }
 }
 

@@ -43,6 +43,12 @@ pub struct Gauges {
     pub failed: u64,
     /// 1 while the writer waits for room on the disk.
     pub disk_full: u64,
+    /// Incomplete events among those that a filter unit has judged.
+    pub incomplete: u64,
+    /// Fragments in them.
+    pub fragments_in_incomplete: u64,
+    /// Fragments in all events that a filter unit has judged.
+    pub fragments: u64,
 }
 
 /// What a role publishes.
@@ -56,7 +62,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 12;
+const GAUGES: usize = 15;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -206,6 +212,9 @@ impl Gauges {
             self.done,
             self.failed,
             self.disk_full,
+            self.incomplete,
+            self.fragments_in_incomplete,
+            self.fragments,
         ]
     }
 
@@ -223,6 +232,9 @@ impl Gauges {
             done,
             failed,
             disk_full,
+            incomplete,
+            fragments_in_incomplete,
+            fragments,
         ] = values;
         Self {
             idle,
@@ -237,6 +249,9 @@ impl Gauges {
             done,
             failed,
             disk_full,
+            incomplete,
+            fragments_in_incomplete,
+            fragments,
         }
     }
 
@@ -267,6 +282,11 @@ mod tests {
         counts.gauges.record_latency(7);
         (counts.gauges.done, counts.gauges.failed) = (5, 1);
         counts.gauges.disk_full = 1;
+        counts.gauges.incomplete = 6;
+        (
+            counts.gauges.fragments_in_incomplete,
+            counts.gauges.fragments,
+        ) = (17, 90);
         block.note_event(Some(TriggerNumber(u64::MAX)));
         block.publish(&counts);
         block.publish(&counts);

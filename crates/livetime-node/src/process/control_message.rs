@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 8;
+pub const PROTOCOL: u64 = 9;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Events in one document.

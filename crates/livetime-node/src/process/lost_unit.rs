@@ -16,6 +16,19 @@ pub struct Neighbours {
     pub event_manager_lives: bool,
     /// Events of the builder units that filter units or the writer were through with.
     pub events_done: u64,
+    /// What the filter units judged; `None` where one of them died.
+    pub judged: Option<Judged>,
+}
+
+/// What filter units found in the events that they judged.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Judged {
+    /// Events that lack fragments.
+    pub incomplete: u64,
+    /// Fragments in those.
+    pub fragments_in_incomplete: u64,
+    /// Fragments in all of them.
+    pub fragments: u64,
 }
 
 /// Settles the counters of a run in which units of the kinds in `lost` died.
@@ -55,7 +68,7 @@ pub fn settle_lost(
         counts.triggers += over;
         counts.offered = counts.refused + counts.triggers;
     }
-    settle_fragments(counts, losses, lost);
+    settle_fragments(counts, losses, lost, neighbours.judged);
 }
 
 /// A filter unit that dies with its builder unit may have accepted what is then built again: not more
@@ -124,14 +137,27 @@ fn settle_filter(
     if builder_lost {
         // What came out of the builder units; an event built a second time counts once.
         let out = counts.filter_accepted + counts.filter_rejected + in_filter;
+        if let Some(judged) = neighbours.judged.filter(|_| in_filter == 0) {
+            counts.events_incomplete = judged.incomplete;
+        }
         counts.events_incomplete = counts.events_incomplete.min(out);
         counts.events_built = out - counts.events_incomplete;
     }
 }
 
 /// Fragments from the links to the events.
-fn settle_fragments(counts: &mut ChainCounts, losses: &mut LossCounts, lost: &[UnitKind]) {
-    if lost.contains(&UnitKind::Builder) && !lost.contains(&UnitKind::Readout) {
+fn settle_fragments(
+    counts: &mut ChainCounts,
+    losses: &mut LossCounts,
+    lost: &[UnitKind],
+    judged: Option<Judged>,
+) {
+    let all_judged = judged.filter(|_| losses.in_area(LossArea::Filter) == 0);
+    let builder_lost = lost.contains(&UnitKind::Builder);
+    if let Some(judged) = all_judged.filter(|_| builder_lost) {
+        counts.fragments_in_incomplete = judged.fragments_in_incomplete;
+        counts.fragments_in_built = judged.fragments - judged.fragments_in_incomplete;
+    } else if builder_lost && !lost.contains(&UnitKind::Readout) {
         let elsewhere = counts.fragments_dropped_by_decision
             + counts.fragments_in_incomplete
             + losses.in_area(LossArea::Readout);
@@ -219,6 +245,7 @@ mod tests {
             accepts: 40,
             event_manager_lives: true,
             events_done: 40,
+            judged: None,
         };
         settle_lost(&mut counts, &mut losses, lost, neighbours);
         assert_eq!(counts.problems(&losses), [], "{lost:?}");
@@ -330,6 +357,40 @@ mod tests {
             (counts.events_built, counts.fragments_in_built) = (built, built * 8);
             let losses = settled(counts, LossCounts::new(), &[UnitKind::Builder]);
             assert_eq!(losses.total(), 0);
+        }
+    }
+
+    /// An event that a builder unit closed before it died, and that another closed again, counts once:
+    /// as the filter unit saw it that judged it.
+    #[test]
+    fn an_event_that_two_builder_units_closed_counts_once() {
+        let mut counts = good();
+        // 4 of 5 are incomplete twice, and two complete ones were built twice.
+        (counts.events_incomplete, counts.fragments_in_incomplete) = (9, 9 * 4);
+        (counts.fragments_in_built, counts.events_built) = (37 * 8, 37);
+        (counts.fragments_sent, counts.fragments_received) = (780, 780);
+        let judged = Judged {
+            incomplete: 5,
+            fragments_in_incomplete: 5 * 4,
+            fragments: 35 * 8 + 5 * 4,
+        };
+        let neighbours = Neighbours {
+            accepts: 40,
+            event_manager_lives: true,
+            events_done: 33,
+            judged: Some(judged),
+        };
+        for lost in [
+            &[UnitKind::Builder][..],
+            &[UnitKind::Readout, UnitKind::Builder],
+        ] {
+            let (mut counts, mut losses) = (counts, LossCounts::new());
+            settle_lost(&mut counts, &mut losses, lost, neighbours);
+            assert_eq!(counts.problems(&losses), []);
+            assert_eq!(losses.total(), 0);
+            assert_eq!((counts.events_built, counts.events_incomplete), (35, 5));
+            assert_eq!(counts.fragments_in_incomplete, 20);
+            assert_eq!(counts.fragments_sent, 780);
         }
     }
 

@@ -305,21 +305,62 @@ impl FilterUnit {
     /// Tells the builder unit what becomes of the event in hand, which is not needed here any more;
     /// there is room, see [`FilterUnit::poll`].
     fn tell(&mut self, output: FilterOutput) {
-        let chain = &mut self.counts.chain;
-        *(match output.accept {
-            true => &mut chain.filter_accepted,
-            false => &mut chain.filter_rejected,
-        }) += 1;
         self.event.release();
         let ticket = self.event.ticket();
-        let (builder, trigger) = (usize::from(ticket.builder), ticket.trigger);
+        let builder = usize::from(ticket.builder);
+        let verdict = Verdict {
+            trigger: ticket.trigger,
+            output,
+            fragments: ticket.fragments.len() as u16,
+            is_incomplete: !ticket.is_first_step() && !ticket.missing.is_empty(),
+        };
         free_pages(&mut self.parts.outbox, ticket);
-        let verdict = Verdict { trigger, output };
+        self.count(verdict);
         self.log.note(builder, verdict);
         self.say(builder, verdict);
     }
 
-    fn say(&mut self, builder: usize, Verdict { trigger, output }: Verdict) {
+    /// Counts an event that is judged: what it is, too, since its builder unit may count no more.
+    fn count(&mut self, verdict: Verdict) {
+        let RoleCounts { chain, gauges, .. } = &mut self.counts;
+        *(match verdict.output.accept {
+            true => &mut chain.filter_accepted,
+            false => &mut chain.filter_rejected,
+        }) += 1;
+        let fragments = u64::from(verdict.fragments);
+        gauges.fragments += fragments;
+        if verdict.is_incomplete {
+            gauges.incomplete += 1;
+            gauges.fragments_in_incomplete += fragments;
+        }
+    }
+
+    /// Takes back that an accepted event was counted: it is built again.
+    fn withdraw(&mut self, verdict: Verdict) {
+        self.withdrawn += 1;
+        let RoleCounts { chain, gauges, .. } = &mut self.counts;
+        chain.filter_accepted -= 1;
+        let fragments = u64::from(verdict.fragments);
+        gauges.fragments -= fragments;
+        if verdict.is_incomplete {
+            gauges.incomplete -= 1;
+            gauges.fragments_in_incomplete -= fragments;
+        }
+        let FilterOutput {
+            reason, streams, ..
+        } = verdict.output;
+        let reason = self.reasons.get_mut(usize::from(reason));
+        match reason {
+            _ if streams & EventHeader::ERROR_STREAM != 0 => self.failed_events -= 1,
+            Some((accepted, _)) => *accepted -= 1,
+            None => {}
+        }
+    }
+
+    fn say(&mut self, builder: usize, verdict: Verdict) {
+        let Verdict {
+            trigger, output, ..
+        } = verdict;
         match output.accept {
             true => {
                 let event = AcceptedEvent {
@@ -386,21 +427,13 @@ impl FilterUnit {
         triggers: &[TriggerNumber],
     ) -> Vec<TriggerNumber> {
         let mut rejected = Vec::new();
-        for Verdict { trigger, output } in self.log.take(builder) {
-            if !triggers.contains(&trigger) {
+        for verdict in self.log.take(builder) {
+            if !triggers.contains(&verdict.trigger) {
                 continue;
             }
-            if !output.accept {
-                rejected.push(trigger);
-                continue;
-            }
-            self.withdrawn += 1;
-            self.counts.chain.filter_accepted -= 1;
-            let reason = self.reasons.get_mut(usize::from(output.reason));
-            match reason {
-                _ if output.streams & EventHeader::ERROR_STREAM != 0 => self.failed_events -= 1,
-                Some((accepted, _)) => *accepted -= 1,
-                None => {}
+            match verdict.output.accept {
+                true => self.withdraw(verdict),
+                false => rejected.push(verdict.trigger),
             }
         }
         rejected

@@ -22,6 +22,10 @@ pub struct Verdict {
     pub trigger: TriggerNumber,
     /// Whether it is accepted, why, and for which streams.
     pub output: FilterOutput,
+    /// How many fragments it has.
+    pub fragments: u16,
+    /// Whether some are missing that should be there.
+    pub is_incomplete: bool,
 }
 
 /// The last verdicts to one builder unit.
@@ -119,6 +123,8 @@ mod tests {
                 reason: 1,
                 streams: 1,
             },
+            fragments: 8,
+            is_incomplete: false,
         }
     }
 
