@@ -55,6 +55,48 @@ pub fn allowed_cpus() -> Vec<usize> {
     listed
 }
 
+/// The cores this thread may run on, those first that are physical cores of their own: two threads of
+/// one physical core halve each other's speed. Never empty.
+pub fn cpus_apart() -> Vec<usize> {
+    apart(&allowed_cpus(), |cpu| {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        let list = std::fs::read_to_string(file).unwrap_or_default();
+        parse_cpu_list(&list).unwrap_or_default()
+    })
+}
+
+/// Two cores for a pair of threads, the first of [`cpus_apart`]; the same one twice where there is only
+/// one.
+pub fn two_cpus() -> [usize; 2] {
+    let cpus = cpus_apart();
+    [cpus[0], cpus[cpus.len().min(2) - 1]]
+}
+
+fn apart(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let (mut first, mut others) = (Vec::new(), Vec::new());
+    for &cpu in allowed {
+        let siblings = siblings(cpu);
+        let is_taken = first.iter().any(|first| siblings.contains(first));
+        if is_taken { &mut others } else { &mut first }.push(cpu);
+    }
+    first.append(&mut others);
+    first
+}
+
+/// The cores of a list such as `0-3,8`; `None` for other texts, empty for an empty one.
+pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last < first || last > 65_535 {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
 /// Binds the calling thread to one core.
 ///
 /// # Errors
@@ -157,6 +199,27 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn physical_cores_come_first() {
+        let pairs = |cpu| vec![cpu & !1, cpu | 1];
+        assert_eq!(apart(&[0, 1, 2, 3], pairs), [0, 2, 1, 3]);
+        assert_eq!(apart(&[1, 4, 5], pairs), [1, 4, 5]);
+        assert_eq!(apart(&[2, 3], pairs), [2, 3]);
+        assert_eq!(apart(&[0, 1], |_| Vec::new()), [0, 1]);
+        let mut cpus = cpus_apart();
+        assert!(two_cpus().iter().all(|cpu| cpus.contains(cpu)));
+        cpus.sort_unstable();
+        assert_eq!(cpus, allowed_cpus());
+    }
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(parse_cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_cpu_list(""), Some(vec![]));
+        assert_eq!(parse_cpu_list("3-1"), None);
+        assert_eq!(parse_cpu_list("(null)"), None);
     }
 
     #[test]

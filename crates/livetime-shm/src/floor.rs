@@ -22,7 +22,7 @@ pub use ping_pong::{PING_PONG_BYTES_MAX, PingPong, cache_line_ping_pong};
 pub use poll_gaps::{POLL_GAP_BOUNDS_NS, PollGaps, poll_gap_histogram};
 pub use samples::Samples;
 
-use crate::affinity::{PlacementError, allowed_cpus};
+use crate::affinity::PlacementError;
 use crate::page_pool::PageError;
 
 /// Why a floor could not be measured.
@@ -65,11 +65,4 @@ impl FloorError {
     fn kernel(step: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Kernel { step, source }
     }
-}
-
-/// Two cores of this process, the last allowed one for the caller's partner; the same core twice
-/// where there is only one.
-fn two_cores() -> [usize; 2] {
-    let allowed = allowed_cpus();
-    [allowed[0], allowed[allowed.len().min(2) - 1]]
 }

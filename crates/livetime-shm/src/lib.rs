@@ -40,8 +40,8 @@ pub mod wait;
 pub mod wake_descriptor;
 
 pub use affinity::{
-    PlacementError, allowed_cpus, avoid_cpu, lock_memory, pin_current_thread, request_fifo,
-    request_normal,
+    PlacementError, allowed_cpus, avoid_cpu, cpus_apart, lock_memory, parse_cpu_list,
+    pin_current_thread, request_fifo, request_normal, two_cpus,
 };
 pub use clock::{MonotonicClock, TickSource, TscClock};
 pub use doorbell::{Doorbell, DoorbellError, Ticket, Waked};

@@ -8,6 +8,8 @@
 pub mod builder;
 pub mod builder_grid;
 pub(crate) mod builder_network;
+mod builder_rings;
+pub mod builder_scale;
 pub mod card_readout;
 pub mod card_stream;
 pub mod chain;
@@ -21,6 +23,7 @@ pub(crate) mod full_menu;
 pub mod interleave;
 pub mod paced_loop;
 pub mod page;
+pub(crate) mod pinned_threads;
 pub(crate) mod raw_tcp;
 pub(crate) mod raw_udp;
 pub mod readout;
@@ -29,7 +32,6 @@ pub(crate) mod stall_meter;
 pub mod store;
 pub mod timing;
 pub mod trigger_loop;
-pub(crate) mod two_cores;
 pub mod udp;
 
 use std::path::PathBuf;
@@ -232,6 +234,14 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
 /// [`BenchError`] when the machine refuses something, or when counts are not conserved.
 pub fn run_builder_grid(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     in_place(options, || builder_grid::run(options))
+}
+
+/// Runs the builder with each unit on a thread of its own, on ever more cores.
+///
+/// # Errors
+/// [`BenchError`] when the machine refuses something, or when counts are not conserved.
+pub fn run_builder_scale(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
+    in_place(options, || builder_scale::run(options))
 }
 
 /// Runs the loop at a rate.

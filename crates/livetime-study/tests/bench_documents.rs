@@ -168,6 +168,27 @@ fn builder_grid_has_a_cell_for_each_way_and_loses_nothing() {
     assert_eq!(text.matches("    grid, ").count(), 36, "{text}");
 }
 
+/// Ever more units, each on a thread of its own, whether there are as many cores or not.
+#[test]
+fn builder_scale_begins_with_one_unit_of_each_kind_and_loses_nothing() {
+    let document = measure_by(|options| bench::run_builder_scale(options).unwrap());
+    assert_form(&document);
+    let cells = document.result["scale"].as_array().unwrap();
+    assert!(cells.len() >= 2 && cells.len().is_multiple_of(2));
+    for (cell, transport) in cells.iter().zip(["shm", "tcp"].iter().cycle()) {
+        assert_eq!(cell["transport"], *transport);
+        assert_eq!(cell["lost"], 0, "{cell}");
+        let units = cell["readout_units"].as_u64().unwrap();
+        assert_eq!(cell["builder_units"], units);
+        assert_eq!(cell["threads"], 2 * units + 1);
+        assert!(units == 1 || cell["threads"].as_u64() <= cell["cores"].as_u64());
+    }
+    assert_eq!(cells[0]["rate_per_unit_to_1x1"], 1.0);
+    assert!(cells[1]["to_raw"].as_f64() > Some(0.0));
+    let text = page::to_text(&document.to_json());
+    assert_eq!(text.matches("    scale, ").count(), cells.len(), "{text}");
+}
+
 #[test]
 fn store_has_every_size() {
     let document = measure(BenchName::Store);

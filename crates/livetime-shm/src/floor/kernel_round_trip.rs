@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::{FloorError, Samples, two_cores};
-use crate::affinity::pin_current_thread;
+use super::{FloorError, Samples};
+use crate::affinity::{pin_current_thread, two_cpus};
 use crate::clock::TscClock;
 
 /// Longest message of these round trips in bytes: it fits the smallest kernel buffer.
@@ -102,7 +102,7 @@ pub struct KernelOneWay {
 pub fn eventfd_one_way(rounds: u32, period: Duration) -> Result<KernelOneWay, FloorError> {
     let event = eventfd(0, EventfdFlags::CLOEXEC)
         .map_err(|e| FloorError::kernel("making an event descriptor")(e.into()))?;
-    let cpus = two_cores();
+    let cpus = two_cpus();
     let clock = TscClock::of_process();
     let total = u64::from(rounds + WARM_UP_ROUNDS);
     let woken_at = AtomicU64::new(0);
@@ -264,7 +264,7 @@ fn measure(
             max: BYTES_MAX,
         });
     }
-    let cpus = two_cores();
+    let cpus = two_cpus();
     let clock = TscClock::of_process();
     let total = rounds + WARM_UP_ROUNDS;
     let failed = FloorError::kernel("a round trip");

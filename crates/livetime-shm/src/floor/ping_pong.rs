@@ -9,8 +9,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{FloorError, Samples, two_cores};
-use crate::affinity::pin_current_thread;
+use super::{FloorError, Samples};
+use crate::affinity::{pin_current_thread, two_cpus};
 use crate::clock::TscClock;
 
 /// Longest payload of a ping-pong in bytes.
@@ -50,7 +50,7 @@ pub fn cache_line_ping_pong(bytes_each_way: usize, rounds: u32) -> Result<PingPo
         });
     }
     let words = bytes_each_way.div_ceil(size_of::<u32>());
-    let cpus = two_cores();
+    let cpus = two_cpus();
     let clock = TscClock::of_process();
     let there: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();
     let back: Vec<Slot> = (0..PLACES).map(|_| Slot::new(words)).collect();

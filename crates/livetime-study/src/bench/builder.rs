@@ -17,12 +17,10 @@ use livetime_builder::{
     ReadoutOutput, ReadoutUnit,
 };
 use livetime_readout::{FragmentBuffer, FragmentBufferConfig};
-use livetime_shm::{
-    Consumer, HugePages, PageIndex, PagePool, PoolConfig, Producer, RingConfig, TscClock, ring,
-};
+use livetime_shm::{Consumer, HugePages, PageIndex, PagePool, PoolConfig, Producer, TscClock};
 use livetime_wire::fragment::{HEADER_WORDS, MARKER, OVERHEAD_WORDS, VERSION};
 use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, MESSAGE_WORDS_MAX, TriggerList,
+    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, TriggerList,
 };
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{
@@ -30,9 +28,11 @@ use livetime_wire::{
 };
 use serde_json::json;
 
+use super::builder_rings::{Inbox, Outbox, Rings, message_ring, receive};
+use super::builder_scale::{BuilderDriver, TriggeredUnit, UnitsApart};
 use super::document::{BenchDocument, Target, median, rounded, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::run_alone;
+use super::pinned_threads::run_alone;
 use super::{BenchError, BenchOptions};
 
 /// Sources of each readout unit.
@@ -63,6 +63,11 @@ impl Shape {
     /// Sources of an event.
     pub(super) fn sources(self) -> u64 {
         u64::from(self.readout_units) * u64::from(SOURCES_PER_UNIT)
+    }
+
+    /// Pairs of a readout and a builder unit.
+    pub(super) fn pairs(self) -> u64 {
+        u64::from(self.readout_units) * u64::from(self.builder_units)
     }
 
     pub(super) fn fragment_bytes(self) -> u64 {
@@ -281,18 +286,8 @@ fn add_account(document: &mut BenchDocument, account: &Account) {
     ));
 }
 
-fn message_ring(slots: u64) -> Result<(Producer, Consumer), BenchError> {
-    let slots = u32::try_from(slots.next_power_of_two())
-        .unwrap_or(1 << 16)
-        .max(16);
-    Ok(ring(&RingConfig {
-        slots,
-        slot_words: MESSAGE_WORDS_MAX as u32,
-    })?)
-}
-
 /// A fragment's message made, sent through a ring and parsed \[ns\].
-fn message_floor(
+pub(super) fn message_floor(
     (producer, consumer): &mut (Producer, Consumer),
     messages: u32,
 ) -> Result<f64, BenchError> {
@@ -365,8 +360,11 @@ struct Builder {
     core: BuilderUnit,
     inboxes: Vec<Inbox>,
     outbox: Outbox,
+    ticket: EventTicket,
     answers: TriggerList,
     answer_sequence: u32,
+    whole: u64,
+    damaged: u64,
 }
 
 /// A readout unit with its pages.
@@ -390,13 +388,9 @@ pub(super) struct Builders {
     manager: Manager,
     builders: Vec<Builder>,
     readouts: Vec<Readout>,
-    ticket: EventTicket,
     clock: TscClock,
     next_trigger: u64,
     accepts: VecDeque<TriggerNumber>,
-    accept_sequence: u32,
-    whole: u64,
-    damaged: u64,
     look: Look,
     /// Bytes that the filter found at another place in memory than the source had put them.
     bytes_moved: u64,
@@ -411,22 +405,23 @@ impl Builders {
             UnitId::readout as fn(u16) -> UnitId,
             UnitId::builder,
         );
-        let mut rings = Rings {
-            slots,
-            rings: Vec::new(),
-        };
+        let mut rings = Rings::new(slots);
         let mut builders = Vec::new();
         let mut readouts = Vec::new();
         for index in 0..config.builder_units {
             let peers: Vec<UnitId> = std::iter::once(manager)
                 .chain((0..shape.readout_units).map(readout))
                 .collect();
+            let core = BuilderUnit::new(&config, index, EPOCH);
             builders.push(Builder {
-                core: BuilderUnit::new(&config, index, EPOCH),
+                ticket: core.empty_ticket(),
+                core,
                 inboxes: rings.inboxes(builder(index), &peers)?,
                 outbox: rings.outbox(builder(index), &peers)?,
                 answers: TriggerList::default(),
                 answer_sequence: 0,
+                whole: 0,
+                damaged: 0,
             });
         }
         let builder_units: Vec<UnitId> = (0..config.builder_units).map(builder).collect();
@@ -442,15 +437,11 @@ impl Builders {
                 inboxes: rings.inboxes(manager, &builder_units)?,
                 outbox: rings.outbox(manager, &builder_units)?,
             },
-            ticket: builders[0].core.empty_ticket(),
             builders,
             readouts,
             clock: TscClock::of_process(),
             next_trigger: 1,
             accepts: VecDeque::with_capacity(shape.accepts_waiting()),
-            accept_sequence: 0,
-            whole: 0,
-            damaged: 0,
             look: Look::Headers,
             bytes_moved: 0,
         })
@@ -520,21 +511,9 @@ impl Builders {
             accepted += 1;
         }
         while let Some(trigger) = self.accepts.front().copied() {
-            let message = BuilderMessage::L2Accept {
-                trigger,
-                mask: L2Mask(1),
-                triggered_at: now,
-            };
-            let envelope = Envelope {
-                sender: UnitId::SUPERVISOR,
-                epoch: EPOCH,
-                sequence: self.accept_sequence,
-                message,
-            };
-            if self.manager.core.handle_message(now, &envelope) == Handled::Busy {
+            if !accept(&mut self.manager.core, now, trigger) {
                 break;
             }
-            self.accept_sequence = self.accept_sequence.wrapping_add(1);
             self.accepts.pop_front();
         }
         Ok(accepted)
@@ -542,68 +521,43 @@ impl Builders {
 
     /// One duty cycle of every unit; returns the work done.
     fn cycle(&mut self, now: RunNs) -> usize {
-        let Manager {
-            core,
-            inboxes,
-            outbox,
-        } = &mut self.manager;
-        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
-        work += outbox.send_all(|| core.poll_output(now));
-        for index in 0..self.builders.len() {
-            work += self.run_builder(index, now);
+        let Self {
+            manager,
+            builders,
+            readouts,
+            look,
+            bytes_moved,
+            ..
+        } = self;
+        let mut work = manager.poll(now);
+        for builder in builders {
+            work += builder.poll(now, |ticket| is_whole(ticket, readouts, *look, bytes_moved));
         }
-        for readout in &mut self.readouts {
+        for readout in readouts {
             work += readout.poll(now);
         }
         work
     }
 
-    fn run_builder(&mut self, index: usize, now: RunNs) -> usize {
-        let Self {
-            builders,
-            readouts,
-            ticket,
-            whole,
-            damaged,
-            look,
-            bytes_moved,
-            ..
-        } = self;
-        let Builder {
-            core,
-            inboxes,
-            outbox,
-            answers,
-            answer_sequence,
-        } = &mut builders[index];
-        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
-        let mut answer = |core: &mut BuilderUnit, answers: &mut TriggerList| {
-            let envelope = Envelope {
-                sender: FILTER,
-                epoch: EPOCH,
-                sequence: *answer_sequence,
-                message: BuilderMessage::EventDone {
-                    triggers: answers.take(),
-                },
-            };
-            *answer_sequence = answer_sequence.wrapping_add(1);
-            let handled = core.handle_message(now, &envelope);
-            debug_assert_eq!(handled, Handled::Taken);
+    /// The units, each for a thread of its own, and the next so many triggers. Filter units then look
+    /// at headers alone.
+    pub(super) fn apart(&mut self, events: u64) -> UnitsApart<'_> {
+        let first = self.next_trigger;
+        self.next_trigger += events;
+        let pools: Vec<PagePool> = self.readouts.iter().map(|unit| unit.pool.clone()).collect();
+        let mut triggered: Vec<&mut dyn TriggeredUnit> = vec![&mut self.manager];
+        for readout in &mut self.readouts {
+            triggered.push(readout);
+        }
+        let driven = |builder| -> BuilderDriver<'_> {
+            let (builder, pools): (&mut Builder, _) = (builder, pools.clone());
+            Box::new(move |now| Ok(builder.poll(now, |ticket| has_its_headers(ticket, &pools))))
         };
-        while core.poll_ticket(ticket).is_some() {
-            let is_whole = is_whole(ticket, readouts, *look, bytes_moved);
-            *whole += u64::from(is_whole);
-            *damaged += u64::from(!is_whole);
-            answers.push(ticket.trigger);
-            work += 1;
-            if answers.is_full() {
-                answer(core, answers);
-            }
+        UnitsApart {
+            triggers: first..self.next_trigger,
+            triggered,
+            builders: self.builders.iter_mut().map(driven).collect(),
         }
-        if !answers.is_empty() {
-            answer(core, answers);
-        }
-        work + outbox.send_all(|| core.poll_output(now))
     }
 
     fn is_idle(&self) -> bool {
@@ -618,7 +572,11 @@ impl Builders {
         let mut losses = LossCounts::new();
         losses.merge(self.manager.core.losses());
         let (mut built, mut incomplete, mut control) = (0, 0, 0);
-        for Builder { core, .. } in &self.builders {
+        let (mut whole, mut damaged) = (0, 0);
+        for builder in &self.builders {
+            let core = &builder.core;
+            whole += builder.whole;
+            damaged += builder.damaged;
             losses.merge(core.losses());
             built += core.counts().events_built;
             incomplete += core.counts().events_incomplete;
@@ -635,8 +593,8 @@ impl Builders {
         }
         let triggers = self.next_trigger - 1;
         check("events", built + incomplete, triggers)?;
-        check("whole events seen by the filter", self.whole, built)?;
-        let lost = losses.total() + self.damaged;
+        check("whole events seen by the filter", whole, built)?;
+        let lost = losses.total() + damaged;
         Ok(Account {
             built,
             incomplete,
@@ -660,42 +618,147 @@ pub(super) fn check(what: &'static str, found: u64, expected: u64) -> Result<(),
     }
 }
 
-/// Hands every message that came to a unit.
-fn receive(inboxes: &mut [Inbox], mut handle: impl FnMut(&Envelope) -> Handled) -> usize {
-    let mut count = 0;
-    for inbox in inboxes {
-        while let Some(envelope) = inbox.poll() {
-            if handle(&envelope) == Handled::Busy {
-                inbox.kept = Some(envelope);
-                break;
-            }
-            count += 1;
-        }
-    }
-    count
+/// Tells the event manager that a trigger is accepted; `false` when its queue is full.
+pub(super) fn accept(core: &mut EventManager, now: RunNs, trigger: TriggerNumber) -> bool {
+    let envelope = Envelope {
+        sender: UnitId::SUPERVISOR,
+        epoch: EPOCH,
+        sequence: (trigger.0 - 1) as u32,
+        message: BuilderMessage::L2Accept {
+            trigger,
+            mask: L2Mask(1),
+            triggered_at: now,
+        },
+    };
+    core.handle_message(now, &envelope) != Handled::Busy
 }
 
-/// Whether every source is there and every page holds the header that it must.
+/// Whether every source is there and every page holds the header that it must; what it takes to say
+/// so is also looked at.
 fn is_whole(ticket: &EventTicket, readouts: &[Readout], look: Look, bytes_moved: &mut u64) -> bool {
+    has_every_fragment(ticket, readouts.len(), |fragment, page| {
+        let readout = &readouts[usize::from(fragment.pool)];
+        let Ok(reader) = readout.pool.read(PageIndex(page)) else {
+            return false;
+        };
+        if readout.places.get(page as usize) != Some(&(reader.as_ptr() as usize)) {
+            *bytes_moved += u64::from(fragment.words) * 4;
+        }
+        if look == Look::Everything {
+            let words = reader.iter().take(fragment.words as usize);
+            black_box(words.fold(0u32, |sum, word| sum.wrapping_add(*word)));
+        }
+        reader[3] == fragment.source.0 && reader[5] == ticket.trigger.low()
+    })
+}
+
+/// The same, by the pages alone.
+fn has_its_headers(ticket: &EventTicket, pools: &[PagePool]) -> bool {
+    has_every_fragment(ticket, pools.len(), |fragment, page| {
+        let reader = pools[usize::from(fragment.pool)].read(PageIndex(page));
+        matches!(reader, Ok(reader) if reader[3] == fragment.source.0
+            && reader[5] == ticket.trigger.low())
+    })
+}
+
+fn has_every_fragment(
+    ticket: &EventTicket,
+    readout_units: usize,
+    mut is_good: impl FnMut(&FragmentDescriptor, u32) -> bool,
+) -> bool {
     ticket.missing.is_empty()
-        && ticket.fragments.len() == readouts.len() * SOURCES_PER_UNIT as usize
+        && ticket.fragments.len() == readout_units * SOURCES_PER_UNIT as usize
         && ticket.fragments.iter().all(|fragment| {
-            let Some(page) = fragment.pages.first() else {
-                return false;
-            };
-            let readout = &readouts[usize::from(fragment.pool)];
-            let Ok(reader) = readout.pool.read(PageIndex(*page)) else {
-                return false;
-            };
-            if readout.places.get(*page as usize) != Some(&(reader.as_ptr() as usize)) {
-                *bytes_moved += u64::from(fragment.words) * 4;
-            }
-            if look == Look::Everything {
-                let words = reader.iter().take(fragment.words as usize);
-                black_box(words.fold(0u32, |sum, word| sum.wrapping_add(*word)));
-            }
-            reader[3] == fragment.source.0 && reader[5] == ticket.trigger.low()
+            let page = fragment.pages.first();
+            page.is_some_and(|page| is_good(fragment, *page))
         })
+}
+
+impl Manager {
+    fn poll(&mut self, now: RunNs) -> usize {
+        let Self {
+            core,
+            inboxes,
+            outbox,
+        } = self;
+        let work = receive(inboxes, |envelope| core.handle_message(now, envelope));
+        work + outbox.send_all(|| core.poll_output(now))
+    }
+}
+
+impl TriggeredUnit for Manager {
+    fn take(&mut self, now: RunNs, trigger: TriggerNumber) -> Result<bool, BenchError> {
+        Ok(accept(&mut self.core, now, trigger))
+    }
+
+    fn poll(&mut self, now: RunNs) -> usize {
+        Self::poll(self, now)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+}
+
+impl TriggeredUnit for Readout {
+    fn take(&mut self, now: RunNs, trigger: TriggerNumber) -> Result<bool, BenchError> {
+        let has_room = self.has_room();
+        if has_room {
+            self.bring(now, trigger)?;
+        }
+        Ok(has_room)
+    }
+
+    fn poll(&mut self, now: RunNs) -> usize {
+        Self::poll(self, now)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+}
+
+impl Builder {
+    /// One duty cycle, with a filter unit that answers at once.
+    fn poll(&mut self, now: RunNs, mut is_whole: impl FnMut(&EventTicket) -> bool) -> usize {
+        let Self { core, inboxes, .. } = self;
+        let mut work = receive(inboxes, |envelope| core.handle_message(now, envelope));
+        while self.core.poll_ticket(&mut self.ticket).is_some() {
+            let is_whole = is_whole(&self.ticket);
+            self.whole += u64::from(is_whole);
+            self.damaged += u64::from(!is_whole);
+            self.answers.push(self.ticket.trigger);
+            work += 1;
+            if self.answers.is_full() {
+                self.answer(now);
+            }
+        }
+        if !self.answers.is_empty() {
+            self.answer(now);
+        }
+        let Self { core, outbox, .. } = self;
+        work + outbox.send_all(|| core.poll_output(now))
+    }
+
+    fn answer(&mut self, now: RunNs) {
+        let envelope = answer(&mut self.answers, &mut self.answer_sequence);
+        let handled = self.core.handle_message(now, &envelope);
+        debug_assert_eq!(handled, Handled::Taken);
+    }
+}
+
+/// What filter units say to a builder unit of these events.
+pub(super) fn answer(triggers: &mut TriggerList, sequence: &mut u32) -> Envelope {
+    let envelope = Envelope {
+        sender: FILTER,
+        epoch: EPOCH,
+        sequence: *sequence,
+        message: BuilderMessage::EventDone {
+            triggers: triggers.take(),
+        },
+    };
+    *sequence = sequence.wrapping_add(1);
+    envelope
 }
 
 impl Readout {
@@ -817,103 +880,6 @@ pub(super) fn stamp(
     let data_words = fragment_words - OVERHEAD_WORDS;
     let trailer = [0, 0, 2, data_words as u32, 1];
     page[HEADER_WORDS + data_words..fragment_words].copy_from_slice(&trailer);
-}
-
-/// Messages from one sender; one that cannot be taken yet is kept.
-struct Inbox {
-    ring: Consumer,
-    kept: Option<Envelope>,
-}
-
-impl Inbox {
-    fn new(ring: Consumer) -> Self {
-        Self { ring, kept: None }
-    }
-
-    fn poll(&mut self) -> Option<Envelope> {
-        if self.kept.is_some() {
-            return self.kept.take();
-        }
-        self.ring.try_pop(Envelope::parse).ok()??.ok()
-    }
-}
-
-/// Messages to several receivers; one whose ring is full is kept, and nothing more is sent.
-struct Outbox {
-    routes: Vec<(UnitId, Producer)>,
-    kept: Option<Outgoing>,
-}
-
-impl Outbox {
-    fn send_all(&mut self, mut poll: impl FnMut() -> Option<Outgoing>) -> usize {
-        let mut sent = 0;
-        while let Some(outgoing) = self.kept.take().or_else(&mut poll) {
-            let route = self.routes.iter_mut().find(|(to, _)| *to == outgoing.to);
-            let words = outgoing.envelope.to_words();
-            // A message to nobody stays and shows as a run that does not end.
-            if route.is_none_or(|(_, ring)| ring.try_push(&words).is_err()) {
-                self.kept = Some(outgoing);
-                break;
-            }
-            sent += 1;
-        }
-        sent
-    }
-}
-
-/// Rings by sender and receiver while units are being made: each is made when its first end is
-/// asked for.
-struct Rings {
-    slots: u64,
-    rings: Vec<RingEnds>,
-}
-
-/// The ends of a ring that nobody has taken yet.
-struct RingEnds {
-    from: UnitId,
-    to: UnitId,
-    producer: Option<Producer>,
-    consumer: Option<Consumer>,
-}
-
-impl Rings {
-    fn ring(&mut self, from: UnitId, to: UnitId) -> Result<&mut RingEnds, BenchError> {
-        let found = self
-            .rings
-            .iter()
-            .position(|ring| (ring.from, ring.to) == (from, to));
-        let index = match found {
-            Some(index) => index,
-            None => {
-                let (producer, consumer) = message_ring(self.slots)?;
-                let (producer, consumer) = (Some(producer), Some(consumer));
-                self.rings.push(RingEnds {
-                    from,
-                    to,
-                    producer,
-                    consumer,
-                });
-                self.rings.len() - 1
-            }
-        };
-        Ok(&mut self.rings[index])
-    }
-
-    fn inboxes(&mut self, to: UnitId, from: &[UnitId]) -> Result<Vec<Inbox>, BenchError> {
-        let end = |&from| Ok(self.ring(from, to)?.consumer.take().map(Inbox::new));
-        let ends: Result<Vec<Option<Inbox>>, BenchError> = from.iter().map(end).collect();
-        Ok(ends?.into_iter().flatten().collect())
-    }
-
-    fn outbox(&mut self, from: UnitId, to: &[UnitId]) -> Result<Outbox, BenchError> {
-        let end = |&to| {
-            let producer = self.ring(from, to)?.producer.take();
-            Ok(producer.map(|producer| (to, producer)))
-        };
-        let ends: Result<Vec<Option<_>>, BenchError> = to.iter().map(end).collect();
-        let routes = ends?.into_iter().flatten().collect();
-        Ok(Outbox { routes, kept: None })
-    }
 }
 
 #[cfg(test)]

@@ -13,12 +13,14 @@ use livetime_wire::message_datagram::PAYLOAD_WORDS_MAX;
 use serde_json::{Map, Value, json};
 
 use super::builder::{Builders, Shape};
-use super::builder_network::{Carrier, DatagramAccount, NetworkAccount, NetworkBuilders};
+use super::builder_network::{
+    Carrier, DatagramAccount, NetworkAccount, NetworkBuilders, PagesInUse,
+};
 use super::document::{BenchDocument, Target, median, rounded, time_per_item};
 use super::interleave::{LIKE_FLOORS, Selection, interleave};
-use super::raw_tcp::RawTcp;
+use super::pinned_threads::run_alone;
+use super::raw_tcp::{RawTcp, Threads};
 use super::raw_udp::RawUdp;
-use super::two_cores::run_alone;
 use super::{BenchError, BenchOptions};
 
 /// Readout units x builder units.
@@ -76,7 +78,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     Ok(document)
 }
 
-fn name(transport: &str, shape: Shape) -> String {
+pub(super) fn name(transport: &str, shape: Shape) -> String {
     format!(
         "{transport}_{}x{}_{}",
         shape.readout_units,
@@ -112,7 +114,7 @@ fn too_long(shape: Shape) -> Value {
 }
 
 /// What all cells have that are measured.
-fn cell(transport: &str, shape: Shape, ns_per_fragment: &[f64]) -> Map<String, Value> {
+pub(super) fn cell(transport: &str, shape: Shape, ns_per_fragment: &[f64]) -> Map<String, Value> {
     let rate = 1e9 / median(ns_per_fragment);
     let mut cell = place(transport, shape);
     cell.insert("fragments_per_s".to_owned(), rounded(rate));
@@ -138,7 +140,7 @@ fn add_targets(
 }
 
 /// No event and no fragment may be lost, whatever becomes of datagrams.
-fn add_loss_target(
+pub(super) fn add_loss_target(
     document: &mut BenchDocument,
     cell: &mut Map<String, Value>,
     name: &str,
@@ -185,11 +187,11 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let per_call = units.borrow().account()?.bytes_per_call as usize;
     let in_use = units.borrow().pages_in_use();
     let mut raw = RawTcp::new(shape, in_use)?;
-    let per_stream = size.events * shape.sources() * shape.fragment_bytes() / pairs(shape);
+    let per_stream = size.events * shape.sources() * shape.fragment_bytes() / shape.pairs();
     let measured = interleave(
         size.blocks,
         LIKE_FLOORS,
-        || raw.measure(per_stream, per_call),
+        || raw.measure(Threads::Two, per_stream, per_call),
         || Ok(units.borrow_mut().build(size.events)?.ns_per_fragment),
         |floor| *floor,
     )?;
@@ -198,18 +200,7 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let to_raw = selection.median(|kept| 1e9 * bytes / kept.block / kept.floor(|floor| *floor));
     let account = units.borrow().account()?;
     let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
-    cell.insert("credits".to_owned(), units.borrow().credits.into());
-    cell.insert("bytes_per_writev".to_owned(), per_call.into());
-    cell.insert("pages_sent_from".to_owned(), in_use.sent_from.into());
-    cell.insert(
-        "pages_received_into".to_owned(),
-        in_use.received_into.into(),
-    );
-    cell.insert("streams".to_owned(), pairs(shape).into());
-    cell.insert(
-        "congestion".to_owned(),
-        units.borrow().congestion.clone().into(),
-    );
+    add_stream_facts(&mut cell, &units.borrow(), per_call, in_use);
     let name = name("tcp", shape);
     let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));
     document.add_floor(format!("raw_{name}_bytes_per_s"), rounded(raw_rate));
@@ -224,6 +215,25 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     Ok(cell.into())
 }
 
+/// How the streams of a cell were used.
+pub(super) fn add_stream_facts(
+    cell: &mut Map<String, Value>,
+    units: &NetworkBuilders,
+    per_call: usize,
+    in_use: PagesInUse,
+) {
+    for (key, fact) in [
+        ("credits", units.credits.into()),
+        ("bytes_per_writev", per_call.into()),
+        ("pages_sent_from", in_use.sent_from.into()),
+        ("pages_received_into", in_use.received_into.into()),
+        ("streams", units.shape.pairs().into()),
+        ("congestion", Value::from(units.congestion.clone())),
+    ] {
+        cell.insert(key.to_owned(), fact);
+    }
+}
+
 /// One cell over UDP, between blocks of bare UDP.
 fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<Value, BenchError> {
     let units = RefCell::new(NetworkBuilders::new(shape, Carrier::Udp)?);
@@ -232,7 +242,7 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     units.borrow_mut().build(size.events)?;
     let first = units.borrow().account()?.datagrams;
     let per_call = first.sent.div_ceil(first.sends.max(1)) as usize;
-    let per_pair = size.events * shape.sources() / pairs(shape);
+    let per_pair = size.events * shape.sources() / shape.pairs();
     let measured = interleave(
         size.blocks,
         LIKE_FLOORS,
@@ -258,13 +268,8 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     Ok(cell.into())
 }
 
-/// Pairs of a readout and a builder unit.
-fn pairs(shape: Shape) -> u64 {
-    u64::from(shape.readout_units) * u64::from(shape.builder_units)
-}
-
 /// What cells over sockets have.
-fn network_cell(
+pub(super) fn network_cell(
     transport: &str,
     shape: Shape,
     selection: &Selection<'_, f64, f64>,

@@ -23,16 +23,15 @@ use livetime_node::transport::{
 use livetime_readout::{FragmentBuffer, FragmentBufferConfig};
 use livetime_shm::{PageIndex, PagePool, PoolConfig};
 use livetime_wire::crc::crc32c;
-use livetime_wire::message::{
-    BuilderMessage, Envelope, EventTicket, FragmentDescriptor, TriggerList,
-};
+use livetime_wire::message::{Envelope, EventTicket, FragmentDescriptor, TriggerList};
 use livetime_wire::message_datagram::PAYLOAD_AT;
 use livetime_wire::slink::FragmentStatus;
-use livetime_wire::{DurationNs, L2Mask, LossCounts, RunNs, SourceId, TriggerNumber, UnitId};
+use livetime_wire::{DurationNs, LossCounts, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::BenchError;
-use super::builder::{EPOCH, FILTER, SOURCES_PER_UNIT, Shape, check, stamp};
-use super::two_cores::{Patience, time_pair};
+use super::builder::{EPOCH, SOURCES_PER_UNIT, Shape, accept, answer, check, stamp};
+use super::builder_scale::{BuilderDriver, TriggeredUnit, UnitsApart};
+use super::pinned_threads::{Patience, time_pair};
 
 /// When an event is given up: no sooner than threads that wait for each other.
 const TIMEOUT: DurationNs = DurationNs(10 * DurationNs::SECOND.0);
@@ -252,7 +251,7 @@ impl Moved {
 
 /// All units and their sockets.
 pub(super) struct NetworkBuilders {
-    shape: Shape,
+    pub(super) shape: Shape,
     senders: Senders,
     builders: Vec<Builder>,
     start: Instant,
@@ -465,6 +464,32 @@ impl NetworkBuilders {
         })
     }
 
+    /// The units, each for a thread of its own, and the next so many triggers.
+    pub(super) fn apart(&mut self, events: u64) -> UnitsApart<'_> {
+        let Senders {
+            manager,
+            readouts,
+            next_trigger,
+            accepted,
+        } = &mut self.senders;
+        let first = *next_trigger;
+        *next_trigger += events;
+        *accepted += events;
+        let mut triggered: Vec<&mut dyn TriggeredUnit> = vec![manager];
+        for readout in readouts {
+            triggered.push(readout);
+        }
+        let driven = |builder| -> BuilderDriver<'_> {
+            let builder: &mut Builder = builder;
+            Box::new(move |now| builder.poll(now))
+        };
+        UnitsApart {
+            triggers: first..first + events,
+            triggered,
+            builders: self.builders.iter_mut().map(driven).collect(),
+        }
+    }
+
     /// How many pages they have gone round so far.
     pub(super) fn pages_in_use(&self) -> PagesInUse {
         let readouts = self.senders.readouts.iter();
@@ -547,13 +572,7 @@ impl Senders {
         loop {
             let now = RunNs(epoch.elapsed().as_nanos() as u64);
             let mut work = self.trigger(now, until)?;
-            work += self
-                .manager
-                .receive(|core, envelope| core.handle_message(now, envelope));
-            if self.manager.core.poll_timeout() <= now {
-                self.manager.core.handle_timeout(now);
-            }
-            work += self.manager.send_all(|core| core.poll_output(now));
+            work += self.manager.poll(now);
             for readout in &mut self.readouts {
                 work += readout.poll(now);
             }
@@ -577,7 +596,11 @@ impl Senders {
         let mut work = 0;
         loop {
             if self.accepted + 1 < self.next_trigger {
-                if !self.accept(now) {
+                if !accept(
+                    &mut self.manager.core,
+                    now,
+                    TriggerNumber(self.accepted + 1),
+                ) {
                     return Ok(work);
                 }
                 self.accepted += 1;
@@ -594,20 +617,41 @@ impl Senders {
             work += 1;
         }
     }
+}
 
-    /// Tells the event manager that the next trigger is accepted; `false` when its queue is full.
-    fn accept(&mut self, now: RunNs) -> bool {
-        let envelope = Envelope {
-            sender: UnitId::SUPERVISOR,
-            epoch: EPOCH,
-            sequence: self.accepted as u32,
-            message: BuilderMessage::L2Accept {
-                trigger: TriggerNumber(self.accepted + 1),
-                mask: L2Mask(1),
-                triggered_at: now,
-            },
-        };
-        self.manager.core.handle_message(now, &envelope) != Handled::Busy
+impl TriggeredUnit for Linked<EventManager> {
+    fn take(&mut self, now: RunNs, trigger: TriggerNumber) -> Result<bool, BenchError> {
+        Ok(accept(&mut self.core, now, trigger))
+    }
+
+    fn poll(&mut self, now: RunNs) -> usize {
+        let work = self.receive(|core, envelope| core.handle_message(now, envelope));
+        if self.core.poll_timeout() <= now {
+            self.core.handle_timeout(now);
+        }
+        work + self.send_all(|core| core.poll_output(now))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+}
+
+impl TriggeredUnit for Readout {
+    fn take(&mut self, now: RunNs, trigger: TriggerNumber) -> Result<bool, BenchError> {
+        let has_room = self.has_room();
+        if has_room {
+            self.bring(now, trigger)?;
+        }
+        Ok(has_room)
+    }
+
+    fn poll(&mut self, now: RunNs) -> usize {
+        Self::poll(self, now)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.linked.core.is_idle()
     }
 }
 
@@ -777,15 +821,7 @@ impl Builder {
     }
 
     fn answer(&mut self, now: RunNs) {
-        let envelope = Envelope {
-            sender: FILTER,
-            epoch: EPOCH,
-            sequence: self.answer_sequence,
-            message: BuilderMessage::EventDone {
-                triggers: self.answers.take(),
-            },
-        };
-        self.answer_sequence = self.answer_sequence.wrapping_add(1);
+        let envelope = answer(&mut self.answers, &mut self.answer_sequence);
         let handled = self.linked.core.handle_message(now, &envelope);
         debug_assert_eq!(handled, Handled::Taken);
     }
@@ -805,7 +841,7 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::raw_tcp::RawTcp;
+    use super::super::raw_tcp::{RawTcp, Threads};
     use super::super::raw_udp::RawUdp;
     use super::*;
 
@@ -833,7 +869,7 @@ mod tests {
             "{in_use:?}"
         );
         let mut raw = RawTcp::new(SHAPE, in_use).unwrap();
-        assert!(raw.measure(100_000, 4096).unwrap() > 0.0);
+        assert!(raw.measure(Threads::Two, 100_000, 4096).unwrap() > 0.0);
     }
 
     #[test]

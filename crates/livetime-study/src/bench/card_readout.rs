@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::card_stream::{Stream, Streamed, stream};
 use super::document::{BenchDocument, Target, rounded};
 use super::interleave::{LIKE_FLOORS, LineFloor, interleave};
-use super::two_cores::run_pair;
+use super::pinned_threads::run_pair;
 use super::{BenchError, BenchOptions};
 
 /// Entries of a block of the DMA protocol.

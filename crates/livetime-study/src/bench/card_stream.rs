@@ -28,8 +28,8 @@ use livetime_wire::fragment::CrcCheck;
 use livetime_wire::{RunNs, TriggerNumber};
 
 use super::BenchError;
+use super::pinned_threads::{Patience, run_pair};
 use super::readout::{FRAGMENTS, RUN, SOURCE, fragment};
-use super::two_cores::{Patience, run_pair};
 
 /// Pages of a channel.
 const PAGES: u32 = 64;

@@ -21,7 +21,7 @@ use livetime_node::{
     WorkerConfig, latency_summary,
 };
 use livetime_readout::LinkConfig;
-use livetime_shm::{WaitStrategy, request_fifo};
+use livetime_shm::{WaitStrategy, request_fifo, two_cpus};
 use livetime_source::{
     ArrivalConfig, ArrivalKind, EventGenerator, FragmentConfig, OfferMode, PayloadKind,
     PhysicsGenerator, RecordedEvents, SourceConfig, TriggerSourceConfig,
@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 
 use super::document::{BenchDocument, Target, median, quantile, rounded};
 use super::interleave::{LIKE_FLOORS, LineFloor, add_line_floor, interleave};
-use super::{BenchError, BenchOptions, PRIORITY, two_cores};
+use super::{BenchError, BenchOptions, PRIORITY};
 
 const RUN: RunNumber = RunNumber(1);
 const LINKS: u32 = 8;
@@ -367,7 +367,7 @@ fn menu() -> Menu {
 
 /// Front-ends and trigger node on one core, everything that sees accepted events on the other.
 pub(crate) fn workers(config: &ChainConfig) -> Vec<WorkerConfig> {
-    let [trigger, units] = two_cores::cores();
+    let [trigger, units] = two_cpus();
     let wait = WaitStrategy::Adaptive;
     let (of_trigger, others): (Vec<String>, Vec<String>) = config
         .role_ids()

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::builder::{Look, hand_over};
 use super::document::{BenchDocument, Target, median, rounded, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::run_alone;
+use super::pinned_threads::run_alone;
 use super::{BenchError, BenchOptions, chain, farm_hand_over, farm_python};
 
 /// Words of a fragment: eight of them are an event of 150 kB.

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use livetime_node::{Chain, ChainConfig, FilterConfig, RunFile, WorkerConfig};
-use livetime_shm::WaitStrategy;
 use livetime_shm::floor::{Samples, eventfd_one_way};
+use livetime_shm::{WaitStrategy, two_cpus};
 use livetime_store::RunBegin;
 use livetime_wire::{RateHz, RunNumber};
 use serde_json::json;
 
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::interleave::{LIKE_FLOORS, interleave};
-use super::{BenchError, BenchOptions, chain, farm, two_cores};
+use super::{BenchError, BenchOptions, chain, farm};
 
 /// Time between two events: a thread that found nothing for so long sleeps.
 const ASLEEP: Duration = Duration::from_millis(3);
@@ -122,7 +122,7 @@ fn sleeping_config() -> ChainConfig {
     config.source.fragment.bytes_mean.0 = FRAGMENT_BYTES;
     config.source.fragment.bytes_max.0 = FRAGMENT_BYTES;
     config.filter = FilterConfig::AcceptAll;
-    let [others, of_filter] = two_cores::cores();
+    let [others, of_filter] = two_cpus();
     let (filter, rest): (Vec<String>, Vec<String>) =
         (config.role_ids().into_iter()).partition(|id| id.starts_with("fu"));
     let worker = |name: &str, core, wait, roles| WorkerConfig {

@@ -37,7 +37,7 @@ use livetime_wire::{ByteSize, RunNs, RunNumber, SourceId, TriggerNumber, UnitId}
 use serde_json::json;
 
 use super::document::{BenchDocument, Target, median, rounded};
-use super::two_cores::run_alone;
+use super::pinned_threads::run_alone;
 use super::{BenchError, BenchOptions};
 
 /// What is measured, as users would write it.

@@ -10,12 +10,12 @@ use livetime_shm::floor::{
     POLL_GAP_BOUNDS_NS, TcpWait, cache_line_ping_pong, eventfd_round_trip, memcpy_through_pool,
     pipe_round_trip, poll_gap_histogram, tcp_round_trip,
 };
-use livetime_shm::{HugePages, PagePool, PoolConfig};
+use livetime_shm::{HugePages, PagePool, PoolConfig, two_cpus};
 use serde_json::{Map, Value, json};
 
 use super::document::{BenchDocument, latency, median, rounded};
 use super::interleave::LineFloor;
-use super::{BenchError, BenchOptions, two_cores};
+use super::{BenchError, BenchOptions, pinned_threads};
 
 /// Bytes of a 34-word event and of a 126-word event.
 const PAYLOADS: [usize; 2] = [136, 504];
@@ -61,7 +61,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         document.add_floor(name, latency(&measured?.round_trip));
     }
     for page_bytes in PAGE_BYTES {
-        let gb_per_s = two_cores::run_alone(|| copy_speed(page_bytes, copy_bytes))?;
+        let gb_per_s = pinned_threads::run_alone(|| copy_speed(page_bytes, copy_bytes))?;
         document.add_floor(
             format!("memcpy_{page_bytes}_byte_pages_gb_per_s"),
             rounded(gb_per_s),
@@ -87,7 +87,7 @@ fn copy_speed(page_bytes: u32, bytes: u64) -> Result<f64, BenchError> {
 
 /// How often and how long a polling thread is kept from polling.
 fn poll_gaps(time: Duration) -> Result<Value, BenchError> {
-    let core = two_cores::cores()[1];
+    let core = two_cpus()[1];
     let gaps = poll_gap_histogram(time, core)?;
     let rates: Map<String, Value> = POLL_GAP_BOUNDS_NS
         .iter()

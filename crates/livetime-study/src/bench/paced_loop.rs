@@ -33,12 +33,12 @@ use serde_json::json;
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::full_menu::{RUN, menu_of_sixteen, typical_packet, words_of};
 use super::interleave::LineFloor;
+use super::pinned_threads::{Patience, run_pair};
 use super::stall_meter::{
     Attribution, Chance, GAP_NS, Gap, Gaps, OUTLIER_NS, Repeated, StallMeter, of_the_machine,
     stalled_ticks, ticks_of, touched, without_any_work,
 };
 use super::trigger_loop::{FrontEndSide, Loop, work_alone};
-use super::two_cores::{Patience, run_pair};
 use super::{BenchError, BenchOptions};
 
 /// Different packets, used in turn; each is an event of which every use is a trial.

@@ -1,5 +1,5 @@
 //! Bare TCP, as the floor of [`super::builder_network`]: as many bytes through as many streams, as many
-//! bytes a `writev`, on the same two threads, with the same congestion control, from pages of the same
+//! bytes a `writev`, on as many threads, with the same congestion control, from pages of the same
 //! size and into such pages.
 //!
 //! Each end goes round as many pages as the units had in use, one after the other, as fragments lie in
@@ -14,15 +14,25 @@ use std::net::TcpStream;
 use super::BenchError;
 use super::builder::Shape;
 use super::builder_network::{PagesInUse, streams, system};
-use super::two_cores::time_pair;
+use super::pinned_threads::{Body, Patience, time_each};
 
 /// Most pieces of one call.
 const SLICES_MAX: usize = 256;
 
-/// Bare TCP: the two ends of each stream.
+/// Bare TCP: the two ends of each stream, those of a readout unit one after the other.
 pub(super) struct RawTcp {
+    shape: Shape,
     writers: Vec<End>,
     readers: Vec<End>,
+}
+
+/// Which threads there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Threads {
+    /// One sends through all streams, one receives.
+    Two,
+    /// One for the streams of each unit.
+    OfUnits,
 }
 
 /// One end of a stream and the pages that it goes round.
@@ -37,7 +47,7 @@ struct End {
 impl RawTcp {
     /// Streams for each pair of units, whose ends go round their share of so many pages.
     pub(super) fn new(shape: Shape, in_use: PagesInUse) -> Result<Self, BenchError> {
-        let pairs = usize::from(shape.readout_units) * usize::from(shape.builder_units);
+        let pairs = shape.pairs() as usize;
         let page_bytes = shape.fragment_bytes() as usize;
         let (mut writers, mut readers) = (Vec::new(), Vec::new());
         for _ in 0..pairs {
@@ -45,43 +55,84 @@ impl RawTcp {
             writers.push(End::new(near, page_bytes, in_use.sent_from / pairs)?);
             readers.push(End::new(far, page_bytes, in_use.received_into / pairs)?);
         }
-        Ok(Self { writers, readers })
+        Ok(Self {
+            shape,
+            writers,
+            readers,
+        })
     }
 
     /// Sends `bytes` through every stream, `per_call` a `writev`; bytes per second of all.
-    pub(super) fn measure(&mut self, bytes: u64, per_call: usize) -> Result<f64, BenchError> {
-        let Self { writers, readers } = self;
-        let total = bytes * writers.len() as u64;
-        let seconds = time_pair(
-            |mut patience| {
-                let mut left = vec![bytes; writers.len()];
-                while left.iter().any(|left| *left > 0) {
-                    let mut moved = 0;
-                    for (end, left) in writers.iter_mut().zip(&mut left) {
-                        let call = (*left).min(per_call.max(1) as u64);
-                        let taken = end.write(call as usize)?;
-                        *left -= taken;
-                        moved += taken;
-                    }
-                    patience.after(moved > 0)?;
-                }
-                Ok(())
-            },
-            |mut patience| {
-                let mut came = 0;
-                while came < total {
-                    let mut moved = 0;
-                    for end in readers.iter_mut() {
-                        moved += end.read(per_call)?;
-                    }
-                    came += moved;
-                    patience.after(moved > 0)?;
-                }
-                Ok(())
-            },
-        )?;
-        Ok(total as f64 / seconds)
+    pub(super) fn measure(
+        &mut self,
+        threads: Threads,
+        bytes: u64,
+        per_call: usize,
+    ) -> Result<f64, BenchError> {
+        let total = bytes * self.writers.len() as u64;
+        let builder_units = usize::from(self.shape.builder_units);
+        let (senders, receivers) = match threads {
+            Threads::Two => (1, 1),
+            Threads::OfUnits => (usize::from(self.shape.readout_units), builder_units),
+        };
+        let streams_of_sender = self.writers.len() / senders;
+        let mut bodies: Vec<Body<'_>> = Vec::new();
+        for ends in self.writers.chunks_mut(streams_of_sender) {
+            bodies.push(Box::new(move |patience| {
+                send(ends, bytes, per_call, patience)
+            }));
+        }
+        let mut of_receivers: Vec<Vec<&mut End>> = (0..receivers).map(|_| Vec::new()).collect();
+        for (stream, end) in self.readers.iter_mut().enumerate() {
+            of_receivers[stream % builder_units % receivers].push(end);
+        }
+        for ends in of_receivers {
+            bodies.push(Box::new(move |patience| {
+                receive(ends, bytes, per_call, patience)
+            }));
+        }
+        Ok(total as f64 / time_each(bodies)?)
     }
+}
+
+/// Sends so many bytes through each stream.
+fn send(
+    ends: &mut [End],
+    bytes: u64,
+    per_call: usize,
+    mut patience: Patience<'_>,
+) -> Result<(), BenchError> {
+    let mut left = vec![bytes; ends.len()];
+    while left.iter().any(|left| *left > 0) {
+        let mut moved = 0;
+        for (end, left) in ends.iter_mut().zip(&mut left) {
+            let call = (*left).min(per_call.max(1) as u64);
+            let taken = end.write(call as usize)?;
+            *left -= taken;
+            moved += taken;
+        }
+        patience.after(moved > 0)?;
+    }
+    Ok(())
+}
+
+/// Receives so many bytes from each stream.
+fn receive(
+    mut ends: Vec<&mut End>,
+    bytes: u64,
+    per_call: usize,
+    mut patience: Patience<'_>,
+) -> Result<(), BenchError> {
+    let mut left = bytes * ends.len() as u64;
+    while left > 0 {
+        let mut moved = 0;
+        for end in &mut ends {
+            moved += end.read(per_call)?;
+        }
+        left -= moved;
+        patience.after(moved > 0)?;
+    }
+    Ok(())
 }
 
 impl End {

@@ -20,7 +20,7 @@ use nix::sys::socket::{
 use super::BenchError;
 use super::builder::{SOURCES_PER_UNIT, Shape};
 use super::builder_network::{buffer_bytes, sockets, system};
-use super::two_cores::time_pair;
+use super::pinned_threads::time_pair;
 
 /// Pairs of sockets, and how far each has come.
 pub(super) struct RawUdp {

@@ -25,7 +25,7 @@ use serde_json::json;
 use super::card_readout::add_cards;
 use super::document::{BenchDocument, Target, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::run_alone;
+use super::pinned_threads::run_alone;
 use super::{BenchError, BenchOptions};
 
 pub(crate) const SOURCE: SourceId = SourceId(1);

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::interleave::{LIKE_FLOORS, LineFloor, Selection, add_line_floor, interleave};
-use super::two_cores::{Patience, run_pair};
+use super::pinned_threads::{Patience, run_pair};
 use super::{BenchError, BenchOptions};
 
 const SLOTS: u32 = 256;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use livetime_client::{Address, Subscription, TimingClient, Wait};
 use livetime_shm::floor::{Samples, cache_line_ping_pong, eventfd_one_way};
 use livetime_shm::{
-    TscClock, WakeSource, WakeUp, Waker, pin_current_thread, request_normal, wake_pair,
+    TscClock, WakeSource, WakeUp, Waker, pin_current_thread, request_normal, two_cpus, wake_pair,
 };
 use livetime_timing::{
     ActionUnit, Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry,
@@ -40,7 +40,7 @@ use serde_json::json;
 
 use super::document::{BenchDocument, Target, latency, rounded};
 use super::interleave::{Interleaved, LIKE_FLOORS, Selection, interleave};
-use super::two_cores::{cores, run_pair};
+use super::pinned_threads::run_pair;
 use super::{BenchError, BenchOptions, Scheduling};
 
 /// Who measures: the owner of everything.
@@ -146,7 +146,7 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
                 let next = next.next();
                 // A waker outlives its thread unless that fails: as between two threads.
                 scope.spawn(move || -> Result<_, BenchError> {
-                    pin_current_thread(cores()[1])?;
+                    pin_current_thread(two_cpus()[1])?;
                     let mut samples = Vec::with_capacity(rounds as usize);
                     for _ in 0..rounds {
                         wait_for(&source)?;
@@ -165,7 +165,7 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
             })
             .collect();
         let caller = scope.spawn(move || -> Result<Waker, BenchError> {
-            pin_current_thread(cores()[0])?;
+            pin_current_thread(two_cpus()[0])?;
             let begin = Instant::now();
             for round in 1..=rounds {
                 let at = Duration::from_nanos(FAN_OUT_PERIOD_NS) * round;
@@ -196,7 +196,7 @@ fn hand_overs_to_many(rounds: u32) -> Result<Samples, BenchError> {
 
 /// One way of a wake-up between two threads on one core.
 fn same_core_hand_overs(rounds: u32) -> Result<Samples, BenchError> {
-    let core = cores()[1];
+    let core = two_cpus()[1];
     let failed = |source| BenchError::File {
         step: "making descriptors",
         source,
@@ -257,7 +257,7 @@ impl BenchDaemon {
         let name = format!("livetime-bench-{}-{number}.sock", std::process::id());
         let socket = std::env::temp_dir().join(name);
         let mut config = DaemonConfig::for_user(rustix_uid());
-        config.core.cpu = Some(cores()[0]);
+        config.core.cpu = Some(two_cpus()[0]);
         config.socket = Some(socket.clone());
         change(&mut config);
         let daemon = Daemon::start(&config)?;
@@ -435,7 +435,7 @@ fn deadline_to_client(
     for subscription in subscriptions {
         let (ready, done) = (Arc::clone(&ready), done.clone());
         std::thread::spawn(move || {
-            let pinned = pin_current_thread(cores()[1]);
+            let pinned = pin_current_thread(two_cpus()[1]);
             ready.wait();
             let samples = pinned.map_err(BenchError::from);
             let samples = samples.and_then(|()| read_all(subscription, messages, wait, ticks));

@@ -34,7 +34,7 @@ use super::full_menu::{
     RUN, TYPICAL_WORDS, menu_of_sixteen, menu_without_cuts, typical_packet, words_of,
 };
 use super::interleave::{LIKE_FLOORS, LineFloor, Selection, add_line_floor, interleave};
-use super::two_cores::{Patience, run_alone, run_pair};
+use super::pinned_threads::{Patience, run_alone, run_pair};
 use super::{BenchError, BenchOptions};
 
 /// Different packets, used in turn.

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::document::{BenchDocument, Target, time_per_item};
 use super::interleave::{LIKE_FLOORS, add_item_floor, interleave};
-use super::two_cores::run_alone;
+use super::pinned_threads::run_alone;
 use super::{BenchError, BenchOptions};
 
 /// Data words of a datagram: 1 KiB.

@@ -28,11 +28,11 @@ use crate::bench::BenchError;
 use crate::bench::document::{latency, median, rounded};
 use crate::bench::full_menu::{RUN, menu_of, menu_of_sixteen, menu_without_cuts, packet, words_of};
 use crate::bench::paced_loop::{Outliers, serve};
+use crate::bench::pinned_threads::run_pair;
 use crate::bench::stall_meter::{
     Gap, OUTLIER_NS, Repeated, StallMeter, of_the_machine, ticks_of, touched,
 };
 use crate::bench::trigger_loop::{Loop, loop_parts, work_alone};
-use crate::bench::two_cores::run_pair;
 use crate::report::Report;
 
 mod model;

@@ -16,7 +16,7 @@ use livetime_client::{
     Address, Filter, OverflowRule, SubscriptionOptions, TimingClient, TimingRecord, Wait,
 };
 use livetime_shm::floor::{Samples, eventfd_round_trip};
-use livetime_shm::pin_current_thread;
+use livetime_shm::{pin_current_thread, two_cpus};
 use livetime_timing_daemon::TaiClock;
 use livetime_timing_daemon::bus::listener::BusChoice;
 use livetime_wire::{EventId, TaiNs, TimingMessage};
@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 use crate::bench::BenchError;
 use crate::bench::document::{latency, rounded};
 use crate::bench::timing::{BenchDaemon, Monitors, at, generator_block, play_once};
-use crate::bench::two_cores::cores;
 use crate::plot::{Axis, LinePlot, Series};
 use crate::report::{Figure, Report, Table};
 
@@ -252,7 +251,7 @@ fn deliver(
         .collect();
     play_once(own, &all)?;
     let thread = std::thread::spawn(move || -> Result<Vec<(u64, u64)>, BenchError> {
-        pin_current_thread(cores()[1])?;
+        pin_current_thread(two_cpus()[1])?;
         reader.read(messages)
     });
     let pairs = thread.join().map_err(|_| BenchError::Thread).flatten()?;

@@ -46,7 +46,7 @@ impl System {
 
     /// The cores of a list such as `2-3,6`.
     pub(super) fn cores(&self, file: &str) -> Option<Vec<usize>> {
-        parse_cpu_list(&self.text(file)?)
+        livetime_shm::parse_cpu_list(&self.text(file)?)
     }
 
     /// The word in brackets of a list of choices, such as `never` of `always [never]`.
@@ -92,20 +92,6 @@ impl System {
     }
 }
 
-/// The cores of a list such as `0-3,8`; `None` for other texts, empty for an empty one.
-pub(super) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
-    let mut cores = Vec::new();
-    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if last < first || last > 65_535 {
-            return None;
-        }
-        cores.extend(first..=last);
-    }
-    Some(cores)
-}
-
 /// Cores as a list.
 pub(super) fn cpu_list(cores: &[usize]) -> String {
     let mut sorted = cores.to_vec();
@@ -134,11 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_masks_of_cores_are_read() {
-        assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(parse_cpu_list(""), Some(vec![]));
-        assert_eq!(parse_cpu_list("3-1"), None);
-        assert_eq!(parse_cpu_list("(null)"), None);
+    fn masks_of_cores_are_read_and_lists_written() {
         assert_eq!(parse_cpu_mask("00000000,00000012"), Some(vec![1, 4]));
         assert_eq!(parse_cpu_mask("x"), None);
         assert_eq!(cpu_list(&[5, 2]), "2,5");

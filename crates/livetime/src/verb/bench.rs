@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// With `builder`: 1x1, 2x2 and 4x4 units, fragments of 256 B to 64 KiB, over shared memory and TCP
     #[arg(long)]
     grid: bool,
+    /// With `builder`: each unit on a thread of its own, from 1x1 units to as many as there are cores for
+    #[arg(long, conflicts_with = "grid")]
+    scale: bool,
     /// With `loop`: triggers at this rate, such as 40kHz, instead of one after the other; with
     /// `readout --channels`: fragments of each channel
     #[arg(long, value_parser = parse_quantity::<RateHz>)]
@@ -164,8 +167,8 @@ fn measure(options: &Options) -> Result<Value, String> {
     if let Some(rate) = options.rate {
         return measure_paced(options, rate, &bench_options);
     }
-    if options.grid {
-        return measure_grid(options, &bench_options);
+    if options.grid || options.scale {
+        return measure_builders(options, &bench_options);
     }
     let mut documents = Vec::new();
     for name in options.what.names() {
@@ -180,13 +183,19 @@ fn measure(options: &Options) -> Result<Value, String> {
     })
 }
 
-/// The builder in all its shapes.
-fn measure_grid(options: &Options, bench_options: &BenchOptions) -> Result<Value, String> {
+/// The builder in several shapes.
+fn measure_builders(options: &Options, bench_options: &BenchOptions) -> Result<Value, String> {
+    let flag = if options.grid { "--grid" } else { "--scale" };
     if options.what != What::Builder {
-        return Err("`--grid` goes with `bench builder`".to_owned());
+        return Err(format!("`{flag}` goes with `bench builder`"));
     }
-    say(format_args!("measuring the grid of the builder .."));
-    let measured = bench::run_builder_grid(bench_options);
+    let measured = if options.grid {
+        say(format_args!("measuring the grid of the builder .."));
+        bench::run_builder_grid(bench_options)
+    } else {
+        say(format_args!("measuring the builder on ever more cores .."));
+        bench::run_builder_scale(bench_options)
+    };
     let document = measured.map_err(|error| format!("bench builder: {error}"))?;
     Ok(document.to_json())
 }

@@ -1,9 +1,9 @@
-//! Two measuring threads on two cores, which give up when the other one does.
+//! Measuring threads, each on a core of its own, which give up when another one does.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use livetime_shm::{allowed_cpus, pin_current_thread};
+use livetime_shm::{cpus_apart, pin_current_thread, two_cpus};
 
 use super::BenchError;
 
@@ -11,12 +11,6 @@ use super::BenchError;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Idle turns between two looks at the clock.
 const TURNS_PER_LOOK: u32 = 1 << 14;
-
-/// The cores of the two threads; the same one twice where there is only one.
-pub(crate) fn cores() -> [usize; 2] {
-    let allowed = allowed_cpus();
-    [allowed[0], allowed[allowed.len().min(2) - 1]]
-}
 
 /// How one of two threads waits for the other.
 pub(crate) struct Patience<'a> {
@@ -99,11 +93,12 @@ pub(crate) fn run_pair<A: Send, B: Send>(
     first: impl FnOnce(Patience<'_>) -> Result<A, BenchError> + Send,
     second: impl FnOnce(Patience<'_>) -> Result<B, BenchError> + Send,
 ) -> Result<(A, B), BenchError> {
-    let cores = cores();
-    let stop = AtomicBool::new(false);
+    let cores = two_cpus();
+    let stop = &AtomicBool::new(false);
     let (a, b) = std::thread::scope(|scope| {
-        let b = scope.spawn(|| run_one(cores, 1, &stop, second));
-        let a = scope.spawn(|| run_one(cores, 0, &stop, first));
+        let shares_core = cores[0] == cores[1];
+        let b = scope.spawn(move || run_one(cores[1], shares_core, stop, second));
+        let a = scope.spawn(move || run_one(cores[0], shares_core, stop, first));
         (a.join(), b.join())
     });
     match (
@@ -115,49 +110,76 @@ pub(crate) fn run_pair<A: Send, B: Send>(
     }
 }
 
-/// As [`run_pair`], with the time from when both threads are on their cores until both are through
-/// \[s\]. Making the threads and moving them to their cores takes milliseconds at times: as long as a
-/// short block.
+/// As [`run_pair`], timed as [`time_each`].
 ///
 /// # Errors
 /// As [`run_pair`].
-pub(crate) fn time_pair(
-    first: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send,
-    second: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send,
+pub(crate) fn time_pair<'a>(
+    first: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send + 'a,
+    second: impl FnOnce(Patience<'_>) -> Result<(), BenchError> + Send + 'a,
 ) -> Result<f64, BenchError> {
-    let on_core = AtomicU8::new(0);
-    let start = |patience: &mut Patience<'_>| {
-        on_core.fetch_add(1, Ordering::AcqRel);
-        while on_core.load(Ordering::Acquire) < 2 {
-            patience.idle()?;
-        }
-        patience.restart();
-        Ok::<_, BenchError>(Instant::now())
+    time_each(vec![Box::new(first), Box::new(second)])
+}
+
+/// What one of several threads does.
+pub(crate) type Body<'a> = Box<dyn FnOnce(Patience<'_>) -> Result<(), BenchError> + Send + 'a>;
+
+/// Runs closures at the same time, each pinned to a core, of its own where there are enough; the time
+/// from when all are on their cores until all are through \[s\]. Making the threads and moving them to
+/// their cores takes milliseconds at times: as long as a short block.
+///
+/// # Errors
+/// The first of their errors; [`BenchError::Stuck`] only if there is no better one.
+pub(crate) fn time_each(bodies: Vec<Body<'_>>) -> Result<f64, BenchError> {
+    let (count, cpus) = (bodies.len(), cpus_apart());
+    let (stop, on_core) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let run = &|body: Body<'_>, core: usize| {
+        run_one(core, count > cpus.len(), &stop, |mut patience| {
+            on_core.fetch_add(1, Ordering::AcqRel);
+            while on_core.load(Ordering::Acquire) < count {
+                patience.idle()?;
+            }
+            patience.restart();
+            let began = Instant::now();
+            body(patience)?;
+            Ok((began, Instant::now()))
+        })
     };
-    let (a, b) = run_pair(
-        |mut patience| {
-            let began = start(&mut patience)?;
-            first(patience)?;
-            Ok((began, Instant::now()))
-        },
-        |mut patience| {
-            let began = start(&mut patience)?;
-            second(patience)?;
-            Ok((began, Instant::now()))
-        },
-    )?;
-    Ok((a.1.max(b.1) - a.0.min(b.0)).as_secs_f64())
+    let results: Vec<Result<(Instant, Instant), BenchError>> = std::thread::scope(|scope| {
+        let placed = bodies.into_iter().zip(cpus.iter().cycle());
+        let threads: Vec<_> = placed
+            .map(|(body, core)| scope.spawn(move || run(body, *core)))
+            .collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined
+            .map(|result| result.map_err(|_| BenchError::Thread).flatten())
+            .collect()
+    });
+    let (mut times, mut stuck) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(time) => times.push(time),
+            Err(error @ BenchError::Stuck) => stuck = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(error) = stuck {
+        return Err(error);
+    }
+    let began = times.iter().map(|(began, _)| *began).min();
+    let ended = times.iter().map(|(_, ended)| *ended).max();
+    let span = began.zip(ended).map(|(began, ended)| ended - began);
+    Ok(span.unwrap_or_default().as_secs_f64())
 }
 
 fn run_one<T>(
-    cores: [usize; 2],
-    side: usize,
+    core: usize,
+    shares_core: bool,
     stop: &AtomicBool,
     body: impl FnOnce(Patience<'_>) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
     let mut give_up = GiveUp { stop, armed: true };
-    pin_current_thread(cores[side])?;
-    let shares_core = cores[0] == cores[1];
+    pin_current_thread(core)?;
     let result = body(Patience {
         stop,
         shares_core,
@@ -175,7 +197,7 @@ fn run_one<T>(
 pub(crate) fn run_alone<T: Send>(
     body: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {
-    let core = cores()[1];
+    let core = two_cpus()[1];
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             pin_current_thread(core)?;
@@ -246,5 +268,33 @@ mod tests {
         );
         let failed = time_pair(|_| Ok(()), |_| Err(BenchError::Thread));
         assert!(matches!(failed, Err(BenchError::Thread)));
+    }
+
+    #[test]
+    fn more_threads_than_cores_take_turns_and_one_failure_releases_all() {
+        let count = cpus_apart().len() + 2;
+        let came = AtomicUsize::new(0);
+        let waiting = |_| -> Body<'_> {
+            Box::new(|mut patience| {
+                came.fetch_add(1, Ordering::AcqRel);
+                while came.load(Ordering::Acquire) < count {
+                    patience.idle()?;
+                }
+                Ok(())
+            })
+        };
+        time_each((0..count).map(waiting).collect()).unwrap();
+        assert_eq!(came.into_inner(), count);
+
+        let for_ever = |_| -> Body<'_> {
+            Box::new(|mut patience| {
+                loop {
+                    patience.idle()?;
+                }
+            })
+        };
+        let mut bodies: Vec<Body<'_>> = (0..count).map(for_ever).collect();
+        bodies.push(Box::new(|_| Err(BenchError::Thread)));
+        assert!(matches!(time_each(bodies), Err(BenchError::Thread)));
     }
 }
