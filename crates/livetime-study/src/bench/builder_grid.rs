@@ -36,9 +36,10 @@ const OF_RAW_TCP: f64 = 0.8;
 const CONTROL_MESSAGES: f64 = 4.0;
 const CONTROL_KEY: &str = "control_messages_per_8_events_and_pair";
 
-struct Size {
-    blocks: usize,
-    events: u64,
+/// How much is measured: blocks, and events in each.
+pub(super) struct Size {
+    pub(super) blocks: usize,
+    pub(super) events: u64,
 }
 
 /// Measures.
@@ -114,13 +115,22 @@ fn too_long(shape: Shape) -> Value {
 }
 
 /// What all cells have that are measured.
-pub(super) fn cell(transport: &str, shape: Shape, ns_per_fragment: &[f64]) -> Map<String, Value> {
+fn cell(transport: &str, shape: Shape, ns_per_fragment: &[f64]) -> Map<String, Value> {
     let rate = 1e9 / median(ns_per_fragment);
     let mut cell = place(transport, shape);
     cell.insert("fragments_per_s".to_owned(), rounded(rate));
     let bytes_per_s = rate * shape.fragment_bytes() as f64;
     cell.insert("bytes_per_s".to_owned(), rounded(bytes_per_s));
     cell.insert("fragment_ns".to_owned(), time_per_item(ns_per_fragment));
+    cell
+}
+
+/// What all cells over shared memory have.
+pub(super) fn shared_cell(shape: Shape, ns_per_fragment: &[f64]) -> Map<String, Value> {
+    let mut cell = cell("shm", shape, ns_per_fragment);
+    // What the readout unit's page holds is what the filter unit reads.
+    cell.insert("copies_per_byte".to_owned(), json!(0));
+    cell.insert("kernel_copies_per_byte".to_owned(), json!(0));
     cell
 }
 
@@ -162,10 +172,7 @@ fn shm_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
         Ok((times, units.account()?))
     })?;
     let name = name("shm", shape);
-    let mut cell = cell("shm", shape, &times);
-    // What the readout unit's page holds is what the filter unit reads.
-    cell.insert("copies_per_byte".to_owned(), json!(0));
-    cell.insert("kernel_copies_per_byte".to_owned(), json!(0));
+    let mut cell = shared_cell(shape, &times);
     let lost = account.lost + account.incomplete;
     add_targets(document, &mut cell, &name, account.control_messages, lost);
     if (shape.readout_units, shape.builder_units) == (2, 2) && shape.fragment_bytes() == 2048 {
@@ -181,9 +188,45 @@ fn shm_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
 
 /// One cell over TCP, between blocks of bare TCP.
 fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<Value, BenchError> {
+    let name = name("tcp", shape);
+    let measured = measure_tcp(document, &name, shape, size, Threads::Two)?;
+    let TcpCell {
+        mut cell,
+        account,
+        to_raw,
+        ..
+    } = measured;
+    let target = Target::at_least(format!("{name}_to_raw"), to_raw, OF_RAW_TCP);
+    document.add_target(target);
+    let lost = account.lost + account.incomplete;
+    add_targets(document, &mut cell, &name, account.control_messages, lost);
+    Ok(cell.into())
+}
+
+/// A cell over TCP, and what it is judged by.
+pub(super) struct TcpCell {
+    pub(super) cell: Map<String, Value>,
+    pub(super) account: NetworkAccount,
+    /// Fragments per second.
+    pub(super) rate: f64,
+    to_raw: f64,
+}
+
+/// The builder over TCP on these threads, between blocks of bare TCP on as many.
+pub(super) fn measure_tcp(
+    document: &mut BenchDocument,
+    name: &str,
+    shape: Shape,
+    size: &Size,
+    threads: Threads,
+) -> Result<TcpCell, BenchError> {
     let units = RefCell::new(NetworkBuilders::new(shape, Carrier::Tcp)?);
+    let build = || match threads {
+        Threads::Two => Ok(units.borrow_mut().build(size.events)?.ns_per_fragment),
+        Threads::OfUnits => units.borrow_mut().apart(size.events).build(shape),
+    };
     // The first block says how much goes out in a call, and how many pages are in use.
-    units.borrow_mut().build(size.events)?;
+    build()?;
     let per_call = units.borrow().account()?.bytes_per_call as usize;
     let in_use = units.borrow().pages_in_use();
     let mut raw = RawTcp::new(shape, in_use)?;
@@ -191,8 +234,8 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let measured = interleave(
         size.blocks,
         LIKE_FLOORS,
-        || raw.measure(Threads::Two, per_stream, per_call),
-        || Ok(units.borrow_mut().build(size.events)?.ns_per_fragment),
+        || raw.measure(threads, per_stream, per_call),
+        build,
         |floor| *floor,
     )?;
     let selection = measured.select(|floor| *floor, |_| ());
@@ -201,22 +244,19 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let account = units.borrow().account()?;
     let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
     add_stream_facts(&mut cell, &units.borrow(), per_call, in_use);
-    let name = name("tcp", shape);
     let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));
     document.add_floor(format!("raw_{name}_bytes_per_s"), rounded(raw_rate));
     document.add_ratio(format!("{name}_to_raw"), to_raw);
-    document.add_target(Target::at_least(
-        format!("{name}_to_raw"),
+    Ok(TcpCell {
+        cell,
+        account,
+        rate: 1e9 / median(&selection.all(|kept| *kept.block)),
         to_raw,
-        OF_RAW_TCP,
-    ));
-    let lost = account.lost + account.incomplete;
-    add_targets(document, &mut cell, &name, account.control_messages, lost);
-    Ok(cell.into())
+    })
 }
 
 /// How the streams of a cell were used.
-pub(super) fn add_stream_facts(
+fn add_stream_facts(
     cell: &mut Map<String, Value>,
     units: &NetworkBuilders,
     per_call: usize,
@@ -269,7 +309,7 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
 }
 
 /// What cells over sockets have.
-pub(super) fn network_cell(
+fn network_cell(
     transport: &str,
     shape: Shape,
     selection: &Selection<'_, f64, f64>,

@@ -19,16 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use livetime_shm::{TscClock, cpus_apart};
 use livetime_wire::{RunNs, TriggerNumber};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::builder::{Builders, Shape, message_floor};
-use super::builder_grid::{add_loss_target, add_stream_facts, cell, name, network_cell};
-use super::builder_network::{Carrier, NetworkBuilders};
+use super::builder_grid::{Size, add_loss_target, measure_tcp, name, shared_cell};
 use super::builder_rings::message_ring;
 use super::document::{BenchDocument, median, rounded};
 use super::interleave::{LIKE_FLOORS, interleave};
 use super::pinned_threads::{Body, Patience, run_alone, time_each};
-use super::raw_tcp::{RawTcp, Threads};
+use super::raw_tcp::Threads;
 use super::{BenchError, BenchOptions};
 
 /// Words of a fragment: 2 KiB.
@@ -62,7 +61,7 @@ pub(super) struct UnitsApart<'a> {
 
 impl UnitsApart<'_> {
     /// Builds all events and waits until nothing is on its way; the time of a fragment \[ns\].
-    fn build(self, shape: Shape) -> Result<f64, BenchError> {
+    pub(super) fn build(self, shape: Shape) -> Result<f64, BenchError> {
         let Self {
             triggers,
             triggered,
@@ -114,11 +113,6 @@ fn serve(
         }
         patience.after(work > 0)?;
     }
-}
-
-struct Size {
-    blocks: usize,
-    events: u64,
 }
 
 /// Measures.
@@ -200,9 +194,7 @@ fn shm_cell(
     let of_units = f64::from(shape.readout_units);
     let to_message = selection.median(|kept| of_units * kept.block / kept.floor(|floor| *floor));
     let account = units.borrow().account()?;
-    let mut cell = cell("shm", shape, &times);
-    cell.insert("copies_per_byte".to_owned(), json!(0));
-    cell.insert("kernel_copies_per_byte".to_owned(), json!(0));
+    let mut cell = shared_cell(shape, &times);
     cell.insert("blocks".to_owned(), selection.to_json());
     let name = apart_name("shm", shape);
     let floor = selection.median(|kept| kept.floor(|floor| *floor));
@@ -219,35 +211,12 @@ fn tcp_cell(
     shape: Shape,
     size: &Size,
 ) -> Result<(Map<String, Value>, f64), BenchError> {
-    let units = RefCell::new(NetworkBuilders::new(shape, Carrier::Tcp)?);
-    let build = || units.borrow_mut().apart(size.events).build(shape);
-    // The first block says how much goes out in a call, and how many pages are in use.
-    build()?;
-    let per_call = units.borrow().account()?.bytes_per_call as usize;
-    let in_use = units.borrow().pages_in_use();
-    let mut raw = RawTcp::new(shape, in_use)?;
-    let per_stream = size.events * shape.sources() * shape.fragment_bytes() / shape.pairs();
-    let measured = interleave(
-        size.blocks,
-        LIKE_FLOORS,
-        || raw.measure(Threads::OfUnits, per_stream, per_call),
-        build,
-        |floor| *floor,
-    )?;
-    let selection = measured.select(|floor| *floor, |_| ());
-    let bytes = shape.fragment_bytes() as f64;
-    let to_raw = selection.median(|kept| 1e9 * bytes / kept.block / kept.floor(|floor| *floor));
-    let units = units.borrow();
-    let account = units.account()?;
-    let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
-    add_stream_facts(&mut cell, &units, per_call, in_use);
     let name = apart_name("tcp", shape);
-    let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));
-    document.add_floor(format!("raw_{name}_bytes_per_s"), rounded(raw_rate));
-    document.add_ratio(format!("{name}_to_raw"), to_raw);
+    let measured = measure_tcp(document, &name, shape, size, Threads::OfUnits)?;
+    let (mut cell, account) = (measured.cell, measured.account);
     let lost = account.lost + account.incomplete;
     add_loss_target(document, &mut cell, &name, lost);
-    Ok((cell, 1e9 / median(&selection.all(|kept| *kept.block))))
+    Ok((cell, measured.rate))
 }
 
 fn apart_name(transport: &str, shape: Shape) -> String {
@@ -256,6 +225,8 @@ fn apart_name(transport: &str, shape: Shape) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::builder_network::{Carrier, NetworkBuilders};
+    use super::super::raw_tcp::RawTcp;
     use super::*;
 
     #[test]
