@@ -16,33 +16,49 @@ const CELL_BITS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct DenseHistory {
     /// Bits 63:32 the number divided by the size, bits 31:0 a [`Closing`] of 2 bits each, 0 for none.
+    /// As far as numbers were recorded, if it is a lean one: no more than `size` of them.
     cells: Vec<u64>,
+    /// Bits of a number that say which of the `size` it is.
     bits: u32,
 }
 
 impl DenseHistory {
-    /// A history of `size` triggers, a power of two of at least 16.
-    pub(crate) fn new(size: usize) -> Self {
+    /// A history of `size` triggers, a power of two of at least 16, that takes memory when something
+    /// is recorded.
+    pub(crate) fn lean(size: usize) -> Self {
         assert!(size.is_power_of_two(), "history of {size} triggers");
-        let cells = (size >> CELL_BITS).max(1);
         Self {
-            cells: vec![0; cells],
-            bits: CELL_BITS + cells.trailing_zeros(),
+            cells: Vec::new(),
+            bits: size.trailing_zeros().max(CELL_BITS),
         }
+    }
+
+    /// Takes the memory for all of it.
+    pub(crate) fn reserve(&mut self) {
+        self.cells.resize(1 << (self.bits - CELL_BITS), 0);
+    }
+
+    /// Makes the cell exist: at least half of what there is then was needed.
+    #[cold]
+    fn reach(&mut self, at: usize) {
+        self.cells.resize((at + 1).next_power_of_two(), 0);
     }
 
     /// The cell of a trigger, its tag there, and the place of its two bits.
     #[inline]
     fn place(&self, trigger: TriggerNumber) -> (usize, u32, u32) {
-        let at = (trigger.0 >> CELL_BITS) as usize & (self.cells.len() - 1);
+        let at = (trigger.0 & ((1 << self.bits) - 1)) >> CELL_BITS;
         let place = 2 * (trigger.0 as u32 & ((1 << CELL_BITS) - 1));
-        (at, (trigger.0 >> self.bits) as u32, place)
+        (at as usize, (trigger.0 >> self.bits) as u32, place)
     }
 
     /// Remembers how a trigger was closed; never overwrites later ones.
     #[inline]
     pub(crate) fn record(&mut self, trigger: TriggerNumber, closing: Closing) {
         let (at, tag, place) = self.place(trigger);
+        if at >= self.cells.len() {
+            self.reach(at);
+        }
         let cell = &mut self.cells[at];
         let (cell_tag, held) = ((*cell >> 32) as u32, *cell as u32);
         let held = match tag.cmp(&cell_tag) {
@@ -55,14 +71,14 @@ impl DenseHistory {
 
     /// The cell of a trigger, whoever has it.
     #[inline]
-    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> &u64 {
-        &self.cells[self.place(trigger).0]
+    pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&u64> {
+        self.cells.get(self.place(trigger).0)
     }
 
     #[inline]
     pub(crate) fn past(&self, trigger: TriggerNumber) -> Past {
         let (at, tag, place) = self.place(trigger);
-        let cell = self.cells[at];
+        let cell = self.cells.get(at).copied().unwrap_or(0);
         let (cell_tag, held) = ((cell >> 32) as u32, cell as u32);
         if held == 0 {
             return Past::Open;
@@ -89,8 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn memory_is_taken_as_triggers_are_closed_or_at_once() {
+        let mut lean = DenseHistory::lean(256);
+        assert_eq!(lean.past(TriggerNumber(1)), Past::Open);
+        assert!(lean.cells.is_empty());
+        lean.record(TriggerNumber(256 + 40), Closing::Complete);
+        assert_eq!(lean.cells.len(), 4);
+        assert_eq!(lean.past(TriggerNumber(256 + 41)), Past::Open);
+        let mut whole = DenseHistory::lean(256);
+        whole.reserve();
+        assert_eq!(whole.cells.len(), 16);
+    }
+
+    #[test]
     fn a_cell_is_taken_over_as_a_whole() {
-        let mut history = DenseHistory::new(64);
+        let mut history = DenseHistory::lean(64);
         history.record(TriggerNumber(3), Closing::Partial);
         history.record(TriggerNumber(4), Closing::Dropped);
         let past = |history: &DenseHistory, trigger| history.past(TriggerNumber(trigger));
@@ -111,7 +140,7 @@ mod tests {
         fn the_last_triggers_are_exact(
             steps in prop::collection::vec((0..64_u64, 0..3_u8), 1..400),
         ) {
-            let mut history = DenseHistory::new(128);
+            let mut history = DenseHistory::lean(128);
             let mut ends: BTreeMap<u64, Closing> = BTreeMap::new();
             for (n, (back, closing)) in steps.into_iter().enumerate() {
                 let trigger = 64 + 2 * n as u64 - back;

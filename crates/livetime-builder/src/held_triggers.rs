@@ -42,7 +42,7 @@ pub(crate) enum Place {
 /// window is rarely looked at and lies elsewhere.
 #[derive(Debug)]
 pub(crate) struct HeldTriggers {
-    /// Round about.
+    /// Round about; as far as one was ever occupied, if not [`HeldTriggers::reserve`] was called.
     cells: Vec<u32>,
     /// The trigger with which the window begins.
     first: u64,
@@ -63,15 +63,15 @@ pub(crate) struct HeldTriggers {
 const _: () = assert!(size_of::<HeldTriggers>() <= 64);
 
 impl HeldTriggers {
-    /// At most `capacity` triggers of so many sources.
-    pub(crate) fn new(capacity: usize, sources: usize) -> Self {
+    /// At most `capacity` triggers of so many sources. Takes memory as triggers come.
+    pub(crate) fn lean(capacity: usize, sources: usize) -> Self {
         let cell_words: u32 = match sources {
             0..=1 => 1,
             2..=SOURCES_PER_WORD => 2,
             _ => 3,
         };
         Self {
-            cells: vec![0; capacity * cell_words as usize],
+            cells: Vec::new(),
             cell_words,
             first: 1,
             first_cell: 0,
@@ -83,10 +83,24 @@ impl HeldTriggers {
         }
     }
 
-    /// Takes the memory for all of them outside of the window; only while there are none.
-    pub(crate) fn reserve_outside(&mut self) {
+    /// Takes the memory for as many triggers as there may be, in the window and outside; only while
+    /// there are none outside.
+    pub(crate) fn reserve(&mut self) {
         debug_assert!(self.passed == 0, "called at the start");
+        let words = self.capacity as usize * self.cell_words as usize;
+        self.cells.resize(words, 0);
         *self.outside = TriggerTable::new(self.capacity as usize);
+    }
+
+    /// Makes a cell exist, which begins at this word.
+    #[cold]
+    fn reach(&mut self, at: usize) {
+        let cell_words = self.cell_words as usize;
+        let cells = (at / cell_words + 1).next_power_of_two();
+        let words = cells.min(self.capacity as usize) * cell_words;
+        // Not twice as many as there were, which may be more than all.
+        self.cells.reserve_exact(words - self.cells.len());
+        self.cells.resize(words, 0);
     }
 
     #[inline]
@@ -122,7 +136,7 @@ impl HeldTriggers {
 
     #[inline]
     fn is_occupied(&self, at: usize) -> bool {
-        self.cells[at] & OCCUPIED != 0
+        self.cells.get(at).is_some_and(|word| word & OCCUPIED != 0)
     }
 
     /// The cell of a trigger in the window, whatever is in it.
@@ -151,7 +165,7 @@ impl HeldTriggers {
             return Some((Place::Outside(trigger), *held));
         };
         let at = self.cell(ahead);
-        let word = self.cells[at];
+        let word = *self.cells.get(at)?;
         (word & OCCUPIED != 0).then(|| (Place::Cell(at), self.read(at, word)))
     }
 
@@ -202,6 +216,17 @@ impl HeldTriggers {
         self.cells[at] = word;
     }
 
+    /// Puts a trigger into a cell that holds none.
+    #[inline]
+    fn occupy(&mut self, at: usize, held: Held) {
+        // There are whole cells.
+        if at >= self.cells.len() {
+            self.reach(at);
+        }
+        self.write(at, held);
+        self.inside += 1;
+    }
+
     /// Changes what is known of the trigger at a place.
     #[inline(always)]
     pub(crate) fn set(&mut self, place: Place, held: Held) {
@@ -239,8 +264,7 @@ impl HeldTriggers {
         if self.is_occupied(at) {
             return false;
         }
-        self.write(at, held);
-        self.inside += 1;
+        self.occupy(at, held);
         true
     }
 
@@ -268,8 +292,7 @@ impl HeldTriggers {
             if self.is_occupied(cell) {
                 return trigger - triggers.start;
             }
-            self.write(cell, held);
-            self.inside += 1;
+            self.occupy(cell, held);
         }
         end.saturating_sub(triggers.start)
     }
@@ -378,7 +401,7 @@ mod tests {
 
     #[test]
     fn one_that_stays_is_found_when_the_window_has_passed() {
-        let mut table = HeldTriggers::new(4, 1);
+        let mut table = HeldTriggers::lean(4, 1);
         assert!(!table.insert(T(0), held(1, 0)));
         assert!(table.insert(T(1), held(1, 7)));
         for trigger in 2..100 {
@@ -398,8 +421,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_taken_as_triggers_come_or_at_once() {
+        for (sources, words) in [(1, 1), (8, 2), (32, 3)] {
+            let mut lean = HeldTriggers::lean(10, sources);
+            assert_eq!((lean.cells.len(), lean.get(T(1))), (0, None));
+            assert!(lean.insert(T(3), held(1, 7)));
+            assert_eq!(lean.cells.len(), 4 * words);
+            assert!(lean.insert(T(10), held(1, 7)));
+            assert_eq!(lean.cells.len(), 10 * words, "no more than there are cells");
+            let mut whole = HeldTriggers::lean(10, sources);
+            whole.reserve();
+            assert_eq!(whole.cells.len(), 10 * words);
+        }
+    }
+
+    #[test]
     fn the_window_begins_anew_where_nothing_is_held() {
-        let mut table = HeldTriggers::new(4, 1);
+        let mut table = HeldTriggers::lean(4, 1);
         for trigger in [u64::MAX, 3, 1 << 40, 2] {
             assert!(table.insert(T(trigger), held(1, 3)));
             assert_eq!(table.inside, 1);
@@ -418,7 +456,7 @@ mod tests {
             stride in prop::sample::select(vec![1u64, 3, 16, 1 << 40]),
             sources in 1..33_usize,
         ) {
-            let mut table = HeldTriggers::new(16, sources);
+            let mut table = HeldTriggers::lean(16, sources);
             let mut map: BTreeMap<TriggerNumber, Held> = BTreeMap::new();
             let all = (1_u64 << sources) as u32;
             for (i, (operation, number)) in operations.into_iter().enumerate() {

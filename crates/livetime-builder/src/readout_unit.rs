@@ -193,7 +193,8 @@ impl ReadoutUnit {
     pub fn new(config: &BuilderConfig, index: u16, epoch: u32) -> Self {
         let mut unit = Self::lean(config, index, epoch);
         unit.work.reserve_exact(unit.work_max);
-        unit.held.reserve_outside();
+        unit.held.reserve();
+        unit.history.reserve();
         unit
     }
 
@@ -211,9 +212,9 @@ impl ReadoutUnit {
         Self {
             index,
             epoch,
-            held: HeldTriggers::new(held, sources.len()),
+            held: HeldTriggers::lean(held, sources.len()),
             sources: sources.into_iter().collect(),
-            history: DenseHistory::new(config.history as usize),
+            history: DenseHistory::lean(config.history as usize),
             work: VecDeque::with_capacity(WORK_USUAL.min(held + 1)),
             work_max: held + 1,
             newest: TriggerNumber(0),
@@ -912,7 +913,7 @@ impl ReadoutUnit {
 
     /// As [`ReadoutUnit::foresee_message`]: where it is noted that a trigger is closed.
     #[inline]
-    pub fn foresee_closing(&self, trigger: TriggerNumber) -> &u64 {
+    pub fn foresee_closing(&self, trigger: TriggerNumber) -> Option<&u64> {
         self.history.foresee(trigger)
     }
 

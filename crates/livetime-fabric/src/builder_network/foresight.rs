@@ -103,7 +103,7 @@ impl NetworkWorld<'_> {
         bring_some(adapter.foresee(None));
         let next = TriggerNumber(host.fed + 1);
         bring_some(host.unit.foresee_trigger(next));
-        bring(host.unit.foresee_closing(next));
+        bring_some(host.unit.foresee_closing(next));
         for letter in &host.inbox {
             self.texts.foresee(letter.text);
         }
@@ -134,7 +134,7 @@ impl NetworkWorld<'_> {
                 bring_some(host.unit.foresee_trigger(*trigger));
                 match is_request {
                     true => bring(self.sizes.place(trigger.0, readout as u16)),
-                    false => bring(host.unit.foresee_closing(*trigger)),
+                    false => bring_some(host.unit.foresee_closing(*trigger)),
                 }
             }
         }
@@ -159,7 +159,7 @@ impl NetworkWorld<'_> {
 
 /// Asks for a place if there is one.
 #[inline]
-fn bring_some(place: Option<&u32>) {
+fn bring_some<T>(place: Option<&T>) {
     if let Some(place) = place {
         bring(place);
     }
