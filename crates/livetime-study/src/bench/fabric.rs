@@ -4,11 +4,11 @@
 //! ports and 8 x 8 crossbars, packets with buffers on the same, and flits through one router of 16
 //! ports. The floor is what an event costs in a heap of a thousand; blocks of both take turns. The
 //! simulated figures themselves are not judged here: `livetime sim gates` does that. What the event
-//! builder's protocol costs in 512 x 512 is in `builder_512`; a simulator of others beside ours in
-//! `caminos`.
+//! builder's protocol costs in 512 x 512 and 4096 x 4096 is in `large_builder`; a simulator of others
+//! beside ours in `caminos`.
 
-mod builder_512;
 mod caminos;
+mod large_builder;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,7 +48,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let cases = cases(scale).map_err(|error| BenchError::Simulation(error.to_string()))?;
     let mut document = BenchDocument::new("fabric");
     // First, as it measures memory: what the allocator keeps of other cases is not to hide it.
-    builder_512::add(&mut document, options.quick)?;
+    large_builder::add_steady(&mut document, options.quick)?;
     let mut floors = vec![heap_ns(scale)];
     for case in &cases {
         let mut rates = Vec::new();
@@ -97,6 +97,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         let flits = outcome.packets_in_all as f64 * f64::from(FLITS);
         flits / start.elapsed().as_secs_f64()
     })?;
+    large_builder::add_largest(&mut document, options.quick)?;
     Ok(document)
 }
 

@@ -1,17 +1,19 @@
-//! The event builder's own protocol in 512 x 512: what a simulated second costs on one core.
+//! The event builder's own protocol on large networks: what a simulated second costs on one core, and
+//! what 10 ms of the largest one take.
 //!
-//! 100 kHz of 2 KiB (log-normal) over a delta network of 8 x 8 crossbars, barrel shifter, links of
-//! 2 Gb/s. A short and a long run differ by steady operation alone, so that their difference is what
-//! a millisecond of it costs. Memory is what the process grew by in its first run, a long one, beside
-//! what the states of the protocol need at least: later runs find what the allocator keeps, and what
-//! is reserved there counts although it is never touched.
+//! 100 kHz of 2 KiB (log-normal) over a delta network of three stages, barrel shifter, links of 2 Gb/s.
+//! In 512 x 512 a short and a long run differ by steady operation alone, so that their difference is
+//! what a millisecond of it costs. Memory is what the process grew by in its first run, a long one,
+//! beside what the states of the protocol need at least: later runs find what the allocator keeps, and
+//! what is reserved there counts although it is never touched. 4096 x 4096 runs from its beginning: all
+//! units are made, and the first thousand events are on their way.
 
 use std::time::Instant;
 
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{BuilderNetwork, BuilderNetworkOutcome, HostModel, Shaping};
 use livetime_fabric::network::topology::Wiring;
-use livetime_fabric::network::{Arrival, Load, Pattern, SizeLaw, Topology, TopologyError, Traffic};
+use livetime_fabric::network::{Arrival, Load, Pattern, SizeLaw, Topology, Traffic};
 use livetime_fabric::scenario::{ShiftOrder, Switching};
 use serde_json::json;
 
@@ -21,6 +23,12 @@ use crate::bench::document::{BenchDocument, Target, median, rounded};
 const NODES: u64 = 512;
 const CREDITS: u64 = 12;
 const TRIGGERS_HZ: f64 = 100e3;
+/// Nodes of the largest network, its simulated milliseconds, and what it may take: processor seconds
+/// and bytes of the whole process.
+const NODES_MOST: u64 = 4096;
+const MOST_MS: u64 = 10;
+const MOST_SECONDS_MAX: f64 = 60.0;
+const MOST_BYTES_MAX: f64 = 2e9;
 /// Simulated milliseconds of the short run: until blocks are as full as they get.
 const SHORT_MS: u64 = 60;
 /// Processor seconds for a simulated second that are allowed.
@@ -29,24 +37,24 @@ const SECONDS_MAX: f64 = 60.0;
 const FRAGMENTS_PER_S: f64 = 2e6;
 const EVENTS_PER_S: f64 = 10e6;
 
-/// Adds results and targets to the document.
+/// Adds results and targets of 512 x 512 to the document.
 ///
 /// # Errors
 /// [`BenchError::Simulation`] when a promise of the protocol is broken.
-pub(super) fn add(document: &mut BenchDocument, quick: bool) -> Result<(), BenchError> {
-    let simulation = |error: TopologyError| BenchError::Simulation(error.to_string());
+pub(super) fn add_steady(document: &mut BenchDocument, quick: bool) -> Result<(), BenchError> {
     let (radix, short, long, blocks) = match quick {
         true => (4, 20, 30, 1),
         false => (8, SHORT_MS, SHORT_MS + 40, 3),
     };
-    let topology = Topology::delta(radix, 3, &Wiring::Omega).map_err(simulation)?;
+    let topology = three_stages(radix)?;
+    let interval = DurationPs::from_ms(10);
     let before = resident_bytes();
     let (mut seconds, mut fragments, mut events) = (Vec::new(), Vec::new(), Vec::new());
     let mut peak = None;
     for _ in 0..blocks {
-        let (second, long_s) = timed(&topology, long)?;
+        let (second, long_s) = timed(&topology, interval, long)?;
         peak.get_or_insert_with(|| peak_bytes().saturating_sub(before));
-        let (first, short_s) = timed(&topology, short)?;
+        let (first, short_s) = timed(&topology, interval, short)?;
         let steady = (long_s - short_s).max(1e-9);
         seconds.push(steady / ((long - short) as f64 * 1e-3));
         let more = second.fragments_delivered - first.fragments_delivered;
@@ -88,8 +96,46 @@ pub(super) fn add(document: &mut BenchDocument, quick: bool) -> Result<(), Bench
     Ok(())
 }
 
-/// A run of so many simulated milliseconds, and the processor's seconds for it.
-fn timed(topology: &Topology, ms: u64) -> Result<(BuilderNetworkOutcome, f64), BenchError> {
+/// Adds what the first 10 ms of 4096 x 4096 take. The last thing measured: the memory is that of all.
+///
+/// # Errors
+/// [`BenchError::Simulation`] when a promise of the protocol is broken.
+pub(super) fn add_largest(document: &mut BenchDocument, quick: bool) -> Result<(), BenchError> {
+    let topology = three_stages(if quick { 4 } else { 16 })?;
+    let (outcome, seconds) = timed(&topology, DurationPs::from_ms(1), MOST_MS)?;
+    let (nodes, bytes) = (u64::from(topology.sources()), peak_bytes());
+    document.add_result(
+        "largest_builder",
+        json!({
+            "nodes": nodes,
+            "simulated_ms": MOST_MS,
+            "processor_s": rounded(seconds),
+            "triggers": outcome.triggers,
+            "fragments_sent": outcome.fragments_sent,
+            "events": outcome.events,
+            "bytes_of_process": bytes,
+        }),
+    );
+    if nodes == NODES_MOST {
+        let limit = Target::at_most("builder_4096_bytes", bytes as f64, MOST_BYTES_MAX);
+        document.add_target(limit);
+        document.add_target(Target::at_most("builder_4096_s", seconds, MOST_SECONDS_MAX));
+    }
+    Ok(())
+}
+
+fn three_stages(radix: u32) -> Result<Topology, BenchError> {
+    let topology = Topology::delta(radix, 3, &Wiring::Omega);
+    topology.map_err(|error| BenchError::Simulation(error.to_string()))
+}
+
+/// A run of so many simulated milliseconds in which builder units look for work at this interval, and
+/// the processor's seconds for it.
+fn timed(
+    topology: &Topology,
+    interval: DurationPs,
+    ms: u64,
+) -> Result<(BuilderNetworkOutcome, f64), BenchError> {
     let sizes = SizeLaw::LogNormal {
         mean: 2048.0,
         rms: 1024.0,
@@ -110,7 +156,7 @@ fn timed(topology: &Topology, ms: u64) -> Result<(BuilderNetworkOutcome, f64), B
             order: ShiftOrder::ConflictFree,
         },
         hosts: HostModel {
-            interval: DurationPs::from_ms(10),
+            interval,
             ..HostModel::default()
         },
         ..BuilderNetwork::default()
