@@ -25,7 +25,10 @@ pub use option::{Bottleneck, PlanOption, Verdict};
 use candidate::{Candidate, candidates};
 
 /// The most sources or builders of a plan.
-pub const PLAN_NODES_MAX: u32 = 1024;
+pub const PLAN_NODES_MAX: u32 = 4096;
+
+/// Events of a judged run at least, where nobody asks for more.
+pub const EVENTS_USUAL: u64 = 3_000;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +60,8 @@ pub struct PlanRequest {
     pub control: Control,
     /// Networks to look at; empty for all.
     pub networks: Vec<NetworkKind>,
+    /// Ways of sending to look at; empty for all.
+    pub sendings: Vec<Sending>,
     /// Events of a judged run at least; more take longer and show more.
     pub events: u64,
     /// Seed of the simulations.

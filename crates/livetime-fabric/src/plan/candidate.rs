@@ -139,13 +139,18 @@ pub(super) fn candidates(request: &PlanRequest) -> Vec<Candidate> {
     let is_wanted = |kind| request.networks.is_empty() || request.networks.contains(&kind);
     let kinds = NetworkKind::ALL.into_iter().filter(|kind| is_wanted(*kind));
     let networks = kinds.flat_map(|kind| networks(kind, nodes));
+    let sendings: Vec<Sending> = match &request.sendings[..] {
+        [] => Sending::ALL.to_vec(),
+        wanted => wanted.to_vec(),
+    };
     let with_sending = |(name, choice, routes): (String, TopologyChoice, RoutePolicy)| {
-        Sending::ALL.map(move |sending| Candidate {
+        let with = move |sending| Candidate {
             name: name.clone(),
             choice: choice.clone(),
             routes,
             sending,
-        })
+        };
+        sendings.clone().into_iter().map(with)
     };
     networks.flat_map(with_sending).collect()
 }

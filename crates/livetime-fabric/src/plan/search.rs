@@ -5,9 +5,9 @@
 //! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
 //! can build; only where it loses packets for every setting are triggers given at chosen rates.
 
-use super::PlanRequest;
 use super::candidate::{Candidate, Sending};
 use super::option::{Bottleneck, PlanOption, Verdict};
+use super::{EVENTS_USUAL, PlanRequest};
 use crate::builder_network::{BuilderNetwork, Control, HostModel, HostShares, Shaping};
 use crate::network::measure::BATCHES;
 use crate::network::{Arrival, Estimate, Load, Pattern, Topology, Traffic};
@@ -26,7 +26,7 @@ const AMPLE: f64 = 1.2;
 const CREDITS_MAX: u32 = 1024;
 /// Fragments of a short and of a judged run at most, unless there are many nodes.
 const FRAGMENTS: [u64; 2] = [200_000, 2_000_000];
-/// Packets of a run with a barrel shifter at most, empty blocks included.
+/// Packets of a run with a barrel shifter at most, empty blocks included, unless events take longer.
 const BLOCKS_MAX: f64 = 4e6;
 /// Rates at which a lossy network is looked at, as shares of the one asked for.
 const LOSSY_RATES: [f64; 5] = [2.0, 1.25, 1.0, 0.5, 0.25];
@@ -58,8 +58,10 @@ struct Trial {
 struct Length {
     /// Events to be counted.
     events: u64,
-    /// Fragments that it may take.
+    /// Fragments that it may usually take.
     fragments_max: u64,
+    /// Times as many fragments, and blocks of a barrel shifter, as usual.
+    longer: f64,
     /// Rate that is expected, hertz.
     expected_hz: f64,
     /// Parts of the run, each of whole intervals at which builder units look for work: else parts
@@ -107,6 +109,7 @@ impl Search<'_> {
         let mut length = Length {
             events: self.request.events,
             fragments_max: self.fragments_max(FRAGMENTS[1]),
+            longer: self.longer(),
             // A run in which nothing was built says nothing of how long the next must be.
             expected_hz: best
                 .rate
@@ -118,7 +121,9 @@ impl Search<'_> {
         if !last.rate.converged && last.lost == 0 {
             // As many as bring the error below 1 %, if it falls as it does for what is random.
             let error = last.rate.ci95 / (0.008 * last.rate.mean.max(1e-9));
-            length.events = (last.events as f64 * (error * error).clamp(2.0, 6.0)) as u64;
+            let longer = (error * error).clamp(2.0, 6.0);
+            length.events = (last.events as f64 * longer) as u64;
+            length.longer *= longer;
             last = self.trial(best.setting, length, Arrival::Saturated);
         }
         if last.lost > 0 {
@@ -140,6 +145,7 @@ impl Search<'_> {
             let length = Length {
                 events: self.request.events / 4,
                 fragments_max: self.fragments_max(FRAGMENTS[0]),
+                longer: 1.0,
                 expected_hz,
                 parts: 4,
             };
@@ -295,6 +301,11 @@ impl Search<'_> {
         usual.max(units * 24)
     }
 
+    /// Times as long as usual that runs are judged: as many more events are asked for.
+    fn longer(&self) -> f64 {
+        (self.request.events as f64 / EVENTS_USUAL as f64).max(1.0)
+    }
+
     fn switching(&self) -> Switching {
         self.sending.switching(self.request.buffer_bytes)
     }
@@ -339,14 +350,16 @@ impl Search<'_> {
         let sources = u64::from(self.request.sources);
         // A run that ends before it is full says nothing, and may be longer for it.
         let filling = (4 * held * sources).min(5 * length.fragments_max);
-        let events_max = length.fragments_max.max(filling) / sources;
-        let shorter = (events_max as f64 / (warm + counted) as f64).min(1.0);
+        let fragments_max = length.longer * length.fragments_max.max(filling) as f64;
+        let events_max = (fragments_max / sources as f64).floor();
+        let shorter = (events_max / (warm + counted) as f64).min(1.0);
         let mut seconds = (warm + counted) as f64 * shorter / length.expected_hz;
-        seconds = seconds.max(4e-12 * self.event_time().0 as f64);
         if let Shaping::BarrelShifter { block_bytes, .. } = builder.shaping {
             let blocks_hz = self.request.link_bits_per_s as f64 / f64::from(8 * block_bytes);
-            seconds = seconds.min(BLOCKS_MAX / blocks_hz / f64::from(self.request.sources));
+            let blocks_max = length.longer * BLOCKS_MAX;
+            seconds = seconds.min(blocks_max / blocks_hz / f64::from(self.request.sources));
         }
+        seconds = seconds.max(4e-12 * self.event_time().0 as f64);
         let share = warm as f64 / (warm + counted) as f64;
         load.warm_up = DurationPs((seconds * share * 1e12) as u64);
         let unit = (setting.interval.0 * length.parts).max(1);
@@ -449,6 +462,7 @@ impl Search<'_> {
             let length = Length {
                 events: self.request.events,
                 fragments_max: self.fragments_max(FRAGMENTS[1]),
+                longer: self.longer(),
                 expected_hz: hz,
                 parts: BATCHES as u64,
             };

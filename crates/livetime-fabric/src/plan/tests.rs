@@ -27,6 +27,7 @@ fn request() -> PlanRequest {
             latency: DurationPs::from_us(10),
         },
         networks: vec![NetworkKind::Delta],
+        sendings: Vec::new(),
         events: 4_000,
         seed: 1,
     }
@@ -73,6 +74,21 @@ fn filters_and_builder_links_limit_whatever_the_network_does() {
     let option = answer(&few, Sending::BarrelShifter);
     assert_eq!(option.verdict, Verdict::Fails);
     assert_eq!(option.bottleneck, Bottleneck::BuilderLinks);
+}
+
+#[test]
+fn more_events_are_judged_where_they_are_asked_for() {
+    // More fragments and blocks than a run usually takes.
+    let many = PlanRequest {
+        sources: 32,
+        builders: 32,
+        events: 70_000,
+        ..request()
+    };
+    for sending in [Sending::PullInputFifo, Sending::BarrelShifter] {
+        let option = answer(&many, sending);
+        assert!(option.events > 65_000, "{option:?}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod gates;
 mod link_result;
 mod network_result;
 mod plan;
+mod plan_progress;
 mod preset;
 mod replay;
 mod run;
@@ -34,7 +35,7 @@ enum Study {
     /// A network with its traffic, from a scenario file or a preset
     Run(run::Options),
     /// Which networks and ways of sending carry an event builder, with margins
-    Plan(plan::Options),
+    Plan(Box<plan::Options>),
     /// The built-in scenarios: event builders that exist or were planned
     Presets(preset::Options),
     /// The event builder's protocol under all faults at once, seed after seed

@@ -1,5 +1,7 @@
 //! Simulated networks from outside: gates, scenario files, presets, plans.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::workbench::{Workbench, project, value};
@@ -487,6 +489,37 @@ fn a_plan_says_what_holds_and_what_is_not_shown() {
         let is_open = option["verdict"] == "not shown";
         assert_eq!(is_open, option["reason"].is_string(), "{option:#}");
     }
+}
+
+#[test]
+fn a_plan_looks_at_what_it_is_asked_for_and_says_the_same_on_any_number_of_threads() {
+    let shifts = [
+        "--sources",
+        "8",
+        "--fragment",
+        "2KiB",
+        "--rate",
+        "20kHz",
+        "--link",
+        "1Gb/s",
+        "--events",
+        "300",
+        "--protocol",
+        "barrel-shifter",
+        "--protocol",
+        "linear-shift",
+    ];
+    let (one, options) = plan(&[&shifts[..], &["--threads", "1"]].concat(), 0);
+    let protocols = options.iter().map(|option| &option["protocol"]);
+    let protocols: BTreeSet<_> = protocols
+        .map(|name| name.as_str().expect("a name"))
+        .collect();
+    assert_eq!(
+        protocols,
+        BTreeSet::from(["barrel shifter", "linear shift"])
+    );
+    let (two, _) = plan(&[&shifts[..], &["--threads", "2"]].concat(), 0);
+    assert_eq!(one, two);
 }
 
 #[test]

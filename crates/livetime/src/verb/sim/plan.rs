@@ -4,16 +4,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{Control, HostModel, Shaping};
 use livetime_fabric::network::SizeLaw;
-use livetime_fabric::plan::{NetworkKind, PlanOption, PlanRequest, Verdict};
+use livetime_fabric::plan::{EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, Sending, Verdict};
 use livetime_fabric::replica::run_all;
 use livetime_wire::{ByteSize, DurationNs, RateHz};
 use serde_json::{Value, json};
 
+use super::plan_progress::PlanProgress;
 use crate::config::{parse_bit_rate, parse_quantity};
 use crate::console::{print, print_line, say};
 use crate::exit;
@@ -67,12 +68,18 @@ pub(crate) struct Options {
     /// Look at this kind of network only; may be given several times
     #[arg(long, value_name = "KIND")]
     network: Vec<NetworkOption>,
+    /// Look at this protocol only; may be given several times
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Vec<ProtocolOption>,
     /// Events of a judged run at least; more take longer and show more
-    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    #[arg(long, value_name = "N", default_value_t = EVENTS_USUAL)]
     events: u64,
     /// Seed of the simulations
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Threads that simulate options side by side; results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Print one JSON document (livetime.plan/2) on standard output
     #[arg(long)]
     json: bool,
@@ -126,6 +133,18 @@ enum NetworkOption {
     FourLayer,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ProtocolOption {
+    /// Fragments as they are asked for
+    Pull,
+    /// Fragments that are sent unasked
+    Push,
+    /// Blocks of equal size to one builder unit after the other
+    BarrelShifter,
+    /// Whole fragments to one builder unit after the other
+    LinearShift,
+}
+
 /// Plans.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let request = match to_request(options) {
@@ -135,25 +154,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.unwrap_or(cores);
     let jobs = request.jobs();
-    let all = jobs.len();
     say(format_args!(
-        "simulating {all} options on {threads} threads · seed {} · livetime {}",
+        "simulating {} options on {threads} threads · seed {} · livetime {}",
+        jobs.len(),
         request.seed,
         env!("CARGO_PKG_VERSION")
     ));
-    // Relaxed: a count for the eye, which orders nothing.
-    let done = AtomicUsize::new(0);
-    let mut found: Vec<PlanOption> = run_all(jobs, threads, |_| {
-        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(7) {
-            say(format_args!("{done} of {all} options"));
-        }
-    })
-    .into_iter()
-    .flatten()
-    .collect();
+    let mut found = simulate(jobs, threads);
     found.sort_by(|a, b| {
         let order = rank(&a.verdict).cmp(&rank(&b.verdict));
         let margin = |option: &PlanOption| option.margin.unwrap_or(-1.0);
@@ -168,6 +178,25 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         ExitCode::SUCCESS if !found.iter().any(PlanOption::holds) => exit::PROBLEM,
         code => code,
     }
+}
+
+/// The answers of those options that exist; says how far it is.
+fn simulate(
+    jobs: Vec<impl FnOnce() -> Option<PlanOption> + Send>,
+    threads: usize,
+) -> Vec<PlanOption> {
+    let progress = PlanProgress::new(jobs.len(), Instant::now());
+    let told = jobs.into_iter().map(|job| {
+        || {
+            let option = job();
+            if let Some(line) = progress.line(option.as_ref(), Instant::now()) {
+                say(line);
+            }
+            option
+        }
+    });
+    let found = run_all(told.collect(), threads, |_| {});
+    found.into_iter().flatten().collect()
 }
 
 /// Those that hold first, those that fail last.
@@ -186,6 +215,16 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
         NetworkOption::TwoLevel => NetworkKind::TwoLevel,
         NetworkOption::Delta => NetworkKind::Delta,
         NetworkOption::FourLayer => NetworkKind::FourLayer,
+    };
+    let of_protocol = |protocol: &ProtocolOption| {
+        let name = match protocol {
+            ProtocolOption::Pull => "pull",
+            ProtocolOption::Push => "push",
+            ProtocolOption::BarrelShifter => "barrel shifter",
+            ProtocolOption::LinearShift => "linear shift",
+        };
+        let is_it = move |sending: &Sending| sending.protocol() == name;
+        Sending::ALL.into_iter().filter(is_it)
     };
     let request = PlanRequest {
         sources: options.sources,
@@ -213,6 +252,7 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
             latency: DurationPs::from_duration_ns(hosts.control_latency),
         },
         networks: options.network.iter().map(kind).collect(),
+        sendings: options.protocol.iter().flat_map(of_protocol).collect(),
         events: options.events,
         seed: options.seed,
     };
@@ -345,7 +385,7 @@ fn option_json(option: &PlanOption) -> Value {
 }
 
 /// The verdict in a word, and why where it needs a reason.
-fn verdict_words(verdict: &Verdict) -> (&'static str, Option<&str>) {
+pub(super) fn verdict_words(verdict: &Verdict) -> (&'static str, Option<&str>) {
     match verdict {
         Verdict::Holds => ("holds", None),
         Verdict::Fails => ("fails", None),

@@ -1,0 +1,100 @@
+//! What is said while a plan is made: an option of a large network takes minutes.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use livetime_fabric::plan::PlanOption;
+
+use super::plan::verdict_words;
+
+/// At most one line in this time.
+const PACE: Duration = Duration::from_secs(5);
+
+/// Counts the options that are through, from all threads.
+pub(super) struct PlanProgress {
+    all: usize,
+    started: Instant,
+    /// Options that are through, and when that was last said.
+    through: Mutex<(usize, Instant)>,
+}
+
+impl PlanProgress {
+    pub(super) fn new(all: usize, started: Instant) -> Self {
+        Self {
+            all,
+            started,
+            through: Mutex::new((0, started)),
+        }
+    }
+
+    /// Counts an option, `None` for one that does not exist; a line if it is time for one.
+    pub(super) fn line(&self, option: Option<&PlanOption>, now: Instant) -> Option<String> {
+        // Nothing in here panics with the lock in hand.
+        let mut through = self.through.lock().unwrap_or_else(|held| held.into_inner());
+        through.0 += 1;
+        let (all, count) = (self.all, through.0);
+        if count == all || now.duration_since(through.1) < PACE {
+            return None;
+        }
+        through.1 = now;
+        let seconds = now.duration_since(self.started).as_secs();
+        let last = option.map_or_else(String::new, in_words);
+        Some(format!("{count} of {all} options after {seconds} s{last}"))
+    }
+}
+
+/// What became of an option.
+fn in_words(option: &PlanOption) -> String {
+    let (network, sending) = (&option.network, option.sending);
+    let (switches, protocol) = (sending.switches(), sending.protocol());
+    let (verdict, _) = verdict_words(&option.verdict);
+    let margin = option.margin.map_or_else(String::new, |margin| {
+        format!(", margin {:+.0} %", 100.0 * margin)
+    });
+    format!("; {network}, {switches}, {protocol}: {verdict}{margin}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use livetime_fabric::DurationPs;
+    use livetime_fabric::network::Estimate;
+    use livetime_fabric::plan::{Bottleneck, Sending, Verdict};
+
+    #[test]
+    fn a_line_comes_when_it_is_time_and_says_what_was_found() {
+        let option = PlanOption {
+            network: "one switch of 4 ports".to_owned(),
+            elements: 1,
+            sending: Sending::BarrelShifter,
+            credits: 4,
+            requests_per_message: 8,
+            interval: DurationPs::ZERO,
+            capacity_hz: Some(1.2e5),
+            efficiency: None,
+            margin: Some(0.2),
+            event_rate: Estimate::of(&[]),
+            events: 100,
+            lost: 0,
+            verdict: Verdict::Holds,
+            bottleneck: Bottleneck::SourceLinks,
+        };
+        let start = Instant::now();
+        let progress = PlanProgress::new(5, start);
+        let after = |s| start + Duration::from_secs(s);
+        assert_eq!(progress.line(Some(&option), after(4)), None);
+        let line = progress.line(Some(&option), after(5));
+        assert_eq!(
+            line.as_deref(),
+            Some(
+                "2 of 5 options after 5 s; one switch of 4 ports, no buffers, barrel shifter: \
+                 holds, margin +20 %"
+            )
+        );
+        assert_eq!(progress.line(None, after(9)), None);
+        let line = progress.line(None, after(61));
+        assert_eq!(line.as_deref(), Some("4 of 5 options after 61 s"));
+        // The answer follows at once.
+        assert_eq!(progress.line(Some(&option), after(90)), None);
+    }
+}
