@@ -480,7 +480,7 @@ fn page_words(config: &ChainConfig) -> u32 {
 }
 
 /// Pages of the largest fragment of a link.
-fn fragment_pages(config: &ChainConfig, link: &DataLinkConfig) -> u64 {
+pub(crate) fn fragment_pages(config: &ChainConfig, link: &DataLinkConfig) -> u64 {
     let words = u64::from(link.link.fragment_words_max) + OVERHEAD_WORDS as u64;
     words.div_ceil(page_words(config).into())
 }

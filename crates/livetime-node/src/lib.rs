@@ -34,6 +34,7 @@ mod settlement;
 pub mod snapshot;
 pub mod stream_mender;
 pub mod transport;
+mod unit_network;
 pub mod worker;
 
 pub use builder_transport::BuilderTransport;

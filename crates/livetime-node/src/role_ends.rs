@@ -21,8 +21,8 @@ use crate::builder_transport::{BuilderTransport, PeerSocket};
 use crate::building_group::BuildingGroup;
 use crate::chain_config::{ChainConfig, DataLinkConfig, FilterConfig};
 use crate::chain_plan::{
-    Channel, FRONT_END, PoolKey, RingKey, front_end_of, has_cards, packet_link,
-    receive_buffer_bytes, reply_link, transport_of, trigger_nodes, units,
+    Channel, FRONT_END, PoolKey, RingKey, front_end_of, has_cards, packet_link, reply_link,
+    transport_of, trigger_nodes, units,
 };
 use crate::counter_block::CounterBlock;
 use crate::event_fault::{EventFault, FaultyFilter};
@@ -52,8 +52,8 @@ use crate::run_clock::RunClock;
 use crate::run_file::RunFile;
 use crate::transport::{
     EventReceiver, EventSender, FragmentShaper, NetworkLink, ReceivePages, TcpFrameLink,
-    UdpFrameLink,
 };
+use crate::unit_network::network_link;
 
 /// Epoch of a unit that was not lost yet.
 pub const FIRST_EPOCH: u32 = 1;
@@ -309,26 +309,8 @@ impl RoleEnds {
         sent_from: Option<PagePool>,
         pages: Option<ReceivePages>,
     ) -> Result<Option<NetworkLink>, MissingEnd> {
-        // Only who sends payload has something to hold back.
-        let shaping = config.builder.shaping.as_ref();
-        let shaping = shaping.filter(|_| sent_from.is_some());
-        let mut link = match config.transport {
-            BuilderTransport::Shm => return Ok(None),
-            BuilderTransport::Tcp { .. } => {
-                let mut link = TcpFrameLink::new(sent_from, pages);
-                if let Some(shaping) = shaping {
-                    link = link.shaped(FragmentShaper::send_buffer_bytes(shaping));
-                }
-                NetworkLink::Tcp(Box::new(link))
-            }
-            BuilderTransport::Udp { .. } => {
-                let buffer_bytes = receive_buffer_bytes(config);
-                let mut link = UdpFrameLink::new(sent_from, pages, buffer_bytes);
-                if let Some(shaping) = shaping {
-                    link = link.shaped(FragmentShaper::send_buffer_bytes(shaping));
-                }
-                NetworkLink::Udp(Box::new(link))
-            }
+        let Some(mut link) = network_link(config, sent_from, pages) else {
+            return Ok(None);
         };
         for (peer, socket) in std::mem::take(&mut self.sockets) {
             let kind = socket.kind();

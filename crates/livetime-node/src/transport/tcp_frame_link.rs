@@ -33,7 +33,7 @@ mod sending;
 use super::allowance::Allowance;
 use super::receive_pages::ReceivePages;
 use receiving::Receiving;
-use sending::Sending;
+use sending::{Sending, batches_for};
 pub(super) use sending::{fragment_of, hold_pages};
 
 /// Upper 24 bits of word 0; the last byte of them is the version.
@@ -41,7 +41,7 @@ const MAGIC: u32 = 0x4C46_0100;
 /// Words before the messages.
 const HEAD_WORDS: usize = 3;
 /// Most messages of a batch. One batch is written while another is gathered, so twice as many wait
-/// at most while the kernel takes no more.
+/// while the kernel takes no more, or as many as [`TcpFrameLink::with_room`] says.
 const FRAMES_MAX: usize = 128;
 /// Most pages that one stream sets aside for what comes.
 pub const STREAM_PAGES_MAX: usize = 64;
@@ -98,6 +98,8 @@ pub struct TcpFrameLink {
     /// How much a shaper lets out on a new stream, and the send buffer that it asks for.
     allowance: Allowance,
     send_buffer_bytes: Option<usize>,
+    /// Full batches that may wait on a new stream.
+    batches: usize,
     /// Where the next look for a message begins.
     turn: usize,
     /// Words of the message that [`FrameLink::poll`] shows, and whose it is.
@@ -116,6 +118,7 @@ impl TcpFrameLink {
             ends_with_damage: false,
             allowance: Allowance::new(false),
             send_buffer_bytes: None,
+            batches: 1,
             turn: 0,
             current: None,
             counts: TcpFrameCounts::default(),
@@ -133,6 +136,14 @@ impl TcpFrameLink {
     pub fn shaped(mut self, send_buffer_bytes: Option<usize>) -> Self {
         self.allowance = Allowance::new(true);
         self.send_buffer_bytes = send_buffer_bytes;
+        self
+    }
+
+    /// Has room on each new stream for so many messages with fragments of so many pages (8192 small ones
+    /// at most), whatever the kernel takes: with as many as may be on their way to a unit, one that does
+    /// not read keeps no message to another waiting.
+    pub fn with_room(mut self, messages: u64, pages: u64) -> Self {
+        self.batches = batches_for(messages, pages);
         self
     }
 
@@ -165,7 +176,7 @@ impl TcpFrameLink {
                 unit,
                 stream: Some(stream),
                 cut_due: None,
-                sending: Sending::new(self.allowance),
+                sending: Sending::new(self.allowance, self.batches),
                 receiving: Receiving::new(self.pages.is_some()),
             }),
         }
@@ -255,7 +266,7 @@ impl TcpFrameLink {
         let Some(at) = self.place_of(to) else {
             return true;
         };
-        if !self.peers[at].sending.has_room() {
+        if self.peers[at].sending.is_batch_full() {
             self.flush_peer(at);
         }
         let peer = &self.peers[at];
@@ -331,7 +342,7 @@ impl TcpFrameLink {
         let Some(at) = self.place_of(to) else {
             return Ok(None);
         };
-        if !self.peers[at].sending.has_room() {
+        if self.peers[at].sending.is_batch_full() {
             self.flush_peer(at);
         }
         let peer = &self.peers[at];

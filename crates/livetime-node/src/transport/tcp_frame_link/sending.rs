@@ -18,6 +18,8 @@ use super::{FRAMES_MAX, HEAD_WORDS, MAGIC, TcpFrameCounts};
 
 /// Most pages that one batch holds: a few fragments of the most pages, or one small one a frame.
 const PAGES_MAX: usize = 4 * FRAMES_MAX;
+/// Most batches of a stream that wait while the kernel takes nothing.
+const BATCHES_MAX: u64 = 64;
 /// Most pieces of one `writev`: a page for each message, and the messages.
 const SLICES_MAX: usize = FRAMES_MAX + 1;
 
@@ -66,10 +68,14 @@ impl Batch {
     }
 }
 
-/// What goes out on one stream: a batch that is being written and one that is being gathered.
+/// What goes out on one stream: a batch that is being written, those that wait behind it, and one that
+/// is being gathered.
 pub(super) struct Sending {
     gathering: Batch,
+    waiting: VecDeque<Batch>,
     written: Batch,
+    /// Empty ones.
+    spare: Vec<Batch>,
     /// Bytes of the table, and of the payload's first page, that the kernel has.
     table_bytes: usize,
     page_bytes: usize,
@@ -78,10 +84,15 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(allowance: Allowance) -> Self {
+    /// With room for so many full batches while the kernel takes nothing, beside one that is being
+    /// gathered.
+    pub(super) fn new(allowance: Allowance, batches: usize) -> Self {
+        let spare = batches.saturating_sub(1);
         Self {
             gathering: Batch::new(),
+            waiting: VecDeque::with_capacity(spare),
             written: Batch::new(),
+            spare: (0..spare).map(|_| Batch::new()).collect(),
             table_bytes: 0,
             page_bytes: 0,
             allowance,
@@ -91,6 +102,10 @@ impl Sending {
     pub(super) fn clear(&mut self) {
         self.gathering.clear();
         self.written.clear();
+        for mut batch in self.waiting.drain(..) {
+            batch.clear();
+            self.spare.push(batch);
+        }
         (self.table_bytes, self.page_bytes) = (0, 0);
         self.allowance.clear();
     }
@@ -104,16 +119,44 @@ impl Sending {
     pub(super) fn is_block_taken(&self) -> bool {
         let is_table_out = self.table_bytes == self.written.table.len() * 4;
         self.gathering.frames == 0
+            && self.waiting.is_empty()
             && (self.written.frames == 0 || is_table_out)
             && self.allowance.is_used_up()
     }
 
+    /// Whether a whole batch waits, so that the kernel is to be asked before there are more.
+    pub(super) fn is_batch_full(&self) -> bool {
+        !self.gathering.has_room()
+    }
+
     pub(super) fn has_room(&self) -> bool {
-        self.gathering.has_room()
+        self.gathering.has_room() || !self.spare.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.gathering.frames == 0 && self.written.frames == 0
+        self.gathering.frames == 0 && self.waiting.is_empty() && self.written.frames == 0
+    }
+
+    /// The batch that is being gathered, another one if that is full.
+    fn open_batch(&mut self) -> &mut Batch {
+        if !self.gathering.has_room()
+            && let Some(empty) = self.spare.pop()
+        {
+            let full = std::mem::replace(&mut self.gathering, empty);
+            self.waiting.push_back(full);
+        }
+        &mut self.gathering
+    }
+
+    /// Makes the next batch the one that is written; false if there is none.
+    fn begin_batch(&mut self) -> bool {
+        match self.waiting.pop_front() {
+            Some(next) => self.spare.push(std::mem::replace(&mut self.written, next)),
+            None if self.gathering.frames == 0 => return false,
+            None => std::mem::swap(&mut self.gathering, &mut self.written),
+        }
+        self.written.seal();
+        true
     }
 
     /// Gathers a message; the pages of its fragment are held until they are sent.
@@ -122,7 +165,7 @@ impl Sending {
         words: &[u32],
         fragment: Option<(&PagePool, &FragmentDescriptor)>,
     ) {
-        let batch = &mut self.gathering;
+        let batch = self.open_batch();
         let payload = match fragment {
             Some((pool, fragment)) => hold_pages(pool, fragment, &mut batch.pages),
             None => 0,
@@ -134,7 +177,7 @@ impl Sending {
 
     /// As [`Sending::push`], of a fragment that stays on file; without its pool it goes without payload.
     pub(super) fn push_fragment(&mut self, message: &FragmentMessage<'_>, pool: Option<&PagePool>) {
-        let batch = &mut self.gathering;
+        let batch = self.open_batch();
         let payload = pool.map_or(0, |pool| {
             hold_pages(pool, message.fragment, &mut batch.pages)
         });
@@ -178,12 +221,8 @@ impl Sending {
         counts: &mut TcpFrameCounts,
     ) -> io::Result<()> {
         loop {
-            if self.written.frames == 0 {
-                if self.gathering.frames == 0 {
-                    return Ok(());
-                }
-                std::mem::swap(&mut self.gathering, &mut self.written);
-                self.written.seal();
+            if self.written.frames == 0 && !self.begin_batch() {
+                return Ok(());
             }
             let taken = {
                 let mut slices = ArrayVec::<IoSlice<'_>, SLICES_MAX>::new();
@@ -235,8 +274,7 @@ impl Sending {
     /// All bytes that are to be sent, as one piece.
     #[cfg(test)]
     pub(super) fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::swap(&mut self.gathering, &mut self.written);
-        self.written.seal();
+        assert!(self.begin_batch() && self.gathering.frames == 0);
         let mut slices = ArrayVec::new();
         self.add_slices(&mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.to_vec()).collect();
@@ -244,6 +282,13 @@ impl Sending {
         self.clear();
         bytes
     }
+}
+
+/// Full batches with so many messages, each with a fragment of so many pages: 1 to [`BATCHES_MAX`].
+pub(super) fn batches_for(messages: u64, pages: u64) -> usize {
+    let pages_left = (PAGES_MAX - FRAGMENT_PAGES_MAX) as u64;
+    let of_batch = (pages_left / pages.max(1) + 1).min(FRAMES_MAX as u64);
+    messages.div_ceil(of_batch).clamp(1, BATCHES_MAX) as usize
 }
 
 /// The fragment of a message, if it has one.

@@ -202,6 +202,82 @@ fn without_free_pages_the_sender_is_stopped_and_nothing_is_lost() {
 }
 
 #[test]
+fn one_that_does_not_read_keeps_nothing_to_another_waiting() {
+    const OTHER: UnitId = UnitId::builder(0);
+    const FRAGMENTS: u32 = 600;
+    let from = pool(2);
+    let mut readout = TcpFrameLink::new(Some(from.clone()), None).with_room(FRAGMENTS.into(), 2);
+    let [(near, far), (near_other, far_other)] = [streams(), streams()];
+    // Some 2.4 MB do not fit into the kernel's buffers.
+    setsockopt(&near, sockopt::SndBuf, &(64 << 10)).unwrap();
+    readout.add(BU, near, None).unwrap();
+    readout.add(OTHER, near_other, None).unwrap();
+    let receiver = |stream| {
+        let mut link = TcpFrameLink::new(None, Some(ReceivePages::new(pool(4), 7)));
+        link.add(RU, stream, None).unwrap();
+        link
+    };
+    let mut sent = fragment(&from, 0, 9, 2 * PAGE_WORDS);
+    let mut fill = |readout: &mut TcpFrameLink| {
+        for sequence in 0..FRAGMENTS {
+            sent.sequence = sequence;
+            assert_eq!(readout.try_send(BU, &sent.to_words()), Ok(()), "{sequence}");
+            readout.flush();
+        }
+        assert!(!readout.is_flushed_to(BU));
+        assert_eq!(readout.try_send(OTHER, &sent.to_words()), Ok(()));
+    };
+    fill(&mut readout);
+    let mut other = receiver(far_other);
+    let came = receive(&mut readout, &mut other);
+    take_pages(&mut other, &came);
+
+    let mut builder = receiver(far);
+    for sequence in 0..FRAGMENTS {
+        let came = receive(&mut readout, &mut builder);
+        assert_eq!(came.sequence, sequence);
+        take_pages(&mut builder, &came);
+    }
+    assert!(readout.is_flushed());
+
+    // What waits for one that is gone holds no page, and its room is there for its next life.
+    fill(&mut readout);
+    readout.lose(BU);
+    let (near, _far) = streams();
+    setsockopt(&near, sockopt::SndBuf, &(64 << 10)).unwrap();
+    readout.add(BU, near, None).unwrap();
+    fill(&mut readout);
+    readout.lose(BU);
+    for _ in 0..2 {
+        let came = receive(&mut readout, &mut other);
+        take_pages(&mut other, &came);
+    }
+    for page in 0..2 {
+        let released = from.release(PageIndex(page));
+        released.expect("nobody holds it any more");
+    }
+}
+
+#[test]
+fn room_is_for_all_messages_and_their_pages() {
+    let cases = [
+        (1, 1, 1),
+        (128, 1, 1),
+        (129, 1, 2),
+        (32, 16, 1),
+        (33, 16, 2),
+    ];
+    for (messages, pages, batches) in cases {
+        assert_eq!(
+            batches_for(messages, pages),
+            batches,
+            "{messages} of {pages}"
+        );
+    }
+    assert_eq!(batches_for(u64::MAX, 1), 64);
+}
+
+#[test]
 fn a_stream_that_ends_or_breaks_is_closed_and_its_pages_are_free() {
     let (from, mut readout, mut builder) = pair(4);
     let sent = fragment(&from, 0, 5, 2 * PAGE_WORDS);
