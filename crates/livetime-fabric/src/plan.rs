@@ -196,15 +196,40 @@ impl PlanRequest {
         ]
     }
 
+    /// How many networks with ways of sending it asks for.
+    pub fn options(&self) -> usize {
+        candidates(self).len()
+    }
+
     /// The searches that answer it: independent, in the order in which they are listed. `None`
-    /// where a way of sending does not exist for a network.
-    pub fn jobs(&self) -> Vec<impl FnOnce() -> Option<PlanOption> + Send + use<>> {
+    /// where a way of sending does not exist for a network. `hear` is told of each run that begins,
+    /// from whichever thread it is on.
+    pub fn jobs<'h, F>(
+        &self,
+        hear: &'h F,
+    ) -> Vec<impl FnOnce() -> Option<PlanOption> + Send + use<'h, F>>
+    where
+        F: Fn(&PlanRun<'_>) + Sync,
+    {
         let job = |candidate: Candidate| {
             let request = self.clone();
-            move || request.option(&candidate)
+            move || request.option(&candidate, hear)
         };
         candidates(self).into_iter().map(job).collect()
     }
+}
+
+/// A run of a search that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanRun<'a> {
+    /// The network, in words.
+    pub network: &'a str,
+    /// How fragments are sent.
+    pub sending: Sending,
+    /// Events that a builder unit may hold.
+    pub credits: u32,
+    /// Which run of its option, from 1.
+    pub number: u32,
 }
 
 #[cfg(test)]

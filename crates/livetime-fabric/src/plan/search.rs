@@ -7,7 +7,9 @@
 
 use super::candidate::{Candidate, Sending};
 use super::option::{Bottleneck, PlanOption, Verdict};
-use super::{EVENTS_USUAL, PlanRequest};
+use std::cell::Cell;
+
+use super::{EVENTS_USUAL, PlanRequest, PlanRun};
 use crate::builder_network::{BuilderNetwork, Control, HostModel, HostShares, Shaping};
 use crate::network::measure::BATCHES;
 use crate::network::{Arrival, Estimate, Load, Pattern, Topology, Traffic};
@@ -75,17 +77,26 @@ struct Search<'p> {
     sending: Sending,
     candidate: &'p Candidate,
     topology: Topology,
+    /// Who is told of each run, and how many there were.
+    hear: &'p dyn Fn(&PlanRun<'_>),
+    runs: Cell<u32>,
 }
 
 impl PlanRequest {
     /// Searches for the best setting of a candidate and judges it; `None` where its way of sending
     /// does not exist for its network.
-    pub(super) fn option(&self, candidate: &Candidate) -> Option<PlanOption> {
+    pub(super) fn option(
+        &self,
+        candidate: &Candidate,
+        hear: &dyn Fn(&PlanRun<'_>),
+    ) -> Option<PlanOption> {
         let search = Search {
             request: self,
             sending: candidate.sending,
             candidate,
             topology: candidate.choice.build().ok()?,
+            hear,
+            runs: Cell::new(0),
         };
         search.run()
     }
@@ -340,8 +351,20 @@ impl Search<'_> {
         }
     }
 
+    /// Says that a run begins.
+    fn tell(&self, setting: Setting) {
+        self.runs.set(self.runs.get() + 1);
+        (self.hear)(&PlanRun {
+            network: &self.candidate.name,
+            sending: self.sending,
+            credits: setting.credits,
+            number: self.runs.get(),
+        });
+    }
+
     /// Runs it.
     fn trial(&self, setting: Setting, length: Length, arrival: Arrival) -> Trial {
+        self.tell(setting);
         let builder = self.builder(setting);
         let mut load = self.load();
         let held = u64::from(setting.credits) * u64::from(self.request.builders);

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use candidate::candidates;
 
@@ -38,7 +40,14 @@ fn answer(request: &PlanRequest, sending: Sending) -> PlanOption {
     assert_eq!(request.problem(), None);
     let is_it = |candidate: &Candidate| candidate.sending == sending;
     let candidate = candidates(request).into_iter().find(is_it).unwrap();
-    request.option(&candidate).unwrap()
+    let runs = Cell::new(0);
+    let hear = |run: &PlanRun<'_>| {
+        assert_eq!((run.sending, run.number), (sending, runs.get() + 1));
+        runs.set(run.number);
+    };
+    let option = request.option(&candidate, &hear).unwrap();
+    assert!(runs.get() >= 2, "a short run and a judged one");
+    option
 }
 
 #[test]

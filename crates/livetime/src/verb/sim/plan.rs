@@ -9,7 +9,9 @@ use std::time::Instant;
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{Control, HostModel, Shaping};
 use livetime_fabric::network::SizeLaw;
-use livetime_fabric::plan::{EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, Sending, Verdict};
+use livetime_fabric::plan::{
+    EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Sending, Verdict,
+};
 use livetime_fabric::replica::run_all;
 use livetime_wire::{ByteSize, DurationNs, RateHz};
 use serde_json::{Value, json};
@@ -156,14 +158,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or(cores);
-    let jobs = request.jobs();
-    say(format_args!(
-        "simulating {} options on {threads} threads · seed {} · livetime {}",
-        jobs.len(),
-        request.seed,
-        env!("CARGO_PKG_VERSION")
-    ));
-    let mut found = simulate(jobs, threads);
+    let mut found = simulate(&request, threads);
     found.sort_by(|a, b| {
         let order = rank(&a.verdict).cmp(&rank(&b.verdict));
         let margin = |option: &PlanOption| option.margin.unwrap_or(-1.0);
@@ -181,15 +176,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// The answers of those options that exist; says how far it is.
-fn simulate(
-    jobs: Vec<impl FnOnce() -> Option<PlanOption> + Send>,
-    threads: usize,
-) -> Vec<PlanOption> {
-    let progress = PlanProgress::new(jobs.len(), Instant::now());
-    let told = jobs.into_iter().map(|job| {
+fn simulate(request: &PlanRequest, threads: usize) -> Vec<PlanOption> {
+    let all = request.options();
+    say(format_args!(
+        "simulating {all} options on {threads} threads · seed {} · livetime {}",
+        request.seed,
+        env!("CARGO_PKG_VERSION")
+    ));
+    let progress = PlanProgress::new(all, Instant::now());
+    let hear = |run: &PlanRun<'_>| {
+        if let Some(line) = progress.begun(run, Instant::now()) {
+            say(line);
+        }
+    };
+    let told = request.jobs(&hear).into_iter().map(|job| {
         || {
             let option = job();
-            if let Some(line) = progress.line(option.as_ref(), Instant::now()) {
+            if let Some(line) = progress.through(option.as_ref(), Instant::now()) {
                 say(line);
             }
             option

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use livetime_fabric::plan::PlanOption;
+use livetime_fabric::plan::{PlanOption, PlanRun, Sending};
 
 use super::plan::verdict_words;
 
@@ -27,31 +27,49 @@ impl PlanProgress {
         }
     }
 
-    /// Counts an option, `None` for one that does not exist; a line if it is time for one.
-    pub(super) fn line(&self, option: Option<&PlanOption>, now: Instant) -> Option<String> {
+    /// An option is through, `None` for one that does not exist; a line if it is time for one.
+    pub(super) fn through(&self, option: Option<&PlanOption>, now: Instant) -> Option<String> {
+        let what = || option.map_or_else(String::new, outcome);
+        self.line(1, what, now)
+    }
+
+    /// A run of an option begins; a line if it is time for one.
+    pub(super) fn begun(&self, run: &PlanRun<'_>, now: Instant) -> Option<String> {
+        let what = || {
+            let (name, credits) = (name(run.network, run.sending), run.credits);
+            format!("; {name}: run {}, {credits} credits", run.number)
+        };
+        self.line(0, what, now)
+    }
+
+    fn line(&self, more: usize, what: impl Fn() -> String, now: Instant) -> Option<String> {
         // Nothing in here panics with the lock in hand.
         let mut through = self.through.lock().unwrap_or_else(|held| held.into_inner());
-        through.0 += 1;
+        through.0 += more;
         let (all, count) = (self.all, through.0);
         if count == all || now.duration_since(through.1) < PACE {
             return None;
         }
         through.1 = now;
         let seconds = now.duration_since(self.started).as_secs();
-        let last = option.map_or_else(String::new, in_words);
-        Some(format!("{count} of {all} options after {seconds} s{last}"))
+        let what = what();
+        Some(format!("{count} of {all} options after {seconds} s{what}"))
     }
 }
 
-/// What became of an option.
-fn in_words(option: &PlanOption) -> String {
-    let (network, sending) = (&option.network, option.sending);
+fn name(network: &str, sending: Sending) -> String {
     let (switches, protocol) = (sending.switches(), sending.protocol());
+    format!("{network}, {switches}, {protocol}")
+}
+
+/// What became of an option.
+fn outcome(option: &PlanOption) -> String {
+    let name = name(&option.network, option.sending);
     let (verdict, _) = verdict_words(&option.verdict);
     let margin = option.margin.map_or_else(String::new, |margin| {
         format!(", margin {:+.0} %", 100.0 * margin)
     });
-    format!("; {network}, {switches}, {protocol}: {verdict}{margin}")
+    format!("; {name}: {verdict}{margin}")
 }
 
 #[cfg(test)]
@@ -59,7 +77,7 @@ mod tests {
     use super::*;
     use livetime_fabric::DurationPs;
     use livetime_fabric::network::Estimate;
-    use livetime_fabric::plan::{Bottleneck, Sending, Verdict};
+    use livetime_fabric::plan::{Bottleneck, Verdict};
 
     #[test]
     fn a_line_comes_when_it_is_time_and_says_what_was_found() {
@@ -82,8 +100,8 @@ mod tests {
         let start = Instant::now();
         let progress = PlanProgress::new(5, start);
         let after = |s| start + Duration::from_secs(s);
-        assert_eq!(progress.line(Some(&option), after(4)), None);
-        let line = progress.line(Some(&option), after(5));
+        assert_eq!(progress.through(Some(&option), after(4)), None);
+        let line = progress.through(Some(&option), after(5));
         assert_eq!(
             line.as_deref(),
             Some(
@@ -91,10 +109,25 @@ mod tests {
                  holds, margin +20 %"
             )
         );
-        assert_eq!(progress.line(None, after(9)), None);
-        let line = progress.line(None, after(61));
+        let run = PlanRun {
+            network: "one switch of 4 ports",
+            sending: Sending::PullLossy,
+            credits: 16,
+            number: 3,
+        };
+        assert_eq!(progress.begun(&run, after(9)), None);
+        let line = progress.begun(&run, after(10));
+        assert_eq!(
+            line.as_deref(),
+            Some(
+                "2 of 5 options after 10 s; one switch of 4 ports, output queues, no flow control, \
+                 pull: run 3, 16 credits"
+            )
+        );
+        assert_eq!(progress.through(None, after(11)), None);
+        let line = progress.through(None, after(61));
         assert_eq!(line.as_deref(), Some("4 of 5 options after 61 s"));
         // The answer follows at once.
-        assert_eq!(progress.line(Some(&option), after(90)), None);
+        assert_eq!(progress.through(Some(&option), after(90)), None);
     }
 }
