@@ -19,7 +19,7 @@ use crate::builder_network::{Control, HostModel, MTU, Shaping};
 use crate::network::SizeLaw;
 use crate::time::DurationPs;
 
-pub use candidate::{NetworkKind, Sending};
+pub use candidate::{NetworkKind, Protocol, Sending};
 pub use option::{Bottleneck, PlanOption, Verdict};
 
 use candidate::{Candidate, candidates};
@@ -60,8 +60,8 @@ pub struct PlanRequest {
     pub control: Control,
     /// Networks to look at; empty for all.
     pub networks: Vec<NetworkKind>,
-    /// Ways of sending to look at; empty for all.
-    pub sendings: Vec<Sending>,
+    /// Protocols to look at; empty for all.
+    pub protocols: Vec<Protocol>,
     /// Events of a judged run at least; more take longer and show more.
     pub events: u64,
     /// Seed of the simulations.

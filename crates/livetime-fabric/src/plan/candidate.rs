@@ -26,6 +26,31 @@ impl NetworkKind {
     pub const ALL: [Self; 4] = [Self::Crossbar, Self::TwoLevel, Self::Delta, Self::FourLayer];
 }
 
+/// Protocols of the event builder, traffic shaping included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Fragments as they are asked for.
+    Pull,
+    /// Fragments that are sent unasked.
+    Push,
+    /// Blocks of equal size to one builder unit after the other.
+    BarrelShifter,
+    /// Whole fragments to one builder unit after the other, with a barrier after each phase.
+    LinearShift,
+}
+
+impl Protocol {
+    /// What it is, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Push => "push",
+            Self::BarrelShifter => "barrel shifter",
+            Self::LinearShift => "linear shift",
+        }
+    }
+}
+
 /// How fragments are sent: elements of the network, and protocol of the event builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
@@ -57,13 +82,16 @@ impl Sending {
         Self::LinearShift,
     ];
 
-    /// The protocol, in words.
-    pub const fn protocol(self) -> &'static str {
+    /// The protocol.
+    pub const fn protocol(self) -> Protocol {
         match self {
-            Self::PushVirtualOutput => "push",
-            Self::BarrelShifter => "barrel shifter",
-            Self::LinearShift => "linear shift",
-            _ => "pull",
+            Self::PullWormhole
+            | Self::PullInputFifo
+            | Self::PullVirtualOutput
+            | Self::PullLossy => Protocol::Pull,
+            Self::PushVirtualOutput => Protocol::Push,
+            Self::BarrelShifter => Protocol::BarrelShifter,
+            Self::LinearShift => Protocol::LinearShift,
         }
     }
 
@@ -139,18 +167,17 @@ pub(super) fn candidates(request: &PlanRequest) -> Vec<Candidate> {
     let is_wanted = |kind| request.networks.is_empty() || request.networks.contains(&kind);
     let kinds = NetworkKind::ALL.into_iter().filter(|kind| is_wanted(*kind));
     let networks = kinds.flat_map(|kind| networks(kind, nodes));
-    let sendings: Vec<Sending> = match &request.sendings[..] {
-        [] => Sending::ALL.to_vec(),
-        wanted => wanted.to_vec(),
+    let is_asked = |sending: &Sending| {
+        request.protocols.is_empty() || request.protocols.contains(&sending.protocol())
     };
     let with_sending = |(name, choice, routes): (String, TopologyChoice, RoutePolicy)| {
-        let with = move |sending| Candidate {
+        let sendings = Sending::ALL.into_iter().filter(is_asked);
+        sendings.map(move |sending| Candidate {
             name: name.clone(),
             choice: choice.clone(),
             routes,
             sending,
-        };
-        sendings.clone().into_iter().map(with)
+        })
     };
     networks.flat_map(with_sending).collect()
 }

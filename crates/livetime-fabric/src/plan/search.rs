@@ -5,10 +5,10 @@
 //! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
 //! can build; only where it loses packets for every setting are triggers given at chosen rates.
 
-use super::candidate::{Candidate, Sending};
-use super::option::{Bottleneck, PlanOption, Verdict};
 use std::cell::Cell;
 
+use super::candidate::{Candidate, Sending};
+use super::option::{Bottleneck, PlanOption, Verdict};
 use super::{EVENTS_USUAL, PlanRequest, PlanRun};
 use crate::builder_network::{BuilderNetwork, Control, HostModel, HostShares, Shaping};
 use crate::network::measure::BATCHES;

@@ -29,7 +29,7 @@ fn request() -> PlanRequest {
             latency: DurationPs::from_us(10),
         },
         networks: vec![NetworkKind::Delta],
-        sendings: Vec::new(),
+        protocols: Vec::new(),
         events: 4_000,
         seed: 1,
     }

@@ -10,7 +10,7 @@ use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{Control, HostModel, Shaping};
 use livetime_fabric::network::SizeLaw;
 use livetime_fabric::plan::{
-    EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Sending, Verdict,
+    EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Protocol, Verdict,
 };
 use livetime_fabric::replica::run_all;
 use livetime_wire::{ByteSize, DurationNs, RateHz};
@@ -219,15 +219,11 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
         NetworkOption::Delta => NetworkKind::Delta,
         NetworkOption::FourLayer => NetworkKind::FourLayer,
     };
-    let of_protocol = |protocol: &ProtocolOption| {
-        let name = match protocol {
-            ProtocolOption::Pull => "pull",
-            ProtocolOption::Push => "push",
-            ProtocolOption::BarrelShifter => "barrel shifter",
-            ProtocolOption::LinearShift => "linear shift",
-        };
-        let is_it = move |sending: &Sending| sending.protocol() == name;
-        Sending::ALL.into_iter().filter(is_it)
+    let protocol = |protocol: &ProtocolOption| match protocol {
+        ProtocolOption::Pull => Protocol::Pull,
+        ProtocolOption::Push => Protocol::Push,
+        ProtocolOption::BarrelShifter => Protocol::BarrelShifter,
+        ProtocolOption::LinearShift => Protocol::LinearShift,
     };
     let request = PlanRequest {
         sources: options.sources,
@@ -255,7 +251,7 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
             latency: DurationPs::from_duration_ns(hosts.control_latency),
         },
         networks: options.network.iter().map(kind).collect(),
-        sendings: options.protocol.iter().flat_map(of_protocol).collect(),
+        protocols: options.protocol.iter().map(protocol).collect(),
         events: options.events,
         seed: options.seed,
     };
@@ -369,7 +365,7 @@ fn option_json(option: &PlanOption) -> Value {
         "network": option.network,
         "elements": option.elements,
         "switches": option.sending.switches(),
-        "protocol": option.sending.protocol(),
+        "protocol": option.sending.protocol().name(),
         "credits": option.credits,
         "requests_per_message": option.requests_per_message,
         "interval_ns": option.interval.0 as f64 / 1e3,
@@ -496,7 +492,7 @@ fn row(option: &PlanOption) -> [String; 11] {
         option.network.clone(),
         option.elements.to_string(),
         option.sending.switches().to_owned(),
-        option.sending.protocol().to_owned(),
+        option.sending.protocol().name().to_owned(),
         option.credits.to_string(),
         option.requests_per_message.to_string(),
         match option.interval {

@@ -58,7 +58,7 @@ impl PlanProgress {
 }
 
 fn name(network: &str, sending: Sending) -> String {
-    let (switches, protocol) = (sending.switches(), sending.protocol());
+    let (switches, protocol) = (sending.switches(), sending.protocol().name());
     format!("{network}, {switches}, {protocol}")
 }
 
