@@ -77,8 +77,9 @@ pub struct BuilderConfig {
     /// 1 makes every event wait for the round trip of the one before.
     pub filter_in_flight: u32,
     /// Closed triggers that each unit remembers, a power of two. Default 65536 (256 KiB per unit).
-    /// Must cover the triggers, rejected ones included, of the time in which a message may still
-    /// come late: rate x probe interval is ample.
+    /// At least `trigger_window`: a fragment that waited in its link must not seem to be late. Should
+    /// cover the triggers, rejected ones included, of the time in which a message may still come late:
+    /// rate x probe interval is ample. Events may be open for longer.
     pub history: u32,
     /// Triggers that a readout unit holds fragments or requests for. Default 4096 (200 KiB). When
     /// full, fragments wait in their link. Fragments whose trigger number is further ahead than
@@ -493,8 +494,8 @@ impl BuilderConfig {
                 problem_code::TRIGGER_WINDOW,
                 "history",
                 self.history,
-                64..=TRIGGERS_HELD_MAX,
-                "set it to a power of two above trigger rate x `probe`",
+                self.trigger_window.clamp(64, TRIGGERS_HELD_MAX)..=TRIGGERS_HELD_MAX,
+                "set it to a power of two above trigger rate x `probe`, not below `trigger_window`",
             ),
         ] {
             let is_power = key != "history" || value.is_power_of_two();
@@ -544,7 +545,7 @@ mod tests {
     #[test]
     fn each_bad_value_is_reported_at_its_key() {
         type Change = fn(&mut BuilderConfig);
-        let cases: [(&str, &str, Change); 25] = [
+        let cases: [(&str, &str, Change); 26] = [
             ("B0101", "builder.readout_units[1]", |c| {
                 c.readout_units[1].clear();
             }),
@@ -581,7 +582,8 @@ mod tests {
             ("B0110", "builder.readout_units[0]", |c| {
                 c.readout_units[0] = (100..133).map(SourceId).collect();
             }),
-            ("B0111", "builder.history", |c| c.history = 1000),
+            ("B0111", "builder.history", |c| c.history = 5000),
+            ("B0111", "builder.history", |c| c.history = 2048),
             ("B0112", "builder.event_bytes", |c| c.credit_bytes = 1 << 20),
             ("B0112", "builder.event_bytes", |c| {
                 (c.credit_bytes, c.event_bytes) = (1 << 20, (1 << 20) + 1);

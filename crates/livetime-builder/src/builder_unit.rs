@@ -29,6 +29,7 @@ use crate::source_map::SourceMap;
 use crate::trigger_history::{Closing, Past};
 use crate::trigger_table::TriggerTable;
 
+mod assignment;
 mod copies;
 mod counted;
 mod early;
@@ -40,6 +41,7 @@ mod repetition;
 mod two_step;
 mod writing;
 
+use assignment::AssignmentOrder;
 pub use copies::MessageCopy;
 use grouping::Hold;
 
@@ -207,6 +209,7 @@ pub struct BuilderUnit {
     /// Slots of accepted events that the writer does not have yet.
     accepted: VecDeque<u32>,
     manager: PeerTable,
+    order: AssignmentOrder,
     filters: PeerTable,
     /// Number of subfarms; it serves the filter units of its own.
     subfarms: u16,
@@ -289,6 +292,7 @@ impl BuilderUnit {
             accepted: VecDeque::with_capacity(credits),
             subfarms: config.subfarms.max(1),
             manager: peers(UnitKind::EventManager, 1).with_mutant(config),
+            order: AssignmentOrder::new(credits),
             readouts: peers(UnitKind::Readout, config.readout_units.len()).with_mutant(config),
             filters: peers(UnitKind::Filter, config.filter_units.into()),
             sources,
@@ -346,7 +350,9 @@ impl BuilderUnit {
             (UnitKind::EventManager, BuilderMessage::Recover { batch, triggers }) => {
                 return self.answer(envelope, *batch, triggers);
             }
-            (UnitKind::EventManager, BuilderMessage::Assignment { .. }) => &mut self.manager,
+            (UnitKind::EventManager, BuilderMessage::Assignment { .. }) => {
+                return self.handle_assignment(now, envelope);
+            }
             (UnitKind::Readout, BuilderMessage::FragmentData { .. }) => &mut self.readouts,
             (
                 UnitKind::Filter,
@@ -367,23 +373,6 @@ impl BuilderUnit {
             return Handled::Refused;
         }
         match &envelope.message {
-            BuilderMessage::Assignment {
-                trigger,
-                mask,
-                triggered_at,
-                assigned_at,
-                builder_epoch,
-            } => self.assign(
-                now,
-                *builder_epoch,
-                Event {
-                    trigger: *trigger,
-                    mask: *mask,
-                    triggered_at: *triggered_at,
-                    assigned_at: *assigned_at,
-                    ..Event::VACANT
-                },
-            ),
             BuilderMessage::FragmentData { trigger, fragment } => {
                 self.place(now, sender.index, *trigger, fragment);
             }
@@ -407,70 +396,6 @@ impl BuilderUnit {
         Handled::Taken
     }
 
-    fn assign(&mut self, now: RunNs, builder_epoch: u32, event: Event) {
-        if builder_epoch != self.epoch && !self.takes_any_epoch() {
-            // Meant for an earlier life of this unit: the event is another's by now.
-            self.counts.assignments_foreign += 1;
-            return;
-        }
-        self.credits_requested_at = None;
-        self.credits_to_request = false;
-        let trigger = event.trigger;
-        if let Some(slot) = self.slots.get(trigger).copied() {
-            if self.assembly.event(slot).is_early {
-                self.assign_early(now, slot, event);
-            } else {
-                self.counts.assignments_repeated += 1;
-            }
-            return;
-        }
-        match self.history.past(trigger) {
-            Past::Open => {}
-            Past::Closed(_) => {
-                self.counts.assignments_repeated += 1;
-                self.clear_again(trigger);
-                return;
-            }
-            Past::Forgotten => {
-                self.counts.assignments_too_old += 1;
-                self.losses.add(LossCause::EventAborted, 1);
-                self.clear_again(trigger);
-                return;
-            }
-        }
-        if trigger.0 == 0 || self.slots.is_full() && !self.evict_early() {
-            self.counts.assignments_refused += 1;
-            return;
-        }
-        let deadline = now.after(self.timeout);
-        let stage = match self.is_pushed {
-            true => Stage::Building,
-            false => Stage::Waiting,
-        };
-        // Fragments that are pushed may come at any time; only if they do not are they asked for.
-        let retry_at = match self.is_pushed {
-            true => now.after(self.retry),
-            false => RunNs::MAX,
-        };
-        let slot = self.open(Event {
-            stage,
-            deadline,
-            retry_at,
-            is_first_step: !self.in_first_step.is_empty(),
-            ..event
-        });
-        self.counts.assignments += 1;
-        if self.ending {
-            self.give_up(slot);
-            return;
-        }
-        if !self.is_pushed {
-            self.waiting.push_back(slot);
-        }
-        self.timeout_at = self.timeout_at.min(deadline).min(retry_at);
-        self.close_without_absent(now, slot);
-    }
-
     /// Puts an event into a vacant slot.
     fn open(&mut self, event: Event) -> u32 {
         let slot = self.assembly.open(event);
@@ -478,14 +403,6 @@ impl BuilderUnit {
         let is_new = self.slots.insert(event.trigger, slot);
         debug_assert!(is_new);
         slot
-    }
-
-    /// Remembers to clear an event again; without room the event manager asks once more.
-    fn clear_again(&mut self, trigger: TriggerNumber) {
-        if self.clears_again.len() < self.credits as usize && !self.clears_again.contains(&trigger)
-        {
-            self.clears_again.push_back(trigger);
-        }
     }
 
     fn place(
@@ -510,12 +427,7 @@ impl BuilderUnit {
                 return;
             }
             self.counts.fragments_late += 1;
-            let again = (readout, trigger);
-            if self.releases_again.len() < RELEASES_AGAIN_MAX
-                && !self.releases_again.contains(&again)
-            {
-                self.releases_again.push_back(again);
-            }
+            self.release_again(readout, trigger);
             return;
         };
         if self.assembly.has(slot, rank) && !self.counts_duplicates() {
@@ -796,6 +708,15 @@ impl BuilderUnit {
         BuilderMessage::ReleasePartial { trigger, missing }
     }
 
+    /// Remembers to release an event again; without room the readout unit asks once more.
+    fn release_again(&mut self, readout: u16, trigger: TriggerNumber) {
+        let again = (readout, trigger);
+        let has_room = self.releases_again.len() < RELEASES_AGAIN_MAX;
+        if has_room && !self.releases_again.contains(&again) {
+            self.releases_again.push_back(again);
+        }
+    }
+
     /// Releases an event again to a readout unit that sent a fragment of it after the fact.
     fn poll_release_again(&mut self) -> Option<Outgoing> {
         let (to, trigger) = self.releases_again.pop_front()?;
@@ -887,7 +808,7 @@ impl BuilderUnit {
             }
             if event.deadline <= now {
                 match (event.is_early, event.is_first_step) {
-                    (true, _) => self.forget_early(slot),
+                    (true, _) => self.end_early(slot),
                     (false, true) => self.go_on_unjudged(now, slot),
                     (false, false) => self.close_incomplete(now, slot),
                 }

@@ -75,6 +75,7 @@ pub struct AcceptedTrigger {
 struct InFlight {
     mask: L2Mask,
     triggered_at: RunNs,
+    /// 0 for one that its builder unit said to have, when this event manager began.
     assigned_at: RunNs,
     builder: u16,
     /// Bytes of its builder unit's credit that are set aside for it.
@@ -135,6 +136,8 @@ pub struct EventManager {
     /// What is not yet known after a restart.
     recovery: Option<recovery::Recovery>,
     scan_at: RunNs,
+    /// Time of the last assignment.
+    assigned_at: RunNs,
     /// Slot of `in_flight` where the search for probes goes on; past the end when there are none.
     probe_slot: usize,
     ending: bool,
@@ -181,6 +184,7 @@ impl EventManager {
             closed: None,
             is_expecting: true,
             scan_at: RunNs::MAX,
+            assigned_at: RunNs(0),
             ending: false,
             counts: EventManagerCounts::default(),
             losses: LossCounts::new(),
@@ -370,7 +374,8 @@ impl EventManager {
         self.free_total += 1;
     }
 
-    /// The next message to send; `now` becomes the time of an assignment.
+    /// The next message to send; `now`, or the next nanosecond at which there was none, becomes the
+    /// time of an assignment.
     pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
         if self.is_expecting {
             self.expect_builders(now);
@@ -419,10 +424,12 @@ impl EventManager {
         if self.in_flight.len() == 0 {
             self.scan_at = now.after(self.probe);
         }
+        // Builder units know by it what is said again, so no two are the same.
+        self.assigned_at = now.max(RunNs(self.assigned_at.0 + 1));
         let entry = InFlight {
             mask: accepted.mask,
             triggered_at: accepted.triggered_at,
-            assigned_at: now,
+            assigned_at: self.assigned_at,
             builder: builder as u16,
             bytes: self.event_bytes,
             seen: false,

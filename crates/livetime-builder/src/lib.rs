@@ -25,7 +25,9 @@
 //! # What happens when a message is lost or comes twice
 //!
 //! Every message may be repeated at any time: what it does depends on the state of its trigger, and
-//! closed triggers are remembered ([`BuilderConfig::history`]). Who waits for an answer asks again:
+//! closed triggers are remembered ([`BuilderConfig::history`]). Of an event that was open for longer than
+//! that, the time of its assignment says whether it is new (`builder_unit/assignment.rs`). Who waits for
+//! an answer asks again:
 //!
 //! | lost | who notices | what it does |
 //! |---|---|---|

@@ -135,7 +135,7 @@ proptest! {
             requests_per_message: 2,
             evm_queue: 4,
             filter_in_flight: 2,
-            history: 64,
+            history: 128,
             trigger_window: 74,
             ..BuilderConfig::default()
         };

@@ -4,7 +4,9 @@
 //! They are placed all the same: the event manager has spent a credit, so there is a slot, and
 //! dropping them would cost a round of asking again. But the event is closed only once the
 //! assignment is there. If that does not come, the fragments were meant for another life of this
-//! unit; the slot is forgotten, and nothing is lost, since readout units keep what is not released.
+//! unit; the slot is forgotten, and nothing is lost, since readout units keep what is not released. Or
+//! they are those of an event that this unit has closed so long ago that it does not know it any more,
+//! whose release was lost: it is said again.
 
 use livetime_wire::{RunNs, TriggerNumber};
 
@@ -19,7 +21,7 @@ impl BuilderUnit {
             || self.ending
             || trigger.0 == 0
             || self.slots.is_full()
-            || self.history.past(trigger) != Past::Open
+            || matches!(self.history.past(trigger), Past::Closed(_))
         {
             return None;
         }
@@ -35,8 +37,8 @@ impl BuilderUnit {
         }))
     }
 
-    /// The assignment of an event of which fragments came before.
-    pub(super) fn assign_early(&mut self, now: RunNs, slot: u32, assigned: Event) {
+    /// The assignment of an event of which fragments came before; returns its slot.
+    pub(super) fn assign_early(&mut self, now: RunNs, slot: u32, assigned: Event) -> u32 {
         let (deadline, retry_at) = (now.after(self.timeout), now.after(self.retry));
         let event = self.assembly.event_mut(slot);
         event.mask = assigned.mask;
@@ -44,17 +46,26 @@ impl BuilderUnit {
         event.assigned_at = assigned.assigned_at;
         event.is_early = false;
         (event.deadline, event.retry_at) = (deadline, retry_at);
-        let is_complete = event.received as usize >= self.sources.len();
-        self.counts.assignments += 1;
-        self.timeout_at = self.timeout_at.min(retry_at).min(deadline);
-        if is_complete {
-            self.complete(now, slot);
-        } else {
-            self.close_without_absent(now, slot);
-        }
+        slot
     }
 
-    /// The assignment did not come.
+    /// The assignment did not come within its time.
+    pub(super) fn end_early(&mut self, slot: u32) {
+        let trigger = self.assembly.event(slot).trigger;
+        if self.history.past(trigger) == Past::Forgotten {
+            for readout in 0..self.readouts.len() {
+                let missing = self
+                    .sources
+                    .missing_of(readout, self.assembly.received(slot));
+                if missing != self.sources.all_of(readout) {
+                    self.release_again(readout as u16, trigger);
+                }
+            }
+        }
+        self.forget_early(slot);
+    }
+
+    /// Forgets an event of which only fragments came.
     pub(super) fn forget_early(&mut self, slot: u32) {
         self.counts.events_early_forgotten += 1;
         self.slots.remove(self.assembly.event(slot).trigger);

@@ -123,13 +123,9 @@ impl BuilderUnit {
         triggers: &TriggerList,
     ) -> Handled {
         if envelope.epoch > self.manager.epoch_of(0) {
-            self.manager.renew(0, envelope.epoch);
-            // The answer says that this unit has its credits.
-            self.credits_to_request = false;
-            self.credits_requested_at = None;
+            self.welcome_manager(envelope.epoch);
         }
-        let messages = &mut self.counts.messages;
-        if self.manager.receive(envelope, messages).is_none() {
+        if !self.hear_manager(envelope) {
             return Handled::Refused;
         }
         let (mut held, mut closed) = (0, 0);

@@ -1,3 +1,4 @@
+mod old_triggers;
 mod two_step;
 
 use livetime_wire::event::EventHeader;
@@ -96,11 +97,15 @@ impl Bench {
     }
 
     fn assign(&mut self, trigger: u64) {
+        self.assign_at(trigger, 2);
+    }
+
+    fn assign_at(&mut self, trigger: u64, assigned_at: u64) {
         let message = BuilderMessage::Assignment {
             trigger: TriggerNumber(trigger),
             mask: L2Mask(7),
             triggered_at: RunNs(1),
-            assigned_at: RunNs(2),
+            assigned_at: RunNs(assigned_at),
             builder_epoch: 2,
         };
         assert_eq!(self.send(UnitId::EVENT_MANAGER, message), Handled::Taken);
@@ -370,6 +375,7 @@ fn skew_is_the_time_from_the_first_fragment_to_the_last() {
 #[test]
 fn a_complete_event_goes_to_the_filter_and_is_released_then_cleared() {
     let mut bench = Bench::new();
+    bench.now = RunNs(3);
     bench.assign(5);
     bench.sent();
     bench.now = RunNs(1000);
@@ -501,7 +507,7 @@ fn repeated_assignments_build_nothing_twice() {
 }
 
 #[test]
-fn more_events_than_credits_and_too_old_ones_are_refused() {
+fn more_events_than_credits_are_refused() {
     let mut bench = Bench::new();
     for trigger in 100..=104 {
         bench.assign(trigger);
@@ -509,17 +515,6 @@ fn more_events_than_credits_and_too_old_ones_are_refused() {
     bench.assign(0);
     assert_eq!(bench.unit.counts().assignments_refused, 2);
     assert_eq!(bench.unit.events_held(), 4);
-    bench.sent();
-    for trigger in 100..=103 {
-        bench.fragments(trigger);
-        assert_eq!(bench.ticket(), Some(trigger));
-        bench.done(UnitId::filter(0), trigger);
-    }
-    bench.sent();
-    bench.assign(101 - 64);
-    assert_eq!(bench.sent(), [Sent::ClearAccepted(vec![37])]);
-    assert_eq!(bench.unit.counts().assignments_too_old, 1);
-    assert_eq!(bench.unit.losses().of(LossCause::EventAborted), 1);
 }
 
 #[test]

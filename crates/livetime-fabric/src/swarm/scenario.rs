@@ -302,7 +302,7 @@ impl SwarmScenario {
             probe: ms(100),
             evm_queue: 16,
             filter_in_flight: 2,
-            history: 4096,
+            history: self.history(),
             trigger_window: 256,
             mode: self.mode,
             first_step: (0..self.first_step).collect(),
@@ -310,6 +310,16 @@ impl SwarmScenario {
             event_bytes,
             heartbeat: ms(100),
             ..BuilderConfig::default()
+        }
+    }
+
+    /// How many closed triggers a unit remembers. Few do, unless an assignment is lost, or an event
+    /// manager that takes over must hear of all that is finished.
+    fn history(&self) -> u32 {
+        let restart = |fault: &TimedFault| matches!(fault.fault, SwarmFault::RestartManager { .. });
+        match self.drop_ppm == 0 && !self.faults.iter().any(restart) {
+            true => 16,
+            false => 4096,
         }
     }
 

@@ -1,5 +1,6 @@
-//! A process that dies when it is about to hear of the loss of another: at the same place of the
-//! settlement each time, where deaths at random hardly ever are.
+//! A process that dies while something else is amiss: when it is about to hear of the loss of another,
+//! at the same place of the settlement each time, where deaths at random hardly ever are; or with events
+//! that have waited for a filter unit for longer than anybody remembers.
 
 use std::collections::BTreeSet;
 
@@ -92,5 +93,27 @@ fn signs_of_life_keep_no_run_from_its_end() {
         let often = format!("{lines}heartbeat = \"1 ms\"\n");
         let run = run(&often, &["kill:bu0@1500triggers"]);
         assert_all_but_written(&run, &["bu0"], &often);
+    }
+}
+
+/// Another unit has closed so many events since that it does not know what became of these.
+#[test]
+fn events_of_a_lost_builder_unit_are_built_however_old_they_are() {
+    let _turn = turn();
+    for lines in ["", "mode = \"push\"\n", "transport = \"tcp\"\n"] {
+        let edit = |config| {
+            keeping_all(patient(config))
+                .replace(
+                    "[builder]\n",
+                    &format!("[builder]\nhistory = 256\ntrigger_window = 256\n{lines}"),
+                )
+                .replace("[filter]\nunits = 1\n", "[filter]\nunits = 2\n")
+        };
+        let faults = ["stop:fu0@1000triggers+2s", "kill:bu0@2800triggers"];
+        let [stop, kill] = faults.map(|fault| ["--fault", fault]);
+        let triggers = ["--triggers", "4000", "--processes"];
+        let run = Run::of(edit, &[&triggers[..], &stop, &kill].concat());
+        assert_all_but_written(&run, &["bu0"], lines);
+        assert_eq!(run.causes(), BTreeSet::new(), "{lines}");
     }
 }

@@ -113,7 +113,7 @@ fn events_that_are_longer_in_the_filter_than_is_remembered_are_not_built_twice()
     let _turn = turn();
     let whole = whole();
     let faults = ["stop:fu0@1000triggers+2s", "kill:evm@2800triggers"];
-    let run = with_faults(keeping("history = 1024\n"), &faults);
+    let run = with_faults(keeping("history = 1024\ntrigger_window = 1024\n"), &faults);
     assert_same(&run, &whole, "a short memory");
     assert_eq!(restarts(&run, "evm"), 1);
 }
