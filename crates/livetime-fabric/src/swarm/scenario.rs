@@ -313,14 +313,10 @@ impl SwarmScenario {
         }
     }
 
-    /// How many closed triggers a unit remembers. Few do, unless an assignment is lost, or an event
-    /// manager that takes over must hear of all that is finished.
+    /// How many closed triggers a unit remembers: few, unless an assignment may be lost and said again
+    /// after more of them.
     fn history(&self) -> u32 {
-        let restart = |fault: &TimedFault| matches!(fault.fault, SwarmFault::RestartManager { .. });
-        match self.drop_ppm == 0 && !self.faults.iter().any(restart) {
-            true => 16,
-            false => 4096,
-        }
+        if self.drop_ppm == 0 { 16 } else { 4096 }
     }
 
     /// The assemblers of a builder unit, one for each readout unit.

@@ -69,6 +69,38 @@ fn one_that_is_said_again_after_a_gap_is_given_up_with_all_its_fragments() {
     assert_eq!(bench.unit.losses().total(), 1);
 }
 
+/// The first message of another event manager.
+fn recover(triggers: &[u64]) -> Envelope {
+    Envelope {
+        sender: UnitId::EVENT_MANAGER,
+        epoch: 3,
+        sequence: 0,
+        message: BuilderMessage::Recover {
+            batch: 0,
+            triggers: triggers.iter().copied().map(TriggerNumber).collect(),
+        },
+    }
+}
+
+/// It would be built twice, if the clear came to the event manager before only.
+#[test]
+fn another_event_manager_is_told_of_what_was_closed_late() {
+    let mut bench = bench();
+    bench.assign_at(101 - 64, 13);
+    bench.sent();
+    build(&mut bench, 101 - 64);
+    let question = recover(&[37, 38, 102]);
+    let handled = bench.unit.handle_message(bench.now, &question);
+    assert_eq!(handled, Handled::Taken);
+    let answer = bench.unit.poll_output(bench.now).unwrap();
+    let expected = BuilderMessage::Recovered {
+        batch: 0,
+        held: 0,
+        closed: 0b101,
+    };
+    assert_eq!(answer.envelope.message, expected);
+}
+
 /// Its clock may be behind that of the one before, and it numbers its messages anew.
 #[test]
 fn another_event_manager_begins_anew() {
@@ -77,15 +109,7 @@ fn another_event_manager_begins_anew() {
     bench.assign_at(200, 14);
     bench.sent();
     build(&mut bench, 200);
-    let recover = Envelope {
-        sender: UnitId::EVENT_MANAGER,
-        epoch: 3,
-        sequence: 0,
-        message: BuilderMessage::Recover {
-            batch: 0,
-            triggers: TriggerList::new(),
-        },
-    };
+    let recover = recover(&[]);
     assert_eq!(
         bench.unit.handle_message(bench.now, &recover),
         Handled::Taken
@@ -123,11 +147,13 @@ fn fragments_of_old_triggers_wait_for_the_assignment_and_are_released_without_on
         ..Bench::config()
     });
     bench.unit.poll_output(RunNs(0)).expect("credits");
-    bench.assign_at(101, 11);
-    build(&mut bench, 101);
+    for trigger in [101, 102] {
+        bench.assign_at(trigger, trigger - 90);
+        build(&mut bench, trigger);
+    }
     bench.fragment(101 - 64, 3);
     assert_eq!(bench.sent(), [], "it may be open");
-    bench.assign_at(101 - 64, 12);
+    bench.assign_at(101 - 64, 13);
     for source in [1, 2, 4] {
         bench.fragment(101 - 64, source);
     }
@@ -135,16 +161,15 @@ fn fragments_of_old_triggers_wait_for_the_assignment_and_are_released_without_on
     bench.done(UnitId::filter(0), 37);
     assert_eq!(bench.sent().last(), Some(&Sent::Clear(vec![37])));
     bench.fragment(101 - 64, 3);
-    bench.assign_at(101 - 64, 12);
-    assert_eq!(bench.sent(), [Sent::ClearAccepted(vec![37])]);
-    assert_eq!(bench.ticket(), None, "it was built");
+    assert_eq!(bench.sent(), [Sent::Release(1, vec![37])], "it was built");
+    bench.fragment(102 - 64, 3);
     while bench.now < RunNs(0).after(Bench::config().timeout) {
-        assert_eq!(bench.sent(), [], "it may still be open");
+        assert_eq!(bench.sent(), [], "it may be open");
         bench.strike();
     }
-    assert_eq!(bench.sent(), [Sent::Release(1, vec![37])]);
+    assert_eq!(bench.sent(), [Sent::Release(1, vec![38])]);
     let counts = bench.unit.counts();
-    assert_eq!((counts.assignments, counts.events_early_forgotten), (2, 1));
+    assert_eq!((counts.assignments, counts.events_early_forgotten), (3, 1));
     assert_eq!(bench.unit.events_held(), 0);
     assert!(bench.unit.losses().total() == 0);
 }
