@@ -8,14 +8,14 @@
 //! an event is built however many triggers came after it, and none is built twice.
 //!
 //! ```text
-//! in a slot            it is in work                          nothing to do
-//! closed               the clear was lost, or is on its way   clear again
-//! not closed           new                                    build
-//! too old to know      of a time that was not heard yet         build
-//!                      of one that was                         clear again
-//!                      older than the times that are known:
-//!                      - no message was ever missed            clear again
-//!                      - one was (UDP)                         give up: counted, its fragments as well
+//! in a slot         in work                               nothing to do
+//! closed            the clear was lost, or is on its way  clear again
+//! not closed        new                                   build
+//! too old to know   of a time that was not heard yet      build
+//!                   of one that was                       clear again
+//!                   older than the times that are known:
+//!                   - no message was ever missed          clear again
+//!                   - one was (UDP)                       give up: counted, its fragments as well
 //! ```
 
 use std::collections::VecDeque;
@@ -87,6 +87,9 @@ impl AssignmentOrder {
 
     /// Notes the time of an assignment that was taken, most probably the latest.
     fn note(&mut self, assigned_at: RunNs) {
+        if assigned_at <= self.forgotten {
+            return;
+        }
         let later = self.heard.iter().rev();
         let later = later.take_while(|time| **time > assigned_at).count();
         self.heard.insert(self.heard.len() - later, assigned_at);
@@ -240,6 +243,8 @@ mod tests {
         order.note(RunNs(10));
         assert_eq!(order.forgotten, RunNs(5));
         assert_eq!(ages(&order, [4, 5, 6]), [Age::Repeated; 3]);
+        order.note(RunNs(1));
+        assert_eq!((order.forgotten, order.heard.len()), (RunNs(5), 4));
         order.has_gap = true;
         assert_eq!(ages(&order, [3, 4, 5]), [Age::Unclear; 3]);
         assert_eq!(ages(&order, [0, 6, 10]), [Age::Repeated; 3]);
