@@ -57,10 +57,6 @@ pub use outcome::{BatchCounts, BuilderNetworkOutcome};
 pub use sick_units::{Deaths, SickUnits};
 pub use two_step::{TwoStep, TwoStepOutcome};
 
-/// Triggers that units remember where builder units die: more than come at 100 kHz until a death is
-/// noticed and its events are given to others, or those would be too old to be built.
-const HISTORY_WITH_DEATHS: u32 = 1 << 17;
-
 /// Share of damaged packets beyond which a network is broken rather than noisy.
 const PACKET_DAMAGE_MAX: f64 = 0.5;
 
@@ -350,10 +346,7 @@ impl BuilderNetwork {
             probe: self.timeout,
             evm_queue: self.queue,
             filter_in_flight: self.credits,
-            history: window
-                .saturating_mul(2)
-                .next_power_of_two()
-                .max(HISTORY_WITH_DEATHS * u32::from(self.sick.heartbeat().0 > 0)),
+            history: window.saturating_mul(2).next_power_of_two(),
             trigger_window: window,
             mode: self.mode,
             first_step: match &self.two_step {
