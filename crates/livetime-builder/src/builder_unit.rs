@@ -209,6 +209,7 @@ pub struct BuilderUnit {
     /// Slots of accepted events that the writer does not have yet.
     accepted: VecDeque<u32>,
     manager: PeerTable,
+    /// Tells new assignments from those that are said again.
     order: AssignmentOrder,
     filters: PeerTable,
     /// Number of subfarms; it serves the filter units of its own.

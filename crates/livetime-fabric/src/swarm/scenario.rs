@@ -313,8 +313,8 @@ impl SwarmScenario {
         }
     }
 
-    /// How many closed triggers a unit remembers: few, unless an assignment may be lost and said again
-    /// after more of them.
+    /// How many closed triggers a unit remembers: fewer than a configuration may have, since stories are
+    /// short, unless an assignment may be lost and said again after more of them.
     fn history(&self) -> u32 {
         if self.drop_ppm == 0 { 16 } else { 4096 }
     }
