@@ -3,7 +3,8 @@
 //! For each candidate network and each way of sending, the event builder's own units run on
 //! simulated hosts ([`crate::builder_network`]) with more triggers than they can build; what they
 //! build is the capacity. Credits, events per message and the interval at which builder units look
-//! for work are chosen in short runs ([`search`]), then a longer one is judged ([`option`]).
+//! for work are chosen in short runs ([`search`]), in small where there are many nodes, then a longer
+//! one is judged ([`option`]).
 //! Networks have as many sources as destinations; where one side has fewer units, ports stay free.
 //! Costs are not known here; the number of switching elements stands for them.
 //!
@@ -12,8 +13,11 @@
 //! ```
 
 pub mod candidate;
+mod judge;
 pub mod option;
 pub mod search;
+mod small;
+mod trial;
 
 use crate::builder_network::{Control, HostModel, MTU, Shaping};
 use crate::network::SizeLaw;
@@ -226,6 +230,8 @@ pub struct PlanRun<'a> {
     pub network: &'a str,
     /// How fragments are sent.
     pub sending: Sending,
+    /// Sources of the run: fewer than asked for where settings are chosen in small.
+    pub sources: u32,
     /// Events that a builder unit may hold.
     pub credits: u32,
     /// Which run of its option, from 1.

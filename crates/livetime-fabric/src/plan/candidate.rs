@@ -157,76 +157,98 @@ impl Sending {
 pub(super) struct Candidate {
     pub(super) name: String,
     pub(super) choice: TopologyChoice,
+    /// The same network with fewer nodes, where settings are searched for in small.
+    pub(super) in_small: Option<TopologyChoice>,
     pub(super) routes: RoutePolicy,
     pub(super) sending: Sending,
 }
 
 /// Everything that a request is to be answered with, network by network.
 pub(super) fn candidates(request: &PlanRequest) -> Vec<Candidate> {
-    let nodes = request.sources.max(request.builders);
+    let small = request.in_small().map(|small| small.nodes());
     let is_wanted = |kind| request.networks.is_empty() || request.networks.contains(&kind);
     let kinds = NetworkKind::ALL.into_iter().filter(|kind| is_wanted(*kind));
-    let networks = kinds.flat_map(|kind| networks(kind, nodes));
+    let networks = kinds.flat_map(|kind| networks(kind, request.nodes(), small));
     let is_asked = |sending: &Sending| {
         request.protocols.is_empty() || request.protocols.contains(&sending.protocol())
     };
-    let with_sending = |(name, choice, routes): (String, TopologyChoice, RoutePolicy)| {
+    let with_sending = |network: Network| {
         let sendings = Sending::ALL.into_iter().filter(is_asked);
         sendings.map(move |sending| Candidate {
-            name: name.clone(),
-            choice: choice.clone(),
-            routes,
+            name: network.name.clone(),
+            choice: network.choice.clone(),
+            in_small: network.in_small.clone(),
+            routes: network.routes,
             sending,
         })
     };
     networks.flat_map(with_sending).collect()
 }
 
-/// The networks of a kind for so many nodes on either side.
-fn networks(kind: NetworkKind, nodes: u32) -> Vec<(String, TopologyChoice, RoutePolicy)> {
+/// A network of a kind.
+struct Network {
+    name: String,
+    choice: TopologyChoice,
+    in_small: Option<TopologyChoice>,
+    routes: RoutePolicy,
+}
+
+/// The networks of a kind for so many nodes on either side, and for as many as it has in small.
+fn networks(kind: NetworkKind, nodes: u32, small: Option<u32>) -> Vec<Network> {
+    let network = |name: String, routes, choice: &dyn Fn(u32) -> TopologyChoice| Network {
+        name,
+        choice: choice(nodes),
+        in_small: small.map(choice),
+        routes,
+    };
     match kind {
-        NetworkKind::Crossbar => vec![(
+        NetworkKind::Crossbar => vec![network(
             format!("one switch of {nodes} ports"),
-            TopologyChoice::Crossbar { ports: nodes },
             RoutePolicy::Random,
+            &|ports| TopologyChoice::Crossbar { ports },
         )],
         NetworkKind::TwoLevel => {
-            let per_edge = f64::from(nodes).sqrt().ceil() as u32;
-            let edges = nodes.div_ceil(per_edge);
-            let two_level = |cores| {
-                (
-                    format!("{edges} edges of {per_edge} nodes, {cores} cores"),
+            let edges = |nodes: u32| {
+                let per_edge = root(nodes, 2);
+                (nodes.div_ceil(per_edge), per_edge)
+            };
+            // As many cores as nodes at an edge, and half as many.
+            let two_level = |part: u32| {
+                let (count, per_edge) = edges(nodes);
+                let cores = per_edge.div_ceil(part);
+                let name = format!("{count} edges of {per_edge} nodes, {cores} cores");
+                network(name, RoutePolicy::Random, &|nodes| {
+                    let (edges, nodes) = edges(nodes);
                     TopologyChoice::TwoLevel {
                         edges,
-                        nodes: per_edge,
-                        cores,
+                        nodes,
+                        cores: nodes.div_ceil(part),
                         trunk_speed: 1,
-                    },
-                    RoutePolicy::Random,
-                )
+                    }
+                })
             };
-            vec![two_level(per_edge), two_level(per_edge.div_ceil(2))]
+            vec![two_level(1), two_level(2)]
         }
         NetworkKind::Delta => {
             let stages = if nodes > 256 { 3 } else { 2 };
             let radix = root(nodes, stages);
-            let wiring = Wiring::Natural;
-            vec![(
-                format!("delta of {stages} stages of {radix} x {radix}"),
+            let name = format!("delta of {stages} stages of {radix} x {radix}");
+            vec![network(name, RoutePolicy::Random, &|nodes| {
                 TopologyChoice::Delta {
-                    radix,
+                    radix: root(nodes, stages),
                     stages,
-                    wiring,
-                },
-                RoutePolicy::Random,
-            )]
+                    wiring: Wiring::Natural,
+                }
+            })]
         }
         NetworkKind::FourLayer => {
             let radix = root(nodes, 3);
-            vec![(
+            vec![network(
                 format!("4 layers of {radix} x {radix}"),
-                TopologyChoice::FourLayer { radix },
                 RoutePolicy::BySourcePort,
+                &|nodes| TopologyChoice::FourLayer {
+                    radix: root(nodes, 3),
+                },
             )]
         }
     }

@@ -86,6 +86,9 @@ pub struct PlanOption {
     pub efficiency: Option<f64>,
     /// Capacity over the rate asked for, minus 1; `None` without a capacity.
     pub margin: Option<f64>,
+    /// Least and most that the margin may be, also of a run that has not converged; `None` where a
+    /// run says neither, or where packets are lost.
+    pub margin_bounds: Option<[f64; 2]>,
     /// The last run: events per second, with their error.
     pub event_rate: Estimate,
     /// Events of the last run that were counted.

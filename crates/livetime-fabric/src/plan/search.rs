@@ -4,82 +4,69 @@
 //! delay). What limits a run then says what to try next: fewer messages for busy processors, more
 //! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
 //! can build; only where it loses packets for every setting are triggers given at chosen rates.
+//! With many nodes the choice is made in small ([`super::small`]), and a run of the whole is judged
+//! as soon as it says on which side of the rate it is.
 
 use std::cell::Cell;
 
+use livetime_builder::BuildMode;
+
 use super::candidate::{Candidate, Sending};
-use super::option::{Bottleneck, PlanOption, Verdict};
-use super::{EVENTS_USUAL, PlanRequest, PlanRun};
-use crate::builder_network::{BuilderNetwork, Control, HostModel, HostShares, Shaping};
-use crate::network::measure::BATCHES;
-use crate::network::{Arrival, Estimate, Load, Pattern, Topology, Traffic};
-use crate::scenario::Switching;
+use super::option::{Bottleneck, PlanOption};
+use super::trial::Trial;
+use super::{PlanRequest, PlanRun};
+use crate::builder_network::{Control, Shaping};
+use crate::network::{Arrival, Topology};
 use crate::time::DurationPs;
 
 /// Short runs of a search at most.
 const TRIALS_MAX: usize = 5;
-/// Share of the time from which something is busy enough to be what limits.
-const BUSY: f64 = 0.9;
 /// A setting is better from this factor on.
 const BETTER: f64 = 1.03;
 /// A capacity of so many times the rate is enough to stop looking for more.
 const AMPLE: f64 = 1.2;
 /// The most credits that are tried.
 const CREDITS_MAX: u32 = 1024;
-/// Fragments of a short and of a judged run at most, unless there are many nodes.
-const FRAGMENTS: [u64; 2] = [200_000, 2_000_000];
-/// Packets of a run with a barrel shifter at most, empty blocks included, unless events take longer.
-const BLOCKS_MAX: f64 = 4e6;
-/// Rates at which a lossy network is looked at, as shares of the one asked for.
-const LOSSY_RATES: [f64; 5] = [2.0, 1.25, 1.0, 0.5, 0.25];
-/// Share of the offered triggers that is built where a rate is carried.
-const CARRIED: f64 = 0.99;
+/// The most events that a message names.
+const GROUP_MAX: u32 = 32;
 
 /// How the protocol is set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Setting {
-    credits: u32,
-    requests_per_message: u32,
-    interval: DurationPs,
+    pub(super) credits: u32,
+    pub(super) requests_per_message: u32,
+    pub(super) interval: DurationPs,
 }
 
-/// A run.
-#[derive(Debug, Clone)]
-struct Trial {
-    setting: Setting,
-    rate: Estimate,
-    events: u64,
-    lost: u64,
-    /// What should never happen.
-    violation: Option<String>,
-    bottleneck: Bottleneck,
-}
-
-/// What is to be run.
+/// Where a search begins.
 #[derive(Debug, Clone, Copy)]
-struct Length {
-    /// Events to be counted.
-    events: u64,
-    /// Fragments that it may usually take.
-    fragments_max: u64,
-    /// Times as many fragments, and blocks of a barrel shifter, as usual.
-    longer: f64,
+struct Start {
+    setting: Setting,
     /// Rate that is expected, hertz.
     expected_hz: f64,
-    /// Parts of the run, each of whole intervals at which builder units look for work: else parts
-    /// would differ by what comes at once after an interval.
-    parts: u64,
+    /// What the search in small found, if there was one.
+    in_small: Option<InSmall>,
+}
+
+/// What a search in small found besides its setting.
+#[derive(Debug, Clone, Copy)]
+struct InSmall {
+    /// What limits it; credits only if more of them still helped.
+    bottleneck: Bottleneck,
+    /// Where packets are lost when there are always triggers: the share of the rate that is carried
+    /// without a loss, 0 for none of those tried.
+    lossless_share: Option<f64>,
 }
 
 /// The search for an option.
-struct Search<'p> {
-    request: &'p PlanRequest,
-    sending: Sending,
-    candidate: &'p Candidate,
-    topology: Topology,
+pub(super) struct Search<'p> {
+    pub(super) request: &'p PlanRequest,
+    pub(super) sending: Sending,
+    pub(super) candidate: &'p Candidate,
+    pub(super) topology: Topology,
     /// Who is told of each run, and how many there were.
-    hear: &'p dyn Fn(&PlanRun<'_>),
-    runs: Cell<u32>,
+    pub(super) hear: &'p dyn Fn(&PlanRun<'_>),
+    pub(super) runs: Cell<u32>,
 }
 
 impl PlanRequest {
@@ -90,80 +77,126 @@ impl PlanRequest {
         candidate: &Candidate,
         hear: &dyn Fn(&PlanRun<'_>),
     ) -> Option<PlanOption> {
-        let search = Search {
-            request: self,
-            sending: candidate.sending,
-            candidate,
-            topology: candidate.choice.build().ok()?,
-            hear,
-            runs: Cell::new(0),
-        };
-        search.run()
+        let whole = Search::new(self, candidate, candidate.choice.build().ok()?, hear);
+        let mut start = whole.start()?;
+        if let (Some(request), Some(choice)) = (self.in_small(), &candidate.in_small) {
+            if whole.bound().1 < 1.0 {
+                return Some(whole.hopeless(start.setting));
+            }
+            let small = Search::new(&request, candidate, choice.build().ok()?, hear);
+            if let Some(first) = small.start() {
+                let best = small.climb(first);
+                start = whole.start_like(&small, &best);
+            }
+            whole.runs.set(small.runs.get());
+        }
+        Some(whole.run(start))
     }
 }
 
-impl Search<'_> {
-    fn run(&self) -> Option<PlanOption> {
-        let first = self.first_setting();
-        let (load, switching) = (self.load(), self.switching());
-        let builder = self.builder(first);
-        if !builder
-            .validate(&self.topology, &load, &switching, 1)
-            .is_empty()
-        {
-            return None;
+impl<'p> Search<'p> {
+    fn new(
+        request: &'p PlanRequest,
+        candidate: &'p Candidate,
+        topology: Topology,
+        hear: &'p dyn Fn(&PlanRun<'_>),
+    ) -> Self {
+        Self {
+            request,
+            sending: candidate.sending,
+            candidate,
+            topology,
+            hear,
+            runs: Cell::new(0),
         }
-        let best = self.climb(first);
-        if best.lost > 0 {
-            return Some(self.judge_lossy(&best));
-        }
-        let mut length = Length {
-            events: self.request.events,
-            fragments_max: self.fragments_max(FRAGMENTS[1]),
-            longer: self.longer(),
-            // A run in which nothing was built says nothing of how long the next must be.
-            expected_hz: best
-                .rate
-                .mean
-                .max(self.bound().1 * self.request.rate_hz / 400.0),
-            parts: BATCHES as u64,
+    }
+
+    /// Where a search begins that knows nothing; `None` where the way of sending does not exist.
+    fn start(&self) -> Option<Start> {
+        let setting = self.first_setting();
+        let builder = self.builder(setting);
+        let problems = builder.validate(&self.topology, &self.load(), &self.switching(), 1);
+        problems.is_empty().then_some(Start {
+            setting,
+            expected_hz: self.bound().1 * self.request.rate_hz,
+            in_small: None,
+        })
+    }
+
+    /// Where a search begins that knows the best run in small, and the share of the rate that was
+    /// carried without a loss there.
+    fn start_like(&self, small: &Self, best: &Trial) -> Start {
+        let Setting {
+            credits,
+            requests_per_message: events,
+            interval,
+        } = best.setting;
+        let setting = match interval {
+            DurationPs::ZERO => best.setting,
+            _ => self.grouped(events, credits),
         };
-        let mut last = self.trial(best.setting, length, Arrival::Saturated);
-        if !last.rate.converged && last.lost == 0 {
-            // As many as bring the error below 1 %, if it falls as it does for what is random.
-            let error = last.rate.ci95 / (0.008 * last.rate.mean.max(1e-9));
-            let longer = (error * error).clamp(2.0, 6.0);
+        let lossy = best.lost > 0;
+        Start {
+            setting,
+            expected_hz: small.expected_after(best),
+            in_small: Some(InSmall {
+                bottleneck: best.bottleneck,
+                lossless_share: lossy.then(|| small.carried(best, f64::MAX).1.unwrap_or(0.0)),
+            }),
+        }
+    }
+
+    fn run(&self, start: Start) -> PlanOption {
+        let best = self.climb(start);
+        let lossless_share = start.in_small.and_then(|small| small.lossless_share);
+        if best.lost > 0 {
+            return self.judge_lossy(&best, lossless_share);
+        }
+        let mut length = self.long(self.expected_after(&best));
+        let is_large = start.in_small.is_some();
+        // With few nodes a capacity costs little more than a verdict.
+        let is_enough = |trial: &Trial| {
+            trial.rate.converged || is_large && trial.is_clear(self.request.rate_hz)
+        };
+        let mut last = match is_large {
+            true => best.clone(),
+            false => self.trial(best.setting, length, Arrival::Saturated),
+        };
+        if !is_enough(&last) && last.lost == 0 {
+            // As many as bring the interval (half the error of what has not converged) below 1 %, or
+            // the rate out of the error, if it falls as it does for what is random.
+            let allowed = match is_large {
+                true => last.distance(self.request.rate_hz),
+                false => 2.0 * 0.008 * last.rate.mean,
+            };
+            let longer = (last.error() / allowed.max(1e-9)).powi(2).clamp(2.0, 6.0);
             length.events = (last.events as f64 * longer) as u64;
             length.longer *= longer;
             last = self.trial(best.setting, length, Arrival::Saturated);
         }
         if last.lost > 0 {
-            return Some(self.judge_lossy(&last));
+            return self.judge_lossy(&last, lossless_share);
         }
         if last.bottleneck == Bottleneck::Credits {
             // Short runs found out whether more of them help.
             last.bottleneck = best.bottleneck;
         }
-        Some(self.judge(&last))
+        self.judge(&last)
     }
 
     /// Short runs, each with the setting that the one before asks for; the best of them.
-    fn climb(&self, first: Setting) -> Trial {
-        let mut expected_hz = self.bound().1 * self.request.rate_hz;
-        let mut setting = first;
+    fn climb(&self, start: Start) -> Trial {
+        let (mut setting, mut expected_hz) = (start.setting, start.expected_hz);
         let mut best: Option<Trial> = None;
         for _ in 0..TRIALS_MAX {
-            let length = Length {
-                events: self.request.events / 4,
-                fragments_max: self.fragments_max(FRAGMENTS[0]),
-                longer: 1.0,
-                expected_hz,
-                parts: 4,
+            let length = match start.in_small {
+                None => self.short(expected_hz),
+                Some(_) => self.fair(expected_hz),
             };
-            let trial = self.trial(setting, length, Arrival::Saturated);
+            let mut trial = self.trial(setting, length, Arrival::Saturated);
             // Of settings that lose packets the last has the fewest credits.
             let is_better = best.as_ref().is_none_or(|best| {
-                best.lost > 0 || trial.lost == 0 && trial.rate.mean > BETTER * best.rate.mean
+                best.lost > 0 || trial.lost == 0 && self.is_better(&trial, best)
             });
             // Where most is far from steady, a shorter or longer run is needed for the next.
             expected_hz = (1.2 * trial.rate.mean).clamp(expected_hz / 20.0, expected_hz * 2.0);
@@ -178,7 +211,11 @@ impl Search<'_> {
                 }
                 break;
             }
-            let next = self.next_setting(&trial);
+            let mut next = self.next_setting(&trial);
+            if let (Bottleneck::Credits, Some(small)) = (trial.bottleneck, start.in_small) {
+                // Whether more of them help was tried there.
+                (trial.bottleneck, next) = (small.bottleneck, None);
+            }
             let is_ample = trial.lost == 0
                 && trial.bottleneck != Bottleneck::Credits
                 && trial.rate.mean > AMPLE * self.request.rate_hz;
@@ -189,6 +226,29 @@ impl Search<'_> {
             }
         }
         best.expect("there is at least one trial, and the first is the best so far")
+    }
+
+    /// Whether a setting is to be preferred, of those that lose nothing. Where the answer is clear,
+    /// neither what may be chance nor what leaves the rate out of reach is worth more credits.
+    fn is_better(&self, trial: &Trial, best: &Trial) -> bool {
+        let (rate, gain) = (self.request.rate_hz, trial.rate.mean / best.rate.mean);
+        if !best.is_far_from(rate) {
+            return gain > BETTER;
+        }
+        let chance = trial.rate.ci95.hypot(best.rate.ci95);
+        let is_gain = gain > BETTER && trial.rate.mean - best.rate.mean > chance;
+        if best.bottleneck != Bottleneck::Credits || best.rate.mean > rate {
+            return is_gain;
+        }
+        // As much again for each time that there are four times as many.
+        let times = f64::from(CREDITS_MAX) / f64::from(trial.setting.credits);
+        is_gain && trial.rate.mean * gain.powf(times.log(4.0)) > rate
+    }
+
+    /// The rate that the next run is to expect: one in which nothing was built says nothing.
+    fn expected_after(&self, trial: &Trial) -> f64 {
+        let least = self.bound().1 * self.request.rate_hz / 400.0;
+        trial.rate.mean.max(least)
     }
 
     /// What limits where neither hosts nor links are busy and more credits change nothing.
@@ -208,9 +268,14 @@ impl Search<'_> {
             | Bottleneck::ManagerProcessor
             | Bottleneck::ControlNetwork => {
                 let is_grouped = setting.interval > DurationPs::ZERO;
-                match (is_grouped, setting.requests_per_message) {
+                // Assignments are grouped from the beginning.
+                let is_manager = trial.bottleneck == Bottleneck::ManagerProcessor;
+                let is_known = is_grouped || is_manager && self.sending.mode() == BuildMode::Push;
+                match (is_known, setting.requests_per_message) {
                     (false, _) => Some(self.grouped(8, setting.credits)),
-                    (true, events) if events < 32 => Some(self.grouped(32, setting.credits)),
+                    (true, events) if events < GROUP_MAX => {
+                        Some(self.grouped(GROUP_MAX, setting.credits))
+                    }
                     _ => None,
                 }
             }
@@ -232,18 +297,28 @@ impl Search<'_> {
         share * self.request.rate_hz / f64::from(self.request.builders)
     }
 
-    /// What the rate alone loads most, and the share of the rate at which it is full.
-    fn bound(&self) -> (Bottleneck, f64) {
-        let shaping = self.sending.shaping(self.request.block_bytes);
-        let loads = self.request.loads(shaping).into_iter();
+    /// What the rate loads most, however messages are grouped, and the share of the rate at which it
+    /// is full.
+    pub(super) fn bound(&self) -> (Bottleneck, f64) {
+        let request = self.request;
+        let shaping = self.sending.shaping(request.block_bytes);
+        // Of a push every readout unit is told; else messages go with requests.
+        let told = match self.sending.mode() {
+            BuildMode::Push => request.sources,
+            BuildMode::Pull => 0,
+        };
+        let messages = request.rate_hz * f64::from(told) / f64::from(GROUP_MAX);
+        let manager = messages * request.hosts.message.0 as f64 * 1e-12;
+        let loads = request.loads(shaping).into_iter();
         let (what, load) = loads
+            .chain([(Bottleneck::ManagerProcessor, manager)])
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .unwrap_or((Bottleneck::SourceLinks, 1.0));
         (what, 1.0 / load.max(1e-9))
     }
 
     /// Time of an event from its assignment to the return of its credit, if it waits for nobody.
-    fn event_time(&self) -> DurationPs {
+    pub(super) fn event_time(&self) -> DurationPs {
         let request = self.request;
         let (Control::Separate { latency, .. } | Control::Shared { latency, .. }) = request.control;
         let shaping = self.sending.shaping(request.block_bytes);
@@ -304,235 +379,5 @@ impl Search<'_> {
         (waiting.ceil().min(f64::from(CREDITS_MAX)) as u32)
             .next_power_of_two()
             .clamp(4, CREDITS_MAX)
-    }
-
-    fn fragments_max(&self, usual: u64) -> u64 {
-        // Each builder unit is to have a few dozen events in any case.
-        let units = u64::from(self.request.sources) * u64::from(self.request.builders);
-        usual.max(units * 24)
-    }
-
-    /// Times as long as usual that runs are judged: as many more events are asked for.
-    fn longer(&self) -> f64 {
-        (self.request.events as f64 / EVENTS_USUAL as f64).max(1.0)
-    }
-
-    fn switching(&self) -> Switching {
-        self.sending.switching(self.request.buffer_bytes)
-    }
-
-    fn load(&self) -> Load {
-        let request = self.request;
-        let mut load = Load::saturated(Traffic::new(Pattern::Uniform), request.sizes.clone(), 1);
-        load.link_bits_per_s = request.link_bits_per_s;
-        load.overhead_bytes = request.overhead_bytes;
-        load.hop_delay = request.hop_delay;
-        load.routes = self.candidate.routes;
-        load.seed = request.seed;
-        load
-    }
-
-    fn builder(&self, setting: Setting) -> BuilderNetwork {
-        let request = self.request;
-        BuilderNetwork {
-            readout_units: request.sources,
-            builder_units: request.builders,
-            mode: self.sending.mode(),
-            credits: setting.credits,
-            requests_per_message: setting.requests_per_message,
-            shaping: self.sending.shaping(request.block_bytes),
-            mtu: request.mtu,
-            control: request.control,
-            hosts: HostModel {
-                interval: setting.interval,
-                ..request.hosts
-            },
-            ..BuilderNetwork::default()
-        }
-    }
-
-    /// Says that a run begins.
-    fn tell(&self, setting: Setting) {
-        self.runs.set(self.runs.get() + 1);
-        (self.hear)(&PlanRun {
-            network: &self.candidate.name,
-            sending: self.sending,
-            credits: setting.credits,
-            number: self.runs.get(),
-        });
-    }
-
-    /// Runs it.
-    fn trial(&self, setting: Setting, length: Length, arrival: Arrival) -> Trial {
-        self.tell(setting);
-        let builder = self.builder(setting);
-        let mut load = self.load();
-        let held = u64::from(setting.credits) * u64::from(self.request.builders);
-        // From empty to steady takes about what the builder units hold.
-        let (warm, counted) = (2 * held, length.events.max(3 * held));
-        let sources = u64::from(self.request.sources);
-        // A run that ends before it is full says nothing, and may be longer for it.
-        let filling = (4 * held * sources).min(5 * length.fragments_max);
-        let fragments_max = length.longer * length.fragments_max.max(filling) as f64;
-        let events_max = (fragments_max / sources as f64).floor();
-        let shorter = (events_max / (warm + counted) as f64).min(1.0);
-        let mut seconds = (warm + counted) as f64 * shorter / length.expected_hz;
-        if let Shaping::BarrelShifter { block_bytes, .. } = builder.shaping {
-            let blocks_hz = self.request.link_bits_per_s as f64 / f64::from(8 * block_bytes);
-            let blocks_max = length.longer * BLOCKS_MAX;
-            seconds = seconds.min(blocks_max / blocks_hz / f64::from(self.request.sources));
-        }
-        seconds = seconds.max(4e-12 * self.event_time().0 as f64);
-        let share = warm as f64 / (warm + counted) as f64;
-        load.warm_up = DurationPs((seconds * share * 1e12) as u64);
-        let unit = (setting.interval.0 * length.parts).max(1);
-        let duration = (seconds * (1.0 - share) * 1e12) as u64 + 1;
-        load.duration = DurationPs(duration.next_multiple_of(unit));
-        load.arrival = arrival;
-        let (outcome, shares) =
-            builder.run_with_shares(&self.topology, &load, &self.switching(), 1);
-        let built = outcome.event_rate.mean / self.request.rate_hz;
-        let limit = self.limit(built, &shares, outcome.block_fill);
-        Trial {
-            setting,
-            rate: outcome.event_rate,
-            events: outcome.events_counted,
-            lost: outcome.packets_lost,
-            violation: match outcome.violations.first() {
-                None if !outcome.is_conserved() => Some("fragments are not conserved".to_owned()),
-                violation => violation.cloned(),
-            },
-            bottleneck: if outcome.packets_lost > 0 {
-                Bottleneck::Buffers
-            } else {
-                limit
-            },
-        }
-    }
-
-    /// What is busiest where `built` times the rate is built; credits if nothing is.
-    fn limit(&self, built: f64, hosts: &HostShares, block_fill: f64) -> Bottleneck {
-        let shaping = self.sending.shaping(self.request.block_bytes);
-        let loads = self.request.loads(shaping);
-        let [source, builder, ..] = loads;
-        let links = if builder.1 > source.1 {
-            Bottleneck::BuilderLinks
-        } else {
-            Bottleneck::SourceLinks
-        };
-        // Blocks for ports without a builder unit are always empty.
-        let ports = f64::from(self.topology.destinations()) / f64::from(self.request.builders);
-        let busy = loads.into_iter().map(|(what, load)| (what, load * built));
-        let of_hosts = [
-            (Bottleneck::ReadoutProcessor, hosts.readout_processor),
-            (Bottleneck::BuilderProcessor, hosts.builder_processor),
-            (Bottleneck::ManagerProcessor, hosts.manager_processor),
-            (Bottleneck::Filter, hosts.filter),
-            (Bottleneck::ControlNetwork, hosts.control_link),
-            (links, block_fill * ports),
-        ];
-        busy.chain(of_hosts)
-            .filter(|(_, share)| *share >= BUSY)
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map_or(Bottleneck::Credits, |(what, _)| what)
-    }
-
-    /// The answer of a run without losses.
-    fn judge(&self, trial: &Trial) -> PlanOption {
-        let rate = self.request.rate_hz;
-        let Estimate {
-            mean,
-            ci95,
-            converged,
-            ..
-        } = trial.rate;
-        let (what, bound) = self.bound();
-        let percent = |hz: f64| 100.0 * hz / mean.max(1e-9);
-        let verdict = if let Some(violation) = &trial.violation {
-            Verdict::NotShown(format!("a promise was broken: {violation}"))
-        } else if bound < 1.0 {
-            Verdict::Fails
-        } else if !converged {
-            Verdict::NotShown(format!(
-                "not converged in {} events (+- {:.1} %)",
-                trial.events,
-                percent(ci95)
-            ))
-        } else if mean - ci95 >= rate {
-            Verdict::Holds
-        } else if mean + ci95 < rate {
-            Verdict::Fails
-        } else {
-            Verdict::NotShown(format!("within +- {:.1} % of the rate", percent(ci95)))
-        };
-        let capacity = converged.then_some(mean);
-        let bottleneck = if bound < 1.0 && !converged {
-            what
-        } else {
-            trial.bottleneck
-        };
-        self.answer(trial, capacity, verdict, bottleneck)
-    }
-
-    /// The answer where packets are lost when there are always triggers, for every setting tried:
-    /// the highest of some rates that is carried without a loss.
-    fn judge_lossy(&self, trial: &Trial) -> PlanOption {
-        let (bottleneck, bound) = (Bottleneck::Buffers, self.bound().1);
-        let mut last = trial.clone();
-        let shares = LOSSY_RATES.into_iter().filter(|share| *share <= bound);
-        for share in shares {
-            let hz = share * self.request.rate_hz;
-            let length = Length {
-                events: self.request.events,
-                fragments_max: self.fragments_max(FRAGMENTS[1]),
-                longer: self.longer(),
-                expected_hz: hz,
-                parts: BATCHES as u64,
-            };
-            let interval = DurationPs((1e12 / hz).round().max(1.0) as u64);
-            last = self.trial(trial.setting, length, Arrival::Fixed { interval });
-            if last.lost > 0 || last.rate.mean < CARRIED * hz {
-                continue;
-            }
-            let verdict = match &last.violation {
-                Some(violation) => Verdict::NotShown(format!("a promise was broken: {violation}")),
-                None if !last.rate.converged => {
-                    let events = last.events;
-                    Verdict::NotShown(format!("no loss, but not converged in {events} events"))
-                }
-                None if share >= 1.0 => Verdict::Holds,
-                None => Verdict::Fails,
-            };
-            let capacity = last.rate.converged.then_some(hz);
-            return self.answer(&last, capacity, verdict, bottleneck);
-        }
-        self.answer(&last, None, Verdict::Fails, bottleneck)
-    }
-
-    fn answer(
-        &self,
-        trial: &Trial,
-        capacity_hz: Option<f64>,
-        verdict: Verdict,
-        bottleneck: Bottleneck,
-    ) -> PlanOption {
-        let rate = self.request.rate_hz;
-        let (source, builder) = self.request.link_loads();
-        PlanOption {
-            network: self.candidate.name.clone(),
-            elements: self.topology.elements().len(),
-            sending: self.sending,
-            credits: trial.setting.credits,
-            requests_per_message: trial.setting.requests_per_message,
-            interval: trial.setting.interval,
-            capacity_hz,
-            efficiency: capacity_hz.map(|hz| source.max(builder) * hz / rate),
-            margin: capacity_hz.map(|hz| hz / rate - 1.0),
-            event_rate: trial.rate,
-            events: trial.events,
-            lost: trial.lost,
-            verdict,
-            bottleneck,
-        }
     }
 }

@@ -1,10 +1,10 @@
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use super::*;
 use candidate::candidates;
 
 /// Links that are loaded to 74 %; hosts that take no time for anything.
-fn request() -> PlanRequest {
+pub(super) fn request() -> PlanRequest {
     PlanRequest {
         sources: 8,
         builders: 8,
@@ -144,18 +144,55 @@ fn buffers_that_overflow_are_named() {
     assert!(option.holds() && option.lost == 0, "{option:?}");
 }
 
+/// Few events of sizes that vary as much as their mean: no run of it converges.
+fn short_of_events() -> PlanRequest {
+    PlanRequest {
+        events: 100,
+        sizes: SizeLaw::Exponential { mean: 2048.0 },
+        ..request()
+    }
+}
+
 #[test]
-fn what_has_not_converged_is_not_shown() {
-    let mut short = request();
-    short.events = 100;
-    short.sizes = SizeLaw::Exponential { mean: 2048.0 };
-    let option = answer(&short, Sending::PullWormhole);
+fn what_has_not_converged_has_no_capacity() {
+    let rate = |option: &PlanOption| option.event_rate.mean;
+    let first = answer(&short_of_events(), Sending::PullWormhole);
+    // About what it reaches: on neither side of it.
+    let open = PlanRequest {
+        rate_hz: rate(&first),
+        ..short_of_events()
+    };
+    let option = answer(&open, Sending::PullWormhole);
     assert!(!option.event_rate.converged, "{option:?}");
     assert_eq!((option.capacity_hz, option.margin), (None, None));
     let Verdict::NotShown(reason) = &option.verdict else {
         panic!("{option:?}");
     };
     assert!(reason.starts_with("not converged"), "{reason}");
+}
+
+#[test]
+fn what_has_not_converged_may_be_clear_all_the_same() {
+    let reached = answer(&short_of_events(), Sending::PullWormhole);
+    let at = |share: f64| {
+        let asked = PlanRequest {
+            rate_hz: share * reached.event_rate.mean,
+            ..short_of_events()
+        };
+        answer(&asked, Sending::PullWormhole)
+    };
+    for (share, verdict) in [(0.4, Verdict::Holds), (1.6, Verdict::Fails)] {
+        let option = at(share);
+        assert!(!option.event_rate.converged, "{option:?}");
+        assert_eq!(option.verdict, verdict, "{option:?}");
+        let [least, most] = option.margin_bounds.expect("a run without a trend");
+        assert!(least < most, "{option:?}");
+        match verdict {
+            Verdict::Holds => assert!(least > 0.0, "{option:?}"),
+            _ => assert!(most < 0.0, "{option:?}"),
+        }
+        assert_eq!((option.capacity_hz, option.margin), (None, None));
+    }
 }
 
 #[test]
@@ -204,4 +241,67 @@ fn bad_requests_are_refused() {
         let problem = wrong.problem().unwrap();
         assert!(problem.contains(part), "{problem}");
     }
+}
+
+#[test]
+fn many_nodes_are_set_in_small_and_judged_as_they_are() {
+    let large = PlanRequest {
+        sources: 128,
+        builders: 128,
+        networks: vec![NetworkKind::Crossbar],
+        ..request()
+    };
+    let runs = RefCell::new(Vec::new());
+    let hear = |run: &PlanRun<'_>| runs.borrow_mut().push((run.number, run.sources));
+    let option = |sending| {
+        runs.borrow_mut().clear();
+        let is_it = |candidate: &Candidate| candidate.sending == sending;
+        let candidate = candidates(&large).into_iter().find(is_it).unwrap();
+        large.option(&candidate, &hear).unwrap()
+    };
+    // The answers that few nodes have.
+    let barrel = option(Sending::BarrelShifter);
+    assert!(
+        barrel.holds() && barrel.margin_bounds.unwrap()[0] > 0.1,
+        "{barrel:?}"
+    );
+    let fifo = option(Sending::PullInputFifo);
+    assert_eq!(fifo.verdict, Verdict::Fails, "{fifo:?}");
+    assert_eq!(fifo.bottleneck, Bottleneck::Switch, "{fifo:?}");
+    let runs = runs.into_inner();
+    let small = runs
+        .iter()
+        .take_while(|(_, sources)| *sources == 64)
+        .count();
+    let whole = runs.iter().skip(small).all(|(_, sources)| *sources == 128);
+    assert!(
+        small >= 2 && whole && (1..=2).contains(&(runs.len() - small)),
+        "{runs:?}"
+    );
+    assert!(
+        runs.iter()
+            .zip(1..)
+            .all(|((number, _), nth)| *number == nth)
+    );
+}
+
+#[test]
+fn an_event_manager_that_tells_every_source_is_known_to_be_too_slow() {
+    let mut large = PlanRequest {
+        sources: 512,
+        builders: 512,
+        ..request()
+    };
+    // 512 messages of 2 us for 32 events: 31 kHz of the 45 kHz.
+    large.hosts.message = DurationPs::from_us(2);
+    let is_it = |candidate: &Candidate| candidate.sending == Sending::PushVirtualOutput;
+    let candidate = candidates(&large).into_iter().find(is_it).unwrap();
+    let option = large.option(&candidate, &|run| panic!("{run:?}")).unwrap();
+    assert_eq!(option.verdict, Verdict::Fails);
+    assert_eq!(option.bottleneck, Bottleneck::ManagerProcessor);
+    let most = 32.0 / (512.0 * 2e-6) / 45e3 - 1.0;
+    assert!(
+        (option.margin_bounds.unwrap()[1] - most).abs() < 1e-9,
+        "{option:?}"
+    );
 }

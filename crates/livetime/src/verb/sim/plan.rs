@@ -161,8 +161,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let mut found = simulate(&request, threads);
     found.sort_by(|a, b| {
         let order = rank(&a.verdict).cmp(&rank(&b.verdict));
-        let margin = |option: &PlanOption| option.margin.unwrap_or(-1.0);
-        order.then(margin(b).total_cmp(&margin(a)))
+        order.then(least_margin(b).total_cmp(&least_margin(a)))
     });
     let printed = if options.json {
         print_line(to_json(&request, &found))
@@ -371,6 +370,8 @@ fn option_json(option: &PlanOption) -> Value {
         "interval_ns": option.interval.0 as f64 / 1e3,
         "capacity_hz": option.capacity_hz,
         "margin": option.margin,
+        "margin_at_least": option.margin_bounds.map(|[least, _]| least),
+        "margin_at_most": option.margin_bounds.map(|[_, most]| most),
         "efficiency": option.efficiency,
         "converged": option.event_rate.converged,
         "mean_of_batches_hz": option.event_rate.mean,
@@ -381,6 +382,23 @@ fn option_json(option: &PlanOption) -> Value {
         "reason": reason,
         "bottleneck": option.bottleneck.name(),
     })
+}
+
+/// The margin that is certain, for the order of options.
+fn least_margin(option: &PlanOption) -> f64 {
+    let bound = option.margin_bounds.map(|[least, _]| least);
+    option.margin.or(bound).unwrap_or(-1.0)
+}
+
+/// The margin in words; where it is not known, what it is at least or at most.
+pub(super) fn margin_words(option: &PlanOption) -> Option<String> {
+    let percent = |margin: f64| format!("{:+.0} %", 100.0 * margin);
+    match (option.margin, option.margin_bounds, &option.verdict) {
+        (Some(margin), ..) => Some(percent(margin)),
+        (None, Some([least, _]), Verdict::Holds) => Some(format!("> {}", percent(least))),
+        (None, Some([_, most]), Verdict::Fails) => Some(format!("< {}", percent(most))),
+        _ => None,
+    }
 }
 
 /// The verdict in a word, and why where it needs a reason.
@@ -502,9 +520,7 @@ fn row(option: &PlanOption) -> [String; 11] {
         option
             .capacity_hz
             .map_or_else(dash, |hz| RateHz(hz.round()).to_string()),
-        option
-            .margin
-            .map_or_else(dash, |margin| format!("{:+.0} %", 100.0 * margin)),
+        margin_words(option).unwrap_or_else(dash),
         verdict,
         format!("{}{lost}", option.bottleneck.name()),
     ]

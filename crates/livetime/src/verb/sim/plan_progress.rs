@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use livetime_fabric::plan::{PlanOption, PlanRun, Sending};
 
-use super::plan::verdict_words;
+use super::plan::{margin_words, verdict_words};
 
 /// At most one line in this time.
 const PACE: Duration = Duration::from_secs(5);
@@ -36,8 +36,9 @@ impl PlanProgress {
     /// A run of an option begins; a line if it is time for one.
     pub(super) fn begun(&self, run: &PlanRun<'_>, now: Instant) -> Option<String> {
         let what = || {
-            let (name, credits) = (name(run.network, run.sending), run.credits);
-            format!("; {name}: run {}, {credits} credits", run.number)
+            let (name, sources) = (name(run.network, run.sending), run.sources);
+            let (number, credits) = (run.number, run.credits);
+            format!("; {name}: run {number} of {sources} sources, {credits} credits")
         };
         self.line(0, what, now)
     }
@@ -66,9 +67,8 @@ fn name(network: &str, sending: Sending) -> String {
 fn outcome(option: &PlanOption) -> String {
     let name = name(&option.network, option.sending);
     let (verdict, _) = verdict_words(&option.verdict);
-    let margin = option.margin.map_or_else(String::new, |margin| {
-        format!(", margin {:+.0} %", 100.0 * margin)
-    });
+    let margin = margin_words(option).map(|margin| format!(", margin {margin}"));
+    let margin = margin.unwrap_or_default();
     format!("; {name}: {verdict}{margin}")
 }
 
@@ -91,6 +91,7 @@ mod tests {
             capacity_hz: Some(1.2e5),
             efficiency: None,
             margin: Some(0.2),
+            margin_bounds: None,
             event_rate: Estimate::of(&[]),
             events: 100,
             lost: 0,
@@ -112,6 +113,7 @@ mod tests {
         let run = PlanRun {
             network: "one switch of 4 ports",
             sending: Sending::PullLossy,
+            sources: 64,
             credits: 16,
             number: 3,
         };
@@ -121,7 +123,7 @@ mod tests {
             line.as_deref(),
             Some(
                 "2 of 5 options after 10 s; one switch of 4 ports, output queues, no flow control, \
-                 pull: run 3, 16 credits"
+                 pull: run 3 of 64 sources, 16 credits"
             )
         );
         assert_eq!(progress.through(None, after(11)), None);

@@ -1,0 +1,286 @@
+//! A run of a search: how long it is, and what it says of a setting.
+
+use super::option::Bottleneck;
+use super::search::{Search, Setting};
+use super::{EVENTS_USUAL, PlanRun};
+use crate::builder_network::Shaping;
+use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares};
+use crate::network::measure::BATCHES;
+use crate::network::{Arrival, Estimate, Load, Pattern, Traffic};
+use crate::scenario::Switching;
+use crate::time::DurationPs;
+
+/// Share of the time from which something is busy enough to be what limits.
+const BUSY: f64 = 0.9;
+/// Fragments of a short and of a judged run at most, unless there are many nodes.
+const FRAGMENTS: [u64; 2] = [200_000, 2_000_000];
+/// Packets of a run with a barrel shifter at most, empty blocks included, unless there are many nodes
+/// or events take longer.
+const BLOCKS_MAX: u64 = 4_000_000;
+/// Looks for work of all builder units in a part of a run at least.
+const LOOKS_MIN: u64 = 16;
+/// A rate that has not converged is on one side of another from so many times its error on.
+const CLEAR: f64 = 2.0;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub(super) struct Trial {
+    pub(super) setting: Setting,
+    pub(super) rate: Estimate,
+    pub(super) events: u64,
+    pub(super) lost: u64,
+    /// What should never happen.
+    pub(super) violation: Option<String>,
+    pub(super) bottleneck: Bottleneck,
+    /// Whether what builder units hold was built once before anything was counted, and once since:
+    /// else a rate may be that of their filling.
+    is_filled: bool,
+}
+
+impl Trial {
+    /// Nothing that was run.
+    pub(super) fn none(setting: Setting) -> Self {
+        Self {
+            setting,
+            rate: Estimate::of(&[]),
+            events: 0,
+            lost: 0,
+            violation: None,
+            bottleneck: Bottleneck::Credits,
+            is_filled: false,
+        }
+    }
+
+    /// Whether it says on which side of a rate it is, hertz.
+    pub(super) fn is_clear(&self, rate_hz: f64) -> bool {
+        (self.rate.converged || self.is_filled) && self.is_far_from(rate_hz)
+    }
+
+    /// Whether it is on one side of a rate by more than its error, hertz.
+    pub(super) fn is_far_from(&self, rate_hz: f64) -> bool {
+        let is_rate = self.rate.is_flat && self.rate.mean > 0.0;
+        is_rate && self.distance(rate_hz) > self.error()
+    }
+
+    /// How far it is from a rate, hertz.
+    pub(super) fn distance(&self, rate_hz: f64) -> f64 {
+        (self.rate.mean - rate_hz).abs()
+    }
+
+    /// The least and most that its rate may be, hertz; `None` if that is not known.
+    pub(super) fn bounds(&self) -> Option<[f64; 2]> {
+        let (mean, error) = (self.rate.mean, self.error());
+        let is_known = self.rate.converged || self.is_filled && self.rate.is_flat && mean > 0.0;
+        is_known.then_some([(mean - error).max(0.0), mean + error])
+    }
+
+    /// What its rate may be off by, hertz: of one that has not converged, more than its interval.
+    pub(super) fn error(&self) -> f64 {
+        let Estimate {
+            ci95, converged, ..
+        } = self.rate;
+        if converged { ci95 } else { CLEAR * ci95 }
+    }
+}
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Length {
+    /// Events to be counted.
+    pub(super) events: u64,
+    /// Fragments that it may usually take.
+    fragments_max: u64,
+    /// Times as many fragments, and blocks of a barrel shifter, as usual.
+    pub(super) longer: f64,
+    /// Rate that is expected, hertz.
+    expected_hz: f64,
+    /// Parts of the run, each of whole intervals at which builder units look for work or of many of
+    /// their looks: else parts would differ by what comes at once after one.
+    parts: u64,
+    /// Times what builder units hold: events before those counted, of them at least, and of both
+    /// before there are too many fragments.
+    fill: [f64; 3],
+}
+
+impl Search<'_> {
+    /// A short run, for a choice.
+    pub(super) fn short(&self, expected_hz: f64) -> Length {
+        Length {
+            events: self.request.events / 4,
+            fragments_max: self.fragments_max(FRAGMENTS[0]),
+            longer: 1.0,
+            expected_hz,
+            parts: 4,
+            fill: [2.0, 3.0, 4.0],
+        }
+    }
+
+    /// A run that may be judged, and is not longer than that of many nodes must be.
+    pub(super) fn fair(&self, expected_hz: f64) -> Length {
+        Length {
+            fill: [2.0, 1.3, 3.3],
+            ..self.long(expected_hz)
+        }
+    }
+
+    /// A run that is judged.
+    pub(super) fn long(&self, expected_hz: f64) -> Length {
+        Length {
+            events: self.request.events,
+            fragments_max: self.fragments_max(FRAGMENTS[1]),
+            // As many more as more events are asked for.
+            longer: (self.request.events as f64 / EVENTS_USUAL as f64).max(1.0),
+            expected_hz,
+            parts: BATCHES as u64,
+            fill: [2.0, 3.0, 4.0],
+        }
+    }
+
+    fn fragments_max(&self, usual: u64) -> u64 {
+        // Each builder unit is to have a few dozen events in any case.
+        usual.max(24 * self.pairs())
+    }
+
+    fn pairs(&self) -> u64 {
+        u64::from(self.request.sources) * u64::from(self.request.builders)
+    }
+
+    /// Runs it.
+    pub(super) fn trial(&self, setting: Setting, length: Length, arrival: Arrival) -> Trial {
+        self.tell(setting);
+        let builder = self.builder(setting);
+        let mut load = self.load();
+        (load.warm_up, load.duration) = self.times(&builder, length);
+        load.arrival = arrival;
+        let (outcome, shares) =
+            builder.run_with_shares(&self.topology, &load, &self.switching(), 1);
+        let held = u64::from(setting.credits) * u64::from(self.request.builders);
+        let before = outcome.events_built.saturating_sub(outcome.events_counted);
+        Trial {
+            setting,
+            rate: outcome.event_rate,
+            events: outcome.events_counted,
+            lost: outcome.packets_lost,
+            violation: violation(&outcome),
+            bottleneck: if outcome.packets_lost > 0 {
+                Bottleneck::Buffers
+            } else {
+                let built = outcome.event_rate.mean / self.request.rate_hz;
+                self.limit(built, &shares, outcome.block_fill)
+            },
+            // A tenth of it may still be on its way.
+            is_filled: 10 * before.min(outcome.events_counted) >= 9 * held,
+        }
+    }
+
+    /// How long it warms up, and how long events are counted.
+    fn times(&self, builder: &BuilderNetwork, length: Length) -> (DurationPs, DurationPs) {
+        let request = self.request;
+        let held = u64::from(builder.credits) * u64::from(request.builders);
+        let [warm, counted, filling] = length.fill.map(|times| (times * held as f64) as u64);
+        let counted = counted.max(length.events);
+        let sources = u64::from(request.sources);
+        // A run that ends before it is full says nothing, and may be longer for it.
+        let filling = (filling * sources).min(5 * length.fragments_max);
+        let fragments_max = length.longer * length.fragments_max.max(filling) as f64;
+        let events_max = (fragments_max / sources as f64).floor();
+        let shorter = (events_max / (warm + counted) as f64).min(1.0);
+        let mut seconds = (warm + counted) as f64 * shorter / length.expected_hz;
+        if let Shaping::BarrelShifter { block_bytes, .. } = builder.shaping {
+            let blocks_hz = request.link_bits_per_s as f64 / f64::from(8 * block_bytes);
+            let blocks_max = length.longer * BLOCKS_MAX.max(48 * self.pairs()) as f64;
+            seconds = seconds.min(blocks_max / blocks_hz / sources as f64);
+        }
+        seconds = seconds.max(4e-12 * self.event_time().0 as f64);
+        let share = warm as f64 / (warm + counted) as f64;
+        let duration = (seconds * (1.0 - share) * 1e12) as u64 + 1;
+        // Builder units look at moments of their own: in an interval there are as many looks.
+        let looks = (u64::from(request.builders) / LOOKS_MIN).max(1);
+        let unit = (builder.hosts.interval.0 * length.parts / looks).max(1);
+        (
+            DurationPs((seconds * share * 1e12) as u64),
+            DurationPs(duration.next_multiple_of(unit)),
+        )
+    }
+
+    /// Says that a run begins.
+    fn tell(&self, setting: Setting) {
+        self.runs.set(self.runs.get() + 1);
+        (self.hear)(&PlanRun {
+            network: &self.candidate.name,
+            sending: self.sending,
+            sources: self.request.sources,
+            credits: setting.credits,
+            number: self.runs.get(),
+        });
+    }
+
+    pub(super) fn switching(&self) -> Switching {
+        self.sending.switching(self.request.buffer_bytes)
+    }
+
+    pub(super) fn load(&self) -> Load {
+        let request = self.request;
+        let mut load = Load::saturated(Traffic::new(Pattern::Uniform), request.sizes.clone(), 1);
+        load.link_bits_per_s = request.link_bits_per_s;
+        load.overhead_bytes = request.overhead_bytes;
+        load.hop_delay = request.hop_delay;
+        load.routes = self.candidate.routes;
+        load.seed = request.seed;
+        load
+    }
+
+    pub(super) fn builder(&self, setting: Setting) -> BuilderNetwork {
+        let request = self.request;
+        BuilderNetwork {
+            readout_units: request.sources,
+            builder_units: request.builders,
+            mode: self.sending.mode(),
+            credits: setting.credits,
+            requests_per_message: setting.requests_per_message,
+            shaping: self.sending.shaping(request.block_bytes),
+            mtu: request.mtu,
+            control: request.control,
+            hosts: HostModel {
+                interval: setting.interval,
+                ..request.hosts
+            },
+            ..BuilderNetwork::default()
+        }
+    }
+
+    /// What is busiest where `built` times the rate is built; credits if nothing is.
+    fn limit(&self, built: f64, hosts: &HostShares, block_fill: f64) -> Bottleneck {
+        let shaping = self.sending.shaping(self.request.block_bytes);
+        let loads = self.request.loads(shaping);
+        let [source, builder, ..] = loads;
+        let links = if builder.1 > source.1 {
+            Bottleneck::BuilderLinks
+        } else {
+            Bottleneck::SourceLinks
+        };
+        // Blocks for ports without a builder unit are always empty.
+        let ports = f64::from(self.topology.destinations()) / f64::from(self.request.builders);
+        let busy = loads.into_iter().map(|(what, load)| (what, load * built));
+        let of_hosts = [
+            (Bottleneck::ReadoutProcessor, hosts.readout_processor),
+            (Bottleneck::BuilderProcessor, hosts.builder_processor),
+            (Bottleneck::ManagerProcessor, hosts.manager_processor),
+            (Bottleneck::Filter, hosts.filter),
+            (Bottleneck::ControlNetwork, hosts.control_link),
+            (links, block_fill * ports),
+        ];
+        busy.chain(of_hosts)
+            .filter(|(_, share)| *share >= BUSY)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or(Bottleneck::Credits, |(what, _)| what)
+    }
+}
+
+/// What should never happen, and did.
+fn violation(outcome: &BuilderNetworkOutcome) -> Option<String> {
+    match outcome.violations.first() {
+        None if !outcome.is_conserved() => Some("fragments are not conserved".to_owned()),
+        violation => violation.cloned(),
+    }
+}
