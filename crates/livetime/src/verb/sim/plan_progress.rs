@@ -7,8 +7,10 @@ use livetime_fabric::plan::{PlanOption, PlanRun, Sending};
 
 use super::plan::{margin_words, verdict_words};
 
-/// At most one line in this time.
+/// At most one line in this time, but for options that are through.
 const PACE: Duration = Duration::from_secs(5);
+/// A plan that takes longer says what becomes of each option.
+const LONG: Duration = Duration::from_secs(30);
 
 /// Counts the options that are through, from all threads.
 pub(super) struct PlanProgress {
@@ -30,7 +32,8 @@ impl PlanProgress {
     /// An option is through, `None` for one that does not exist; a line if it is time for one.
     pub(super) fn through(&self, option: Option<&PlanOption>, now: Instant) -> Option<String> {
         let what = || option.map_or_else(String::new, outcome);
-        self.line(1, what, now)
+        let is_long = now.duration_since(self.started) >= LONG;
+        self.line(1, option.is_some() && is_long, what, now)
     }
 
     /// A run of an option begins; a line if it is time for one.
@@ -40,15 +43,22 @@ impl PlanProgress {
             let (number, credits) = (run.number, run.credits);
             format!("; {name}: run {number} of {sources} sources, {credits} credits")
         };
-        self.line(0, what, now)
+        self.line(0, false, what, now)
     }
 
-    fn line(&self, more: usize, what: impl Fn() -> String, now: Instant) -> Option<String> {
+    fn line(
+        &self,
+        more: usize,
+        is_due: bool,
+        what: impl Fn() -> String,
+        now: Instant,
+    ) -> Option<String> {
         // Nothing in here panics with the lock in hand.
         let mut through = self.through.lock().unwrap_or_else(|held| held.into_inner());
         through.0 += more;
         let (all, count) = (self.all, through.0);
-        if count == all || now.duration_since(through.1) < PACE {
+        let is_due = is_due || now.duration_since(through.1) >= PACE;
+        if count == all || !is_due {
             return None;
         }
         through.1 = now;
@@ -99,14 +109,14 @@ mod tests {
             bottleneck: Bottleneck::SourceLinks,
         };
         let start = Instant::now();
-        let progress = PlanProgress::new(5, start);
+        let progress = PlanProgress::new(6, start);
         let after = |s| start + Duration::from_secs(s);
         assert_eq!(progress.through(Some(&option), after(4)), None);
         let line = progress.through(Some(&option), after(5));
         assert_eq!(
             line.as_deref(),
             Some(
-                "2 of 5 options after 5 s; one switch of 4 ports, no buffers, barrel shifter: \
+                "2 of 6 options after 5 s; one switch of 4 ports, no buffers, barrel shifter: \
                  holds, margin +20 %"
             )
         );
@@ -122,13 +132,21 @@ mod tests {
         assert_eq!(
             line.as_deref(),
             Some(
-                "2 of 5 options after 10 s; one switch of 4 ports, output queues, no flow control, \
+                "2 of 6 options after 10 s; one switch of 4 ports, output queues, no flow control, \
                  pull: run 3 of 64 sources, 16 credits"
             )
         );
         assert_eq!(progress.through(None, after(11)), None);
         let line = progress.through(None, after(61));
-        assert_eq!(line.as_deref(), Some("4 of 5 options after 61 s"));
+        assert_eq!(line.as_deref(), Some("4 of 6 options after 61 s"));
+        // Of a plan that takes long each is told.
+        assert_eq!(progress.begun(&run, after(62)), None);
+        let line = progress.through(Some(&option), after(63));
+        let line = line.expect("an option of a long plan");
+        assert!(
+            line.starts_with("5 of 6 options after 63 s; one switch"),
+            "{line}"
+        );
         // The answer follows at once.
         assert_eq!(progress.through(Some(&option), after(90)), None);
     }
