@@ -4,7 +4,7 @@
 //! delay). What limits a run then says what to try next: fewer messages for busy processors, more
 //! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
 //! can build; only where it loses packets for every setting are triggers given at chosen rates.
-//! With many nodes the choice is made in small ([`super::small`]), and a run of the whole is judged
+//! With many nodes the choice is made in small (`small`), and a run of the whole is judged
 //! as soon as it says on which side of the rate it is.
 
 use std::cell::Cell;
