@@ -120,7 +120,7 @@ impl PlanRequest {
                 "blocks of {found} bytes in packets of up to {packet}, allowed are blocks of as much"
             ));
         }
-        let largest = self.largest() + u64::from(self.overhead_bytes);
+        let largest = self.largest();
         (self.buffer_bytes < largest).then(|| {
             format!(
                 "buffers of {} bytes, the largest packets need {largest} bytes (20 times the \
@@ -130,7 +130,7 @@ impl PlanRequest {
         })
     }
 
-    /// Bytes of the largest packet, or of one that hardly ever comes where the law has no end.
+    /// Bytes of the largest packet with its overhead, or of one that hardly ever comes where the law has no end.
     fn largest(&self) -> u64 {
         let fragment = match &self.sizes {
             SizeLaw::Fixed(bytes) => u64::from(*bytes),
@@ -138,10 +138,11 @@ impl PlanRequest {
             SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
             SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
         };
-        match self.mtu {
+        let packet = match self.mtu {
             0 => fragment,
             mtu => fragment.min(mtu.into()),
-        }
+        };
+        packet + u64::from(self.overhead_bytes)
     }
 
     /// Packets that an average fragment takes, at least.

@@ -41,7 +41,9 @@ impl Search<'_> {
             trial.bottleneck
         };
         let capacity = estimate.converged.then_some(estimate.mean);
-        let margin = |hz: f64| (hz / rate).min(bound) - 1.0;
+        // What a short run builds above the bound is chance.
+        let most = bound.max(estimate.mean / rate);
+        let margin = |hz: f64| (hz / rate).min(most) - 1.0;
         PlanOption {
             margin_bounds: trial.bounds().map(|hz| hz.map(margin)),
             ..self.answer(trial, capacity, verdict, bottleneck)

@@ -4,8 +4,8 @@
 //! delay). What limits a run then says what to try next: fewer messages for busy processors, more
 //! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
 //! can build; only where it loses packets for every setting are triggers given at chosen rates.
-//! With many nodes the choice is made in small (`small`), and a run of the whole is judged
-//! as soon as it says on which side of the rate it is.
+//! With many nodes the choice is made in small (`small`), and a run of the whole is judged as soon
+//! as it says on which side of the rate it is.
 
 use std::cell::Cell;
 
@@ -135,13 +135,14 @@ impl<'p> Search<'p> {
             DurationPs::ZERO => best.setting,
             _ => self.grouped(events, credits),
         };
-        let lossy = best.lost > 0;
+        let lossless_share =
+            (best.lost > 0).then(|| small.carried(best, f64::MAX).1.unwrap_or(0.0));
         Start {
             setting,
             expected_hz: small.expected_after(best),
             in_small: Some(InSmall {
                 bottleneck: best.bottleneck,
-                lossless_share: lossy.then(|| small.carried(best, f64::MAX).1.unwrap_or(0.0)),
+                lossless_share,
             }),
         }
     }

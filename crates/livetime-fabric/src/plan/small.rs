@@ -1,6 +1,6 @@
 //! A large plan in small: how the protocol is set is searched for with fewer nodes.
 //!
-//! A run of hundreds of nodes takes a minute, and a search several of them. Where sources and
+//! A run of hundreds of nodes takes long, and a search takes several of them. Where sources and
 //! builder units become fewer by one factor and the rate of triggers stays, every link and every
 //! unit's processor keeps its load: a builder unit gets as many times more events as each has fewer
 //! fragments. An event is then in building for a shorter time by that factor, and as many credits
@@ -31,8 +31,7 @@ impl PlanRequest {
         small.sources = fewer(self.sources).max(2);
         small.builders = fewer(self.builders).max(1);
         small.hosts.event = DurationPs(self.hosts.event.0 / u64::from(times));
-        let largest = self.largest() + u64::from(self.overhead_bytes);
-        small.buffer_bytes = (self.buffer_bytes / u64::from(times)).max(largest);
+        small.buffer_bytes = (self.buffer_bytes / u64::from(times)).max(self.largest());
         Some(small)
     }
 }

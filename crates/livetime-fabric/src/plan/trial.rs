@@ -3,8 +3,9 @@
 use super::option::Bottleneck;
 use super::search::{Search, Setting};
 use super::{EVENTS_USUAL, PlanRun};
-use crate::builder_network::Shaping;
-use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares};
+use crate::builder_network::{
+    BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares, Shaping,
+};
 use crate::network::measure::BATCHES;
 use crate::network::{Arrival, Estimate, Load, Pattern, Traffic};
 use crate::scenario::Switching;
