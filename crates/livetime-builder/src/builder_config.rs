@@ -21,6 +21,8 @@ pub const TRIGGERS_HELD_MAX: u32 = 1 << 24;
 /// Triggers that a readout unit may hold beside those queued and in building: undecided ones, and
 /// those whose release is on its way.
 pub const TRIGGERS_UNDECIDED: u32 = 64;
+/// Slots of a ring for what is repeated to a unit that says nothing.
+const REPETITIONS: u64 = 24;
 
 /// Who makes the readout units send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -209,11 +211,19 @@ impl BuilderConfig {
     }
 
     /// Slots with which a ring between two of the units never fills in regular work: fragments of
-    /// all credits towards a builder unit, requests and releases towards a readout unit.
-    /// Repetitions after a loss may fill it; they wait.
+    /// all credits towards a builder unit, requests and releases towards a readout unit, and what is
+    /// repeated to one that stands still for a minute or two. Repetitions after a loss may fill it; they
+    /// wait.
     pub fn ring_slots(&self) -> u64 {
         let sources = self.readout_units.iter().map(Vec::len).max().unwrap_or(0);
-        u64::from(self.credits) * (sources as u64).max(2) + 8
+        u64::from(self.credits) * ((sources as u64).max(2) + 1) + REPETITIONS
+    }
+
+    /// Slots of a ring from the event manager to a builder unit: as [`BuilderConfig::ring_slots`], of
+    /// assignments.
+    pub fn assignment_slots(&self) -> u64 {
+        self.credits_total()
+            .max(2 * u64::from(self.credits) + REPETITIONS)
     }
 
     /// Every problem of this configuration; `path` is the key prefix, such as `builder`.

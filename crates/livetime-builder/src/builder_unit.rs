@@ -35,6 +35,7 @@ mod counted;
 mod early;
 mod freed_pages;
 mod grouping;
+mod heartbeat;
 mod lost_peer;
 mod redispatch;
 mod repetition;
@@ -44,6 +45,7 @@ mod writing;
 use assignment::AssignmentOrder;
 pub use copies::MessageCopy;
 use grouping::Hold;
+use heartbeat::Heartbeat;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
@@ -227,10 +229,7 @@ pub struct BuilderUnit {
     are_sizes_wanted: bool,
     /// Sizes of built events that are to be told.
     sizes: VecDeque<(TriggerNumber, u32)>,
-    /// Longest silence towards the event manager; 0 for any.
-    heartbeat: DurationNs,
-    /// When the silence would be too long.
-    alive_at: RunNs,
+    heartbeat: Heartbeat,
     /// By readout unit: up to this trigger nothing of it is waited for, since it is or was gone; 0
     /// for one that was always there.
     /// Empty until one is.
@@ -305,11 +304,7 @@ impl BuilderUnit {
             is_pushed: config.mode == BuildMode::Push,
             are_sizes_wanted: config.credit_bytes > 0,
             sizes: VecDeque::with_capacity(credits),
-            heartbeat: config.heartbeat,
-            alive_at: match config.heartbeat {
-                DurationNs(0) => RunNs::MAX,
-                _ => RunNs(0),
-            },
+            heartbeat: Heartbeat::new(config.heartbeat),
             absent: Vec::new(),
             absent_most: TriggerNumber(0),
             in_first_step: two_step::units_of(config),
@@ -423,12 +418,17 @@ impl BuilderUnit {
         let slot = self.slots.get(trigger).copied();
         let Some(slot) = slot.or_else(|| self.open_early(now, trigger)) else {
             self.free_pages(fragment);
-            if trigger.0 == 0 || self.history.past(trigger) == Past::Open {
+            let past = self.history.past(trigger);
+            if trigger.0 == 0 || past == Past::Open {
                 self.counts.fragments_unknown += 1;
                 return;
             }
             self.counts.fragments_late += 1;
-            self.release_again(readout, trigger);
+            // A pushed one whose assignment is still to come may find no slot.
+            let is_no_answer = self.is_pushed && past == Past::Forgotten && self.slots.is_full();
+            if !is_no_answer || self.ending {
+                self.release_again(readout, trigger);
+            }
             return;
         };
         if self.assembly.has(slot, rank) && !self.counts_duplicates() {
@@ -539,18 +539,18 @@ impl BuilderUnit {
     /// [`BuilderUnit::group_messages`].
     pub fn poll_output(&mut self, now: RunNs) -> Option<Outgoing> {
         let output = self.poll_message(now);
-        if self.heartbeat == DurationNs(0) {
+        if self.heartbeat.is_off() {
             return output;
         }
         let output = match output {
-            None if self.alive_at <= now => {
+            None if self.heartbeat.due() <= now => {
                 self.counts.heartbeats += 1;
                 self.send_manager(BuilderMessage::Alive)
             }
             output => output?,
         };
         if output.to == UnitId::EVENT_MANAGER {
-            self.alive_at = now.after(self.heartbeat);
+            self.heartbeat.restart(now);
         }
         Some(output)
     }
@@ -727,10 +727,13 @@ impl BuilderUnit {
                 trigger,
                 missing: self.sources.all_of(to),
             },
-            (Past::Closed(Closing::Partial), Some(received)) => BuilderMessage::ReleasePartial {
-                trigger,
-                missing: self.sources.missing_of(to, received),
-            },
+            (Past::Closed(Closing::Partial) | Past::Forgotten, Some(received)) => {
+                BuilderMessage::ReleasePartial {
+                    trigger,
+                    missing: self.sources.missing_of(to, received),
+                }
+            }
+            (Past::Forgotten, None) => BuilderMessage::Forgotten { trigger },
             _ => BuilderMessage::Release {
                 triggers: [trigger].into_iter().collect(),
             },
@@ -784,7 +787,7 @@ impl BuilderUnit {
     /// due.
     pub fn poll_timeout(&self) -> RunNs {
         let held = self.requests_held.due.min(self.releases_held.due);
-        self.timeout_at.min(self.alive_at).min(held)
+        self.timeout_at.min(self.heartbeat.due()).min(held)
     }
 
     /// Closes events whose time is over, and asks again for what is missing in others. Does nothing

@@ -17,6 +17,7 @@ use crate::builder_config::{BuildMode, BuilderConfig};
 use crate::liveness::{Life, Liveness};
 use crate::message_exchange::{Handled, MessageCounts, Outgoing};
 use crate::peer_table::PeerTable;
+use crate::probe_pace::ProbePace;
 use crate::trigger_history::{Closing, Past, TriggerHistory};
 use crate::trigger_table::TriggerTable;
 
@@ -140,6 +141,7 @@ pub struct EventManager {
     assigned_at: RunNs,
     /// Slot of `in_flight` where the search for probes goes on; past the end when there are none.
     probe_slot: usize,
+    pace: ProbePace,
     ending: bool,
     counts: EventManagerCounts,
     losses: LossCounts,
@@ -167,6 +169,7 @@ impl EventManager {
             free_total: 0,
             turn: 0,
             probe_slot: in_flight.slot_count(),
+            pace: ProbePace::default(),
             in_flight,
             parked: Vec::with_capacity(config.credits_total() as usize),
             history: TriggerHistory::new(config.history as usize),
@@ -521,7 +524,7 @@ impl EventManager {
     }
 
     /// Marks the assignments that are to be repeated: those without a clear for one to two probe
-    /// intervals; judges silent builder units. Does nothing before [`EventManager::poll_timeout`].
+    /// intervals, few to builder units that say nothing (`probe_pace.rs`); judges silent builder units. Does nothing before [`EventManager::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
         if now < self.poll_timeout() {
             return;
@@ -535,8 +538,10 @@ impl EventManager {
             return;
         }
         self.scan_at = now.after(self.probe);
+        self.pace.begin_look();
         for (_, entry) in self.in_flight.iter_mut() {
-            if entry.seen {
+            let heard = self.builders.heard_of(entry.builder.into());
+            if entry.seen && (self.ending || self.pace.may_repeat(entry.builder, heard)) {
                 entry.probe = true;
                 self.probe_slot = 0;
             }

@@ -35,7 +35,9 @@
 //! | `Assignment`, `Clear` | event manager, after [`BuilderConfig::probe`] | repeats the assignment; a builder unit that is through with it clears again |
 //! | `FragmentRequest`, `FragmentData` | builder unit, after [`BuilderConfig::retry`], and then after twice as long each time while none comes | asks again the units whose fragments miss, until the timeout |
 //! | `Through`, `Phase` | readout unit in a [`linear_shift`] for which something waits, after a while | says again that it is through; the event manager tells it the phase, or asks those that are missing |
-//! | `Release`, `ReleasePartial` | readout unit, after [`BuilderConfig::probe`] | sends one fragment again; a builder unit that is through with it releases again |
+//! | `Release`, `ReleasePartial` | readout unit, after [`BuilderConfig::probe`] | sends one fragment again; a builder unit that is through with it releases again. Of a trigger that nobody has asked for it asks all builder units in turn (`readout_unit/disowned.rs`) |
+//!
+//! Who says nothing is not flooded with repetitions (`probe_pace.rs`).
 //!
 //! So these hops may be datagrams. Those from the supervisor and to and from the filter units do not
 //! lose messages (rings of one machine, or a stream); only the death of a unit breaks them.
@@ -71,6 +73,7 @@ pub mod page_demand;
 mod partial_log;
 mod peer_table;
 pub mod phase_barrier;
+mod probe_pace;
 pub mod problem_code;
 pub mod readout_unit;
 pub mod shaping_config;

@@ -76,6 +76,11 @@ impl PeerTable {
         }
     }
 
+    /// What changes with each message of a peer; 0 for one that there is not.
+    pub(crate) fn heard_of(&self, index: usize) -> u32 {
+        self.peers.get(index).map_or(0, |peer| peer.next_in)
+    }
+
     /// Where the numbers of a peer are.
     #[inline]
     pub(crate) fn foresee(&self, index: usize) -> Option<&u32> {

@@ -20,14 +20,18 @@ use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
 use crate::held_triggers::HeldTriggers;
 use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
+use crate::probe_pace::ProbePace;
 use crate::trigger_history::{Closing, Past};
 
 mod at_once;
+mod disowned;
 mod fragment_run;
 mod held_output;
+mod probing;
 mod unasked;
 
 use at_once::{AtOnce, Take};
+use disowned::Disowned;
 
 /// Triggers in the work queue for which a lean unit has memory: it is emptied after each message.
 const WORK_USUAL: usize = 128;
@@ -79,6 +83,8 @@ pub struct ReadoutCounts {
     pub triggers_unasked: u64,
     /// Triggers that nobody had asked for, ended since a builder unit that is gone had finished them.
     pub unasked_ended: u64,
+    /// Triggers that nobody had asked for, ended since no builder unit knows them any more.
+    pub triggers_disowned: u64,
     /// Triggers taken back from a lost builder unit, to be built by another.
     pub triggers_taken_back: u64,
 }
@@ -169,6 +175,8 @@ pub struct ReadoutUnit {
     /// Counts after which nobody asks any more: a request without any fragment is forgotten.
     scans_max: u8,
     scans: u64,
+    disowned: Disowned,
+    pace: ProbePace,
     /// A mutant: what was meant for another life of a builder unit counts.
     any_epoch: bool,
     losses: LossCounts,
@@ -231,6 +239,8 @@ impl ReadoutUnit {
             scans_per_count,
             scans_max: scans.div_ceil(scans_per_count) as u8,
             scans: 0,
+            disowned: Disowned::default(),
+            pace: ProbePace::default(),
             scan_at: RunNs::MAX,
             ending: false,
             counts: ReadoutCounts::default(),
@@ -370,7 +380,8 @@ impl ReadoutUnit {
                 UnitKind::Builder,
                 BuilderMessage::FragmentRequest { .. }
                 | BuilderMessage::Release { .. }
-                | BuilderMessage::ReleasePartial { .. },
+                | BuilderMessage::ReleasePartial { .. }
+                | BuilderMessage::Forgotten { .. },
             ) => &mut self.builders,
             (UnitKind::EventManager, BuilderMessage::Push { .. }) => &mut self.manager,
             (UnitKind::Supervisor | UnitKind::EventManager | UnitKind::Builder, _) => {
@@ -397,10 +408,7 @@ impl ReadoutUnit {
                 builder_epoch,
                 triggers,
             } => {
-                let is_foreign = usize::from(*builder) >= self.builders.len()
-                    || self.builders.epoch_of((*builder).into()) != *builder_epoch
-                        && !self.any_epoch;
-                if is_foreign {
+                if self.is_foreign(*builder, *builder_epoch) {
                     self.counts.pushes_foreign += 1;
                     return Handled::Refused;
                 }
@@ -420,9 +428,18 @@ impl ReadoutUnit {
             BuilderMessage::ReleasePartial { trigger, missing } => {
                 self.release(*trigger, sender.index, *missing, &mut at_once);
             }
+            BuilderMessage::Forgotten { trigger } => {
+                self.disown(*trigger, sender.index, &mut at_once);
+            }
             _ => unreachable!("the kinds were sorted out above"),
         }
         Handled::Taken
+    }
+
+    /// Whether there is no such builder unit, or not in this life.
+    fn is_foreign(&self, builder: u16, epoch: u32) -> bool {
+        usize::from(builder) >= self.builders.len()
+            || self.builders.epoch_of(builder.into()) != epoch && !self.any_epoch
     }
 
     fn decide(&mut self, now: RunNs, trigger: TriggerNumber, keep: Keep) {
@@ -667,59 +684,6 @@ impl ReadoutUnit {
             epoch: self.epoch,
             sequence: phase as u32,
             message: BuilderMessage::Through { phase, demand },
-        }
-    }
-
-    /// When [`ReadoutUnit::handle_timeout`] is next worth calling.
-    pub fn poll_timeout(&self) -> RunNs {
-        if self.held.len() == 0 {
-            RunNs::MAX
-        } else {
-            self.scan_at
-        }
-    }
-
-    /// Sends one fragment again of each trigger that was sent one to two probe intervals ago and
-    /// not released, to learn whether the release was lost. Of kept triggers that nobody has asked
-    /// for in far more than the timeout, one fragment goes to one builder unit after the other:
-    /// requests and release may all have been lost. Does nothing before
-    /// [`ReadoutUnit::poll_timeout`].
-    pub fn handle_timeout(&mut self, now: RunNs) {
-        if now < self.poll_timeout() {
-            return;
-        }
-        self.scan_at = now.after(self.probe);
-        self.scans += 1;
-        let counts = self.scans.is_multiple_of(self.scans_per_count);
-        if counts {
-            // Only these scans ask: one builder unit after the other, whatever their number.
-            self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
-        }
-        for slot in 0..self.held.slot_count() {
-            let Some((trigger, place, mut held)) = self.held.slot(slot) else {
-                continue;
-            };
-            let is_requested = held.builder != NO_BUILDER;
-            let is_wanted = is_requested || held.has(Mark::Kept);
-            if !held.is_open() || !is_wanted || held.unsent != 0 {
-                continue;
-            }
-            let is_probed = is_requested && held.present != 0;
-            if is_probed || counts {
-                held.scans = held.scans.saturating_add(1);
-            }
-            let patience = if is_requested { 2 } else { self.scans_max };
-            if held.present != 0 && held.scans >= patience {
-                held.unsent = 1 << held.present.trailing_zeros();
-                held.scans = patience - 1;
-                self.counts.fragments_sent_again += 1;
-                self.enqueue(trigger, &mut held);
-            } else if held.present == 0 && held.scans >= self.scans_max {
-                held.close(FreeReason::Released);
-                self.counts.requests_forgotten += 1;
-                self.enqueue(trigger, &mut held);
-            }
-            self.held.set(place, held);
         }
     }
 

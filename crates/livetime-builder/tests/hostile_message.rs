@@ -61,6 +61,7 @@ fn message() -> impl Strategy<Value = BuilderMessage> {
         list().prop_map(|triggers| BuilderMessage::ClearAccepted { triggers }),
         list().prop_map(|triggers| BuilderMessage::EventDone { triggers }),
         any::<u64>().prop_map(|phase| BuilderMessage::Phase { phase }),
+        trigger().prop_map(|trigger| BuilderMessage::Forgotten { trigger }),
         any::<u64>().prop_map(|phase| BuilderMessage::Through {
             phase,
             demand: PhaseDemand::Waiting,

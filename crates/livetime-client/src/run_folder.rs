@@ -465,6 +465,7 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.events_incomplete += other.events_incomplete;
     found.events_missing += other.events_missing;
     found.recovered |= other.recovered;
+    found.simulated |= other.simulated;
     found.chunks += other.chunks;
     found.bytes += other.bytes;
     if other.index == "scan" {

@@ -30,6 +30,7 @@ mod hosts;
 mod letters;
 mod manager_loss;
 mod membership;
+mod moving;
 mod outcome;
 mod packet_loss;
 mod parts;
@@ -41,14 +42,15 @@ mod tally;
 mod two_step;
 mod world;
 
-use livetime_builder::builder_config::TRIGGERS_UNDECIDED;
+use livetime_builder::builder_config::{TRIGGERS_HELD_MAX, TRIGGERS_UNDECIDED};
+use livetime_builder::problem_code::TIMEOUT;
 use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_wire::{ByteSize, DurationNs, Problem, SourceId};
 
 use crate::kernel::{RunLimits, Simulation, SimulationConfig};
 use crate::network::topology::shift::ShiftSchedule;
 use crate::network::{Load, RoutePolicy, SizeLaw, Topology};
-use crate::problem_code::{BUILDER_NETWORK, SCHEDULE};
+use crate::problem_code::{BUILDER_NETWORK, SCHEDULE, TIMES};
 use crate::scenario::{ShiftOrder, Switching};
 use crate::time::{DurationPs, SimPs};
 
@@ -59,6 +61,16 @@ pub use two_step::{TwoStep, TwoStepOutcome};
 
 /// Share of damaged packets beyond which a network is broken rather than noisy.
 const PACKET_DAMAGE_MAX: f64 = 0.5;
+
+/// The shortest interval at which builder units look for work, if not at once: each look is an event of
+/// the simulation.
+const INTERVAL_MIN: DurationPs = DurationPs::from_ns(100);
+
+/// The most events that are released and not yet seen to be by every readout unit.
+const RELEASED_MAX: u32 = 1_024;
+
+/// The most events that may be open at once: units remember twice as many, and those released.
+const OPEN_MAX: u32 = TRIGGERS_HELD_MAX / 2 - RELEASED_MAX;
 
 /// Bytes that the largest packet of a network may have: every control message fits into the least.
 pub(crate) const MTU: core::ops::RangeInclusive<u32> = 512..=1 << 20;
@@ -329,7 +341,7 @@ impl BuilderNetwork {
     pub fn builder_config(&self, topology: &Topology) -> BuilderConfig {
         let builders = self.builders(topology);
         // Some that are released are not yet seen to be by every readout unit.
-        let slack = (2 * builders).clamp(TRIGGERS_UNDECIDED, 1_024);
+        let slack = (2 * builders).clamp(TRIGGERS_UNDECIDED, RELEASED_MAX);
         let window = self.open_max(builders).saturating_add(slack);
         BuilderConfig {
             readout_units: (0..self.readouts(topology))
@@ -374,6 +386,8 @@ impl BuilderNetwork {
         self.check_damage(&mut problems);
         self.check_mtu(&mut problems);
         self.check_times(&mut problems);
+        self.check_timeouts(&mut problems);
+        self.check_open_events(topology, &mut problems);
         self.check_shaping(topology, load, switching, &mut problems);
         self.check_event_bytes(topology, load, &mut problems);
         if matches!(self.control, Control::Shared { .. })
@@ -402,6 +416,7 @@ impl BuilderNetwork {
             ));
         }
         if problems.is_empty() {
+            // What follows from several keys was checked before: a message names keys of the file.
             // Simulated fragments have no pages, so that tickets of more sources are small enough.
             let units = self.builder_config(topology).validate("builder");
             problems.extend(units.into_iter().filter(|p| p.code.code != "B0110"));
@@ -486,6 +501,61 @@ impl BuilderNetwork {
                 "1 kb/s to 100 Tb/s",
                 help,
             ));
+        }
+        let interval = self.hosts.interval;
+        if interval > DurationPs::ZERO && interval < INTERVAL_MIN {
+            let found = DurationNs(interval.0 / 1_000);
+            let allowed = "0 ns for at once, or 100 ns and more";
+            let help =
+                "no host looks for work more often; `100 us` is usual where messages are grouped";
+            problems.push(Problem::new(TIMES, "host.interval", found, allowed, help));
+        }
+    }
+
+    fn check_timeouts(&self, problems: &mut Vec<Problem>) {
+        let hour = DurationNs(3600 * DurationNs::SECOND.0);
+        let timeouts = DurationNs::MILLISECOND..=hour;
+        let retry_most = match timeouts.contains(&self.timeout) {
+            true => self.timeout,
+            false => hour,
+        };
+        for (path, time, allowed, help) in [
+            (
+                "builder.timeout",
+                self.timeout,
+                timeouts,
+                "set it above the worst delay of a fragment",
+            ),
+            (
+                "builder.retry",
+                self.retry,
+                DurationNs::MICROSECOND..=retry_most,
+                "set it between the worst round trip and `timeout`",
+            ),
+        ] {
+            if !allowed.contains(&time) {
+                let allowed = format!("{} to {}", allowed.start(), allowed.end());
+                problems.push(Problem::new(TIMEOUT, path, time, allowed, help));
+            }
+        }
+    }
+
+    /// Tables of all units have a place for each event that may be open.
+    fn check_open_events(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        let builders = self.builders(topology);
+        let open = self.open_max(builders);
+        if open > OPEN_MAX {
+            let path = match self.queue > open / 2 {
+                true => "builder.queue",
+                false => "builder.credits",
+            };
+            let found = format!(
+                "{open} open events: {} credits of each of {builders} builder units, and a queue of {}",
+                self.credits, self.queue
+            );
+            let allowed = format!("up to {OPEN_MAX} open events");
+            let help = "lower `credits` or `queue`";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
         }
     }
 

@@ -148,6 +148,9 @@ struct Network<'t> {
     source_left: Vec<u32>,
     number: Vec<u64>,
     idle: Vec<(SimPs, u32)>,
+    /// Until which cycle each source pauses behind a packet, and all of them do.
+    rests_until: Vec<u64>,
+    all_rested_at: u64,
     sources: PacketSources,
     ties: RandomStream,
     tally: Tally,
@@ -220,6 +223,8 @@ impl<'t> Network<'t> {
             source_left: vec![0; sources * channels],
             number: vec![0; sources],
             idle: Vec::with_capacity(sources),
+            rests_until: vec![0; sources],
+            all_rested_at: 0,
             sources: PacketSources::new(topology, &load),
             ties: streams.stream(NodeId(0), Purpose(4)),
             tally: Tally::new(topology, &load),
@@ -297,8 +302,8 @@ impl<'t> Network<'t> {
             self.offer(self.now(), slot);
         }
         self.sources.keep_admitted(admitted);
-        // Without a move no channel and no credit becomes free, and no packet is yet to start.
-        self.is_dry = is_still && self.idle.is_empty();
+        // Without a move no channel and no credit becomes free, and no packet is yet to start or go on.
+        self.is_dry = is_still && self.idle.is_empty() && self.cycle >= self.all_rested_at;
     }
 
     /// Packets that are due take the channel of their slot.
@@ -375,6 +380,9 @@ impl<'t> Network<'t> {
         let sources = self.topology.sources();
         for link in &self.active {
             let l = *link as usize;
+            if *link < sources && self.rests_until[l] > self.cycle {
+                continue;
+            }
             let first = usize::from(self.turn[l]);
             for i in 0..self.channels {
                 let lane = if first + i < self.channels {
@@ -422,17 +430,16 @@ impl<'t> Network<'t> {
         if !self.is_delivery[link] {
             self.buffers.all[channel].used += 1;
         }
-        match &mut self.cables {
-            Some(cables) if cables.delay(link) > 0 => {
-                let (cycle, channel, hop) = (self.cycle, to, hop + 1);
-                let flit = Arrival::Flit {
-                    channel,
-                    packet,
-                    hop,
-                    is_tail,
-                };
-                cables.send(cycle, link, flit);
-            }
+        let flit = Arrival::Flit {
+            channel: to,
+            packet,
+            hop: hop + 1,
+            is_tail,
+        };
+        let cables = self.cables.as_mut();
+        let way = cables.as_ref().map_or(0, |c| c.way(self.cycle, link));
+        match cables {
+            Some(cables) if way > 0 => cables.send(self.cycle + way, flit),
             _ => self.arrive(link, to, packet, hop + 1, is_tail),
         }
         if !is_tail {
@@ -446,6 +453,9 @@ impl<'t> Network<'t> {
             }
         } else {
             let at = self.now() + self.load.source_gap;
+            // Other packets of the source wait with the next one.
+            self.rests_until[link] = at.0.div_ceil(self.cycle_ps);
+            self.all_rested_at = self.all_rested_at.max(self.rests_until[link]);
             self.offer(at, to);
         }
     }
@@ -455,8 +465,9 @@ impl<'t> Network<'t> {
     fn return_credit(&mut self, buffer: u32) {
         if let Some(cables) = &mut self.cables {
             let link = buffer as usize / self.channels;
-            if cables.delay(link) > 0 {
-                return cables.send(self.cycle, link, Arrival::Credit { buffer });
+            let delay = cables.delay(link);
+            if delay > 0 {
+                return cables.send(self.cycle + u64::from(delay), Arrival::Credit { buffer });
             }
         }
         self.buffers.all[buffer as usize].used -= 1;

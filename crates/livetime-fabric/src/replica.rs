@@ -6,7 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs the jobs on up to `threads` threads (at least 1) and returns their results in order.
+/// Runs the jobs on up to `threads` threads (at least 1, and no more than there are jobs) and returns
+/// their results in order.
 ///
 /// `done` is called after each job with its place, from whichever thread ran it.
 ///
@@ -17,6 +18,7 @@ where
     J: FnOnce() -> T + Send,
     T: Send,
 {
+    let threads = threads.min(jobs.len());
     let results: Vec<Mutex<Option<T>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let jobs: Vec<Mutex<Option<J>>> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
     let next = AtomicUsize::new(0);

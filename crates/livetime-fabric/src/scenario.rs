@@ -10,21 +10,23 @@ mod closed_form;
 mod notes;
 
 use closed_form::CLOSED_FORMS;
-use livetime_wire::Problem;
+use livetime_wire::{DurationNs, Problem};
 
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
 use crate::flit::{self, BUFFER_FLITS_MAX, FlitConfig};
 use crate::network::topology::shift::ShiftSchedule;
 use crate::network::topology::{Graph, RATES, Wiring};
 use crate::network::{
-    Arrival, Buffering, Load, NetworkOutcome, Pattern, SizeLaw, Topology, TopologyError, buffered,
-    wormhole,
+    Arbiter, Arrival, Buffering, Load, NetworkOutcome, Pattern, SizeLaw, Topology, TopologyError,
+    buffered, wormhole,
 };
 use crate::problem_code::{BUFFERS, LAW, LEVEL, SCHEDULE, TIMES, TOPOLOGY, TRAFFIC};
 use crate::time::DurationPs;
 
 /// The longest run, simulated.
-const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
+pub const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
+/// The most pairs of link and port that an arbiter remembers, 8 B each.
+const SERVED_PORTS_MAX: u64 = 1 << 26;
 /// The most steps of a schedule that are checked for conflicts.
 const SCHEDULE_STEPS_MAX: u32 = 4096;
 
@@ -211,7 +213,9 @@ impl ScenarioOutcome {
         let of_network =
             |network: &NetworkOutcome| network.efficiency_link.converged || network.is_deadlocked();
         let of_builder = |builder: &BuilderNetworkOutcome| {
-            builder.event_rate.converged || !builder.violations.is_empty()
+            builder.event_rate.converged
+                || builder.is_deadlocked()
+                || !builder.violations.is_empty()
         };
         self.network.as_ref().is_none_or(of_network) && self.builder.as_ref().is_none_or(of_builder)
     }
@@ -274,7 +278,7 @@ impl Scenario {
         // Without a size there is no default for it.
         let has_sizes = load.sizes.problem().is_none();
         if load.duration == DurationPs::ZERO && has_sizes || load.duration > DURATION_MAX {
-            let found = load.duration.to_string();
+            let found = written(load.duration);
             let help = "a few thousand packet times are enough for random traffic";
             report("duration", found, "above 0 and up to an hour", help);
         }
@@ -283,11 +287,11 @@ impl Scenario {
         {
             let help = "set it to some times `duration`, or leave it out";
             let allowed = "the duration of the run, up to an hour";
-            report("duration_max", most.to_string(), allowed, help);
+            report("duration_max", written(most), allowed, help);
         }
         if load.warm_up > DURATION_MAX {
             let help = "a tenth of the duration is usual";
-            report("warm_up", load.warm_up.to_string(), "up to an hour", help);
+            report("warm_up", written(load.warm_up), "up to an hour", help);
         }
         if !RATES.contains(&load.link_bits_per_s) {
             let found = format!("{} bit/s", load.link_bits_per_s);
@@ -337,19 +341,40 @@ impl Scenario {
         }
     }
 
+    /// One of the arbiters remembers for each link when each of the ports before it was served.
+    fn check_arbiter(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        if self.load.arbiter != Arbiter::LeastRecent {
+            return;
+        }
+        let inner = match &self.switching {
+            Switching::Wormhole => 0,
+            Switching::Buffered(buffering) => buffering.inner_links(topology),
+        };
+        let links = topology.links().len() as u64 + inner;
+        let ports = topology.elements().iter().map(|element| element.inputs);
+        let ports = ports.max().unwrap_or(1);
+        let pairs = links * u64::from(ports);
+        if pairs > SERVED_PORTS_MAX {
+            let found = format!("least-recent, for {links} links and {ports} ports before each");
+            let allowed = format!("up to {SERVED_PORTS_MAX} pairs of link and port, 512 MiB");
+            let help = "use `arbiter = \"round-robin\"`, or smaller elements";
+            problems.push(Problem::new(
+                BUFFERS,
+                "switch.arbiter",
+                found,
+                allowed,
+                help,
+            ));
+        }
+    }
+
     fn check_switching(&self, topology: &Topology, problems: &mut Vec<Problem>) {
+        self.check_arbiter(topology, problems);
         let Switching::Buffered(buffering) = &self.switching else {
             return;
         };
         let overhead = u64::from(self.load.overhead_bytes);
-        let largest = match &self.load.sizes {
-            SizeLaw::Fixed(bytes) => u64::from(*bytes),
-            SizeLaw::Trace(sizes) => u64::from(sizes.iter().copied().max().unwrap_or(0)),
-            // Laws without an end: a packet must fit nearly always, and is lost or refused for ever
-            // if it does not, so ask for a wide margin.
-            SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
-            SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
-        };
+        let largest = self.largest_packet();
         let largest = match &self.builder {
             Some(builder) if builder.mtu > 0 => largest.min(builder.mtu.into()),
             _ => largest,
@@ -363,6 +388,18 @@ impl Scenario {
             } = problem;
             let path = format!("switch.{key}");
             problems.push(Problem::new(BUFFERS, path, found, allowed, help));
+        }
+    }
+
+    /// Bytes of the largest packet, or of what counts as it, without overhead.
+    fn largest_packet(&self) -> u64 {
+        match &self.load.sizes {
+            SizeLaw::Fixed(bytes) => u64::from(*bytes),
+            SizeLaw::Trace(sizes) => u64::from(sizes.iter().copied().max().unwrap_or(0)),
+            // Laws without an end: a packet must fit nearly always, and is lost or refused for ever
+            // if it does not, so ask for a wide margin.
+            SizeLaw::Exponential { mean } => (20.0 * mean) as u64,
+            SizeLaw::LogNormal { mean, rms } => (mean + 20.0 * rms) as u64,
         }
     }
 
@@ -474,6 +511,11 @@ impl Scenario {
     }
 }
 
+/// A time as files have it.
+fn written(time: DurationPs) -> String {
+    DurationNs(time.0 / 1_000).to_string()
+}
+
 /// The arrivals of one rail of several.
 fn thinned(arrival: Arrival, rails: u32) -> Arrival {
     let rails_f = f64::from(rails);
@@ -503,11 +545,13 @@ fn thinned(arrival: Arrival, rails: u32) -> Arrival {
             probability,
             filled,
             train,
+            every,
         } => Arrival::Bunches {
             crossing,
-            probability: probability / rails_f,
+            probability,
             filled,
             train,
+            every: every.saturating_mul(rails),
         },
     }
 }
@@ -584,6 +628,10 @@ mod tests {
         assert!((run(Level::Flit) - exact).abs() < 0.02);
     }
 
+    const fn tree(levels: u32) -> TopologyChoice {
+        TopologyChoice::FatTree { radix: 2, levels }
+    }
+
     #[test]
     fn problems_are_found_before_the_start() {
         let codes = |change: fn(&mut Scenario)| {
@@ -596,6 +644,8 @@ mod tests {
             codes(|s| s.topology = TopologyChoice::Benes { ports: 12 }),
             ["F0201"]
         );
+        assert_eq!(codes(|s| s.topology = tree(13)), ["F0201"]);
+        assert_eq!(codes(|s| s.topology = tree(12)), [""; 0]);
         assert_eq!(
             codes(|s| s.load.traffic.pattern = Pattern::Incast(8)),
             ["F0202"]
@@ -641,6 +691,57 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_too_much_memory_is_refused_before_the_start() {
+        let paths = |scenario: &Scenario| -> Vec<String> {
+            let problems = scenario.validate();
+            assert!(problems.iter().all(|p| p.code == BUFFERS), "{problems:?}");
+            problems.into_iter().map(|p| p.path).collect()
+        };
+        let mut large = crossbar(1 << 16);
+        large.load.traffic.pattern = Pattern::Incast(0);
+        let mut queues = Buffering {
+            forwarding: buffered::Forwarding::CutThrough,
+            queueing: Queueing::InputFifo,
+            place: buffered::BufferPlace::Input,
+            bytes: 64 << 10,
+            lanes: 16,
+            flow: buffered::FlowControl::Credits,
+        };
+        large.switching = Switching::Buffered(queues);
+        assert_eq!(paths(&large), [""; 0], "FIFOs");
+        queues.lanes = 1;
+        let combined = Queueing::Combined {
+            speedup_thousandths: 2_000,
+            output_bytes: 64 << 10,
+            matching: None,
+        };
+        for queueing in [Queueing::VirtualOutput, Queueing::Output, combined] {
+            queues.queueing = queueing;
+            large.switching = Switching::Buffered(queues);
+            assert_eq!(paths(&large), ["switch.queues"], "{queueing:?}");
+        }
+        let found = &large.validate()[0].found;
+        assert_eq!(
+            found,
+            "8589934592 of them: 65536 behind each of 131072 links"
+        );
+        large.topology = TopologyChoice::Crossbar { ports: 4096 };
+        assert_eq!(paths(&large), [""; 0]);
+        // An arbiter remembers as many pairs, with queues at crosspoints for each of those again.
+        large.load.arbiter = Arbiter::LeastRecent;
+        assert_eq!(paths(&large), [""; 0]);
+        large.topology = TopologyChoice::Crossbar { ports: 1 << 16 };
+        large.switching = Switching::Wormhole;
+        assert_eq!(paths(&large), ["switch.arbiter"]);
+        large.topology = TopologyChoice::Crossbar { ports: 1024 };
+        queues.queueing = Queueing::Crosspoint { bytes: 4096 };
+        large.switching = Switching::Buffered(queues);
+        assert_eq!(paths(&large), ["switch.arbiter"]);
+        large.load.arbiter = Arbiter::RoundRobin;
+        assert_eq!(paths(&large), [""; 0]);
+    }
+
+    #[test]
     fn what_has_not_converged_is_run_again_for_longer() {
         let mut scenario = crossbar(4);
         let once = Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), 20);
@@ -661,6 +762,29 @@ mod tests {
         assert!(converged && times > 4 && times.is_power_of_two(), "{times}");
         scenario.duration_max = Some(DurationPs::from_ns(1));
         assert_eq!(scenario.validate()[0].path, "duration_max");
+    }
+
+    /// Every crossing has a collision that is accepted, and four in 240 of them pass the trigger rules.
+    #[test]
+    fn trigger_rules_are_for_all_rails_together() {
+        let mut scenario = crossbar(2);
+        scenario.load.traffic.pattern = Pattern::Permutation(vec![1, 0]);
+        scenario.load.sizes = SizeLaw::Fixed(512);
+        scenario.load.arrival = Arrival::Bunches {
+            crossing: DurationPs::from_us(1),
+            probability: 1.0,
+            filled: 3564,
+            train: 3564,
+            every: 1,
+        };
+        scenario.load.duration = DurationPs::from_us(240 * 400);
+        scenario.load.warm_up = DurationPs::from_us(240 * 40);
+        for rails in [1, 2, 4] {
+            scenario.rails = rails;
+            let network = scenario.run().unwrap().network.unwrap();
+            let rate = f64::from(rails) * network.packets_per_source_hz;
+            assert!((rate * 240e-6 / 4.0 - 1.0).abs() < 0.002, "{rails}: {rate}");
+        }
     }
 
     #[test]

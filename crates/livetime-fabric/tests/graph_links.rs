@@ -499,3 +499,39 @@ fn the_event_builder_builds_every_event_over_long_and_odd_links() {
         assert!(outcome.latency_ns.min() > 180_000, "{switching:?}");
     }
 }
+
+/// Of packets of 2 KiB that all go to one destination: how much of its link is used, and the least
+/// latency.
+fn held(graph: &str, hop_delay: DurationPs) -> (f64, u64) {
+    let load = Load {
+        hop_delay,
+        traffic: Traffic::new(Pattern::Incast(0)),
+        ..saturated(2048, 1_000)
+    };
+    let outcome = run(&topology(graph), &load, &Switching::Wormhole);
+    (outcome.efficiency_link.mean, outcome.latency_ns.min())
+}
+
+#[test]
+fn a_head_that_had_to_wait_for_a_link_needs_its_delay_as_any_other() {
+    // A packet takes 16384 ns on a node's link, and holds all links until its tail has come.
+    let near = |(share, least): (f64, u64), packet_ns: f64, least_ns: u64| {
+        let expected = 16_384.0 / packet_ns;
+        assert!((share - expected).abs() < 0.003, "{share} for {expected}");
+        // The histogram rounds by a thousandth.
+        assert!(least.abs_diff(least_ns) <= least_ns / 1000, "{least}");
+    };
+    let far = "switch a\nsource s a\ndestination d a delay=20us\n";
+    near(held(far, DurationPs::ZERO), 36_384.0, 36_384);
+    // Two take turns: each waits for the other's packet, but for the first of them.
+    let two = format!("{far}source t a\n");
+    near(held(&two, DurationPs::ZERO), 36_384.0, 36_384 * 2);
+    // A link between elements: what comes behind waits for it.
+    let halls = "switch a\nswitch b\nsource s a\nsource t a\nsource u a\ndestination d b\n\
+                 link a b delay=5us\n";
+    near(held(halls, DurationPs::ZERO), 21_384.0, 21_384 * 2);
+    // The delay of a hop, on two links between elements and on that of the destination.
+    let chain = "switch a\nswitch b\nswitch c\nsource s a\nsource t a\ndestination d c\n\
+                 link a b\nlink b c\n";
+    near(held(chain, DurationPs::from_us(5)), 31_384.0, 31_384 * 2);
+}

@@ -168,6 +168,33 @@ fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
     }
 }
 
+/// Gives each worker its roles.
+fn make_workers(
+    configs: &[WorkerConfig],
+    mut roles: BTreeMap<String, Box<dyn Role>>,
+    bells: Vec<Doorbell>,
+    commands: Vec<CommandBox>,
+    board: &ReportBoard,
+) -> Vec<Worker> {
+    let with_bells = configs.iter().zip(bells).zip(commands);
+    let workers = with_bells.map(|((config, bell), commands)| Worker {
+        name: config.name.clone(),
+        core: config.core,
+        waiter: Waiter::with_doorbell(config.wait, bell),
+        roles: (config.roles.iter())
+            .filter_map(|id| roles.remove(id))
+            .collect(),
+        board: board.clone(),
+        commands,
+    });
+    let workers = workers.collect();
+    assert!(
+        roles.is_empty(),
+        "validated configurations place every role"
+    );
+    workers
+}
+
 impl Chain {
     /// Builds the chain and starts its workers; triggers come at once.
     ///
@@ -214,33 +241,17 @@ impl Chain {
         // The run begins when all roles are made, which may take a filter some seconds.
         let clock = (config.aligned_clock()).unwrap_or_else(|| clock.restarted());
         let board = ReportBoard::default();
-        let mut threads = Vec::new();
-        for ((worker, bell), commands) in config.workers.iter().zip(bells).zip(commands) {
-            let of_worker = worker
-                .roles
-                .iter()
-                .filter_map(|id| roles.remove(id))
-                .collect();
-            let worker = Worker {
-                name: worker.name.clone(),
-                core: worker.core,
-                waiter: Waiter::with_doorbell(worker.wait, bell),
-                roles: of_worker,
-                board: board.clone(),
-                commands,
-            };
-            threads.push(worker.spawn(clock.clone(), phase.clone())?);
-        }
-        assert!(
-            roles.is_empty(),
-            "validated configurations place every role"
-        );
+        let workers = make_workers(&config.workers, roles, bells, commands, &board);
+        let threads: Result<_, _> = workers
+            .into_iter()
+            .map(|worker| worker.spawn(clock.clone(), phase.clone()))
+            .collect();
         Ok(Self {
             run: config.run,
             clock,
             phase,
             blocks,
-            threads,
+            threads: threads?,
             processes: None,
             board,
             mender,

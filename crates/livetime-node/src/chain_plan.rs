@@ -351,7 +351,7 @@ impl ChainPlan {
             }
         }
         for bu in units(UnitKind::Builder, builder.builder_units.into()) {
-            connect(evm, bu, credits);
+            connect(evm, bu, builder.assignment_slots());
             connect(bu, evm, credits);
             for ru in readout_units.clone() {
                 connect(bu, ru, slots);

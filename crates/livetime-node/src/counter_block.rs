@@ -49,6 +49,8 @@ pub struct Gauges {
     pub fragments_in_incomplete: u64,
     /// Fragments in all events that a filter unit has judged.
     pub fragments: u64,
+    /// Offers refused because of the trigger gate, which is no dead time.
+    pub refused_by_gate: u64,
 }
 
 /// What a role publishes.
@@ -62,7 +64,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 15;
+const GAUGES: usize = 16;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -215,6 +217,7 @@ impl Gauges {
             self.incomplete,
             self.fragments_in_incomplete,
             self.fragments,
+            self.refused_by_gate,
         ]
     }
 
@@ -235,6 +238,7 @@ impl Gauges {
             incomplete,
             fragments_in_incomplete,
             fragments,
+            refused_by_gate,
         ] = values;
         Self {
             idle,
@@ -252,6 +256,7 @@ impl Gauges {
             incomplete,
             fragments_in_incomplete,
             fragments,
+            refused_by_gate,
         }
     }
 
@@ -282,7 +287,7 @@ mod tests {
         counts.gauges.record_latency(7);
         (counts.gauges.done, counts.gauges.failed) = (5, 1);
         counts.gauges.disk_full = 1;
-        counts.gauges.incomplete = 6;
+        (counts.gauges.incomplete, counts.gauges.refused_by_gate) = (6, 33);
         (
             counts.gauges.fragments_in_incomplete,
             counts.gauges.fragments,

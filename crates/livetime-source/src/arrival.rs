@@ -49,12 +49,16 @@ impl ArrivalConfig {
         if self.kind == ArrivalKind::Unpaced || allowed.contains(&self.rate.0) {
             return Vec::new();
         }
+        let help = match self.rate.0 > *allowed.end() {
+            true => "set it to at most 10 MHz: what a chain cannot take of it is dead time",
+            false => "set it to at least 0.001 Hz: without triggers there is no run",
+        };
         vec![Problem::new(
             RATE,
             format!("{path}.rate"),
             self.rate,
             "0.001 Hz to 10 MHz",
-            "a source that is never to trigger is left out of the configuration",
+            help,
         )]
     }
 }

@@ -68,12 +68,18 @@ impl TriggerSourceConfig {
             let path = format!("{path}.rate");
             problems.push(Problem::new(RATE, path, "unpaced", allowed, help));
         }
-        for (key, value) in [
-            ("triggers", self.triggers_max),
-            ("duration", self.duration.map(|duration| duration.0)),
+        let of_triggers = "leave it out for a run without this end";
+        let of_duration =
+            "leave it out for a run that ends by `triggers`, or after 20 s without them";
+        for (key, value, help) in [
+            ("triggers", self.triggers_max, of_triggers),
+            (
+                "duration",
+                self.duration.map(|duration| duration.0),
+                of_duration,
+            ),
         ] {
             if value == Some(0) {
-                let help = "leave it out for a run without this end";
                 let path = format!("{path}.{key}");
                 problems.push(Problem::new(RUN_END, path, 0, "above 0", help));
             }
@@ -152,8 +158,12 @@ pub struct TriggerSourceCounts {
 impl TriggerSourceCounts {
     /// All refusals.
     pub fn refused(&self) -> u64 {
-        let by_gate = self.refused_gate + self.refused_gate_passed;
-        self.refused_buffers + self.refused_xoff + self.refused_late + by_gate
+        self.refused_buffers + self.refused_xoff + self.refused_late + self.refused_by_gate()
+    }
+
+    /// Those refused because of the trigger gate, which are no dead time.
+    pub fn refused_by_gate(&self) -> u64 {
+        self.refused_gate + self.refused_gate_passed
     }
 
     /// Triggers accepted.

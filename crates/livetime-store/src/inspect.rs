@@ -59,6 +59,9 @@ pub struct Inspection {
     /// Names of files that must have been there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_missing: Vec<String>,
+    /// Whether the simulator made the run; left out for a real one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
 }
 
 /// A range of bytes that was passed over.
@@ -92,9 +95,17 @@ impl Inspection {
     /// The schema that this version writes.
     pub const SCHEMA: &str = "livetime.inspect/1";
 
-    /// Whether the file is complete and nothing in it is damaged.
+    /// Whether it was written by a recovery and no event is known to be missing.
+    pub fn is_whole_copy(&self) -> bool {
+        let missing = self.condition.contains(Condition::INCOMPLETE) || self.events_missing > 0;
+        self.recovered && !missing && self.files_missing.is_empty()
+    }
+
+    /// Whether the file is complete, or a whole repaired copy, and nothing in it is damaged.
     pub fn is_good(&self) -> bool {
-        self.complete && self.checksum_errors == 0 && self.damaged_ranges == 0
+        (self.complete || self.is_whole_copy())
+            && self.checksum_errors == 0
+            && self.damaged_ranges == 0
     }
 }
 
@@ -154,5 +165,6 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
             .collect(),
         files: Vec::new(),
         files_missing: Vec::new(),
+        simulated: reader.begin().is_some_and(|begin| begin.simulated),
     })
 }

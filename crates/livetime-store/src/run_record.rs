@@ -41,6 +41,9 @@ pub struct RunBegin {
     /// Writers of the run, each with files of its own; left out for one.
     #[serde(default = "one_writer", skip_serializing_if = "is_one_writer")]
     pub writers: u16,
+    /// Whether the simulator made the run; left out for a real one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
 }
 
 fn one_writer() -> u16 {
@@ -87,6 +90,7 @@ impl RunBegin {
             config: String::new(),
             file: None,
             writers: 1,
+            simulated: false,
         }
     }
 

@@ -225,7 +225,8 @@ pub struct Latencies {
 /// Dead time of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DeadTime {
-    /// Offers refused over all offers, those that the source made too late included.
+    /// Offers refused over all offers: those that the source made too late included, those that the
+    /// trigger gate refused left out.
     pub refused_fraction: f64,
     /// Share of the time in which an offer would have been refused.
     pub busy_fraction: f64,
@@ -299,6 +300,9 @@ pub struct DoctorVerdict {
 pub struct RunSummary {
     /// `livetime.run/1`.
     pub schema: String,
+    /// Whether the simulator made the run; left out for a real one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
     /// What identifies the run.
     pub run: RunIdentification,
     /// The counters of the chain.
@@ -565,6 +569,7 @@ impl RunSummary {
         let offered = counts.offered.max(1) as f64;
         let mut summary = Self {
             schema: Self::SCHEMA.to_owned(),
+            simulated: false,
             run,
             counts: counts.into(),
             losses: losses.into(),

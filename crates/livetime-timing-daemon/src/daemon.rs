@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use livetime_timing::{ConflictPolicy, GeneratorConfig, RegistryConfig, SinkKind, SinkSpec};
@@ -98,8 +99,8 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     server: Arc<Server>,
-    ticker: Option<std::thread::JoinHandle<()>>,
-    generator_thread: Option<std::thread::JoinHandle<()>>,
+    ticker: Option<JoinHandle<()>>,
+    generator_thread: Option<JoinHandle<()>>,
     _socket: Option<PeerSocket>,
 }
 
@@ -139,48 +140,14 @@ impl Daemon {
             config.epoch,
         )
         .map_err(DaemonError::Config)?;
-        let fixed = (1..=config.outputs)
-            .map(|n| (SinkKind::Output, format!("IO{n}")))
-            .chain((1..=config.bus_sinks).map(|n| (SinkKind::BusTag, format!("bus{n}"))));
-        for (kind, name) in fixed {
-            control.add_fixed_sink(SinkSpec {
-                conflict_policy: ConflictPolicy::Reject,
-                ..SinkSpec::new(kind, name)
-            })?;
-        }
-        let mut keeper = match &config.state_file {
+        add_fixed_sinks(&control, config)?;
+        let keeper = match &config.state_file {
             Some(path) => Some(StateKeeper::restore(path, &control)?),
             None => None,
         };
         let server = Server::new(Arc::new(control), generators);
-        let ticking = Arc::clone(&server);
-        let ticker = std::thread::Builder::new()
-            .name("timing-ticker".to_owned())
-            .spawn(move || {
-                let mut keep = || {
-                    if let Some(keeper) = &mut keeper {
-                        let kept = keeper.look(&ticking.control);
-                        let error = kept.err().map(|error| error.to_string());
-                        ticking.control.set_kept_error(error);
-                    }
-                };
-                while !ticking.wait_quit(TICK) {
-                    ticking.tick();
-                    zbus::block_on(ticking.expire_leases());
-                    keep();
-                }
-                keep();
-            })
-            .map_err(DaemonError::Thread)?;
-        let generating = Arc::clone(&server);
-        let generator_thread = std::thread::Builder::new()
-            .name("timing-generators".to_owned())
-            .spawn(move || {
-                let stopping = || generating.is_quitting();
-                let generators = Arc::clone(&generating.generators);
-                generators.run(&stopping, |output| send_output(&generating, output));
-            })
-            .map_err(DaemonError::Thread)?;
+        let ticker = start_ticker(&server, keeper).map_err(DaemonError::Thread)?;
+        let generator_thread = start_generators(&server).map_err(DaemonError::Thread)?;
         let mut daemon = Self {
             generator_thread: Some(generator_thread),
             server,
@@ -229,7 +196,7 @@ impl Daemon {
         self.server.quit();
         for thread in [self.ticker.take(), self.generator_thread.take()] {
             // A panic was reported by the program's hook.
-            let _ = thread.map(std::thread::JoinHandle::join);
+            let _ = thread.map(JoinHandle::join);
         }
         self.server.control.stop()?;
         self.server.close_links();
@@ -241,4 +208,55 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.stop();
     }
+}
+
+/// Makes the sinks that the receiver has: its outputs, and those for tags on a bus.
+fn add_fixed_sinks(control: &Control, config: &DaemonConfig) -> Result<(), ControlError> {
+    let fixed = (1..=config.outputs)
+        .map(|n| (SinkKind::Output, format!("IO{n}")))
+        .chain((1..=config.bus_sinks).map(|n| (SinkKind::BusTag, format!("bus{n}"))));
+    for (kind, name) in fixed {
+        control.add_fixed_sink(SinkSpec {
+            conflict_policy: ConflictPolicy::Reject,
+            ..SinkSpec::new(kind, name)
+        })?;
+    }
+    Ok(())
+}
+
+/// Starts the thread that sends signals, ends leases and keeps the state file up to date.
+fn start_ticker(
+    server: &Arc<Server>,
+    mut keeper: Option<StateKeeper>,
+) -> std::io::Result<JoinHandle<()>> {
+    let server = Arc::clone(server);
+    std::thread::Builder::new()
+        .name("timing-ticker".to_owned())
+        .spawn(move || {
+            let mut keep = || {
+                if let Some(keeper) = &mut keeper {
+                    let kept = keeper.look(&server.control);
+                    let error = kept.err().map(|error| error.to_string());
+                    server.control.set_kept_error(error);
+                }
+            };
+            while !server.wait_quit(TICK) {
+                server.tick();
+                zbus::block_on(server.expire_leases());
+                keep();
+            }
+            keep();
+        })
+}
+
+/// Starts the thread of the function generators.
+fn start_generators(server: &Arc<Server>) -> std::io::Result<JoinHandle<()>> {
+    let server = Arc::clone(server);
+    std::thread::Builder::new()
+        .name("timing-generators".to_owned())
+        .spawn(move || {
+            let stopping = || server.is_quitting();
+            let generators = Arc::clone(&server.generators);
+            generators.run(&stopping, |output| send_output(&server, output));
+        })
 }

@@ -1,6 +1,7 @@
 //! The state of the daemon as one document: `livetime.timing_status/1`.
 
-use livetime_timing::{ActionFlag, TableLimits};
+use livetime_timing::registry::Sink;
+use livetime_timing::{ActionFlag, Registry, TableLimits};
 use serde_json::{Value, json};
 
 use crate::bus::input_name;
@@ -22,53 +23,9 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
     let sinks: Vec<Value> = control.read(|registry| {
         registry
             .sinks()
-            .map(|sink| {
-                let counters = figures.sinks.iter().find(|(id, _)| *id == sink.id);
-                let counters = counters.map(|(_, counters)| *counters).unwrap_or_default();
-                let conditions: Vec<Value> = registry
-                    .conditions()
-                    .filter(|condition| condition.spec.sink == sink.id)
-                    .map(condition_json)
-                    .collect();
-                let listeners: Vec<Value> = subscriptions
-                    .iter()
-                    .filter(|entry| entry.sink == sink.id)
-                    .map(subscription_json)
-                    .collect();
-                let output = figures.outputs.get(sink.id.index());
-                json!({
-                    "name": sink.spec.name,
-                    "kind": sink.spec.kind.key(),
-                    "owner": owner_text(&sink.ownership),
-                    "level": output.map(|(on, _)| *on),
-                    "changes": output.map(|(_, changes)| *changes),
-                    "matched": counters.matched,
-                    "delivered": counters.delivered,
-                    "refused": counters.refused,
-                    "overflow": counters.overflow,
-                    "late": counters.flagged[ActionFlag::Late as usize],
-                    "early": counters.flagged[ActionFlag::Early as usize],
-                    "conflict": counters.flagged[ActionFlag::Conflict as usize],
-                    "delayed": counters.flagged[ActionFlag::Delayed as usize],
-                    "conditions": conditions,
-                    "subscriptions": listeners,
-                })
-            })
+            .map(|sink| sink_json(sink, registry, &figures, &subscriptions))
             .collect()
     });
-    let clients: Vec<Value> = control
-        .clients()
-        .iter()
-        .map(|client| {
-            json!({
-                "id": client.id.0.to_string(),
-                "uid": client.uid,
-                "pid": client.pid,
-                "role": client.role.key(),
-                "connection": client.label,
-            })
-        })
-        .collect();
     let clock = control.injector().clock();
     let unit = control.unit_config();
     Ok(json!({
@@ -109,9 +66,48 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
         },
         "state_file_error": control.kept_error(),
         "sinks": sinks,
-        "clients": clients,
+        "clients": clients_json(control),
         "leases_waiting": control.orphans(),
     }))
+}
+
+/// A sink with its conditions and those who listen to it.
+fn sink_json(
+    sink: &Sink,
+    registry: &Registry,
+    figures: &CoreSnapshot,
+    subscriptions: &[SubscriptionEntry],
+) -> Value {
+    let counters = figures.sinks.iter().find(|(id, _)| *id == sink.id);
+    let counters = counters.map(|(_, counters)| *counters).unwrap_or_default();
+    let conditions: Vec<Value> = registry
+        .conditions()
+        .filter(|condition| condition.spec.sink == sink.id)
+        .map(condition_json)
+        .collect();
+    let listeners: Vec<Value> = subscriptions
+        .iter()
+        .filter(|entry| entry.sink == sink.id)
+        .map(subscription_json)
+        .collect();
+    let output = figures.outputs.get(sink.id.index());
+    json!({
+        "name": sink.spec.name,
+        "kind": sink.spec.kind.key(),
+        "owner": owner_text(&sink.ownership),
+        "level": output.map(|(on, _)| *on),
+        "changes": output.map(|(_, changes)| *changes),
+        "matched": counters.matched,
+        "delivered": counters.delivered,
+        "refused": counters.refused,
+        "overflow": counters.overflow,
+        "late": counters.flagged[ActionFlag::Late as usize],
+        "early": counters.flagged[ActionFlag::Early as usize],
+        "conflict": counters.flagged[ActionFlag::Conflict as usize],
+        "delayed": counters.flagged[ActionFlag::Delayed as usize],
+        "conditions": conditions,
+        "subscriptions": listeners,
+    })
 }
 
 fn inputs_json(control: &Control, figures: &CoreSnapshot) -> Vec<Value> {
@@ -127,6 +123,22 @@ fn inputs_json(control: &Control, figures: &CoreSnapshot) -> Vec<Value> {
                 "stable_ns": config.stable_ns,
                 "edges": edges,
                 "glitches": glitches,
+            })
+        })
+        .collect()
+}
+
+fn clients_json(control: &Control) -> Vec<Value> {
+    let clients = control.clients();
+    clients
+        .iter()
+        .map(|client| {
+            json!({
+                "id": client.id.0.to_string(),
+                "uid": client.uid,
+                "pid": client.pid,
+                "role": client.role.key(),
+                "connection": client.label,
             })
         })
         .collect()

@@ -250,6 +250,12 @@ pub enum BuilderMessage {
         /// Which phase.
         phase: u64,
     },
+    /// Builder unit to readout unit: so many triggers have come since this one that it does not know
+    /// whether it was ever its own. If it was, its pages are no longer needed.
+    Forgotten {
+        /// Which trigger.
+        trigger: TriggerNumber,
+    },
 }
 
 /// Whether a readout unit that is through with a phase wants a later one.
@@ -356,6 +362,77 @@ impl BuilderMessage {
             Self::ClearAccepted { .. } => 19,
             Self::Through { .. } => 20,
             Self::Phase { .. } => 21,
+            Self::Forgotten { .. } => 22,
+        }
+    }
+
+    /// Appends the words of the body.
+    #[inline]
+    fn push_body(&self, out: &mut MessageWords) {
+        match self {
+            Self::Decision { trigger, keep } => {
+                push_about(*trigger, u32::from(*keep == Keep::Build), out);
+            }
+            Self::L2Accept {
+                trigger,
+                mask,
+                triggered_at,
+            } => push_decided(*trigger, *mask, [*triggered_at], out),
+            Self::EventRequest { credits } => out.push(*credits),
+            Self::ReleasePartial { trigger, missing } => push_about(*trigger, *missing, out),
+            Self::Assignment {
+                trigger,
+                mask,
+                triggered_at,
+                assigned_at,
+                builder_epoch,
+            } => {
+                push_decided(*trigger, *mask, [*triggered_at, *assigned_at], out);
+                out.push(*builder_epoch);
+            }
+            Self::FragmentData { trigger, fragment } => {
+                push_u64(trigger.0, out);
+                push_descriptor(fragment, out);
+            }
+            Self::FragmentRequest { triggers }
+            | Self::Release { triggers }
+            | Self::Clear { triggers }
+            | Self::ClearAccepted { triggers }
+            | Self::EventDone { triggers }
+            | Self::FetchRest { triggers } => push_list([], triggers, out),
+            Self::Push {
+                builder,
+                builder_epoch,
+                triggers,
+            } => push_list([(*builder).into(), *builder_epoch], triggers, out),
+            Self::EventSize { sizes } => push_sizes(sizes, out),
+            Self::EventsAccepted { events } => push_accepted(events, out),
+            Self::Alive => {}
+            Self::Event {
+                trigger,
+                mask,
+                triggered_at,
+                assigned_at,
+                built_at,
+                streams,
+                fragments,
+            } => {
+                let times = [*triggered_at, *assigned_at, *built_at];
+                push_decided(*trigger, *mask, times, out);
+                out.push(u32::from(*streams) << 16 | u32::from(*fragments));
+            }
+            Self::Recover { batch, triggers } => push_list([*batch], triggers, out),
+            Self::Recovered {
+                batch,
+                held,
+                closed,
+            } => out.extend([*batch, *held, *closed]),
+            Self::Through { phase, demand } => {
+                push_u64(*phase, out);
+                out.push(u32::from(*demand == PhaseDemand::Waiting));
+            }
+            Self::Phase { phase } => push_u64(*phase, out),
+            Self::Forgotten { trigger } => push_u64(trigger.0, out),
         }
     }
 }
@@ -391,102 +468,7 @@ impl Envelope {
         out.push(0);
         out.push(self.epoch);
         out.push(self.sequence);
-        match &self.message {
-            BuilderMessage::Decision { trigger, keep } => {
-                push_u64(trigger.0, &mut out);
-                out.push(u32::from(*keep == Keep::Build));
-            }
-            BuilderMessage::L2Accept {
-                trigger,
-                mask,
-                triggered_at,
-            } => {
-                push_u64(trigger.0, &mut out);
-                out.extend(mask.to_words());
-                push_u64(triggered_at.0, &mut out);
-            }
-            BuilderMessage::EventRequest { credits } => out.push(*credits),
-            BuilderMessage::ReleasePartial { trigger, missing } => {
-                push_u64(trigger.0, &mut out);
-                out.push(*missing);
-            }
-            BuilderMessage::Assignment {
-                trigger,
-                mask,
-                triggered_at,
-                assigned_at,
-                builder_epoch,
-            } => {
-                push_u64(trigger.0, &mut out);
-                out.extend(mask.to_words());
-                push_u64(triggered_at.0, &mut out);
-                push_u64(assigned_at.0, &mut out);
-                out.push(*builder_epoch);
-            }
-            BuilderMessage::FragmentData { trigger, fragment } => {
-                push_u64(trigger.0, &mut out);
-                push_descriptor(fragment, &mut out);
-            }
-            BuilderMessage::FragmentRequest { triggers }
-            | BuilderMessage::Release { triggers }
-            | BuilderMessage::Clear { triggers }
-            | BuilderMessage::ClearAccepted { triggers }
-            | BuilderMessage::EventDone { triggers }
-            | BuilderMessage::FetchRest { triggers } => push_list(triggers, &mut out),
-            BuilderMessage::Push {
-                builder,
-                builder_epoch,
-                triggers,
-            } => {
-                out.extend([u32::from(*builder), *builder_epoch]);
-                push_list(triggers, &mut out);
-            }
-            BuilderMessage::EventSize { sizes } => {
-                out.push(sizes.len() as u32);
-                for (trigger, bytes) in sizes {
-                    push_u64(trigger.0, &mut out);
-                    out.push(*bytes);
-                }
-            }
-            BuilderMessage::EventsAccepted { events } => {
-                out.push(events.len() as u32);
-                for event in events {
-                    push_u64(event.trigger.0, &mut out);
-                    out.push(u32::from(event.reason) << 16 | u32::from(event.streams));
-                }
-            }
-            BuilderMessage::Alive => {}
-            BuilderMessage::Event {
-                trigger,
-                mask,
-                triggered_at,
-                assigned_at,
-                built_at,
-                streams,
-                fragments,
-            } => {
-                push_u64(trigger.0, &mut out);
-                out.extend(mask.to_words());
-                for time in [triggered_at, assigned_at, built_at] {
-                    push_u64(time.0, &mut out);
-                }
-                out.push(u32::from(*streams) << 16 | u32::from(*fragments));
-            }
-            BuilderMessage::Recover { batch, triggers } => {
-                out.push(*batch);
-                push_list(triggers, &mut out);
-            }
-            BuilderMessage::Recovered {
-                batch,
-                held,
-                closed,
-            } => out.extend([*batch, *held, *closed]),
-            BuilderMessage::Through { phase, demand } => {
-                push_u64(*phase, &mut out);
-                out.push(u32::from(*demand == PhaseDemand::Waiting));
-            }
-            BuilderMessage::Phase { phase } => push_u64(*phase, &mut out),
-        }
+        self.message.push_body(&mut out);
         out[1] = ((out.len() as u32) << 16) | u32::from(self.sender.to_code());
         out
     }
@@ -555,14 +537,7 @@ pub(crate) fn parse_fragment_data(
 
 fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageError> {
     let message = match kind {
-        1 => BuilderMessage::Decision {
-            trigger: body.trigger()?,
-            keep: match body.word()? {
-                0 => Keep::Drop,
-                1 => Keep::Build,
-                value => return Err(MessageError::Value { value }),
-            },
-        },
+        1 => body.decision()?,
         2 => BuilderMessage::L2Accept {
             trigger: body.trigger()?,
             mask: body.mask()?,
@@ -571,13 +546,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         3 => BuilderMessage::EventRequest {
             credits: body.word()?,
         },
-        4 => BuilderMessage::Assignment {
-            trigger: body.trigger()?,
-            mask: body.mask()?,
-            triggered_at: RunNs(body.long()?),
-            assigned_at: RunNs(body.long()?),
-            builder_epoch: body.word()?,
-        },
+        4 => body.assignment()?,
         5 => BuilderMessage::FragmentRequest {
             triggers: body.triggers()?,
         },
@@ -598,14 +567,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
             trigger: body.trigger()?,
             missing: body.word()?,
         },
-        11 => BuilderMessage::Push {
-            builder: match body.word()? {
-                builder @ 0..=0xFFFF => builder as u16,
-                value => return Err(MessageError::Value { value }),
-            },
-            builder_epoch: body.word()?,
-            triggers: body.triggers()?,
-        },
+        11 => body.push()?,
         12 => BuilderMessage::EventSize {
             sizes: body.sizes()?,
         },
@@ -629,16 +591,12 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
         19 => BuilderMessage::ClearAccepted {
             triggers: body.triggers()?,
         },
-        20 => BuilderMessage::Through {
-            phase: body.long()?,
-            demand: match body.word()? {
-                0 => PhaseDemand::Idle,
-                1 => PhaseDemand::Waiting,
-                value => return Err(MessageError::Value { value }),
-            },
-        },
+        20 => body.through()?,
         21 => BuilderMessage::Phase {
             phase: body.long()?,
+        },
+        22 => BuilderMessage::Forgotten {
+            trigger: body.trigger()?,
         },
         kind => return Err(MessageError::Kind { kind }),
     };
@@ -651,11 +609,56 @@ fn push_u64<const N: usize>(value: u64, out: &mut ArrayVec<u32, N>) {
     out.push((value >> 32) as u32);
 }
 
+/// A trigger with a word about it.
 #[inline]
-fn push_list<const N: usize>(triggers: &TriggerList, out: &mut ArrayVec<u32, N>) {
+fn push_about(trigger: TriggerNumber, word: u32, out: &mut MessageWords) {
+    push_u64(trigger.0, out);
+    out.push(word);
+}
+
+/// A trigger with its decision, and the times of what was done about it.
+#[inline]
+fn push_decided<const TIMES: usize>(
+    trigger: TriggerNumber,
+    mask: L2Mask,
+    times: [RunNs; TIMES],
+    out: &mut MessageWords,
+) {
+    push_u64(trigger.0, out);
+    out.extend(mask.to_words());
+    for time in times {
+        push_u64(time.0, out);
+    }
+}
+
+/// Triggers behind some words.
+#[inline]
+fn push_list<const WORDS: usize>(
+    words: [u32; WORDS],
+    triggers: &TriggerList,
+    out: &mut MessageWords,
+) {
+    out.extend(words);
     out.push(triggers.len() as u32);
     for trigger in triggers {
         push_u64(trigger.0, out);
+    }
+}
+
+#[inline]
+fn push_sizes(sizes: &SizeList, out: &mut MessageWords) {
+    out.push(sizes.len() as u32);
+    for (trigger, bytes) in sizes {
+        push_about(*trigger, *bytes, out);
+    }
+}
+
+#[inline]
+fn push_accepted(events: &AcceptedList, out: &mut MessageWords) {
+    out.push(events.len() as u32);
+    for event in events {
+        let why_and_where = u32::from(event.reason) << 16 | u32::from(event.streams);
+        push_about(event.trigger, why_and_where, out);
     }
 }
 
@@ -729,6 +732,53 @@ impl Body<'_> {
             streams: (word & 0xFFFF) as u16,
         };
         Ok(events.map(event).collect())
+    }
+
+    #[inline]
+    fn decision(&mut self) -> Result<BuilderMessage, MessageError> {
+        Ok(BuilderMessage::Decision {
+            trigger: self.trigger()?,
+            keep: match self.word()? {
+                0 => Keep::Drop,
+                1 => Keep::Build,
+                value => return Err(MessageError::Value { value }),
+            },
+        })
+    }
+
+    #[inline]
+    fn assignment(&mut self) -> Result<BuilderMessage, MessageError> {
+        Ok(BuilderMessage::Assignment {
+            trigger: self.trigger()?,
+            mask: self.mask()?,
+            triggered_at: RunNs(self.long()?),
+            assigned_at: RunNs(self.long()?),
+            builder_epoch: self.word()?,
+        })
+    }
+
+    #[inline]
+    fn push(&mut self) -> Result<BuilderMessage, MessageError> {
+        Ok(BuilderMessage::Push {
+            builder: match self.word()? {
+                builder @ 0..=0xFFFF => builder as u16,
+                value => return Err(MessageError::Value { value }),
+            },
+            builder_epoch: self.word()?,
+            triggers: self.triggers()?,
+        })
+    }
+
+    #[inline]
+    fn through(&mut self) -> Result<BuilderMessage, MessageError> {
+        Ok(BuilderMessage::Through {
+            phase: self.long()?,
+            demand: match self.word()? {
+                0 => PhaseDemand::Idle,
+                1 => PhaseDemand::Waiting,
+                value => return Err(MessageError::Value { value }),
+            },
+        })
     }
 
     fn event(&mut self) -> Result<BuilderMessage, MessageError> {

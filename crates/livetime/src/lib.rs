@@ -14,8 +14,10 @@ mod exit;
 mod extensions;
 mod filter_of_run;
 mod machine_check;
+mod output_place;
 mod run_control;
 mod run_directory;
+mod run_faults;
 mod run_histograms;
 #[cfg(feature = "cluster")]
 mod run_hosts;

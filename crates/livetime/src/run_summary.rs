@@ -11,9 +11,9 @@ use livetime_builder::{ShapingConfig, ShapingPace};
 use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_store::summary::{
-    BarrierSummary, DatagramSummary, FilterDeath, FilterFailureSummary, FilterMenuSummary,
-    Latencies, MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary,
-    WorkerSummary, WriterSummary,
+    BarrierSummary, DatagramSummary, DeadTime, FilterDeath, FilterFailureSummary,
+    FilterMenuSummary, Latencies, MachineSummary, RateSeries, RunIdentification, ShapingSummary,
+    TransportSummary, WorkerSummary, WriterSummary,
 };
 use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
 use livetime_wire::{
@@ -126,9 +126,12 @@ pub(crate) fn summarise(
         .filter(|(id, _)| id.starts_with("bu"))
         .map(|(_, role)| role.gauges.bytes)
         .sum();
-    // The fraction refused is that of all offers, those that the source made too late included:
-    // `RunSummary::new` takes it from the counters.
-    summary.dead_time.busy_fraction = outcome.dead_time.1;
+    // Offers that the source made too late count, those outside the trigger gate do not.
+    let by_gate = of_roles(outcome, "refused_gate").chain(of_roles(outcome, "refused_gate_passed"));
+    summary.dead_time = DeadTime {
+        refused_fraction: dead_fraction(&outcome.counts, by_gate.sum()),
+        busy_fraction: outcome.dead_time.1,
+    };
     summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
     summary.copies_per_byte = outcome.copies_per_byte();
     summary.rates = Some(rate_series(rates));
@@ -145,6 +148,12 @@ pub(crate) fn summarise(
         add_two_step(&mut summary, &chain.builder.first_step, lost);
     }
     summary
+}
+
+/// The share of the offers that were refused, without those that the trigger gate refused.
+fn dead_fraction(counts: &ChainCounts, by_gate: u64) -> f64 {
+    let offered = counts.offered.saturating_sub(by_gate);
+    counts.refused.saturating_sub(by_gate) as f64 / offered.max(1) as f64
 }
 
 /// What carried the event builder's payload over a network, with what of it was in force.
@@ -546,6 +555,15 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
         detail("refused_late"),
         summary.dead_time.busy_fraction * 100.0
     );
+    let by_gate = [detail("refused_gate"), detail("refused_gate_passed")];
+    if by_gate != [0, 0] {
+        let [outside, passed] = by_gate;
+        let _ = writeln!(
+            text,
+            "  gate       {outside} offers outside the trigger gate and {passed} whose gate had passed were \
+             refused, which is no dead time"
+        );
+    }
     for (name, latency) in [
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),
@@ -624,6 +642,15 @@ fn latency_text(latency: &LatencySummary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offers_outside_the_gate_are_no_dead_time() {
+        let mut counts = ChainCounts::default();
+        (counts.offered, counts.refused) = (1000, 810);
+        assert_eq!(dead_fraction(&counts, 800), 0.05);
+        assert_eq!(dead_fraction(&counts, 0), 0.81);
+        assert_eq!(dead_fraction(&ChainCounts::default(), 0), 0.0);
+    }
 
     #[test]
     fn commands_can_be_pasted_into_a_shell() {

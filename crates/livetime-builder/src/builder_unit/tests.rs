@@ -22,6 +22,7 @@ enum Sent {
     Request(u16, Vec<u64>),
     Release(u16, Vec<u64>),
     Partial(u16, u64, u32),
+    Forgotten(u16, u64),
     Clear(Vec<u64>),
     ClearAccepted(Vec<u64>),
 }
@@ -170,6 +171,7 @@ impl Bench {
                 BuilderMessage::ReleasePartial { trigger, missing } => {
                     Sent::Partial(to.index, trigger.0, missing)
                 }
+                BuilderMessage::Forgotten { trigger } => Sent::Forgotten(to.index, trigger.0),
                 BuilderMessage::Clear { triggers } => {
                     assert_eq!(to, UnitId::EVENT_MANAGER);
                     Sent::Clear(numbers(triggers))

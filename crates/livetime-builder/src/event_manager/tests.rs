@@ -365,3 +365,26 @@ fn what_a_lost_builder_unit_had_at_its_writer_is_counted_over_its_lives() {
     bench.evm.handle_builder_back(0, 6);
     assert_eq!(counted(&bench), [(0, 1), (1, 0)], "of all its lives");
 }
+
+/// It stands still: what it cannot read must not keep the others waiting.
+#[test]
+fn a_builder_unit_that_says_nothing_is_told_little() {
+    let mut bench = Bench::granted();
+    for trigger in 1..=6 {
+        bench.accept(trigger);
+        assert!(bench.assigned().is_some());
+    }
+    let mut told = [0; 2];
+    for scan in 0..20 {
+        let at = bench.evm.poll_timeout();
+        bench.evm.handle_timeout(at);
+        while let Some((_, builder)) = bench.assigned() {
+            told[usize::from(builder)] += 1;
+        }
+        // The other one has something slow, and lives.
+        let handled = bench.send(UnitId::builder(1), BuilderMessage::Alive);
+        assert_eq!(handled, Handled::Taken);
+        assert!(scan > 0 || told == [0, 0], "not before a whole interval");
+    }
+    assert_eq!(told, [3 + 5, 3 * 19]);
+}

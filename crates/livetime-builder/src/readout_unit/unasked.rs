@@ -16,7 +16,7 @@ use crate::readout_unit::FreeReason;
 use crate::trigger_history::{Closing, Past};
 
 /// Whether a trigger is accepted, and nobody builds it as far as this unit knows.
-fn is_unasked(held: &Held) -> bool {
+pub(super) fn is_unasked(held: &Held) -> bool {
     held.is_open() && held.builder == NO_BUILDER && held.has(Mark::Kept)
 }
 

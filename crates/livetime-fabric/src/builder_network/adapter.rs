@@ -224,7 +224,7 @@ pub(super) struct Outlet<'a> {
     pub(super) kept: &'a mut Option<(usize, Sending, SourceId)>,
     /// By builder unit.
     pub(super) ports: &'a [u16],
-    pub(super) sizes: &'a Sizes,
+    pub(super) sizes: &'a Sizes<'a>,
     /// Counts fragments.
     pub(super) sent: &'a mut u64,
 }

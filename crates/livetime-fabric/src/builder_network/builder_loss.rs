@@ -18,11 +18,9 @@ use crate::time::DurationPs;
 impl NetworkWorld<'_> {
     /// The builder units that are to die stop; their adapters go on draining the network.
     pub(super) fn kill_builders(&mut self, s: &mut Scheduler<EventWord>) {
-        let (all, sick) = (self.builders.len() as u32, self.plan.sick);
-        for unit in 0..all as u16 {
-            if sick.builder_dies(unit, all) {
-                self.stop_builder(unit, s);
-            }
+        let dying = self.plan.sick.dying_builders(self.builders.len() as u32);
+        for (unit, _) in (0..).zip(dying).filter(|(_, dies)| *dies) {
+            self.stop_builder(unit, s);
         }
     }
 
@@ -32,6 +30,7 @@ impl NetworkWorld<'_> {
             return;
         }
         host.is_dead = true;
+        self.tally.builders_dead += 1;
         host.finishing.clear();
         host.filter = host.filter.stopped(s.now());
         if let Some(parts) = &mut self.parts {
@@ -48,7 +47,7 @@ impl NetworkWorld<'_> {
         // After a false death nothing of its old life may count any more.
         self.stop_builder(builder, s);
         self.builders[usize::from(builder)].loss = Loss::Settling;
-        self.tally.builders_dead += 1;
+        self.tally.builders_found_dead += 1;
         self.manager.unit.withdraw_builder(builder);
         s.after(TELLING, HOST, NetworkEvent::Settle(builder).into());
     }

@@ -1,8 +1,11 @@
 //! What must hold while a builder runs on a network.
 
+use std::borrow::Cow;
+
 use livetime_wire::message::EventTicket;
 
 use crate::network::SizeLaw;
+use crate::network::size_law::listed;
 use crate::network::traffic::mixed;
 use crate::time::SimPs;
 
@@ -11,23 +14,32 @@ const VIOLATIONS_MAX: usize = 16;
 /// Sizes drawn in advance, a power of two.
 const SIZES: usize = 1 << 16;
 
-/// Sizes of fragments: drawn from their law once, and chosen by trigger and readout unit, so that
-/// whoever asks finds the same without keeping it.
+/// Sizes of fragments, chosen by trigger and readout unit, so that whoever asks finds the same without
+/// keeping it: of those that were drawn from their law once, at random; of a list, in its order, each
+/// readout unit from another place of it.
 #[derive(Debug)]
-pub(super) struct Sizes {
-    drawn: Vec<u32>,
+pub(super) struct Sizes<'l> {
+    sizes: Cow<'l, [u32]>,
+    is_list: bool,
     seed: u64,
     is_per_event: bool,
 }
 
-impl Sizes {
-    pub(super) fn new(law: &SizeLaw, seed: u64, is_per_event: bool) -> Self {
-        let drawn = (0..SIZES as u64).map(|number| {
-            let random = mixed(seed ^ mixed(number));
-            law.size(0, number, random)
-        });
+impl<'l> Sizes<'l> {
+    pub(super) fn new(law: &'l SizeLaw, seed: u64, is_per_event: bool) -> Self {
+        let (sizes, is_list) = match law {
+            SizeLaw::Trace(sizes) => (Cow::Borrowed(sizes.as_slice()), true),
+            _ => {
+                let drawn = (0..SIZES as u64).map(|number| {
+                    let random = mixed(seed ^ mixed(number));
+                    law.size(0, number, random)
+                });
+                (drawn.collect(), false)
+            }
+        };
         Self {
-            drawn: drawn.collect(),
+            sizes,
+            is_list,
             seed: mixed(seed),
             is_per_event,
         }
@@ -43,8 +55,11 @@ impl Sizes {
     #[inline]
     pub(super) fn place(&self, trigger: u64, readout: u16) -> &u32 {
         let readout = if self.is_per_event { 0 } else { readout };
+        if self.is_list {
+            return listed(&self.sizes, readout.into(), trigger);
+        }
         let number = mixed(self.seed ^ (trigger << 16 | u64::from(readout)));
-        &self.drawn[(number >> 48) as usize % SIZES]
+        &self.sizes[(number >> 48) as usize % SIZES]
     }
 }
 
@@ -99,7 +114,7 @@ impl Check {
         ticket: &EventTicket,
         bytes: u32,
         readouts: u16,
-        sizes: &Sizes,
+        sizes: &Sizes<'_>,
     ) -> (u64, bool) {
         let trigger = ticket.trigger.0;
         let of = |readout| u64::from(words(sizes.of(trigger, readout)));
@@ -152,5 +167,28 @@ impl Check {
 
     pub(super) fn into_violations(self) -> Vec<String> {
         self.violations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_gone_through_in_its_order_again_and_again() {
+        let list: Vec<u32> = (0..200_000).map(|line| 100 + line).collect();
+        let law = SizeLaw::Trace(list.clone());
+        let sizes = Sizes::new(&law, 1, false);
+        for readout in [0, 1, 7] {
+            let mut found: Vec<u32> = (1..=200_000).map(|n| sizes.of(n, readout)).collect();
+            let steps = found.windows(2).filter(|pair| pair[1] == pair[0] + 1);
+            assert_eq!(steps.count(), 199_998, "all but where it begins again");
+            assert_eq!(sizes.of(200_001, readout), found[0]);
+            found.sort_unstable();
+            assert!(found == list, "readout unit {readout}");
+        }
+        assert_ne!(sizes.of(1, 0), sizes.of(1, 1));
+        let alike = Sizes::new(&law, 1, true);
+        assert_eq!(alike.of(5, 0), alike.of(5, 3));
     }
 }

@@ -35,9 +35,10 @@ pub struct BuilderNetworkOutcome {
     pub rails: u32,
     /// Events that went through the filters, per second.
     pub event_rate: Estimate,
-    /// Payload per builder unit and second, bytes.
+    /// Payload per builder unit and second, bytes: that of events that went through the filters, or, if
+    /// this is more than the links of the builder units carry, what came over them in the same time.
     pub throughput_per_node: f64,
-    /// Payload as a share of what the links of the builder units carry, all rails together.
+    /// The same as a share of what these links carry, all rails together; 0 to 1.
     pub efficiency_link: f64,
     /// Events that went through the filters while counting.
     pub events_counted: u64,
@@ -74,8 +75,10 @@ pub struct BuilderNetworkOutcome {
     pub block_fill: f64,
     /// Control messages.
     pub messages: u64,
-    /// Builder units that died, and were found dead.
+    /// Builder units that died.
     pub builders_dead: u32,
+    /// Those of them that were found dead: whose events others build.
+    pub builders_found_dead: u32,
     /// Builder units that began again.
     pub builders_back: u32,
     /// Readout units that died.
@@ -115,6 +118,9 @@ pub struct BuilderNetworkOutcome {
     /// Whether some of them are that an event was larger than `builder.event_bytes`, which
     /// is a mistake of the scenario.
     pub is_event_too_large: bool,
+    /// Packets in the network that stood still at [`Self::simulated`], where the run ends then: each
+    /// waits for what another one holds. 0 without a deadlock.
+    pub packets_deadlocked: u64,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
     /// Events of the kernel.
@@ -126,12 +132,23 @@ pub struct BuilderNetworkOutcome {
 impl BuilderNetworkOutcome {
     /// Whether every fragment is accounted for, and nothing happened that should not.
     pub fn is_conserved(&self) -> bool {
+        self.violations.is_empty()
+            && self.has_all_fragments()
+            && self.triggers == self.events_built + self.open
+    }
+
+    /// Whether every fragment is accounted for.
+    pub const fn has_all_fragments(&self) -> bool {
         let accounted = self.fragments_delivered
             + self.fragments_withdrawn
             + self.fragments_lost
             + self.fragments_in_flight;
-        self.violations.is_empty()
-            && self.fragments_sent == accounted
-            && self.triggers == self.events_built + self.open
+        self.fragments_sent == accounted
+    }
+
+    /// Whether one of the networks is in a deadlock since [`Self::simulated`]. One that leaves other
+    /// packets a way is not seen.
+    pub const fn is_deadlocked(&self) -> bool {
+        self.packets_deadlocked > 0
     }
 }

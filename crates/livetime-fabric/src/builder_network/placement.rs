@@ -1,6 +1,6 @@
 //! Which unit is on which port, and which builder units are not well.
 
-use super::Placement;
+use super::{Placement, SickUnits};
 use crate::address::NodeId;
 use crate::network::traffic;
 use crate::random::{Purpose, RandomStreams};
@@ -36,26 +36,30 @@ pub(super) fn units_at(port_of: &[u16], ports: u32) -> Vec<u16> {
     units
 }
 
-/// Whether a unit is one of `chosen` that are spread evenly over `all`; choices of different `shift`
-/// are of different units.
+/// The units that are chosen when `chosen` are spread evenly over `all`, from unit number `shift` on.
+pub(super) fn spread(chosen: u32, all: u32, shift: u32) -> impl Iterator<Item = u32> {
+    (0..chosen).map(move |n| (n * all / chosen + shift) % all)
+}
+
+/// Whether a unit is one of those that are chosen so.
 pub(super) fn is_chosen(unit: u16, chosen: u32, all: u32, shift: u32) -> bool {
-    let place = |n: u32| (n * all / chosen.max(1) + shift) % all;
-    (0..chosen).any(|n| place(n) == u32::from(unit))
+    spread(chosen, all, shift).any(|place| place == u32::from(unit))
 }
 
 /// Events of a slow unit as a share of those of one that is well; 1 without slow ones.
-pub(super) fn slow_share(counted: &[u64], slow: u32, dead: u32) -> f64 {
+pub(super) fn slow_share(counted: &[u64], sick: &SickUnits) -> f64 {
     let all = counted.len() as u32;
+    let dying = sick.dying_builders(all);
     let (mut of_slow, mut of_well, mut well) = (0, 0, 0_u32);
     for (unit, count) in (0..).zip(counted) {
-        if is_chosen(unit, slow, all, 0) {
+        if sick.is_slow(unit, all) {
             of_slow += count;
-        } else if !is_chosen(unit, dead, all, 1) {
+        } else if !dying[usize::from(unit)] {
             of_well += count;
             well += 1;
         }
     }
-    match slow {
+    match sick.slow {
         0 => 1.0,
         slow => {
             let mean = |sum: u64, units: u32| sum as f64 / f64::from(units.max(1));
@@ -90,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn sick_units_are_spread_and_of_one_kind_each() {
-        let all = 16;
-        let sick = |shift| (0..16).filter(|u| is_chosen(*u, 4, all, shift)).count();
-        assert_eq!((sick(0), sick(1)), (4, 4));
-        assert!((0..16).all(|u| !(is_chosen(u, 4, all, 0) && is_chosen(u, 4, all, 1))));
-        assert!((slow_share(&[5, 10, 0, 10], 1, 0) - 0.75).abs() < 1e-9);
+    fn slow_units_have_a_share_of_those_that_are_well() {
+        let sick = SickUnits {
+            slow: 1,
+            ..SickUnits::default()
+        };
+        assert!((slow_share(&[5, 10, 0, 10], &sick) - 0.75).abs() < 1e-9);
     }
 }

@@ -2,7 +2,7 @@
 
 use livetime_wire::{DurationNs, Problem};
 
-use super::placement::is_chosen;
+use super::placement::{is_chosen, spread};
 use crate::problem_code::BUILDER_NETWORK;
 use crate::time::DurationPs;
 
@@ -55,9 +55,21 @@ impl SickUnits {
         is_chosen(builder, self.slow, all, 0)
     }
 
-    /// Whether a builder unit, of so many, is to die.
-    pub(super) fn builder_dies(&self, builder: u16, all: u32) -> bool {
-        is_chosen(builder, self.builders.units, all, 1)
+    /// Which builder units, of so many, are to die: spread over all, and each that would be a slow one
+    /// is the next one that is well.
+    pub(super) fn dying_builders(&self, all: u32) -> Vec<bool> {
+        let mut is_slow = vec![false; all as usize];
+        for place in spread(self.slow, all, 0) {
+            is_slow[place as usize] = true;
+        }
+        let mut dies = vec![false; all as usize];
+        for place in spread(self.builders.units, all, 1) {
+            let mut places = (place..all).chain(0..place).map(|place| place as usize);
+            if let Some(place) = places.find(|place| !is_slow[*place] && !dies[*place]) {
+                dies[place] = true;
+            }
+        }
+        dies
     }
 
     /// Whether a readout unit, of so many, is to die.
@@ -129,5 +141,50 @@ impl SickUnits {
                 report(at, deaths.at.to_string(), allowed, help);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sick(slow: u32, dead: u32) -> SickUnits {
+        SickUnits {
+            slow,
+            builders: Deaths {
+                units: dead,
+                ..Deaths::default()
+            },
+            ..SickUnits::default()
+        }
+    }
+
+    /// Where in a list of units those are that are meant.
+    fn places(units: impl Iterator<Item = bool>) -> Vec<usize> {
+        let units = units.enumerate().filter(|(_, is_meant)| *is_meant);
+        units.map(|(unit, _)| unit).collect()
+    }
+
+    #[test]
+    fn slow_and_dead_builder_units_are_different_ones() {
+        for all in 1..=24 {
+            for (slow, dead) in (0..all).flat_map(|slow| (0..all - slow).map(move |n| (slow, n))) {
+                let sick = sick(slow, dead);
+                let dies = places(sick.dying_builders(all).into_iter());
+                let is_slow = places((0..all as u16).map(|unit| sick.is_slow(unit, all)));
+                let counts = (is_slow.len() as u32, dies.len() as u32);
+                assert_eq!(counts, (slow, dead), "of {all}");
+                assert!(dies.iter().all(|unit| !is_slow.contains(unit)), "{sick:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn those_that_die_are_spread_over_all() {
+        let dying = |slow, dead, all| places(sick(slow, dead).dying_builders(all).into_iter());
+        assert_eq!(dying(0, 3, 8), [1, 3, 6]);
+        assert_eq!(dying(4, 4, 16), [1, 5, 9, 13]);
+        // Unit 6 is slow.
+        assert_eq!(dying(4, 3, 8), [1, 3, 7]);
     }
 }

@@ -83,17 +83,20 @@ impl NetworkWorld<'_> {
         let batch_s = tally.batch.0 as f64 * 1e-12;
         let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
         let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
+        let mut event_rate = Estimate::of(&rates);
+        event_rate.converged &= self.packets_deadlocked == 0;
         let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
-        let throughput = tally.words as f64 * 4.0 / seconds / self.builders.len() as f64;
         let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
-        let others = self.builders.len() as u32;
+        let units = self.builders.len() as f64;
+        let throughput = tally.payload(link * seconds * units) / seconds / units;
         BuilderNetworkOutcome {
             readout_units: self.readouts.len() as u32,
-            builder_units: others,
+            builder_units: self.builders.len() as u32,
             rails: self.rails as u32,
-            event_rate: Estimate::of(&rates),
+            event_rate,
             throughput_per_node: throughput,
-            efficiency_link: throughput / link,
+            // Above 1 by the rounding of the division alone.
+            efficiency_link: (throughput / link).min(1.0),
             events_counted: tally.batches.iter().map(|batch| batch.built).sum(),
             events_built: tally.built,
             events_incomplete: tally.incomplete,
@@ -112,6 +115,7 @@ impl NetworkWorld<'_> {
             block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
             messages: tally.messages,
             builders_dead: tally.builders_dead,
+            builders_found_dead: tally.builders_found_dead,
             builders_back: tally.builders_back,
             readouts_dead: tally.readouts_dead,
             readouts_back: tally.readouts_back,
@@ -120,7 +124,7 @@ impl NetworkWorld<'_> {
             longest_gap: tally.longest_gap,
             fairness_builders: fairness(&counted),
             two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
-            slow_share: slow_share(&counted, sick.slow, sick.builders.units),
+            slow_share: slow_share(&counted, sick),
             held_max: self.builders.iter().map(|h| h.held_max).max().unwrap_or(0),
             latency_ns: tally.latency_ns,
             skew_ns: tally.skew_ns,
@@ -130,6 +134,7 @@ impl NetworkWorld<'_> {
             links,
             is_event_too_large: self.check.is_event_too_large(),
             violations: self.check.into_violations(),
+            packets_deadlocked: self.packets_deadlocked,
             simulated: report.now,
             events: report.events,
             trace_hash: report.trace_hash,

@@ -20,7 +20,11 @@ pub(super) struct Tally {
     batch_end: SimPs,
     batch_on: usize,
     pub(super) batches: Vec<BatchCounts>,
+    counts_from: SimPs,
+    /// Payload of the events that went through their filters while counting, in words, and what came
+    /// over the links of the builder units in the same time, in bytes.
     pub(super) words: u64,
+    pub(super) carried: u64,
     pub(super) built: u64,
     pub(super) incomplete: u64,
     pub(super) refused: u64,
@@ -32,8 +36,9 @@ pub(super) struct Tally {
     pub(super) packets_lost: u64,
     pub(super) packets_damaged: u64,
     pub(super) messages: u64,
-    /// Units that died, and those that began again.
+    /// Units that died, those whose death was found, and those that began again.
     pub(super) builders_dead: u32,
+    pub(super) builders_found_dead: u32,
     pub(super) builders_back: u32,
     pub(super) readouts_dead: u32,
     pub(super) readouts_back: u32,
@@ -59,7 +64,9 @@ impl Tally {
             batch_end: SimPs::ZERO + load.warm_up,
             batch_on: 0,
             batches: vec![BatchCounts::default(); BATCHES],
+            counts_from: SimPs::ZERO + load.warm_up,
             words: 0,
+            carried: 0,
             built: 0,
             incomplete: 0,
             refused: 0,
@@ -72,6 +79,7 @@ impl Tally {
             packets_damaged: 0,
             messages: 0,
             builders_dead: 0,
+            builders_found_dead: 0,
             builders_back: 0,
             readouts_dead: 0,
             readouts_back: 0,
@@ -83,6 +91,17 @@ impl Tally {
             longest_gap: DurationPs::ZERO,
             latency_ns: times.clone(),
             skew_ns: times,
+        }
+    }
+
+    /// Payload bytes of what is counted, where the links carry so many in this time. An event counts whole
+    /// when it is through: of the first ones some came before. If that is seen, since they are more than
+    /// the links carry, what came in this time counts.
+    pub(super) fn payload(&self, links_carry: f64) -> f64 {
+        let through = 4.0 * self.words as f64;
+        match through > links_carry {
+            true => self.carried as f64,
+            false => through,
         }
     }
 
@@ -114,6 +133,17 @@ impl Tally {
         if let Some(batch) = self.batch_mut(now) {
             batch.fragments += fragments;
         }
+    }
+
+    /// Counts payload that came to a builder unit over its link in the last `time`: of what began to come
+    /// before the counting a share.
+    #[inline]
+    pub(super) fn carry(&mut self, now: SimPs, time: DurationPs, payload: u64) {
+        let counted = now - self.counts_from;
+        self.carried += match counted < time {
+            false => payload,
+            true => (u128::from(payload) * u128::from(counted.0) / u128::from(time.0)) as u64,
+        };
     }
 
     /// Counts a packet that a readout unit sends.
@@ -176,5 +206,24 @@ mod tests {
         let counted: Vec<u64> = tally.batches.iter().map(|batch| batch.packets).collect();
         assert_eq!(counted, packets);
         assert_eq!(tally.packets, 10);
+    }
+
+    #[test]
+    fn of_what_began_to_come_before_the_counting_a_share_is_counted() {
+        let traffic = Traffic::new(Pattern::Uniform);
+        let load = Load {
+            warm_up: DurationPs(100),
+            ..Load::saturated(traffic, SizeLaw::Fixed(64), 1)
+        };
+        let mut tally = Tally::new(&load);
+        let mut carried = |at, payload| {
+            tally.carry(SimPs(at), DurationPs(40), payload);
+            tally.carried
+        };
+        assert_eq!([carried(60, 8), carried(100, 8)], [0, 0]);
+        assert_eq!([carried(110, 9), carried(140, 8)], [2, 10]);
+        assert_eq!(carried(1_000, 8), 18);
+        tally.words = 5;
+        assert_eq!([20.0, 19.0].map(|most| tally.payload(most)), [20.0, 18.0]);
     }
 }

@@ -82,7 +82,7 @@ impl Steps {
     }
 
     /// Words of an event's first step.
-    pub(super) fn first_words(&self, trigger: u64, sizes: &Sizes) -> u64 {
+    pub(super) fn first_words(&self, trigger: u64, sizes: &Sizes<'_>) -> u64 {
         let of = |unit: &u16| u64::from(words(sizes.of(trigger, *unit)));
         self.first.iter().map(of).sum()
     }
@@ -93,7 +93,7 @@ impl Steps {
     }
 
     /// An event counts, of which so many words moved.
-    pub(super) fn count(&mut self, trigger: u64, moved: u64, is_full: bool, sizes: &Sizes) {
+    pub(super) fn count(&mut self, trigger: u64, moved: u64, is_full: bool, sizes: &Sizes<'_>) {
         let first = self.first_words(trigger, sizes);
         let of = |unit| u64::from(words(sizes.of(trigger, unit)));
         let all: u64 = (0..self.readouts).map(of).sum();

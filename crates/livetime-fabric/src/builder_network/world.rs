@@ -20,6 +20,7 @@ use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
     builder_hosts, readout_hosts,
 };
+use super::moving::Moving;
 use super::packet_loss::PacketDamage;
 use super::parts::{Fate, Parts};
 use super::placement::{NONE, ports, units_at};
@@ -36,7 +37,7 @@ use crate::queue::EventClass;
 use crate::random::RandomStreams;
 use crate::scenario::Switching;
 use crate::scheduler::Scheduler;
-use crate::time::{DurationPs, SimPs};
+use crate::time::{ByteTime, DurationPs, SimPs};
 use crate::trace::EventLabel;
 use crate::wake_up::WakeUp;
 
@@ -48,7 +49,12 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) plan: &'t BuilderNetwork,
     pub(super) topology: &'t Topology,
     pub(super) load: &'t Load,
+    byte_time: ByteTime,
     pub(super) engines: Vec<Engine<'t>>,
+    /// What moves in each of them.
+    pub(super) moving: Vec<Moving>,
+    /// Packets of the first one that stood still.
+    pub(super) packets_deadlocked: u64,
     pub(super) rails: usize,
     pub(super) control_bits_per_s: u64,
     pub(super) control_latency: DurationPs,
@@ -67,7 +73,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) blocks: Vec<Block>,
     cargo_free: Vec<u32>,
     pub(super) texts: Texts,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: Sizes<'t>,
     arrivals: ArrivalTimes,
     arrived: u64,
     /// The ticket of an event, filled in anew for each.
@@ -81,6 +87,14 @@ pub(super) struct NetworkWorld<'t> {
     wakes: Vec<WakeUp>,
     pub(super) check: Check,
     pub(super) tally: Tally,
+}
+
+/// The shifts of readout units with these numbers, plain ones where they have none that fit.
+fn schedule_of(numbers: Vec<u16>, destinations: u32) -> ShiftSchedule {
+    let receivers = u16::try_from(destinations).unwrap_or(u16::MAX);
+    let units = numbers.len() as u16;
+    let schedule = ShiftSchedule::new_checked(numbers, receivers, "builder.order");
+    schedule.unwrap_or_else(|_| ShiftSchedule::in_order(units, receivers))
 }
 
 impl<'t> NetworkWorld<'t> {
@@ -104,17 +118,16 @@ impl<'t> NetworkWorld<'t> {
         let (units, others) = (plan.readouts(topology), plan.builders(topology));
         let readout_port = ports(plan.placement, topology.sources(), units, load.seed);
         let builder_port = ports(plan.placement, topology.destinations(), others, load.seed);
-        let receivers = u16::try_from(topology.destinations()).unwrap_or(u16::MAX);
         let numbers = readout_port
             .iter()
             .map(|port| shift.index[usize::from(*port)] as u16);
-        let schedule = ShiftSchedule::new_checked(numbers.collect(), receivers, "builder.order");
-        let schedule =
-            schedule.unwrap_or_else(|_| ShiftSchedule::in_order(units as u16, receivers));
+        let schedule = schedule_of(numbers.collect(), topology.destinations());
         Self {
             engines: (0..engines as u8)
                 .map(|number| Engine::new(topology, &routed, switching, number))
                 .collect(),
+            moving: vec![Moving::default(); engines as usize],
+            packets_deadlocked: 0,
             rails: rails as usize,
             control_bits_per_s,
             control_latency,
@@ -147,6 +160,7 @@ impl<'t> NetworkWorld<'t> {
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
             check: Check::default(),
             tally: Tally::new(load),
+            byte_time: ByteTime::new(load.link_bits_per_s),
             plan,
             topology,
             load,
@@ -330,7 +344,7 @@ impl<'t> NetworkWorld<'t> {
         let tag = self.stow(Cargo::Letter { text, sequence });
         let parcel = Parcel { to, bytes, tag };
         let source = self.builder_port[usize::from(unit)];
-        self.engines[self.rails].send(ready.max(s.now()), source.into(), parcel, s);
+        self.send(self.rails, (ready.max(s.now()), source.into()), parcel, s);
     }
 
     /// The number of the next cargo.
@@ -443,7 +457,7 @@ impl<'t> NetworkWorld<'t> {
                     let to = port.into();
                     let parcel = Parcel { to, bytes, tag };
                     let source = self.readout_port[usize::from(unit)];
-                    self.engines[rail].send(at, source.into(), parcel, s);
+                    self.send(rail, (at, source.into()), parcel, s);
                     return;
                 }
                 Wanted::Through { phase, demand } => {
@@ -473,7 +487,11 @@ impl<'t> NetworkWorld<'t> {
         let Engine::Wormhole(engine) = &mut self.engines[network] else {
             return;
         };
-        if let Some(delivery) = engine.take_step(step, s) {
+        let before = s.pending();
+        let delivery = engine.take_step(step, s);
+        let added = s.pending() - before;
+        self.note_step(network, (delivery.iter().len(), added), s);
+        if let Some(delivery) = delivery {
             self.foresee_deliveries(s);
             self.deliver(network, delivery, s);
             self.use_link(network, delivery.from, s);
@@ -491,11 +509,14 @@ impl<'t> NetworkWorld<'t> {
         let Engine::Buffered(engine) = &mut self.engines[network] else {
             return;
         };
+        let before = s.pending();
         engine.take_step(step, s);
+        let added = s.pending() - before;
         let port = engine.hosts_mut();
         let mut delivered = std::mem::take(&mut port.delivered);
         let mut lost = std::mem::take(&mut port.lost);
         let mut idle = std::mem::take(&mut port.idle);
+        self.note_step(network, (delivered.len() + lost.len(), added), s);
         for delivery in delivered.drain(..) {
             self.deliver(network, delivery, s);
         }
@@ -539,6 +560,9 @@ impl<'t> NetworkWorld<'t> {
         let readout = self.readout_at[from as usize];
         let unit = self.builder_at[parcel.to as usize];
         let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
+        if !is_gone {
+            self.count_carried(cargo, parcel, s.now());
+        }
         match cargo {
             Cargo::Block if is_gone => {
                 self.tally.withdrawn += ends_in(&self.blocks[parcel.tag as usize].pieces);
@@ -558,6 +582,20 @@ impl<'t> NetworkWorld<'t> {
             }
             Cargo::Letter { .. } => {}
         }
+    }
+
+    /// Counts the payload of a packet that came over the link of a builder unit.
+    fn count_carried(&mut self, cargo: Cargo, parcel: Parcel, now: SimPs) {
+        let payload = match cargo {
+            Cargo::Block => {
+                let pieces = self.blocks[parcel.tag as usize].pieces.iter();
+                pieces.map(|piece| u64::from(piece.bytes)).sum()
+            }
+            Cargo::Fragment(_) | Cargo::Part(_) => parcel.bytes.into(),
+            Cargo::Letter { .. } => 0,
+        };
+        let bytes = u64::from(parcel.bytes) + u64::from(self.load.overhead_bytes);
+        self.tally.carry(now, self.byte_time.of(bytes), payload);
     }
 
     /// A whole fragment comes to a builder unit.

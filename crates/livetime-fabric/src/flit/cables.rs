@@ -2,7 +2,8 @@
 //!
 //! A cycle is the time of a flit on a source's link. A link of another rate has a time per flit of its
 //! own, in parts of a cycle: it starts as many flits in a cycle as begin in it, several or none, and
-//! what it has missed while nothing was there is gone. An input passes on what its own link can bring,
+//! what it has missed while nothing was there is gone. A flit is at its end when it is whole there, a
+//! cycle later at least. An input passes on what its own link can bring,
 //! and a flit in each cycle at least. What is sent over a cable comes whole cycles later, and so does
 //! the credit that goes back; buffers have room for what is under way meanwhile, so that a long cable
 //! costs time and no throughput, as the slack of a link that was made for its length.
@@ -60,10 +61,10 @@ impl Cables {
                 cycles as u32
             })
             .collect();
-        let longest = delay.iter().copied().max().unwrap_or(0) as usize;
-        if longest == 0 && flit_time.iter().all(|time| *time == CYCLE) {
+        if delay.iter().all(|d| *d == 0) && flit_time.iter().all(|time| *time == CYCLE) {
             return None;
         }
+        let longest = latencies(topology, load, config).max().unwrap_or(0) as usize;
         let brought = |time: &u64| CYCLE.div_ceil((*time).max(1)).min(u32::MAX.into()) as u32;
         Some(Self {
             free_at: vec![0; flit_time.len()],
@@ -81,9 +82,20 @@ impl Cables {
         self.delay[link]
     }
 
-    /// Puts something on its way, over a link that takes time; `cycle` is the next one.
-    pub(super) fn send(&mut self, cycle: u64, link: usize, arrival: Arrival) {
-        let at = self.place(cycle + u64::from(self.delay[link]));
+    /// How many cycles behind the next one, `cycle`, the flit that a link started last is whole at its
+    /// end. A link that starts one in each cycle, or several, needs none for a flit itself.
+    #[inline]
+    pub(super) fn way(&self, cycle: u64, link: usize) -> u64 {
+        let whole = match self.flit_time[link] {
+            ..=CYCLE => cycle,
+            _ => self.free_at[link].div_ceil(CYCLE),
+        };
+        whole - cycle + u64::from(self.delay[link])
+    }
+
+    /// Puts something on its way that comes in a cycle behind the next one.
+    pub(super) fn send(&mut self, cycle: u64, arrival: Arrival) {
+        let at = self.place(cycle);
         self.under_way[at].push(arrival);
         self.under_way_all += 1;
     }
@@ -130,6 +142,13 @@ impl Network<'_> {
         for at in 0..self.active.len() {
             let link = self.active[at];
             let l = link as usize;
+            if self
+                .rests_until
+                .get(l)
+                .is_some_and(|until| *until > self.cycle)
+            {
+                continue;
+            }
             let first = usize::from(self.turn[l]);
             for i in 0..self.channels {
                 let lane = (first + i) % self.channels;
@@ -207,6 +226,16 @@ fn delays(topology: &Topology, load: &Load, config: &FlitConfig) -> impl Iterato
     })
 }
 
+/// Cycles that a flit may need on each link beside the one of every hop.
+fn latencies(topology: &Topology, load: &Load, config: &FlitConfig) -> impl Iterator<Item = u64> {
+    let times = flit_times(topology, load.link_bits_per_s);
+    let links = times.zip(delays(topology, load, config));
+    links.map(|(time, delay)| match time {
+        ..=CYCLE => delay,
+        _ => delay.saturating_add(time.div_ceil(CYCLE)),
+    })
+}
+
 /// Links that are too long to be simulated, by their numbers, with how long they are.
 pub(crate) fn too_long(
     topology: &Topology,
@@ -214,7 +243,7 @@ pub(crate) fn too_long(
     config: &FlitConfig,
 ) -> impl Iterator<Item = (u32, String)> {
     let under_way = flits_under_way(topology, load, config);
-    let links = (0..).zip(under_way.zip(delays(topology, load, config)));
+    let links = (0..).zip(under_way.zip(latencies(topology, load, config)));
     links.filter_map(|(link, (flits, cycles))| match (flits, cycles) {
         (_, DELAY_CYCLES_MAX..) => Some((link, format!("{cycles} cycles"))),
         (FLITS_UNDER_WAY_MAX.., _) => Some((link, format!("{flits} flits under way and back"))),
@@ -347,6 +376,44 @@ mod tests {
         assert_eq!(latency(&long, 640), 1276);
         let both = long.replace("source s a", "source s a delay=6400ns");
         assert_eq!(latency(&both, 64), 1358);
+    }
+
+    #[test]
+    fn no_packet_is_faster_than_the_slowest_link_of_its_route() {
+        let alone = |rate: &str, bytes: u32| {
+            let text = format!("switch a\nsource s a\ndestination d a rate={rate}\n");
+            let mut load = load(Pattern::Permutation(vec![0]));
+            load.sizes = SizeLaw::Fixed(bytes);
+            load.traffic = load.traffic.with_window(1);
+            load.duration = DurationPs::from_ms(20);
+            outcome(&graph(&text), &load, 1).latency_ns.min()
+        };
+        // A flit of 64 ns on the source's link, and its 64 us behind it, from the cycle on.
+        assert_eq!(alone("1Mb/s", 8), 64_064);
+        // Two flits of 160 ns behind the first one's 64 ns, to the end of a cycle.
+        assert_eq!(alone("400Mb/s", 16), 384);
+        assert_eq!(alone("1Gb/s", 16), 192);
+        assert_eq!(alone("10Gb/s", 16), 192);
+    }
+
+    #[test]
+    fn a_source_pauses_behind_each_packet_however_many_channels_it_has() {
+        let mut to_own = load(Pattern::Permutation(vec![1, 2, 3, 0]));
+        to_own.source_gap = DurationPs::from_ns(2048 * 8);
+        let crossbar = Topology::crossbar(4).unwrap();
+        for channels in [1, 2, 4] {
+            let found = efficiency(&crossbar, &to_own, channels);
+            assert!((0.49..=0.501).contains(&found), "{channels}: {found}");
+        }
+        // More packets than the link between switches has channels for.
+        let found = efficiency(&halls("8"), &to_own, 4);
+        assert!((0.35..=0.501).contains(&found), "{found}");
+        // Where all others wait for an event to be complete, the pauses do not end the run.
+        let mut events = load(Pattern::Uniform);
+        events.traffic = events.traffic.with_window(1);
+        events.source_gap = DurationPs::from_us(100);
+        let events = outcome(&crossbar, &events, 2);
+        assert!(!events.is_deadlocked() && events.packets_in_all > 50);
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub enum Arrival {
         pause: DurationPs,
     },
     /// Collisions at each filled bunch of an orbit, accepted with a probability and thinned by the
-    /// trigger rules (1 in 3, 2 in 25, 3 in 100 and 4 in 240 crossings).
+    /// trigger rules (1 in 3, 2 in 25, 3 in 100 and 4 in 240 crossings); of those that are left one in
+    /// so many arrives.
     Bunches {
         /// Distance of crossings.
         crossing: DurationPs,
@@ -56,7 +57,37 @@ pub enum Arrival {
         filled: u32,
         /// Crossings of a train, filled and empty; the last one of an orbit may be shorter.
         train: u32,
+        /// Of what the rules let pass one in so many arrives, in turn, at least 1: the share of one of
+        /// several networks side by side, which the rules are for together.
+        every: u32,
     },
+}
+
+/// Which crossings of orbits are filled.
+#[derive(Debug, Clone, Copy)]
+struct Filling {
+    filled: u64,
+    train: u64,
+}
+
+impl Filling {
+    /// Filled crossings of an orbit.
+    const fn of_orbit(self) -> u64 {
+        let (trains, rest) = (ORBIT / self.train, ORBIT % self.train);
+        let in_last = if rest < self.filled {
+            rest
+        } else {
+            self.filled
+        };
+        trains * self.filled + in_last
+    }
+
+    /// The crossing of a filled one by its number, both counted from 0.
+    const fn crossing(self, number: u64) -> u64 {
+        let (orbit, place) = (number / self.of_orbit(), number % self.of_orbit());
+        let crossing = place / self.filled * self.train + place % self.filled;
+        orbit.saturating_mul(ORBIT).saturating_add(crossing)
+    }
 }
 
 impl Arrival {
@@ -80,7 +111,11 @@ impl Arrival {
                 probability: p,
                 filled,
                 train,
-            } => crossing.0 > 0 && probability(*p) && *filled > 0 && filled <= train,
+                every,
+            } => {
+                let is_filled = *filled > 0 && filled <= train;
+                crossing.0 > 0 && probability(*p) && is_filled && *every > 0
+            }
         };
         (!is_good).then(|| match self {
             Self::Saturated => String::new(),
@@ -100,6 +135,7 @@ impl Arrival {
                 probability,
                 filled,
                 train,
+                ..
             } => format!(
                 "crossings {crossing} apart with a probability of {probability}, {filled} of \
                  {train} filled"
@@ -115,7 +151,8 @@ struct Clock {
     random: RandomStream,
     /// Crossing numbers of the last triggers, newest first.
     recent: [u64; 4],
-    crossing: u64,
+    /// The filled crossing that was looked at last, by its number.
+    filled: u64,
 }
 
 /// Arrival times of all sources.
@@ -149,7 +186,7 @@ impl ArrivalTimes {
             next: SimPs::ZERO,
             random: streams.stream(NodeId(node), Purpose(3)),
             recent: [u64::MAX; 4],
-            crossing: 0,
+            filled: 0,
         };
         let clocks = match law {
             Arrival::Saturated => 0,
@@ -208,7 +245,17 @@ impl Clock {
                 probability,
                 filled,
                 train,
-            } => return self.trigger(*crossing, *probability, *filled, *train),
+                every,
+            } => {
+                let filling = Filling {
+                    filled: u64::from(*filled),
+                    train: u64::from(*train),
+                };
+                for _ in 1..*every {
+                    self.trigger(*crossing, *probability, filling);
+                }
+                return self.trigger(*crossing, *probability, filling);
+            }
         };
         self.next = self.next + wait;
         self.next
@@ -225,26 +272,33 @@ impl Clock {
         if probability >= 1.0 {
             return 1;
         }
-        1 + (unit.ln() / (1.0 - probability).ln()) as u64
+        // Of a small probability 1 - p is 1.
+        let failures = unit.ln() / (-probability).ln_1p();
+        (failures as u64).saturating_add(1)
     }
 
-    fn trigger(&mut self, crossing: DurationPs, p: f64, filled: u32, train: u32) -> SimPs {
+    /// When the next crossing is that is accepted and that the rules let pass; the end of time if no
+    /// run comes to it.
+    fn trigger(&mut self, distance: DurationPs, p: f64, filling: Filling) -> SimPs {
         loop {
-            self.crossing += 1;
-            let is_filled = self.crossing % ORBIT % u64::from(train) < u64::from(filled);
-            if !is_filled || self.random.unit() >= p || !self.rules_allow() {
-                continue;
+            self.filled = self.filled.saturating_add(self.geometric(p));
+            let crossing = filling.crossing(self.filled);
+            let at = SimPs::ZERO + distance * crossing;
+            if at == SimPs::MAX {
+                return at;
             }
-            self.recent.rotate_right(1);
-            self.recent[0] = self.crossing;
-            return SimPs::ZERO + crossing * self.crossing;
+            if self.rules_allow(crossing) {
+                self.recent.rotate_right(1);
+                self.recent[0] = crossing;
+                return at;
+            }
         }
     }
 
-    fn rules_allow(&self) -> bool {
+    fn rules_allow(&self, crossing: u64) -> bool {
         TRIGGER_RULES.iter().all(|(count, crossings)| {
             let last = self.recent[count - 1];
-            last == u64::MAX || self.crossing - last >= *crossings
+            last == u64::MAX || crossing - last >= *crossings
         })
     }
 }
@@ -291,6 +345,7 @@ mod tests {
             probability: 0.5,
             filled: 48,
             train: 60,
+            every: 1,
         };
         let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
         let crossings: Vec<u64> = (0..20_000)
@@ -301,6 +356,60 @@ mod tests {
             assert!(closest >= Some(window), "{closest:?} of {window}");
         }
         assert!(crossings.iter().all(|c| c % ORBIT % 60 < 48));
+    }
+
+    /// Every bunch is filled and accepted, and four in 240 pass the rules; of three rails each has a
+    /// third of those, and not as many again.
+    #[test]
+    fn rails_share_what_the_rules_let_pass() {
+        let crossing = DurationPs::from_us(1);
+        let times = |every, arrivals: u64| {
+            let law = Arrival::Bunches {
+                crossing,
+                probability: 1.0,
+                filled: 3564,
+                train: 3564,
+                every,
+            };
+            let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
+            let times = (0..arrivals).map(|n| times.time(0, n, 0).expect("not saturated"));
+            times.collect::<Vec<SimPs>>()
+        };
+        let (all, third) = (times(1, 1200), times(3, 400));
+        assert_eq!(all[400], SimPs((1 + 100 * 240) * crossing.0));
+        let in_turn: Vec<SimPs> = all.into_iter().skip(2).step_by(3).collect();
+        assert_eq!(third, in_turn);
+    }
+
+    #[test]
+    fn rare_arrivals_are_rare_and_take_no_time_to_find() {
+        let ns = DurationPs::from_ns(1);
+        let bunches = |probability| Arrival::Bunches {
+            crossing: ns,
+            probability,
+            filled: 7,
+            train: 10,
+            every: 1,
+        };
+        let bernoulli = |probability| Arrival::Bernoulli {
+            slot: ns,
+            probability,
+        };
+        // Of an orbit 356 trains have 7 of 10, and the last one has 4 of 4.
+        let filled = (356.0 * 7.0 + 4.0) / 3564.0;
+        for p in [1e-3, 1e-9] {
+            for (law, slots) in [(bunches(p), 1.0 / filled), (bernoulli(p), 1.0)] {
+                let mean = mean_interval(&law, 20_000) / ns.0 as f64 / slots * p;
+                // The rules refuse one in some hundred of those that are not so rare.
+                assert!((0.98..1.05).contains(&mean), "{law:?}: {mean}");
+            }
+        }
+        for law in [bunches(1e-300), bernoulli(1e-300)] {
+            let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
+            for number in 0..9 {
+                assert_eq!(times.time(0, number, 0), Some(SimPs::MAX), "{law:?}");
+            }
+        }
     }
 
     #[test]

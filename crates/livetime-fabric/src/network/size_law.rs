@@ -90,10 +90,7 @@ impl SizeLaw {
                 let normal = (-2.0 * u.ln()).sqrt() * angle.cos();
                 cut(mean * (variance.sqrt() * normal - variance / 2.0).exp())
             }
-            Self::Trace(sizes) => {
-                let start = mixed(u64::from(source)) % sizes.len() as u64;
-                sizes[((start + number) % sizes.len() as u64) as usize]
-            }
+            Self::Trace(sizes) => *listed(sizes, source, number),
         }
     }
 
@@ -102,6 +99,14 @@ impl SizeLaw {
     pub fn draw(&self, source: u32, number: u64, stream: &mut RandomStream) -> u32 {
         self.size(source, number, stream.next_u64())
     }
+}
+
+/// Where the size of packet `number` of a source is in a list.
+#[inline]
+pub(crate) fn listed(sizes: &[u32], source: u32, number: u64) -> &u32 {
+    let length = sizes.len() as u64;
+    let start = mixed(u64::from(source)) % length;
+    &sizes[((start + number % length) % length) as usize]
 }
 
 /// From just above 0 to 1.

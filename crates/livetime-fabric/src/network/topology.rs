@@ -136,6 +136,19 @@ pub enum TopologyError {
         /// Its position.
         position: u32,
     },
+    /// A graph has nodes that are too far from each other.
+    #[error(
+        "the shortest route from source {from} to destination {to} has {links} links, those of the \
+         nodes included, allowed are {ROUTE_LINKS_MAX}"
+    )]
+    TooFar {
+        /// The source.
+        from: String,
+        /// The destination.
+        to: String,
+        /// Links of the route.
+        links: usize,
+    },
     /// A graph has nodes that cannot reach each other.
     #[error("no route from source {from} to destination {to}")]
     Unroutable {

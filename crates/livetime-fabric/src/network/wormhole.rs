@@ -465,8 +465,10 @@ impl<'t> Fabric<'t> {
                 && let Some(source) = self.take_waiting(link as usize, now)
             {
                 self.end_wait(source, now);
-                self.claim(link, source);
-                self.advance(now, source, scheduler);
+                self.links[link as usize].owner = source;
+                if !self.pass(link, source, scheduler) {
+                    self.advance(now, source, scheduler);
+                }
             }
         }
         self.freed = freed;
@@ -504,9 +506,24 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    fn claim(&mut self, link: u32, source: u32) {
-        self.links[link as usize].owner = source;
-        self.sources[source as usize].claimed += 1;
+    /// Lets a head into a link that it has now; whether the next one is not reached at once. Behind
+    /// the last one it is at its destination, where its bytes follow it.
+    #[inline]
+    fn pass<E: StepEvent<Step>>(
+        &mut self,
+        link: u32,
+        source: u32,
+        scheduler: &mut Scheduler<E>,
+    ) -> bool {
+        let hop_delay = self.load.hop_delay + self.delay_of(link);
+        let state = &mut self.sources[source as usize];
+        state.claimed += 1;
+        let is_under_way =
+            hop_delay != DurationPs::ZERO && usize::from(state.claimed) < state.route.links().len();
+        if is_under_way {
+            scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
+        }
+        is_under_way
     }
 
     /// Claims links from where the head is, until one is taken or the route is complete.
@@ -516,25 +533,34 @@ impl<'t> Fabric<'t> {
         source: u32,
         scheduler: &mut Scheduler<E>,
     ) {
-        let mut hop_delay = self.load.hop_delay;
-        let state = &mut self.sources[source as usize];
-        let links = state.route.links();
-        while let Some(link) = links.get(usize::from(state.claimed)) {
-            let owner = &mut self.links[*link as usize].owner;
+        loop {
+            let state = &self.sources[source as usize];
+            let Some(&link) = state.route.links().get(usize::from(state.claimed)) else {
+                return self.stream(now, source, scheduler);
+            };
+            let owner = &mut self.links[link as usize].owner;
             if *owner != NONE {
-                let link = *link;
                 return self.wait(link as usize, source, now);
             }
             *owner = source;
-            state.claimed += 1;
-            if let Some(paces) = &self.paces {
-                hop_delay = self.load.hop_delay + paces[*link as usize].delay;
-            }
-            if hop_delay != DurationPs::ZERO && usize::from(state.claimed) < links.len() {
-                scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
+            if self.pass(link, source, scheduler) {
                 return;
             }
         }
+    }
+
+    /// Lets the bytes of a packet follow its head, which is in the last link of its route.
+    #[inline]
+    fn stream<E: StepEvent<Step>>(
+        &mut self,
+        now: SimPs,
+        source: u32,
+        scheduler: &mut Scheduler<E>,
+    ) {
+        let state = &self.sources[source as usize];
+        let links = state.route.links();
+        let last = links[links.len() - 1];
+        let hop_delay = self.load.hop_delay + self.delay_of(last);
         let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
         let streaming = match &self.paces {
             None => self.byte_time.of(bytes),

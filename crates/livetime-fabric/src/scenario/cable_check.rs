@@ -72,7 +72,8 @@ impl Scenario {
             "less than {FLITS_UNDER_WAY_MAX} flits under way on a link and back, and than \
              {DELAY_CYCLES_MAX} cycles"
         );
-        let help = "use `level = \"packet\"`, larger `bytes` of `[flit]`, or shorter delays";
+        let help =
+            "use `level = \"packet\"`, larger `bytes` of `[flit]`, or shorter or faster links";
         let before = problems.len();
         report(found, |found| {
             problems.push(Problem::new(LEVEL, "level", found, &allowed, help));
@@ -371,7 +372,7 @@ mod tests {
         scenario.load.hop_delay = DurationPs::ZERO;
         scenario.topology = TopologyChoice::Graph(Graph::parse(slow).unwrap());
         let text = &found(&scenario)[0].1;
-        assert!(text.starts_with("9999999999 cycles on "), "{text}");
+        assert!(text.starts_with("10079999999 cycles on "), "{text}");
         // Small packets in many channels of long links take memory.
         scenario.load.hop_delay = DurationPs::from_us(2);
         scenario.load.sizes = SizeLaw::Exponential { mean: 500.0 };

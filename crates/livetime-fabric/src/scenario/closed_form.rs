@@ -1,8 +1,9 @@
 //! Scenarios whose efficiency theory tells (level F0).
 //!
-//! What is common to them: links that are all alike, no delays, no pauses, no window, nothing lost.
-//! A destination's link is then always busy once a packet for it is somewhere at the head of all that
-//! it has to pass, and what is left is who waits for whom:
+//! What is common to them: links that are all alike, no delays, no pauses, no window, nothing lost, and
+//! packets that can follow each other without a pause wherever nobody waits for others (room for the
+//! next one in buffers, whole flits). A destination's link is then always busy once a packet for it is
+//! somewhere at the head of all that it has to pass, and what is left is who waits for whom:
 //!
 //! - incast: the one link, shared by all;
 //! - senders that stay with their destinations, on a crossbar: each of these is busy;
@@ -12,17 +13,19 @@
 
 use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
 use crate::network::{
-    Arrival, BufferPlace, Buffering, FlowControl, Load, Pattern, Queueing, SizeLaw, Topology,
+    Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing,
+    SizeLaw, Topology,
 };
 use crate::time::DurationPs;
 
 use super::{Level, Scenario, ShiftOrder, Switching, TopologyChoice, thinned};
 
 /// What there are closed forms for.
-pub(super) const CLOSED_FORMS: &str = "links alike, no delays, gaps, windows or losses, and one of these: a crossbar of up to 32 ports \
-     (or from 256) without buffers or with input FIFOs, uniform traffic, fixed or exponential sizes, \
-     saturated or with arrivals that are no bursts; a permutation of a crossbar, saturated; incast, \
-     saturated; a barrel shifter in its conflict-free order, fixed sizes, saturated";
+pub(super) const CLOSED_FORMS: &str = "links alike, no delays, gaps, windows or losses, buffers with room for the packet behind the one \
+     that leaves, and one of these: a crossbar of up to 32 ports (or from 256) without buffers or with \
+     input FIFOs, uniform traffic, fixed or exponential sizes, saturated or with arrivals that are no \
+     bursts; a permutation of a crossbar, saturated; incast, saturated; a barrel shifter in its \
+     conflict-free order, fixed sizes, saturated";
 
 /// Ports from which the limit for many is as good.
 const MANY_PORTS: u32 = 256;
@@ -35,7 +38,7 @@ impl Scenario {
         let is_plain = load.traffic.window.is_none()
             && load.source_gap == DurationPs::ZERO
             && load.hop_delay == DurationPs::ZERO;
-        if !is_alike || !is_plain || self.is_lossy() {
+        if !is_alike || !is_plain {
             return None;
         }
         let is_saturated = load.arrival == Arrival::Saturated;
@@ -44,16 +47,28 @@ impl Scenario {
             (_, Some(order)) => {
                 let is_free = order == ShiftOrder::ConflictFree;
                 let is_fixed = matches!(load.sizes, SizeLaw::Fixed(_));
-                (is_free && is_fixed && is_saturated).then_some(1.0)
+                let ports = topology.elements().iter().map(|element| element.inputs);
+                let flows = self.keeps_up(ports.max().unwrap_or(1));
+                (is_free && is_fixed && is_saturated && flows).then_some(1.0)
             }
-            (Pattern::Incast(_), None) if is_saturated => Some(1.0 / f64::from(topology.sources())),
+            (Pattern::Incast(_), None) if is_saturated && self.keeps_up(1) => {
+                let nodes = topology.sources().min(topology.destinations());
+                Some(1.0 / f64::from(nodes))
+            }
             (Pattern::Permutation(to), None) if is_saturated && is_crossbar => {
                 let mut busy = to.clone();
                 busy.sort_unstable();
                 busy.dedup();
-                Some(busy.len() as f64 / to.len() as f64)
+                // Several senders to one destination take the places of others in a buffer of all.
+                let is_even = busy.len() == to.len() || self.place() != Some(BufferPlace::Shared);
+                let flows = is_even && self.keeps_up(topology.sources());
+                flows.then_some(busy.len() as f64 / to.len() as f64)
             }
-            (Pattern::Uniform, None) if is_crossbar && self.has_fifos() => {
+            (Pattern::Uniform, None) if is_crossbar && self.has_fifos() && self.keeps_up(1) => {
+                // With ports that always come last some have less than is offered, others no more.
+                if !is_saturated && self.level != Level::Flit && load.arbiter == Arbiter::Fixed {
+                    return None;
+                }
                 let most = carried(load, topology.sources())?;
                 let offered = offered(load, &thinned(load.arrival.clone(), self.rails))?;
                 Some(offered.min(most))
@@ -62,11 +77,48 @@ impl Scenario {
         }
     }
 
-    fn is_lossy(&self) -> bool {
+    /// Whether packets that wait for nobody follow each other without a pause, and none is lost, if so
+    /// many ports of an element are busy at once.
+    fn keeps_up(&self, ports: u32) -> bool {
+        let overhead = self.load.overhead_bytes;
+        let buffering = match &self.switching {
+            _ if self.level == Level::Flit => {
+                // The last flit takes its cycle, however little of it is a packet's.
+                let flit = self.flits.flit_bytes.max(1);
+                return matches!(self.load.sizes, SizeLaw::Fixed(bytes)
+                    if (u64::from(bytes) + u64::from(overhead)).is_multiple_of(flit.into()));
+            }
+            Switching::Wormhole => return true,
+            Switching::Buffered(buffering) => buffering,
+        };
+        let packet = self.largest_packet() + u64::from(overhead);
+        let room = match buffering.flow {
+            FlowControl::None => return false,
+            FlowControl::Credits => buffering.bytes,
+            // Up to `go` nobody is stopped for longer than his turn.
+            FlowControl::StopGo { stop, go } if stop.saturating_add(packet) <= buffering.bytes => {
+                go
+            }
+            FlowControl::StopGo { .. } => return false,
+        };
+        // What is sent on once it is there whole has the next one coming behind it. The largest packet
+        // of a law without an end is that of a wide margin, which holds two of nearly all.
+        let is_whole = buffering.forwarding == Forwarding::StoreAndForward
+            || matches!(buffering.queueing, Queueing::Combined { .. });
+        let has_end = matches!(self.load.sizes, SizeLaw::Fixed(_) | SizeLaw::Trace(_));
+        let packets = if is_whole && has_end { 2 } else { 1 };
+        let sharing = match buffering.place {
+            BufferPlace::Shared => u64::from(ports),
+            BufferPlace::Input | BufferPlace::Output => 1,
+        };
+        room >= packet.saturating_mul(packets * sharing)
+    }
+
+    /// Whose buffers packets are in; `None` without any.
+    fn place(&self) -> Option<BufferPlace> {
         match &self.switching {
-            _ if self.level == Level::Flit => false,
-            Switching::Wormhole => false,
-            Switching::Buffered(buffering) => buffering.flow == FlowControl::None,
+            Switching::Buffered(buffering) if self.level != Level::Flit => Some(buffering.place),
+            _ => None,
         }
     }
 
@@ -112,8 +164,8 @@ fn offered(load: &Load, arrival: &Arrival) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::flit::FlitConfig;
-    use crate::network::topology::Wiring;
-    use crate::network::{Forwarding, Traffic};
+    use crate::network::Traffic;
+    use crate::network::topology::{Graph, Wiring};
 
     fn scenario(topology: TopologyChoice, pattern: Pattern) -> Scenario {
         Scenario {
@@ -195,6 +247,150 @@ mod tests {
             let interval = DurationPs((microseconds * 1e6) as u64);
             offered.load.arrival = Arrival::Poisson { interval };
             assert!((agreed(&offered) - expected).abs() < 1e-6);
+        }
+    }
+
+    /// Elements with so much room, made otherwise by `change`.
+    fn elements(bytes: u64, change: fn(&mut Buffering)) -> Switching {
+        let mut buffering = Buffering {
+            forwarding: Forwarding::CutThrough,
+            queueing: Queueing::InputFifo,
+            place: BufferPlace::Input,
+            bytes,
+            lanes: 1,
+            flow: FlowControl::Credits,
+        };
+        change(&mut buffering);
+        Switching::Buffered(buffering)
+    }
+
+    fn is_stored(buffering: &mut Buffering) {
+        buffering.forwarding = Forwarding::StoreAndForward;
+    }
+
+    fn is_shared(buffering: &mut Buffering) {
+        buffering.place = BufferPlace::Shared;
+    }
+
+    fn is_combined(buffering: &mut Buffering) {
+        buffering.queueing = Queueing::Combined {
+            speedup_thousandths: 2_000,
+            output_bytes: 2048,
+            matching: None,
+        };
+    }
+
+    fn has_stop_and_go(buffering: &mut Buffering) {
+        is_stored(buffering);
+        let (stop, go) = (buffering.bytes - 2048, buffering.bytes - 2048);
+        buffering.flow = FlowControl::StopGo { stop, go };
+    }
+
+    /// Theory, if there is any, and the simulated efficiency.
+    fn both(scenario: &Scenario) -> (Option<f64>, f64) {
+        assert_eq!(scenario.validate(), []);
+        let outcome = scenario.run().unwrap();
+        let network = outcome.network.unwrap();
+        (outcome.analytic, network.efficiency_link.mean)
+    }
+
+    #[test]
+    fn theory_is_told_where_buffers_have_room_for_the_next_packet_alone() {
+        const PACKET: u64 = 2048;
+        let crossbar = TopologyChoice::Crossbar { ports: 4 };
+        let even = scenario(crossbar.clone(), Pattern::Permutation(vec![1, 2, 3, 0]));
+        let shift = Scenario {
+            shift: Some(ShiftOrder::ConflictFree),
+            ..scenario(delta(), Pattern::Uniform)
+        };
+        let uniform = scenario(crossbar, Pattern::Uniform);
+        // Room in packets that is enough, and what half a packet less makes of the permutation.
+        type Change = fn(&mut Buffering);
+        let cases: [(Change, u64, f64); 4] = [
+            (is_stored, 2, 0.5),
+            (is_shared, 4, 0.75),
+            (is_combined, 2, 0.667),
+            (has_stop_and_go, 3, 1.0),
+        ];
+        for (change, packets, less) in cases {
+            for base in [&even, &shift, &uniform] {
+                let of = |bytes| Scenario {
+                    switching: elements(bytes, change),
+                    ..base.clone()
+                };
+                let (theory, found) = both(&of(packets * PACKET));
+                let agrees = theory.is_none_or(|theory| (theory - found).abs() < 0.015);
+                assert!(agrees, "{packets}: {found}, in theory {theory:?}");
+                let is_told = base.load.traffic.pattern != Pattern::Uniform || base.shift.is_some();
+                assert!(theory.is_some() || !is_told, "{packets}");
+                let (theory, found) = both(&of((packets - 1) * PACKET + PACKET / 2));
+                assert_eq!(theory, None, "{packets}: {found}");
+                let is_even = base.shift.is_none() && is_told;
+                assert!(
+                    !is_even || (found - less).abs() < 0.01,
+                    "{packets}: {found}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn theory_is_told_where_nothing_is_lost_and_nobody_starves() {
+        let crossbar = || TopologyChoice::Crossbar { ports: 4 };
+        let even = || scenario(crossbar(), Pattern::Permutation(vec![1, 2, 3, 0]));
+        // The second packet finds room for a half of it.
+        let mut lossy = even();
+        lossy.switching = elements(3 << 10, |buffering| {
+            is_stored(buffering);
+            let (stop, go) = (3 << 10, 1 << 10);
+            buffering.flow = FlowControl::StopGo { stop, go };
+        });
+        assert_eq!(both(&lossy).0, None);
+        assert!(lossy.run().unwrap().network.unwrap().packets_lost > 0);
+        // Three senders to one destination leave the fourth little of a buffer that all share.
+        let mut uneven = even();
+        uneven.load.traffic.pattern = Pattern::Permutation(vec![1, 1, 1, 2]);
+        uneven.switching = elements(8 << 10, is_shared);
+        let (theory, found) = both(&uneven);
+        assert!(theory.is_none() && found < 0.45, "{found}");
+        // An arbiter that starves the last port, below what the crossbar carries in all.
+        let mut starved = scenario(crossbar(), Pattern::Uniform);
+        starved.switching = elements(64 << 10, |_| {});
+        starved.load.arrival = Arrival::Poisson {
+            interval: DurationPs::from_ns(25_600),
+        };
+        starved.load.arbiter = Arbiter::Fixed;
+        let (theory, found) = both(&starved);
+        assert!(theory.is_none() && found < 0.62, "{found}");
+        starved.load.arbiter = Arbiter::Oldest;
+        let (theory, found) = both(&starved);
+        assert!((theory.unwrap() - found).abs() < 0.015, "{found}");
+    }
+
+    #[test]
+    fn theory_of_flits_is_that_of_whole_ones() {
+        let crossbar = TopologyChoice::Crossbar { ports: 4 };
+        let mut flits = scenario(crossbar, Pattern::Permutation(vec![1, 2, 3, 0]));
+        flits.level = Level::Flit;
+        for (bytes, is_whole) in [(1 << 10, true), (2 << 10, true), (3 << 10, false)] {
+            flits.flits.flit_bytes = bytes;
+            let (theory, found) = both(&flits);
+            assert_eq!(theory.is_some(), is_whole, "{bytes}");
+            assert_eq!((found - 1.0).abs() < 0.01, is_whole, "{bytes}: {found}");
+        }
+    }
+
+    #[test]
+    fn an_incast_fills_one_link_of_as_many_as_the_smaller_side_has() {
+        for (sources, destinations) in [(8, 4), (4, 8)] {
+            let mut text = "switch a\n".to_owned();
+            for (kind, count) in [("source", sources), ("destination", destinations)] {
+                for node in 0..count {
+                    text += &format!("{kind} {kind}{node} a\n");
+                }
+            }
+            let graph = TopologyChoice::Graph(Graph::parse(&text).unwrap());
+            assert_eq!(agreed(&scenario(graph, Pattern::Incast(1))), 0.25);
         }
     }
 

@@ -4,7 +4,7 @@ use livetime_wire::ByteSize;
 
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
-use crate::network::{BufferPlace, Buffering, FlowControl, Queueing, SizeLaw, Topology};
+use crate::network::{Arbiter, BufferPlace, Buffering, FlowControl, Queueing, SizeLaw, Topology};
 
 use super::{Level, Scenario, Switching, TopologyChoice};
 
@@ -39,14 +39,28 @@ impl Scenario {
         ))
     }
 
-    /// Keys of the scenario that do nothing at its level.
+    /// Keys of the scenario that do nothing at its level. Routes are chosen at each.
     fn level_note(&self) -> Option<String> {
-        let is_ignored = self.level == Level::Flit && self.switching != Switching::Wormhole;
-        is_ignored.then(|| {
-            "level flit takes no notice of `[switch]`: routers are those of `[flit]`, and who is \
-             first is drawn"
-                .to_owned()
-        })
+        if self.level != Level::Flit {
+            return None;
+        }
+        let arbiter = self.load.arbiter.name();
+        let ignored = [
+            (self.switching != Switching::Wormhole).then(|| {
+                "`mode` and its buffers and queues in `[switch]`: routers are those of `[flit]`"
+                    .to_owned()
+            }),
+            (self.load.arbiter != Arbiter::Random)
+                .then(|| format!("`arbiter = \"{arbiter}\"` in `[switch]`: who is first is drawn")),
+        ];
+        let ignored: Vec<String> = ignored.into_iter().flatten().collect();
+        let text = || {
+            format!(
+                "level flit takes no notice of {}",
+                ignored.join(", nor of ")
+            )
+        };
+        (!ignored.is_empty()).then(text)
     }
 
     /// Whether the credits of an event builder can overflow buffers that nothing guards.
@@ -98,7 +112,7 @@ mod tests {
     use crate::builder_network::BuilderNetwork;
     use crate::flit::FlitConfig;
     use crate::network::topology::Graph;
-    use crate::network::{Forwarding, Load, Pattern, Traffic};
+    use crate::network::{Forwarding, Load, Pattern, RoutePolicy, Traffic};
 
     fn scenario(topology: TopologyChoice) -> Scenario {
         Scenario {
@@ -165,8 +179,21 @@ mod tests {
         let mut plain = scenario(TopologyChoice::Crossbar { ports: 4 });
         plain.level = Level::Flit;
         assert_eq!(notes(&plain), "");
+        plain.load.routes = RoutePolicy::BySourcePort;
+        assert_eq!(notes(&plain), "", "these are noticed");
+        let (mode, arbiter) = (
+            "`mode` and its buffers and queues in `[switch]`: routers are those of `[flit]`",
+            "`arbiter = \"oldest\"` in `[switch]`: who is first is drawn",
+        );
+        let before = "level flit takes no notice of";
+        plain.load.arbiter = Arbiter::Oldest;
+        assert_eq!(notes(&plain), format!("{before} {arbiter}"));
         plain.switching = lossy(64 << 10);
-        assert!(notes(&plain).contains("takes no notice of `[switch]`"));
+        assert_eq!(notes(&plain), format!("{before} {mode}, nor of {arbiter}"));
+        plain.load.arbiter = Arbiter::Random;
+        assert_eq!(notes(&plain), format!("{before} {mode}"));
+        plain.level = Level::Packet;
+        assert_eq!(notes(&plain), "");
     }
 
     #[test]

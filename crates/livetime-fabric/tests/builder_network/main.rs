@@ -77,6 +77,8 @@ fn run(
     assert_eq!(outcome.violations, Vec::<String>::new());
     assert!(outcome.is_conserved(), "{}", brief(&outcome));
     assert!(outcome.events_built > 100, "{}", brief(&outcome));
+    assert!(!outcome.is_deadlocked(), "{}", brief(&outcome));
+    assert!(outcome.efficiency_link <= 1.0, "{}", brief(&outcome));
     outcome
 }
 
@@ -412,7 +414,7 @@ fn slow_builder_units_get_less_and_dead_ones_lose_no_event() {
         ..SickUnits::default()
     };
     let dead = with(dead, 1_000);
-    assert_eq!(dead.builders_dead, 2);
+    assert_eq!((dead.builders_dead, dead.builders_found_dead), (2, 2));
     assert!(dead.events_reassigned > 0);
     assert_eq!(dead.events_incomplete, 0);
     let tail = dead.series[24..].iter().sum::<f64>() / 8.0;

@@ -37,7 +37,7 @@ use crate::building_group::{BuildingGroup, knows};
 use crate::chain_plan::{role_of, transport_of};
 use crate::role_ends::FIRST_EPOCH;
 
-/// How long the others may take to settle a loss.
+/// How long the others may take to settle a loss, beside judging events.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time within which processes that die together hang up.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -466,7 +466,7 @@ impl ProcessGroup {
         use UnitKind::{EventManager, Readout, Source};
         let group = BuildingGroup::of(&self.config, unit.index);
         let mut handed_on = Vec::new();
-        let again = loop {
+        let (again, open) = loop {
             self.await_manager()?;
             let had = self.tell("lost", unit, &[EventManager], &[])?;
             if !self.lives(UnitId::EVENT_MANAGER) {
@@ -477,14 +477,16 @@ impl ProcessGroup {
             // Whoever is the next event manager is not told that they are open.
             self.tell("decide", unit, &[Source], &handed_on)?;
             let again = self.tell("decide", unit, &[EventManager], &handed_on)?;
+            let open = self.tell("open", unit, &[EventManager], &[])?;
             // One that died meanwhile may not have said all that there is to say.
             if self.lives(UnitId::EVENT_MANAGER) {
-                break again;
+                break (again, open);
             }
         };
         self.lost_groups.note_built_again(group, &again);
         self.unasked.begin(unit);
-        self.tell("lost", unit, &[Readout], &again)?;
+        // All that is open: what an event manager before had meant for it may be another unit's now.
+        self.tell("lost", unit, &[Readout], &open)?;
         if !self.config.builder.first_step.is_empty() {
             // Units that it had not asked do not know these as its events.
             self.tell("decide", unit, &[Readout], &handed_on)?;
@@ -524,7 +526,10 @@ impl ProcessGroup {
         let released = self.tell("released", unit, &[UnitKind::Readout], events)?;
         let mut finished: BTreeSet<u64> = written.into_iter().chain(released).collect();
         let writer = BuildingGroup::of(&self.config, unit.index).writer();
-        if !self.lives(writer) {
+        // Another in its place knows the last that was written before it, and the unit may have been
+        // slow to clear what is older.
+        let is_first = self.epochs.get(&writer).is_none_or(|e| *e == FIRST_EPOCH);
+        if !is_first || !self.lives(writer) {
             let stored = triggers_of(&self.place_of(writer).path);
             finished.extend(events.iter().filter(|event| stored.contains(event)));
         }
@@ -644,16 +649,25 @@ impl ProcessGroup {
             .map(|_| ())
     }
 
+    /// Waits until these processes have settled what they were told, or are gone; returns the events
+    /// that they name. Time in which one of them stands still does not count.
     pub(super) fn await_settled(&mut self, mut waiting: Vec<usize>) -> Result<Vec<u64>, String> {
-        let until = Instant::now() + SETTLE_PATIENCE;
+        let patience = waiting.iter().map(|index| self.settle_patience(*index));
+        let mut left = patience.max().unwrap_or_default();
         let mut named = Vec::new();
         while !waiting.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(format!("{} roles did not settle its loss", waiting.len()));
             }
-            let Ok((index, heard)) = self.heard.recv_timeout(left.min(Duration::from_millis(20)))
-            else {
+            // One of them may hang on an event.
+            self.watch_events();
+            let since = Instant::now();
+            let heard = self.heard.recv_timeout(left.min(Duration::from_millis(20)));
+            let stands = |index: &usize| self.processes[*index].child.is_stopped();
+            if heard.is_ok() || !waiting.iter().any(stands) {
+                left = left.saturating_sub(since.elapsed());
+            }
+            let Ok((index, heard)) = heard else {
                 self.make_faults();
                 continue;
             };
@@ -668,6 +682,16 @@ impl ProcessGroup {
             named.extend(settled.into_iter().flatten());
         }
         Ok(named)
+    }
+
+    /// How long a process may take to settle a loss: a filter unit judges what it has first.
+    fn settle_patience(&self, index: usize) -> Duration {
+        let events = match self.processes[index].unit.kind {
+            UnitKind::Filter => u64::from(self.config.builder.filter_in_flight) + 1,
+            _ => 0,
+        };
+        let judging = self.policy.time_limit.0.saturating_mul(events);
+        SETTLE_PATIENCE.saturating_add(Duration::from_nanos(judging))
     }
 
     /// Starts a process in the place of a lost one.

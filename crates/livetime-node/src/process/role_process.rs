@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hdrhistogram::Histogram;
 use livetime_shm::{
-    Doorbell, PagePool, PeerError, WaitCounts, Waiter, open_consumer, open_producer,
-    pin_current_thread,
+    Consumer, Doorbell, PagePool, PeerError, Producer, WaitCounts, Waiter, open_consumer,
+    open_producer, pin_current_thread,
 };
 use livetime_wire::{RunNumber, TaiNs, TriggerNumber, UnitId, UnitKind};
 
@@ -424,6 +424,51 @@ fn listen(
     Ok(())
 }
 
+/// Ends of rings and sockets that came with a command.
+struct NewEnds {
+    producers: BTreeMap<RingKey, Producer>,
+    consumers: BTreeMap<RingKey, Consumer>,
+    socket: Option<PeerSocket>,
+    /// Of data links, by their front-end.
+    data_sockets: BTreeMap<UnitId, PeerSocket>,
+}
+
+impl NewEnds {
+    fn open(
+        plan: &ChainPlan,
+        what: &str,
+        ends: Vec<(EndName, OwnedFd)>,
+    ) -> Result<Self, ProcessError> {
+        let mut new = Self {
+            producers: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            socket: None,
+            data_sockets: BTreeMap::new(),
+        };
+        for (name, fd) in ends {
+            let Some(key) = ring_key(plan, &name.name) else {
+                let passed = PeerSocket::of_kind(&name.kind, fd);
+                match (unit_of(&name.name), passed) {
+                    // That of a data link has its name; what is cut is named by the command itself.
+                    (Some(link), Some(passed))
+                        if link.kind == UnitKind::Source && what == "back" =>
+                    {
+                        new.data_sockets.insert(link, passed);
+                    }
+                    (_, passed) => new.socket = passed,
+                }
+                continue;
+            };
+            if name.kind == "producer" {
+                new.producers.insert(key, open_producer(fd, name.epoch)?);
+            } else {
+                new.consumers.insert(key, open_consumer(fd, name.epoch)?);
+            }
+        }
+        Ok(new)
+    }
+}
+
 fn to_command(
     plan: &ChainPlan,
     message: Message,
@@ -444,32 +489,19 @@ fn to_command(
         return Ok(None);
     };
     ends.extend(names.into_iter().zip(fds));
-    let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
-    let (mut socket, mut data_sockets) = (None, BTreeMap::new());
-    for (name, fd) in ends {
-        let Some(key) = ring_key(plan, &name.name) else {
-            let passed = PeerSocket::of_kind(&name.kind, fd);
-            match (unit_of(&name.name), passed) {
-                // That of a data link has its name; what is cut is named by the command itself.
-                (Some(link), Some(passed)) if link.kind == UnitKind::Source && what == "back" => {
-                    data_sockets.insert(link, passed);
-                }
-                (_, passed) => socket = passed,
-            }
-            continue;
-        };
-        if name.kind == "producer" {
-            producers.insert(key, open_producer(fd, name.epoch)?);
-        } else {
-            consumers.insert(key, open_consumer(fd, name.epoch)?);
-        }
-    }
+    let NewEnds {
+        producers,
+        consumers,
+        socket,
+        data_sockets,
+    } = NewEnds::open(plan, &what, ends)?;
     let triggers = triggers.into_iter().map(TriggerNumber).collect();
     Ok(match what.as_str() {
         "lost" => Some(RoleCommand::PeerLost { unit, triggers }),
         "decide" => Some(RoleCommand::Decide { unit, triggers }),
         "released" => Some(RoleCommand::NameReleased { unit, triggers }),
         "unasked" => Some(RoleCommand::NameUnasked { unit, triggers }),
+        "open" => Some(RoleCommand::NameOpen),
         "end" => Some(RoleCommand::EndUnasked { unit, triggers }),
         "retire" => Some(RoleCommand::Retire { unit }),
         "reconnect" => Some(RoleCommand::StreamBack {

@@ -349,6 +349,7 @@ impl Role for Builder {
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
             | RoleCommand::NameUnasked { .. }
+            | RoleCommand::NameOpen
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. } => {}

@@ -282,6 +282,7 @@ impl Role for EventManagerRole {
                 let again = self.core.reassign(unit.index, &triggers);
                 self.named.extend(again);
             }
+            RoleCommand::NameOpen => self.named.extend(self.core.open_triggers()),
             RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
             | RoleCommand::NameUnasked { .. }

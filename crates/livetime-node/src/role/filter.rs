@@ -562,6 +562,7 @@ impl Role for FilterUnit {
             RoleCommand::Decide { .. }
             | RoleCommand::NameReleased { .. }
             | RoleCommand::NameUnasked { .. }
+            | RoleCommand::NameOpen
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }

@@ -731,6 +731,7 @@ impl FrontEnd {
         gauges.bytes = words * 4;
         gauges.busy_ns = dead_time.busy.iter().map(|busy| busy.0).sum();
         gauges.idle = idle;
+        gauges.refused_by_gate = self.parts.source.counts().refused_by_gate();
         self.parts.block.publish(&self.counts);
     }
 }

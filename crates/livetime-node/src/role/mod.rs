@@ -70,6 +70,9 @@ pub enum RoleCommand {
         /// To the front-ends, the triggers.
         triggers: Vec<TriggerNumber>,
     },
+    /// To the event manager: a builder unit is gone, and what becomes of its events is decided. Name all
+    /// triggers that are not finished.
+    NameOpen,
     /// To readout units: these triggers are finished. End those that nobody has asked for.
     EndUnasked {
         /// The builder unit that is gone.

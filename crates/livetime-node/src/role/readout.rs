@@ -438,6 +438,37 @@ impl Readout {
         )
     }
 
+    fn lose_peer(&mut self, now: RunNs, unit: UnitId, open: &[TriggerNumber]) {
+        let is_builder = unit.kind == UnitKind::Builder;
+        if is_builder {
+            // What the dead unit said before comes first.
+            while self.take_messages(now) > 0 {}
+        }
+        self.parts.outbox.lose(unit);
+        if is_builder {
+            if let Some(shaper) = &mut self.parts.shaper {
+                shaper.lose(unit.index);
+            }
+            self.freed_of_lost += self.parts.core.take_back(unit.index, open);
+        }
+    }
+
+    /// Notes which of the events that a builder unit had, gone or not, were released here.
+    fn name_released(&mut self, now: RunNs, unit: UnitId, events: &[TriggerNumber]) {
+        // What was said before comes first, and of a dead builder unit nothing after it.
+        while self.take_messages(now) > 0 {}
+        let builder = match unit.kind {
+            UnitKind::Builder => unit.index,
+            // None is gone: what they say counts.
+            _ => NO_BUILDER,
+        };
+        if builder != NO_BUILDER {
+            self.parts.outbox.lose(unit);
+        }
+        self.named
+            .extend(self.parts.core.released_by(builder, events));
+    }
+
     fn publish(&mut self) {
         let parts = &mut self.parts;
         let idle = parts.core.is_idle()
@@ -505,36 +536,13 @@ impl Role for Readout {
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
         match command {
-            RoleCommand::PeerLost { unit, triggers } => {
-                if unit.kind == UnitKind::Builder {
-                    // What the dead unit said before comes first.
-                    while self.take_messages(now) > 0 {}
-                }
-                self.parts.outbox.lose(unit);
-                if unit.kind == UnitKind::Builder {
-                    if let Some(shaper) = &mut self.parts.shaper {
-                        shaper.lose(unit.index);
-                    }
-                    self.freed_of_lost += self.parts.core.take_back(unit.index, &triggers);
-                }
-            }
+            RoleCommand::PeerLost { unit, triggers } => self.lose_peer(now, unit, &triggers),
             // Events that a lost builder unit had handed on.
             RoleCommand::Decide { triggers, .. } => {
                 self.freed_of_lost += self.parts.core.finish_events(&triggers);
             }
             RoleCommand::NameReleased { unit, triggers } => {
-                // What was said before comes first, and of a dead builder unit nothing after it.
-                while self.take_messages(now) > 0 {}
-                let builder = match unit.kind {
-                    UnitKind::Builder => unit.index,
-                    // None is gone: what they say counts.
-                    _ => NO_BUILDER,
-                };
-                if builder != NO_BUILDER {
-                    self.parts.outbox.lose(unit);
-                }
-                let released = self.parts.core.released_by(builder, &triggers);
-                self.named.extend(released);
+                self.name_released(now, unit, &triggers);
             }
             RoleCommand::NameUnasked { .. } => self.named.extend(self.parts.core.unasked()),
             RoleCommand::EndUnasked { triggers, .. } => {
@@ -546,6 +554,7 @@ impl Role for Readout {
                 assemblers.for_each(|assembler| assembler.expect_after(newest));
             }
             RoleCommand::Retire { .. }
+            | RoleCommand::NameOpen
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }

@@ -105,9 +105,9 @@ pub struct Writer {
     /// Triggers of the last events that a writer before this one had put into the file, sorted:
     /// they may be handed over a second time.
     known: Vec<TriggerNumber>,
-    /// Events handed over since then; when everybody must have sent the last old one, `known` is
-    /// of no use any more.
-    since_known: usize,
+    /// By builder unit: events handed over since then. When each must have sent its last old one,
+    /// `known` is of no use any more.
+    since_known: Vec<usize>,
     /// Events that are another unit's answer to the last command: those of a lost builder unit.
     named: Vec<TriggerNumber>,
     repeated: u64,
@@ -135,7 +135,7 @@ impl Writer {
         let sources = parts.sources;
         Self {
             known: parts.file.take_last_triggers(),
-            since_known: 0,
+            since_known: vec![0; parts.tickets.len()],
             named: Vec::new(),
             repeated: 0,
             of_builder: (parts.tickets.iter())
@@ -191,7 +191,7 @@ impl Writer {
         self.counts.gauges.received += 1;
         self.taken = if read.is_err() {
             Taken::Refused
-        } else if self.is_known() {
+        } else if self.is_known(builder) {
             Taken::Repeated
         } else if self.event.hold(&self.parts.pools).is_ok() {
             Taken::Held
@@ -253,12 +253,13 @@ impl Writer {
     }
 
     /// Whether the event was put into the file by a writer that died before it could say so.
-    fn is_known(&mut self) -> bool {
+    fn is_known(&mut self, builder: usize) -> bool {
         if self.known.is_empty() {
             return false;
         }
-        self.since_known += 1;
-        if self.since_known > self.parts.credits * self.lost.len() {
+        self.since_known[builder] += 1;
+        let most = self.parts.credits;
+        if self.since_known.iter().all(|events| *events > most) {
             // Everything that could come twice has come.
             self.known.clear();
         }
@@ -489,6 +490,7 @@ impl Role for Writer {
             | RoleCommand::Retire { .. }
             | RoleCommand::NameReleased { .. }
             | RoleCommand::NameUnasked { .. }
+            | RoleCommand::NameOpen
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }

@@ -370,34 +370,9 @@ impl NetworkBuilders {
             ..carrier.config(shape)
         };
         debug_assert!(config.validate("builder").is_empty());
-        let credits = config.credits as usize;
-        let in_flight = carrier.pages_in_flight(shape);
         let mut builders = Vec::new();
         for index in 0..shape.builder_units {
-            let pool = PagePool::create(&PoolConfig {
-                pages: (credits * shape.sources() as usize + in_flight) as u32,
-                ..shape.pool_config(&config)
-            })?;
-            let mut core = BuilderUnit::new(&config, index, EPOCH);
-            core.report_freed_pages(pool.page_count() as usize);
-            if carrier == Carrier::Tcp {
-                core.group_messages();
-            }
-            let pages = ReceivePages::new(pool.clone(), index);
-            builders.push(Builder {
-                ticket: core.empty_ticket(),
-                linked: Linked {
-                    core,
-                    link: carrier.link(shape, None, Some(pages)),
-                    kept: None,
-                },
-                pool,
-                answers: TriggerList::default(),
-                answer_sequence: 0,
-                whole: 0,
-                damaged: 0,
-                page_use: PageUse::default(),
-            });
+            builders.push(Builder::new(shape, carrier, &config, index)?);
         }
         let mut manager = Linked {
             core: EventManager::new(&config, EPOCH),
@@ -785,6 +760,40 @@ impl Readout {
 }
 
 impl Builder {
+    /// With pages for all its credits and for what may be on its way beside them.
+    fn new(
+        shape: Shape,
+        carrier: Carrier,
+        config: &BuilderConfig,
+        index: u16,
+    ) -> Result<Self, BenchError> {
+        let of_events = config.credits as usize * shape.sources() as usize;
+        let pool = PagePool::create(&PoolConfig {
+            pages: (of_events + carrier.pages_in_flight(shape)) as u32,
+            ..shape.pool_config(config)
+        })?;
+        let mut core = BuilderUnit::new(config, index, EPOCH);
+        core.report_freed_pages(pool.page_count() as usize);
+        if carrier == Carrier::Tcp {
+            core.group_messages();
+        }
+        let pages = ReceivePages::new(pool.clone(), index);
+        Ok(Self {
+            ticket: core.empty_ticket(),
+            linked: Linked {
+                core,
+                link: carrier.link(shape, None, Some(pages)),
+                kept: None,
+            },
+            pool,
+            answers: TriggerList::default(),
+            answer_sequence: 0,
+            whole: 0,
+            damaged: 0,
+            page_use: PageUse::default(),
+        })
+    }
+
     fn poll(&mut self, now: RunNs) -> Result<usize, BenchError> {
         let mut work = self
             .linked

@@ -19,66 +19,23 @@ pub(crate) const TYPICAL_WORDS: usize = 34;
 
 /// One path of each of the sixteen kinds, each open to every Level-1 bit.
 pub(crate) fn menu_of_sixteen() -> Menu {
-    let mev = EnergyMev;
-    let em = |em_min, had_em_max| EmCut {
-        em_min: mev(em_min),
-        had_em_max: Thousandths(had_em_max),
-    };
-    let jets = |count, et_min, sum_et_min: Option<i32>, met_min: Option<i32>| JetCut {
-        count,
-        et_min: mev(et_min),
-        sum_et_min: sum_et_min.map(mev),
-        met_min: met_min.map(mev),
-    };
-    let muon = |types, pt_min| SingleMuonCut {
-        types,
-        pt_min: mev(pt_min),
-    };
-    let two_track = TwoTrackCut {
-        pt_min: mev(2000),
-        sum_pt_min: mev(5500),
-        chi2_max: Sixteenths(400),
-        charge: ChargeRule::Opposite,
-        dphi_min: AngleMdeg(2000),
-        dphi_max: AngleMdeg(90_000),
-        d_min: LengthUm(120),
-        d_max: LengthUm(1000),
-        lxy_min: LengthUm(200),
-        d_pair_max: None,
-    };
-    let lepton_track = LeptonTrackCut {
-        lepton: Lepton::Muon(muon(0, 4000)),
-        track_pt_min: mev(2000),
-        chi2_max: Sixteenths(400),
-        d_min: LengthUm(120),
-        d_max: LengthUm(1000),
-    };
-    let electron = SingleElectronCut {
-        em: em(8000, 125),
-        track_pt_min: mev(4000),
-        match_max: AngleMdeg(6000),
-    };
-    let tau = TauCut {
-        et_min: mev(10_000),
-        towers_max: 12,
-        had_em_min: Thousandths(500),
-        track_pt_min: mev(1000),
-        match_max: AngleMdeg(10_000),
-    };
-    let dimuon = DimuonCut {
-        types: 0,
-        pt_min: mev(1500),
-        charge: ChargeRule::Opposite,
-    };
     let cuts = [
-        Cut::TwoTrack(two_track),
-        Cut::LeptonTrack(lepton_track),
+        Cut::TwoTrack(two_track()),
+        Cut::LeptonTrack(lepton_track()),
         Cut::SingleMuon(muon(MuonStub::CMU | MuonStub::CMP, 8000)),
-        Cut::SingleElectron(electron),
+        Cut::SingleElectron(SingleElectronCut {
+            em: em(8000, 125),
+            track_pt_min: EnergyMev(4000),
+            match_max: AngleMdeg(6000),
+        }),
         Cut::Photon(PhotonCut {
             em: em(10_000, 125),
         }),
-        Cut::Dimuon(dimuon),
+        Cut::Dimuon(DimuonCut {
+            types: 0,
+            pt_min: EnergyMev(1500),
+            charge: ChargeRule::Opposite,
+        }),
         Cut::ElectronMuon(ElectronMuonCut {
             em: em(4000, 125),
             muon: muon(0, 4000),
@@ -87,13 +44,13 @@ pub(crate) fn menu_of_sixteen() -> Menu {
         Cut::MultiJet(jets(3, 15_000, Some(100_000), None)),
         Cut::JetsMet(jets(2, 15_000, None, Some(20_000))),
         Cut::MetEm(MetEmCut {
-            met_min: mev(25_000),
+            met_min: EnergyMev(25_000),
             em: em(8000, 125),
         }),
         Cut::SumEt(SumEtCut {
-            sum_et_min: mev(300_000),
+            sum_et_min: EnergyMev(300_000),
         }),
-        Cut::Tau(tau),
+        Cut::Tau(tau()),
         Cut::MinBias,
         Cut::Auto,
         Cut::ZeroBias,
@@ -106,6 +63,66 @@ pub(crate) fn menu_of_sixteen() -> Menu {
         };
         (format!("PATH_{bit}"), l1_mask, cut)
     }))
+}
+
+fn em(em_min: i32, had_em_max: i32) -> EmCut {
+    EmCut {
+        em_min: EnergyMev(em_min),
+        had_em_max: Thousandths(had_em_max),
+    }
+}
+
+fn muon(types: u32, pt_min: i32) -> SingleMuonCut {
+    SingleMuonCut {
+        types,
+        pt_min: EnergyMev(pt_min),
+    }
+}
+
+fn jets(count: u32, et_min: i32, sum_et_min: Option<i32>, met_min: Option<i32>) -> JetCut {
+    JetCut {
+        count,
+        et_min: EnergyMev(et_min),
+        sum_et_min: sum_et_min.map(EnergyMev),
+        met_min: met_min.map(EnergyMev),
+    }
+}
+
+/// Two displaced tracks of opposite charge.
+fn two_track() -> TwoTrackCut {
+    TwoTrackCut {
+        pt_min: EnergyMev(2000),
+        sum_pt_min: EnergyMev(5500),
+        chi2_max: Sixteenths(400),
+        charge: ChargeRule::Opposite,
+        dphi_min: AngleMdeg(2000),
+        dphi_max: AngleMdeg(90_000),
+        d_min: LengthUm(120),
+        d_max: LengthUm(1000),
+        lxy_min: LengthUm(200),
+        d_pair_max: None,
+    }
+}
+
+/// A muon beside a displaced track.
+fn lepton_track() -> LeptonTrackCut {
+    LeptonTrackCut {
+        lepton: Lepton::Muon(muon(0, 4000)),
+        track_pt_min: EnergyMev(2000),
+        chi2_max: Sixteenths(400),
+        d_min: LengthUm(120),
+        d_max: LengthUm(1000),
+    }
+}
+
+fn tau() -> TauCut {
+    TauCut {
+        et_min: EnergyMev(10_000),
+        towers_max: 12,
+        had_em_min: Thousandths(500),
+        track_pt_min: EnergyMev(1000),
+        match_max: AngleMdeg(10_000),
+    }
 }
 
 /// One path that every packet passes: a decision without an algorithm.

@@ -488,25 +488,9 @@ fn report(
     let by_looks = measured.blame(&host.without_work, clock);
     let share = |count: u64| count as f64 / measured.offered.max(1) as f64;
     let ppm = |count| rounded(Outliers::ppm(count, measured.trials.len()));
-    let stalled: u64 = host.gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let load = paced.arrival.rate.0 * samples.mean() * 1e-9;
     let chance = Chance::of(&measured.threads, ticks_of(clock, CHANCE_NS));
-    let own_stalls: u64 = (measured.threads.iter())
-        .map(|thread| thread.own_stalls)
-        .sum();
-    let mean_ns = samples.mean();
-    let load = paced.arrival.rate.0 * mean_ns * 1e-9;
-    let arrival = match paced.arrival.kind {
-        ArrivalKind::FixedGap => "fixed",
-        _ => "poisson",
-    };
-    document.add_result("rate_hz", paced.arrival.rate.0);
-    document.add_result("arrival", arrival);
-    document.add_result("duration_s", paced.duration.as_secs_f64());
-    document.add_result("offered", measured.offered);
-    document.add_result("triggers", measured.triggers);
-    document.add_result("decisions", measured.decided);
-    document.add_result("lost", measured.lost);
-    document.add_result("wrong_decisions", measured.wrong);
+    add_counts(document, paced, measured);
     document.add_result("decision_ns", latency(&samples));
     document.add_result(
         "dead_time",
@@ -528,6 +512,47 @@ fn report(
             "ours_count": blame.outliers.ours,
         }),
     );
+    add_host_gaps(document, paced, measured, host, &chance, clock);
+    add_targets(document, measured, &blame, &by_looks);
+    // Equal distances may beat with the machine's own clock ticks: nothing is by chance then.
+    if paced.arrival.kind == ArrivalKind::Poisson {
+        document.add_target(Target::at_most(
+            "gaps_at_work_beyond_chance_sigma",
+            chance.sigma,
+            BEYOND_CHANCE_SIGMA,
+        ));
+    }
+}
+
+/// How triggers came, and what became of them.
+fn add_counts(document: &mut BenchDocument, paced: &PacedOptions, measured: &Paced) {
+    let arrival = match paced.arrival.kind {
+        ArrivalKind::FixedGap => "fixed",
+        _ => "poisson",
+    };
+    document.add_result("rate_hz", paced.arrival.rate.0);
+    document.add_result("arrival", arrival);
+    document.add_result("duration_s", paced.duration.as_secs_f64());
+    document.add_result("offered", measured.offered);
+    document.add_result("triggers", measured.triggers);
+    document.add_result("decisions", measured.decided);
+    document.add_result("lost", measured.lost);
+    document.add_result("wrong_decisions", measured.wrong);
+}
+
+/// How often and for how long the machine kept a thread from running.
+fn add_host_gaps(
+    document: &mut BenchDocument,
+    paced: &PacedOptions,
+    measured: &Paced,
+    host: &HostGaps,
+    chance: &Chance,
+    clock: &TscClock,
+) {
+    let stalled: u64 = host.gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let own_stalls: u64 = (measured.threads.iter())
+        .map(|thread| thread.own_stalls)
+        .sum();
     document.add_result(
         "host_gaps",
         json!({
@@ -543,15 +568,6 @@ fn report(
             ),
         }),
     );
-    add_targets(document, measured, &blame, &by_looks);
-    // Equal distances may beat with the machine's own clock ticks: nothing is by chance then.
-    if paced.arrival.kind == ArrivalKind::Poisson {
-        document.add_target(Target::at_most(
-            "gaps_at_work_beyond_chance_sigma",
-            chance.sigma,
-            BEYOND_CHANCE_SIGMA,
-        ));
-    }
 }
 
 fn add_targets(document: &mut BenchDocument, measured: &Paced, blame: &Blame, by_looks: &Blame) {

@@ -710,9 +710,8 @@ fn add_matching(size: &Size, document: &mut BenchDocument) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Messages as fast as they go through core and delivery on one core, a client reading on another.
-fn add_stream(size: &Size, document: &mut BenchDocument) -> Result<(), BenchError> {
-    let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+/// A core, not started, with one condition for every message, and the spinning client that gets them.
+fn core_and_client(clock: &TaiClock) -> Result<(Core, Subscription), BenchError> {
     let mut core = Core::new(&CoreConfig::default(), clock.clone())?;
     let mut registry = Registry::new(RegistryConfig::default()).map_err(|_| BenchError::Stuck)?;
     let spec = SinkSpec::new(SinkKind::Software, "bench");
@@ -734,10 +733,16 @@ fn add_stream(size: &Size, document: &mut BenchDocument) -> Result<(), BenchErro
         subscription: Some(subscription),
         routing: Box::new(Routing::new(1, &[(0, sink.0, PriorityClass::Generic)])),
     })?;
-    let (injector, mut worker) = (core.injector.clone(), core.worker);
     let data: OwnedFd = ends.data;
     let wake = ends.wake.ok_or(BenchError::Stuck)?;
-    let mut client = Subscription::open(data, wake, 0, Wait::Spin)?;
+    Ok((core, Subscription::open(data, wake, 0, Wait::Spin)?))
+}
+
+/// Messages as fast as they go through core and delivery on one core, a client reading on another.
+fn add_stream(size: &Size, document: &mut BenchDocument) -> Result<(), BenchError> {
+    let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+    let (core, mut client) = core_and_client(&clock)?;
+    let (injector, mut worker) = (core.injector.clone(), core.worker);
     let messages = size.stream;
     let ticks = TscClock::of_process();
     let (ns, received) = run_pair(

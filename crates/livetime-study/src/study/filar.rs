@@ -35,6 +35,42 @@ const RATE_BYTES: usize = 1000;
 const CHANNELS_MAX: usize = 12;
 /// Channel counts that the plots show.
 const SHOWN: [usize; 4] = [1, 3, 9, 12];
+/// What the slides say: id, quantity, unit and figure.
+const SLIDES: [(&str, &str, &str, f64); 8] = [
+    ("one_channel", "one channel, long fragments", "MB/s", 160.0),
+    (
+        "three_channels",
+        "three channels of a card, long fragments",
+        "MB/s",
+        450.0,
+    ),
+    (
+        "dma_gain_1_kb",
+        "gain of the DMA protocol at 1 kB, three channels",
+        "%",
+        25.0,
+    ),
+    (
+        "dma_gain_long",
+        "gain of the DMA protocol for long fragments",
+        "%",
+        0.0,
+    ),
+    (
+        "three_cards",
+        "three cards, nine channels, long fragments",
+        "MB/s",
+        1100.0,
+    ),
+    (
+        "rate",
+        "rate of each of nine channels, 1000 B",
+        "kHz",
+        100.0,
+    ),
+    ("transmitter", "transmitter, two channels", "MB/s", 360.0),
+    ("saw_tooth", "distance of the saw's teeth", "B", 1024.0),
+];
 
 /// The study's results.
 #[derive(Debug)]
@@ -285,83 +321,29 @@ impl ModelRows {
         }
     }
 
-    /// The slides' figures beside the model's.
-    fn rows(&self) -> [Row; 8] {
-        let row = |id, quantity, unit, paper, model, allowed| Row {
+    /// The slides' figures beside the model's, in the order of [`SLIDES`].
+    fn rows(&self) -> [Row; SLIDES.len()] {
+        let model = [
+            (self.one_channel, Some((154.8, 160.0))),
+            (self.three_channels, within(450.0, 5.0)),
+            (self.gain_at_1k, Some((20.0, 30.0))),
+            (self.gain_of_long, Some((-3.0, 3.0))),
+            (self.three_cards, within(1100.0, 5.0)),
+            (self.rate_hz * 1e-3, Some((100.0, f64::INFINITY))),
+            (self.transmitter, within(360.0, 5.0)),
+            (self.saw_tooth, Some((1024.0, 1024.0))),
+        ];
+        let mut rows = SLIDES.map(|(id, quantity, unit, paper)| Row {
             id,
             quantity,
             unit,
             paper: Some(paper),
-            model: Some(model),
-            allowed,
             ..Row::default()
-        };
-        [
-            row(
-                "one_channel",
-                "one channel, long fragments",
-                "MB/s",
-                160.0,
-                self.one_channel,
-                Some((154.8, 160.0)),
-            ),
-            row(
-                "three_channels",
-                "three channels of a card, long fragments",
-                "MB/s",
-                450.0,
-                self.three_channels,
-                within(450.0, 5.0),
-            ),
-            row(
-                "dma_gain_1_kb",
-                "gain of the DMA protocol at 1 kB, three channels",
-                "%",
-                25.0,
-                self.gain_at_1k,
-                Some((20.0, 30.0)),
-            ),
-            row(
-                "dma_gain_long",
-                "gain of the DMA protocol for long fragments",
-                "%",
-                0.0,
-                self.gain_of_long,
-                Some((-3.0, 3.0)),
-            ),
-            row(
-                "three_cards",
-                "three cards, nine channels, long fragments",
-                "MB/s",
-                1100.0,
-                self.three_cards,
-                within(1100.0, 5.0),
-            ),
-            row(
-                "rate",
-                "rate of each of nine channels, 1000 B",
-                "kHz",
-                100.0,
-                self.rate_hz * 1e-3,
-                Some((100.0, f64::INFINITY)),
-            ),
-            row(
-                "transmitter",
-                "transmitter, two channels",
-                "MB/s",
-                360.0,
-                self.transmitter,
-                within(360.0, 5.0),
-            ),
-            row(
-                "saw_tooth",
-                "distance of the saw's teeth",
-                "B",
-                1024.0,
-                self.saw_tooth,
-                Some((1024.0, 1024.0)),
-            ),
-        ]
+        });
+        for (row, (model, allowed)) in rows.iter_mut().zip(model) {
+            (row.model, row.allowed) = (Some(model), allowed);
+        }
+        rows
     }
 }
 

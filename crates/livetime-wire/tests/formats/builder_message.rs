@@ -192,6 +192,10 @@ fn golden_messages() -> Vec<Envelope> {
                 phase: 0x1_0000_0015,
             },
         ),
+        (
+            UnitId::builder(1),
+            BuilderMessage::Forgotten { trigger: TRIGGER },
+        ),
     ];
     (0..)
         .zip(messages)
@@ -231,7 +235,7 @@ fn errors_say_what_is_wrong() {
     let first = decision[0];
     assert_eq!(with(0, 0), MessageError::Magic { found: 0 });
     assert_eq!(with(0, first + 1), MessageError::Magic { found: first + 1 });
-    for kind in [0, 22, 255] {
+    for kind in [0, 23, 255] {
         let error = with(0, first & !0xFF00 | u32::from(kind) << 8);
         assert_eq!(error, MessageError::Kind { kind });
     }
@@ -378,6 +382,7 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
             },
         }),
         any::<u64>().prop_map(|phase| BuilderMessage::Phase { phase }),
+        any_trigger().prop_map(|trigger| BuilderMessage::Forgotten { trigger }),
         (any_trigger(), any::<(u128, u64, u64, u64, u16, u16)>()).prop_map(
             |(trigger, (mask, at, assigned, built, streams, fragments))| BuilderMessage::Event {
                 trigger,

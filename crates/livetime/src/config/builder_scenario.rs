@@ -5,18 +5,27 @@
 //! [`super::builder_section`].
 
 use livetime_builder::BuildMode;
+use livetime_builder::builder_config::CREDITS_MAX;
 use livetime_fabric::builder_network::{
     BuilderNetwork, Control, Deaths, HostModel, Placement, ShaperPlace, Shaping, SickUnits, TwoStep,
 };
 use livetime_fabric::scenario::ShiftOrder;
 use livetime_fabric::time::DurationPs;
-use livetime_wire::ByteSize;
+use livetime_wire::message::TRIGGERS_MAX;
+use livetime_wire::{BitRate, ByteSize, Problem};
 
 use super::document::Section;
+use super::problem_code::OUT_OF_RANGE;
 use super::scenario::{duration, duration_or, parse_bit_rate};
 
 /// The most of any count.
 const COUNT_MAX: u64 = 1 << 20;
+/// The most units of a kind.
+const UNITS_MAX: u64 = 4096;
+/// Rates of the bus of a host, bits per second.
+pub(crate) const BUS_RATES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000_000_000;
+/// The same in words.
+pub(crate) const BUS_ALLOWED: &str = "1 kb/s to 100 Tb/s";
 /// How long an event manager is dead where nothing says it.
 const MANAGER_DEAD_FOR: DurationPs = DurationPs::from_ms(100);
 /// How a rate of a link is written.
@@ -34,14 +43,18 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
         hosts,
         ..BuilderNetwork::default()
     };
-    for (key, field) in [
-        ("readout_units", &mut builder.readout_units),
-        ("builder_units", &mut builder.builder_units),
-        ("credits", &mut builder.credits),
-        ("requests_per_message", &mut builder.requests_per_message),
-        ("queue", &mut builder.queue),
+    for (key, most, field) in [
+        ("readout_units", UNITS_MAX, &mut builder.readout_units),
+        ("builder_units", UNITS_MAX, &mut builder.builder_units),
+        ("credits", CREDITS_MAX.into(), &mut builder.credits),
+        (
+            "requests_per_message",
+            TRIGGERS_MAX as u64,
+            &mut builder.requests_per_message,
+        ),
+        ("queue", COUNT_MAX, &mut builder.queue),
     ] {
-        if let Some(value) = section.integer(key, 0..=COUNT_MAX) {
+        if let Some(value) = section.integer(key, 1..=most) {
             *field = value as u32;
         }
     }
@@ -74,15 +87,29 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     builder.shaper = section.choice("shaper", &places).unwrap_or_default();
     builder.control = read_control(&mut section, builder.control);
     builder.placement = read_placement(&mut section);
-    let mut mtu = ByteSize(builder.mtu.into());
-    section.quantity("mtu", &mut mtu);
-    builder.mtu = u32::try_from(mtu.0).unwrap_or(u32::MAX);
+    builder.mtu = read_mtu(&mut section);
     if let Some(share) = section.number("packet_damage", 0.0..=1.0) {
         builder.packet_damage = share;
     }
     builder.sick = read_sick(&mut section);
     section.finish();
     Some(builder)
+}
+
+/// Bytes of the largest packet; 0 for any size, where the key is not there.
+fn read_mtu(section: &mut Section<'_, '_>) -> u32 {
+    // Some size, which stays where what is there is none: that is reported.
+    let mut mtu = ByteSize(1);
+    section.quantity("mtu", &mut mtu);
+    if !section.has("mtu") {
+        return 0;
+    }
+    if mtu == ByteSize(0) {
+        let help = "1500 B is that of Ethernet; leave the key out for packets of any size";
+        let (path, allowed) = (section.key_path("mtu"), "512 B to 1 MiB");
+        section.report(Problem::new(OUT_OF_RANGE, path, mtu, allowed, help));
+    }
+    u32::try_from(mtu.0).unwrap_or(u32::MAX)
 }
 
 /// Which slots of the switch the units are on.
@@ -239,6 +266,11 @@ fn read_hosts(root: &mut Section<'_, '_>) -> HostModel {
     };
     if let Some(rate) = section.parsed("bus", RATE, parse_bit_rate) {
         hosts.bus_bytes_per_s = rate / 8;
+        if !BUS_RATES.contains(&rate) {
+            let help = "write a rate such as \"132 MB/s\", or leave the key out for a bus that is never busy";
+            let (path, found) = (section.key_path("bus"), BitRate(rate));
+            section.report(Problem::new(OUT_OF_RANGE, path, found, BUS_ALLOWED, help));
+        }
     }
     for (key, field) in [
         ("message", &mut hosts.message),

@@ -90,6 +90,10 @@ pub(crate) fn read_builder(
         section.quantity(key, &mut size);
         *field = size.0;
     }
+    if config.credit_bytes == 0 && config.event_bytes > 0 {
+        let help = "set `credit_bytes`, or remove the key: without it credits count events alone";
+        section.refuse_idle(&["event_bytes"], "`event_bytes` with `credit_bytes`", help);
+    }
     section.quantity("timeout", &mut config.timeout);
     section.quantity("retry", &mut config.retry);
     section.quantity("probe", &mut config.probe);

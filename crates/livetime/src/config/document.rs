@@ -317,6 +317,11 @@ impl<'t, 'f> Section<'t, 'f> {
     /// A list of whole numbers.
     pub(crate) fn integers(&mut self, key: &'static str, max: u64) -> Option<Vec<u64>> {
         let value = self.value(key)?;
+        let Some(array) = value.as_array() else {
+            let allowed = format!("a list of whole numbers from 0 to {max}");
+            self.wrong_type(key, value, &allowed);
+            return None;
+        };
         let number = |item: &Spanned<DeValue<'_>>| {
             let integer = item.get_ref().as_integer()?;
             let digits = integer.as_str().replace('_', "");
@@ -324,17 +329,39 @@ impl<'t, 'f> Section<'t, 'f> {
                 .ok()
                 .filter(|number| *number <= max)
         };
-        let numbers = value
-            .as_array()
-            .and_then(|array| array.iter().map(number).collect::<Option<Vec<_>>>());
-        if numbers.is_none() {
-            self.wrong_type(
-                key,
-                value,
-                &format!("a list of whole numbers from 0 to {max}"),
-            );
+        let numbers: Vec<Option<u64>> = array.iter().map(number).collect();
+        if let Some(first) = numbers.iter().position(Option::is_none) {
+            let others = numbers[first + 1..].iter().filter(|n| n.is_none()).count();
+            self.bad_number(key, (first, &array[first]), others, max);
+            return None;
         }
-        numbers
+        Some(numbers.into_iter().flatten().collect())
+    }
+
+    /// Reports an entry of a list of numbers that is none of those allowed, and how many others are not.
+    fn bad_number(
+        &self,
+        key: &str,
+        (index, item): (usize, &Spanned<DeValue<'_>>),
+        others: usize,
+        max: u64,
+    ) {
+        let path = format!("{}[{index}]", self.key_path(key));
+        self.findings.place(&path, item.span());
+        let (code, mut found) = match item.get_ref() {
+            DeValue::Integer(integer) => (OUT_OF_RANGE, integer.to_string()),
+            other => {
+                let kind = other.type_str();
+                (WRONG_TYPE, format!("{} {kind}", article(kind)))
+            }
+        };
+        if others > 0 {
+            found += &format!(", and {others} more of the list are not allowed");
+        }
+        let allowed = format!("a whole number from 0 to {max}");
+        let help = format!("write {allowed} for each entry of `{key}`");
+        self.findings
+            .report(Problem::new(code, path, found, allowed, help));
     }
 
     /// A table of this table.
@@ -403,6 +430,29 @@ impl<'t, 'f> Section<'t, 'f> {
                 self.findings
                     .report(Problem::new(IDLE_KEY, path, found, reason, help));
             }
+        }
+    }
+
+    /// Reports keys that belong to other words of `setting` than to `word`, which holds; `needs` has for
+    /// each key the words that it belongs to. Behind a word that is none nothing is said of them.
+    pub(crate) fn refuse_others(
+        &mut self,
+        setting: &'static str,
+        word: &str,
+        needs: &[(&'static str, &[&str])],
+    ) {
+        let is_unknown = self.findings.has_problem_at(&self.key_path(setting));
+        for (key, words) in needs.iter().filter(|(_, words)| !words.contains(&word)) {
+            if is_unknown {
+                self.known.push(key);
+                continue;
+            }
+            let first = words.first().unwrap_or(&"");
+            let others = words.iter().skip(1).map(|word| format!(" or \"{word}\""));
+            let others: String = others.collect();
+            let setting = format!("`{setting} = \"{first}\"`{others}");
+            let help = format!("remove `{key}`, or set {setting}");
+            self.refuse_idle(&[key], &format!("`{key}` with {setting}"), &help);
         }
     }
 

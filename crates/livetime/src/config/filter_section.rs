@@ -17,6 +17,7 @@ use livetime_wire::{DurationNs, Problem};
 use super::builder_section::{EVENT_TRANSPORT, ON_LOSS, read_transport};
 use super::document::{Findings, Section};
 use super::event_menu_section::read_event_menu;
+use super::problem_code::OUT_OF_RANGE;
 use super::trigger_section::ENERGY;
 use crate::extensions;
 
@@ -61,7 +62,7 @@ pub(crate) fn read_filter(
     if let Some(retries) = section.integer("retries", 0..=100) {
         policy.retries = u32::try_from(retries).unwrap_or(u32::MAX);
     }
-    section.quantity("time_limit", &mut policy.time_limit);
+    read_time_limit(&mut section, policy, findings);
     if let Some(in_flight) = section.integer("in_flight", 0..=1 << 24) {
         builder.filter_in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
     }
@@ -97,6 +98,20 @@ pub(crate) fn read_filter(
         filter,
         first_step,
         transport,
+    }
+}
+
+/// How long a filter unit may work on an event: with no time at all each would be killed.
+fn read_time_limit(section: &mut Section<'_, '_>, policy: &mut LossPolicy, findings: &Findings) {
+    section.quantity("time_limit", &mut policy.time_limit);
+    if policy.time_limit == DurationNs(0) {
+        findings.report(Problem::new(
+            OUT_OF_RANGE,
+            section.key_path("time_limit"),
+            policy.time_limit,
+            "above 0",
+            "set it above the time of the worst event, or leave the key out for 10 s",
+        ));
     }
 }
 

@@ -28,6 +28,7 @@ mod worker_section;
 
 use std::path::Path;
 
+pub(crate) use builder_scenario::{BUS_ALLOWED, BUS_RATES};
 use document::Quantity;
 #[cfg(feature = "cluster")]
 pub(crate) use host_section::HostConfig;
@@ -45,7 +46,7 @@ pub(crate) use source_section::read_events;
 pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
     // As many cores as any placement may name: where the run's workers were does not matter here.
     let cores: Vec<usize> = (0..4096).collect();
-    let reading = run_config::read(text, &Overrides::default(), &cores);
+    let reading = run_config::read(text, &Overrides::of_taken_run(), &cores);
     reading.config?.chain.spill
 }
 

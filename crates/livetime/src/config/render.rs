@@ -125,8 +125,13 @@ pub(crate) fn render_problems(
         out.push('\n');
     }
     let s = if problems.len() == 1 { "" } else { "s" };
+    let is_option = |problem: &Problem| problem.path.starts_with("--");
+    let options = match problems.iter().any(is_option) {
+        true => " and the options",
+        false => "",
+    };
     out.push_str(&format!(
-        "{} problem{s} in {name}; nothing was started\n",
+        "{} problem{s} in {name}{options}; nothing was started\n",
         problems.len()
     ));
     out

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use livetime_builder::BuilderConfig;
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
-use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig};
+use livetime_node::{BuilderTransport, ChainConfig, DataLinkConfig, FilterConfig};
+use livetime_readout::LinkConfig;
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
 use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
@@ -26,9 +28,9 @@ use super::problem_code::{FORMAT, LINK_KIND, LINK_TARGET, SOURCE_ID_TWICE, UNIT_
 use super::render::place;
 use super::source_section::read_source;
 use super::store_section::{StoreTable, read_store};
-use super::timing_section::{place_spill, read_timing};
+use super::timing_section::{TimingTable, place_spill, read_timing};
 use super::trigger_section::{TriggerTable, read_trigger};
-use super::worker_section::read_workers;
+use super::worker_section::{WorkerTable, read_workers};
 
 /// Role id of the event manager.
 const EVENT_MANAGER: &str = "evm";
@@ -42,6 +44,28 @@ pub(crate) struct Overrides {
     pub(crate) lossless: bool,
     pub(crate) rate: Option<RateHz>,
     pub(crate) events: Option<PathBuf>,
+}
+
+impl Overrides {
+    /// Those that a file is read with which may lack the recorded events of an option: that of a run
+    /// that was taken.
+    pub(crate) fn of_taken_run() -> Self {
+        Self {
+            events: Some(PathBuf::new()),
+            ..Self::default()
+        }
+    }
+
+    /// The keys of the source whose values they replace.
+    fn keys(&self) -> Vec<&'static str> {
+        let keys = [
+            ("duration", self.duration.is_some()),
+            ("triggers", self.triggers.is_some()),
+            ("rate", self.rate.is_some()),
+        ];
+        let replaced = keys.into_iter().filter(|(_, is_replaced)| *is_replaced);
+        replaced.map(|(key, _)| key).collect()
+    }
 }
 
 /// A run as configured.
@@ -94,105 +118,29 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
 }
 
 fn read_root(
-    mut root: Section<'_, '_>,
+    root: Section<'_, '_>,
     overrides: &Overrides,
     cores: &[usize],
     findings: &Findings,
 ) -> Option<RunConfig> {
-    check_format(&mut root, findings);
-    let mut source = SourceConfig::default();
-    let directory = read_run(&mut root, &mut source);
-    let (source_key, events) = read_source(&mut root, &mut source, findings);
-    let tables = read_links(&mut root, findings);
-    let mut trigger = read_trigger(&mut root, findings);
-    let links = place_links(&tables, findings);
-    let mut on_loss = LossPolicy::default();
-    let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
-    builder.readout_units = units_of(&links.data, findings);
-    let FilterTable {
-        mut filter,
-        first_step,
-        transport: filter_transport,
-    } = read_filter(&mut root, &mut builder, &mut on_loss, findings);
-    let StoreTable {
-        limits: store,
-        files,
-        trigger_packets,
-        writers,
-    } = read_store(&mut root, &mut on_loss);
-    builder.writers = writers.unwrap_or(builder.writers);
-    let spill = read_timing(&mut root, findings);
-    let workers = read_workers(&mut root);
-    let hosts = read_hosts(&mut root, findings);
-    root.finish();
-    source.packet_words_max = trigger.packet_words_max;
-    source.data_links = links.data.iter().map(|link| link.source).collect();
-    apply(overrides, &mut source, &mut trigger);
-
-    let mut of_parts = trigger.menu.validate("trigger");
-    of_parts.extend(source.validate(&source_key));
-    of_parts.extend(trigger.supervisor.validate("trigger"));
-    trigger.merger.words_max = source.packet_words_max;
-    let of_merger = trigger.merger.validate("trigger").into_iter();
-    // The words are the packet's, of which the source speaks.
-    of_parts.extend(of_merger.filter(|problem| !problem.path.ends_with("words_max")));
-    of_parts.extend(builder.validate("builder"));
-    of_parts.extend(store.validate());
-    of_parts.extend(files.validate());
-    match &mut filter {
-        FilterConfig::AcceptAll | FilterConfig::User(_) => {}
-        FilterConfig::MassWindow(window) => of_parts.extend(window.validate("filter")),
-        FilterConfig::Menu(menu) => of_parts.extend(menu.validate("filter")),
-        FilterConfig::Python(python) => {
-            let paths = trigger.menu.paths.iter();
-            python.paths = paths.map(|path| (path.name.clone(), path.bit)).collect();
-            of_parts.extend(python.validate("filter"));
-        }
-    }
-    of_parts.extend(tables.iter().flat_map(LinkTable::validate_transport));
-    let of_links = tables.iter().map(|table| table.link.validate(&table.path));
-    of_parts.extend(of_links.flatten());
-    let menu = Menu::new_checked(trigger.menu, "trigger")
-        .or_else(|_| Menu::new_checked(MenuConfig::default(), "trigger"));
-    let spill = place_spill(spill, &links.data, findings);
-    let mut chain = ChainConfig {
-        run: RunNumber(0),
-        source,
-        recorded: None,
-        // Without one there is a problem already; the others are to be found all the same.
-        trigger_link: links.trigger.unwrap_or_default(),
-        data_links: links.data,
-        trigger_nodes: trigger.nodes,
-        merger: trigger.merger,
-        menu: menu.ok()?,
-        supervisor: trigger.supervisor,
-        builder,
-        event_manager_apart: hosts.are_apart(FRONT_END, EVENT_MANAGER),
-        readout_apart: hosts.readout_apart(),
-        transport,
-        filter_transport,
-        filter,
-        first_step,
-        store,
-        files,
-        packets: None,
-        workers: Vec::new(),
-        faults: Vec::new(),
-        spill,
-    };
-    chain.packets = trigger_packets.then(|| PacketLogConfig {
-        path: PathBuf::from(PACKET_FILE),
-        waits: chain.source.triggers.mode == OfferMode::Lossless,
-    });
+    let Tables {
+        directory,
+        events,
+        on_loss,
+        workers,
+        hosts,
+        mut keys,
+        mut parts,
+    } = Tables::read(root, overrides.events.is_some(), findings);
+    keys.options = overrides.keys();
+    parts.connect();
+    apply(overrides, &mut parts.source, &mut parts.trigger);
+    let of_parts = parts.validate(&keys.source);
+    let mut chain = parts.into_chain(&hosts, findings)?;
     let processes = workers.processes;
     chain.workers = workers.workers_of(&chain, cores.len());
-    let data_key = |index: usize| links.data_paths.get(index).cloned().unwrap_or_default();
-    let between_parts = chain.validate(cores, &links.trigger_path, data_key);
-    let keys = WrittenKeys {
-        source: &source_key,
-        data_links: &links.data_paths,
-        trigger_paths: &trigger.path_keys,
-    };
+    let data_key = |index: usize| keys.data_links.get(index).cloned().unwrap_or_default();
+    let between_parts = chain.validate(cores, &keys.trigger_link, data_key);
     keys.report(findings, of_parts, between_parts);
     hosts.check(&chain, findings);
     check_readout_return(&chain, &on_loss, findings);
@@ -205,6 +153,152 @@ fn read_root(
         hosts,
         chain,
     })
+}
+
+/// What the tables say, before anything is checked across them.
+struct Tables {
+    directory: PathBuf,
+    events: Option<PathBuf>,
+    on_loss: LossPolicy,
+    workers: WorkerTable,
+    hosts: HostTable,
+    keys: WrittenKeys,
+    parts: ChainParts,
+}
+
+/// The parts of the chain.
+struct ChainParts {
+    source: SourceConfig,
+    link_tables: Vec<LinkTable>,
+    trigger_link: Option<LinkConfig>,
+    data_links: Vec<DataLinkConfig>,
+    trigger: TriggerTable,
+    builder: BuilderConfig,
+    transport: BuilderTransport,
+    filter: FilterTable,
+    store: StoreTable,
+    timing: Option<TimingTable>,
+}
+
+impl Tables {
+    /// Reads them; `has_events` says that an option names the recorded events.
+    fn read(mut root: Section<'_, '_>, has_events: bool, findings: &Findings) -> Self {
+        check_format(&mut root, findings);
+        let mut source = SourceConfig::default();
+        let directory = read_run(&mut root, &mut source);
+        let (source_key, events) = read_source(&mut root, &mut source, has_events, findings);
+        let link_tables = read_links(&mut root, findings);
+        let mut trigger = read_trigger(&mut root, findings);
+        let links = place_links(&link_tables, findings);
+        let mut on_loss = LossPolicy::default();
+        let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
+        builder.readout_units = units_of(&links.data, findings);
+        let filter = read_filter(&mut root, &mut builder, &mut on_loss, findings);
+        let store = read_store(&mut root, &mut on_loss);
+        let timing = read_timing(&mut root, findings);
+        let workers = read_workers(&mut root);
+        let hosts = read_hosts(&mut root, findings);
+        root.finish();
+        Self {
+            directory,
+            events,
+            on_loss,
+            workers,
+            hosts,
+            keys: WrittenKeys {
+                source: source_key,
+                trigger_link: links.trigger_path,
+                data_links: links.data_paths,
+                trigger_paths: std::mem::take(&mut trigger.path_keys),
+                options: Vec::new(),
+            },
+            parts: ChainParts {
+                source,
+                link_tables,
+                trigger_link: links.trigger,
+                data_links: links.data,
+                trigger,
+                builder,
+                transport,
+                filter,
+                store,
+                timing,
+            },
+        }
+    }
+}
+
+impl ChainParts {
+    /// Tells each part what it has to know of the others.
+    fn connect(&mut self) {
+        self.source.packet_words_max = self.trigger.packet_words_max;
+        self.source.data_links = self.data_links.iter().map(|link| link.source).collect();
+        self.trigger.merger.words_max = self.source.packet_words_max;
+        self.builder.writers = self.store.writers.unwrap_or(self.builder.writers);
+        if let FilterConfig::Python(python) = &mut self.filter.filter {
+            let paths = self.trigger.menu.paths.iter();
+            python.paths = paths.map(|path| (path.name.clone(), path.bit)).collect();
+        }
+    }
+
+    /// What the cores find in their own parts.
+    fn validate(&self, source_key: &str) -> Vec<Problem> {
+        let mut problems = self.trigger.menu.validate("trigger");
+        problems.extend(self.source.validate(source_key));
+        problems.extend(self.trigger.supervisor.validate("trigger"));
+        let of_merger = self.trigger.merger.validate("trigger").into_iter();
+        // The words are the packet's, of which the source speaks.
+        problems.extend(of_merger.filter(|problem| !problem.path.ends_with("words_max")));
+        problems.extend(self.builder.validate("builder"));
+        problems.extend(self.store.limits.validate());
+        problems.extend(self.store.files.validate());
+        match &self.filter.filter {
+            FilterConfig::AcceptAll | FilterConfig::User(_) => {}
+            FilterConfig::MassWindow(window) => problems.extend(window.validate("filter")),
+            FilterConfig::Menu(menu) => problems.extend(menu.validate("filter")),
+            FilterConfig::Python(python) => problems.extend(python.validate("filter")),
+        }
+        let tables = self.link_tables.iter();
+        problems.extend(tables.clone().flat_map(LinkTable::validate_transport));
+        problems.extend(tables.flat_map(|table| table.link.validate(&table.path)));
+        problems
+    }
+
+    /// The chain of the parts, without its workers.
+    fn into_chain(self, hosts: &HostTable, findings: &Findings) -> Option<ChainConfig> {
+        let menu = Menu::new_checked(self.trigger.menu, "trigger")
+            .or_else(|_| Menu::new_checked(MenuConfig::default(), "trigger"));
+        let spill = place_spill(self.timing, &self.data_links, findings);
+        let packets = self.store.trigger_packets.then(|| PacketLogConfig {
+            path: PathBuf::from(PACKET_FILE),
+            waits: self.source.triggers.mode == OfferMode::Lossless,
+        });
+        Some(ChainConfig {
+            run: RunNumber(0),
+            source: self.source,
+            recorded: None,
+            // Without one there is a problem already; the others are to be found all the same.
+            trigger_link: self.trigger_link.unwrap_or_default(),
+            data_links: self.data_links,
+            trigger_nodes: self.trigger.nodes,
+            merger: self.trigger.merger,
+            menu: menu.ok()?,
+            supervisor: self.trigger.supervisor,
+            builder: self.builder,
+            event_manager_apart: hosts.are_apart(FRONT_END, EVENT_MANAGER),
+            readout_apart: hosts.readout_apart(),
+            transport: self.transport,
+            filter_transport: self.filter.transport,
+            filter: self.filter.filter,
+            first_step: self.filter.first_step,
+            store: self.store.limits,
+            files: self.store.files,
+            packets,
+            workers: Vec::new(),
+            faults: Vec::new(),
+            spill,
+        })
+    }
 }
 
 /// Refuses that another takes the place of a readout unit whose links cannot begin again.
@@ -284,10 +378,13 @@ fn apply(overrides: &Overrides, source: &mut SourceConfig, trigger: &mut Trigger
 const READOUT_UNITS: &str = "builder.readout_units";
 
 /// The keys that a person wrote, where the cores name their own fields.
-struct WrittenKeys<'a> {
-    source: &'a str,
-    data_links: &'a [String],
-    trigger_paths: &'a [String],
+struct WrittenKeys {
+    source: String,
+    trigger_link: String,
+    data_links: Vec<String>,
+    trigger_paths: Vec<String>,
+    /// Keys of the source whose values are those of options.
+    options: Vec<&'static str>,
 }
 
 /// The index and the rest of `path`, if it is an element of the list `list`.
@@ -299,7 +396,7 @@ fn element<'p>(path: &'p str, list: &str) -> Option<(usize, &'p str)> {
     Some((index.parse().ok()?, rest))
 }
 
-impl WrittenKeys<'_> {
+impl WrittenKeys {
     /// Reports what the cores found, on the written keys and without what has been said.
     fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
         let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
@@ -348,6 +445,11 @@ impl WrittenKeys<'_> {
         }
         if path == data_links || path.starts_with(READOUT_UNITS) {
             return "link".to_owned();
+        }
+        for key in &self.options {
+            if path == format!("{}.{key}", self.source) {
+                return format!("--{key}");
+            }
         }
         for key in ["duration", "triggers"] {
             if path == format!("{}.{key}", self.source) {

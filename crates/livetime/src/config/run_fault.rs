@@ -119,11 +119,19 @@ fn fault_time(
 
 fn time_text(at: FaultTime) -> String {
     match at {
-        FaultTime::At(at) => format!("{}ns", at.0),
+        FaultTime::At(at) => exact_time(DurationNs(at.0)),
         FaultTime::Triggers(count) => format!("{count}{TRIGGERS}"),
         FaultTime::LossOf { unit, nth: 1 } => format!("{LOSS_OF}{unit}"),
         FaultTime::LossOf { unit, nth } => format!("{LOSS_OF}{unit}{NTH}{nth}"),
     }
+}
+
+/// A time in its largest whole unit, so that nothing of it is rounded away.
+fn exact_time(time: DurationNs) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let whole = units.iter().find(|(ns, _)| time.0.is_multiple_of(*ns));
+    let (ns, unit) = *whole.unwrap_or(&(1, "ns"));
+    format!("{}{unit}", time.0 / ns)
 }
 
 fn event_fault_kind(word: &str) -> Option<EventFaultKind> {
@@ -139,7 +147,11 @@ impl RunFault {
     pub(crate) fn to_text(&self) -> String {
         let span = |fault: &LinkFault| {
             let length = fault.until.since(fault.from);
-            format!("{}ns+{}ns", fault.from.0, length.0)
+            format!(
+                "{}+{}",
+                exact_time(DurationNs(fault.from.0)),
+                exact_time(length)
+            )
         };
         match self {
             Self::Link(fault) => format!("link-down:{}@{}", fault.link, span(fault)),
@@ -153,7 +165,7 @@ impl RunFault {
                 let at = time_text(*at);
                 match stopped {
                     None => format!("kill:{role}@{at}"),
-                    Some(time) => format!("stop:{role}@{at}+{}ns", time.0),
+                    Some(time) => format!("stop:{role}@{at}+{}", exact_time(*time)),
                 }
             }
         }
@@ -163,54 +175,52 @@ impl RunFault {
 /// The faults of a run by who makes them: links, processes, and events.
 ///
 /// # Errors
-/// What a fault names that the chain does not have, or cannot lose in this kind of run.
+/// Of each fault, what it names that the chain does not have, or cannot lose in this kind of run.
 pub(crate) fn sort_faults(
     faults: &[RunFault],
     chain: &ChainConfig,
     processes: bool,
 ) -> Result<SortedFaults, String> {
-    let (mut links, mut roles, mut events) = (Vec::new(), Vec::new(), Vec::new());
-    let mut streams = Vec::new();
-    let count = chain.data_links.len();
-    for fault in faults {
+    let mut sorted = SortedFaults::default();
+    let added = faults.iter().map(|fault| {
+        let added = sorted.add(fault, chain, processes);
+        added.map_err(|reason| format!("--fault {}: {reason}", fault.to_text()))
+    });
+    let problems: Vec<String> = added.filter_map(Result::err).collect();
+    match problems.is_empty() {
+        true => Ok(sorted),
+        false => Err(problems.join("\nerror: ")),
+    }
+}
+
+impl SortedFaults {
+    fn add(
+        &mut self,
+        fault: &RunFault,
+        chain: &ChainConfig,
+        processes: bool,
+    ) -> Result<(), String> {
         match fault {
-            RunFault::Link(fault) if fault.link >= count => {
-                let link = fault.link;
-                let last = count - 1;
-                return Err(format!(
-                    "there is no data link {link}; links are 0 to {last}"
-                ));
-            }
-            RunFault::Link(fault)
-                if matches!(
-                    chain.data_links[fault.link].transport,
-                    LinkTransport::File { .. }
-                ) =>
-            {
-                let link = fault.link;
-                return Err(format!("data link {link} is a file, which cannot go down"));
-            }
-            RunFault::Link(fault) => links.push(*fault),
+            RunFault::Link(fault) => self.links.push(link_fault_of(*fault, chain)?),
             RunFault::LinksOf { role, fault } => {
-                let before = links.len();
+                let before = self.links.len();
                 let all = chain.data_links.iter().enumerate();
                 let of_role =
                     all.filter(|(_, link)| UnitId::readout(link.unit).to_string() == *role);
-                links.extend(of_role.map(|(link, _)| LinkFault { link, ..*fault }));
-                if links.len() == before {
+                let faults = of_role.map(|(link, _)| LinkFault { link, ..*fault });
+                self.links.extend(faults);
+                if self.links.len() == before {
                     return Err(format!("{role} has no data links"));
                 }
             }
             RunFault::Process(_) | RunFault::Event(_) if !processes => {
-                return Err(format!(
-                    "{} needs `--processes`: the roles of this run are threads",
-                    fault.to_text()
-                ));
+                return Err("it needs `--processes`: the roles of this run are threads".to_owned());
             }
             RunFault::Cut { role, at } => {
-                streams.push(stream_fault(fault, chain, processes, (role, *at))?);
+                self.streams
+                    .push(stream_fault(chain, processes, (role, *at))?);
             }
-            RunFault::Event(fault) => events.push(*fault),
+            RunFault::Event(fault) => self.events.push(*fault),
             RunFault::Process(fault) => {
                 let ids = chain.role_ids();
                 let of_loss = match fault.at {
@@ -222,35 +232,44 @@ pub(crate) fn sort_faults(
                     let known = ids.join(", ");
                     return Err(format!("there is no role {role}; roles are {known}"));
                 }
-                roles.push(fault.clone());
+                self.roles.push(fault.clone());
             }
         }
+        Ok(())
     }
-    Ok(SortedFaults {
-        links,
-        roles,
-        events,
-        streams,
-    })
+}
+
+/// The fault of a link that is there and can go down.
+fn link_fault_of(fault: LinkFault, chain: &ChainConfig) -> Result<LinkFault, String> {
+    let link = fault.link;
+    let Some(found) = chain.data_links.get(link) else {
+        let last = chain.data_links.len().saturating_sub(1);
+        return Err(format!(
+            "there is no data link {link}; links are 0 to {last}"
+        ));
+    };
+    match found.transport {
+        LinkTransport::File { .. } => {
+            Err(format!("data link {link} is a file, which cannot go down"))
+        }
+        _ => Ok(fault),
+    }
 }
 
 /// A cut of the streams of a filter unit.
 fn stream_fault(
-    fault: &RunFault,
     chain: &ChainConfig,
     processes: bool,
     (role, at): (&str, FaultTime),
 ) -> Result<StreamFault, String> {
-    let text = fault.to_text();
     if processes || !chain.filter_transport.is_network() {
-        return Err(format!(
-            "{text} needs `transport = \"tcp\"` under `[filter]` and roles that are threads; with \
-             `--processes`, `kill` does as much"
-        ));
+        let needed = "it needs `transport = \"tcp\"` under `[filter]` and roles that are threads; with \
+                      `--processes`, `kill` does as much";
+        return Err(needed.to_owned());
     }
     let units = (0..chain.builder.filter_units).map(UnitId::filter);
     let unit = units.into_iter().find(|unit| unit.to_string() == role);
-    let unit = unit.ok_or_else(|| format!("{text}: {role} is no filter unit of this run"))?;
+    let unit = unit.ok_or_else(|| format!("{role} is no filter unit of this run"))?;
     Ok(StreamFault { unit, at })
 }
 
@@ -261,23 +280,19 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         for (text, written) in [
-            ("link-down:3@4s+1s", "link-down:3@4000000000ns+1000000000ns"),
-            (
-                "link-down:ru0@1 s+1ms",
-                "link-down:ru0@1000000000ns+1000000ns",
-            ),
-            ("kill:bu1@5s", "kill:bu1@5000000000ns"),
-            ("stop:fu0@3s+2s", "stop:fu0@3000000000ns+2000000000ns"),
+            ("link-down:3@4s+1s", "link-down:3@4s+1s"),
+            ("link-down:ru0@1 s+1ms", "link-down:ru0@1s+1ms"),
+            ("kill:bu1@0.5s", "kill:bu1@500ms"),
+            ("kill:bu1@1500us", "kill:bu1@1500us"),
+            ("kill:bu1@1000001ns", "kill:bu1@1000001ns"),
+            ("stop:fu0@3s+2s", "stop:fu0@3s+2s"),
             ("kill:bu1@500triggers", "kill:bu1@500triggers"),
-            ("stop:evm@5 triggers+1s", "stop:evm@5triggers+1000000000ns"),
+            ("stop:evm@5 triggers+1s", "stop:evm@5triggers+1s"),
             ("cut:fu1@500triggers", "cut:fu1@500triggers"),
-            ("cut:fu0@2s", "cut:fu0@2000000000ns"),
+            ("cut:fu0@2s", "cut:fu0@2s"),
             ("kill:evm@loss-of:bu1", "kill:evm@loss-of:bu1"),
             ("kill:evm@loss-of:bu1#1", "kill:evm@loss-of:bu1"),
-            (
-                "stop:ru0@loss-of:evm#3+1s",
-                "stop:ru0@loss-of:evm#3+1000000000ns",
-            ),
+            ("stop:ru0@loss-of:evm#3+1s", "stop:ru0@loss-of:evm#3+1s"),
             ("crash:1234", "crash:1234"),
             ("hang:7", "hang:7"),
         ] {

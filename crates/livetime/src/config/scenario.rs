@@ -7,19 +7,23 @@
 use std::path::Path;
 
 use livetime_fabric::DurationPs;
+use livetime_fabric::builder_network::{BuilderNetwork, Shaping};
 use livetime_fabric::flit::FlitConfig;
-use livetime_fabric::network::topology::{Graph, GraphProblem, Wiring};
+use livetime_fabric::network::topology::{Graph, GraphProblem, NODES_MAX, Wiring};
 use livetime_fabric::network::{
     Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Matching, Pattern,
     Queueing, RoutePolicy, SizeLaw, Traffic,
 };
-use livetime_fabric::scenario::{Level, Scenario, ShiftOrder, Switching, TopologyChoice};
+use livetime_fabric::scenario::{
+    DURATION_MAX, Level, Scenario, ShiftOrder, Switching, TopologyChoice,
+};
 use livetime_wire::quantity::QuantityError;
 use livetime_wire::{BitRate, ByteSize, DurationNs, Problem, RateHz};
+use toml::de::DeTable;
 
 use super::builder_scenario::read_builder;
 use super::document::{Findings, Section, parse};
-use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT};
+use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT, OUT_OF_RANGE};
 use super::render;
 
 /// Version of the format of scenario files.
@@ -41,10 +45,61 @@ const BUFFER_KEYS: [&str; 12] = [
     "stop",
     "go",
 ];
+/// The lowest rate of arrivals: one in a quarter of an hour.
+const RATE_MIN: RateHz = RateHz(1e-3);
 /// The most bytes on a link for each packet beside its size.
 const OVERHEAD_MAX: u64 = 1 << 20;
 /// The most of any count in a scenario.
 const COUNT_MAX: u64 = 1 << 20;
+/// The most networks side by side.
+const RAILS_MAX: u64 = 16;
+/// Keys of `[topology]`, and the kinds that have them.
+const OF_KINDS: [(&str, &[&str]); 10] = [
+    ("ports", &["crossbar", "clos", "benes"]),
+    ("radix", &["delta", "four-layer", "six-layer", "fat-tree"]),
+    ("stages", &["delta"]),
+    ("wiring", &["delta"]),
+    ("middle", &["clos"]),
+    ("edges", &["clos", "two-level"]),
+    ("levels", &["fat-tree"]),
+    ("nodes", &["two-level"]),
+    ("cores", &["two-level"]),
+    ("trunk_speed", &["two-level"]),
+];
+/// Keys of `[size]`, and the laws that have them.
+const OF_SIZES: [(&str, &[&str]); 3] = [
+    ("mean", &["fixed", "exponential", "log-normal"]),
+    ("rms", &["log-normal"]),
+    ("file", &["list"]),
+];
+/// Keys of `[traffic]`, and the patterns that have them.
+const OF_PATTERNS: [(&str, &[&str]); 5] = [
+    ("to", &["permutation"]),
+    ("destination", &["hot-spot", "incast"]),
+    ("share", &["hot-spot"]),
+    ("radix", &["events-digit-reversed"]),
+    ("order", &["barrel-shifter"]),
+];
+/// Keys of `[arrival]`, and the laws that have them.
+const OF_ARRIVALS: [(&str, &[&str]); 9] = [
+    ("rate", &["fixed", "poisson"]),
+    ("slot", &["bernoulli"]),
+    ("probability", &["bernoulli", "bunches"]),
+    ("spacing", &["bursty"]),
+    ("burst", &["bursty"]),
+    ("pause", &["bursty"]),
+    ("crossing", &["bunches"]),
+    ("filled", &["bunches"]),
+    ("train", &["bunches"]),
+];
+/// Keys of `[switch]` for some queues alone.
+const OF_QUEUES: [(&str, &[&str]); 5] = [
+    ("matching", &["virtual-output", "combined"]),
+    ("iterations", &["virtual-output", "combined"]),
+    ("speedup", &["combined"]),
+    ("output_buffer", &["combined"]),
+    ("crosspoint_buffer", &["crosspoint"]),
+];
 /// Kinds of network.
 const KINDS: [&str; 12] = [
     "crossbar",
@@ -153,9 +208,7 @@ pub(crate) fn read_scenario(
     root.finish();
     let is_read = !findings.has_any_problem();
     if is_read {
-        for problem in scenario.validate() {
-            findings.report(problem);
-        }
+        report_all(&scenario, table.get_ref(), &findings);
     }
     let is_good = !findings.has_any_problem();
     drop(table);
@@ -168,6 +221,57 @@ pub(crate) fn read_scenario(
     }
     let (spans, problems) = findings.into_parts();
     Err(render::render_problems(name, &text, &spans, &problems))
+}
+
+/// Reports what is wrong with what was read. A run that is too long by the number or the times of its
+/// packets is a problem of these, where the file states no duration.
+fn report_all(scenario: &Scenario, table: &DeTable<'_>, findings: &Findings) {
+    let problems = scenario.validate();
+    let is_there = |path: &str| problems.iter().any(|problem| problem.path == path);
+    let has_packet_time = !is_there("size") && !is_there("link.rate");
+    for problem in &problems {
+        let is_stated = table.contains_key(problem.path.as_str());
+        match problem.path.as_str() {
+            "duration" if !is_stated && !has_packet_time => {}
+            "duration" if !is_stated => {
+                findings.report(too_long(
+                    problem,
+                    scenario,
+                    table.contains_key("packet_times"),
+                ));
+            }
+            // A tenth of the duration.
+            "warm_up" if !is_stated => {}
+            _ => findings.report(problem.clone()),
+        }
+    }
+}
+
+/// The problem of a duration that is made of packet times, stated or not.
+fn too_long(problem: &Problem, scenario: &Scenario, is_stated: bool) -> Problem {
+    let packet = packet_time(&scenario.load);
+    let (run, time) = (&problem.found, DurationNs(packet.0 / 1_000));
+    let most = DURATION_MAX.0 / packet.0.max(1);
+    let allowed = format!("runs of up to an hour, {most} packets of {time}");
+    let fewer = format!("set `packet_times` to {most} or less, or raise `rate` of `[link]`");
+    let help = match most {
+        0 => "raise `rate` of `[link]`",
+        _ => &fewer,
+    };
+    let (path, found) = match is_stated {
+        true => ("packet_times", format!("so many that they take {run}")),
+        false => {
+            let found = format!("so low that {PACKET_TIMES} packets take {run}");
+            ("link.rate", found)
+        }
+    };
+    Problem::new(problem.code, path, found, allowed, help)
+}
+
+/// The time of a mean packet on a node's link.
+fn packet_time(load: &Load) -> DurationPs {
+    let bytes = load.sizes.mean() + f64::from(load.overhead_bytes);
+    DurationPs::for_bits((bytes * 8.0) as u64, load.link_bits_per_s)
 }
 
 impl Reader<'_> {
@@ -188,18 +292,18 @@ impl Reader<'_> {
         ];
         let level = root.choice("level", &levels).unwrap_or_default();
         let seed = root.integer("seed", 0..=u64::MAX >> 1).unwrap_or(1);
-        let rails = root.integer("rails", 0..=COUNT_MAX).unwrap_or(1) as u32;
+        let rails = root.integer("rails", 1..=RAILS_MAX).unwrap_or(1) as u32;
         let topology = self.topology(root);
         let sizes = self.sizes(root);
         let (traffic, shift) = self.traffic(root);
         let mut load = Load::saturated(traffic, sizes.0, PACKET_TIMES);
         load.sizes_per_event = sizes.1;
         load.seed = seed;
+        let builder = read_builder(root);
         read_link(root, &mut load);
-        let switching = read_switch(root, &mut load);
+        let switching = read_switch(root, &mut load, scheduled_by(builder.as_ref(), shift));
         load.arrival = self.arrival(root);
         let flits = read_flits(root);
-        let builder = read_builder(root);
         if builder.is_some() && root.has("traffic") {
             self.findings.report(Problem::new(
                 BOTH_KEYS,
@@ -227,8 +331,6 @@ impl Reader<'_> {
 
     /// `duration` and `warm_up`, or `packet_times`.
     fn times(&self, root: &mut Section<'_, '_>, load: &mut Load) {
-        let packet = load.sizes.mean() + f64::from(load.overhead_bytes);
-        let packet = DurationPs::for_bits((packet * 8.0) as u64, load.link_bits_per_s);
         let times = root.integer("packet_times", 1..=1_000_000_000);
         let duration = duration(root, "duration");
         if let (Some(_), Some(_)) = (times, duration) {
@@ -240,7 +342,8 @@ impl Reader<'_> {
                 "remove one of the two keys",
             ));
         }
-        load.duration = duration.unwrap_or(packet * times.unwrap_or(PACKET_TIMES));
+        let of_packets = packet_time(load) * times.unwrap_or(PACKET_TIMES);
+        load.duration = duration.unwrap_or(of_packets);
         load.warm_up = duration_or(root, "warm_up", DurationPs(load.duration.0 / 10));
     }
 
@@ -250,11 +353,13 @@ impl Reader<'_> {
         section.require("kind", "the kind of network, such as \"delta\"");
         let words = KINDS.map(|kind| (kind, kind));
         let kind = section.choice("kind", &words)?;
+        section.refuse_others("kind", kind, &OF_KINDS);
         if kind == "graph" {
             let graph = self.graph(&mut section);
             section.finish();
             return graph;
         }
+        section.refuse_others("kind", kind, &[("file", &["graph"])]);
         let mut count = |key: &'static str| {
             section.require(key, "a count");
             section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32
@@ -359,14 +464,7 @@ impl Reader<'_> {
         section.quantity("rms", &mut rms);
         let per_event = section.switch("per_event").unwrap_or(false);
         let law = law.unwrap_or("fixed");
-        if law != "log-normal" {
-            let help = "remove `rms`, or set `law = \"log-normal\"`";
-            section.refuse_idle(&["rms"], "`rms` with `law = \"log-normal\"` alone", help);
-        }
-        if law == "list" {
-            let help = "remove `mean`, or take another law";
-            section.refuse_idle(&["mean"], "`mean` with any other law", help);
-        }
+        section.refuse_others("law", law, &OF_SIZES);
         let (mean_f, rms_f) = (mean.0 as f64, rms.0 as f64);
         let sizes = match law {
             "exponential" => SizeLaw::Exponential { mean: mean_f },
@@ -424,6 +522,7 @@ impl Reader<'_> {
         ];
         let words = patterns.map(|pattern| (pattern, pattern));
         let kind = section.choice("pattern", &words).unwrap_or("uniform");
+        section.refuse_others("pattern", kind, &OF_PATTERNS);
         let mut shift = None;
         let mut number = |key: &'static str, default: u64| {
             section.integer(key, 0..=COUNT_MAX).unwrap_or(default) as u32
@@ -431,7 +530,8 @@ impl Reader<'_> {
         let pattern = match kind {
             "permutation" => {
                 section.require("to", "the destination of each source");
-                let to = section.integers("to", COUNT_MAX).unwrap_or_default();
+                let to = section.integers("to", u64::from(NODES_MAX) - 1);
+                let to = to.unwrap_or_default();
                 Pattern::Permutation(to.iter().map(|d| *d as u32).collect())
             }
             "hot-spot" => Pattern::HotSpot {
@@ -477,6 +577,7 @@ impl Reader<'_> {
         ];
         let law = section.choice("law", &laws.map(|law| (law, law)));
         let law = law.unwrap_or("saturated");
+        section.refuse_others("law", law, &OF_ARRIVALS);
         let needs_rate = matches!(law, "fixed" | "poisson");
         if needs_rate {
             section.require("rate", "the rate of each source, such as \"100 kHz\"");
@@ -485,7 +586,12 @@ impl Reader<'_> {
             "fixed" | "poisson" => {
                 let mut rate = RateHz(1.0);
                 section.quantity("rate", &mut rate);
-                DurationPs((1e12 / rate.0.max(1e-3)).round() as u64)
+                if rate < RATE_MIN {
+                    let help = "write the rate of each source, such as \"100 kHz\"";
+                    let (path, allowed) = (section.key_path("rate"), format!("{RATE_MIN} or more"));
+                    section.report(Problem::new(OUT_OF_RANGE, path, rate, allowed, help));
+                }
+                DurationPs((1e12 / rate.0).round() as u64)
             }
             _ => DurationPs::ZERO,
         };
@@ -507,6 +613,7 @@ impl Reader<'_> {
                 probability: section.number("probability", 0.0..=1.0).unwrap_or(0.0025),
                 filled: section.integer("filled", 0..=3564).unwrap_or(48) as u32,
                 train: section.integer("train", 0..=3564).unwrap_or(54) as u32,
+                every: 1,
             },
             _ => Arrival::Saturated,
         };
@@ -545,10 +652,36 @@ fn read_link(root: &mut Section<'_, '_>, load: &mut Load) {
     load.overhead_bytes = overhead.0.min(OVERHEAD_MAX) as u32;
     load.hop_delay = duration_or(&mut section, "hop_delay", DurationPs::ZERO);
     load.source_gap = duration_or(&mut section, "source_gap", DurationPs::ZERO);
+    if root.has("builder") {
+        let help =
+            "remove `source_gap`: hosts have times of their own, such as `packet` of `[host]`";
+        section.refuse_idle(&["source_gap"], "`source_gap` without `[builder]`", help);
+    }
     section.finish();
 }
 
-fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
+/// The table whose `order` says by which routes packets go, if one does: a conflict-free order.
+fn scheduled_by(
+    builder: Option<&BuilderNetwork>,
+    shift: Option<ShiftOrder>,
+) -> Option<&'static str> {
+    let Some(builder) = builder else {
+        return (shift == Some(ShiftOrder::ConflictFree)).then_some("traffic");
+    };
+    match builder.shaping {
+        Shaping::BarrelShifter { order, .. } | Shaping::LinearShift { order, .. } => {
+            (order == ShiftOrder::ConflictFree).then_some("builder")
+        }
+        Shaping::None => None,
+    }
+}
+
+/// `scheduled_by` is the table whose order of shifts has routes of its own, if there is one.
+fn read_switch(
+    root: &mut Section<'_, '_>,
+    load: &mut Load,
+    scheduled_by: Option<&str>,
+) -> Switching {
     let Some(mut section) = root.section("switch") else {
         return Switching::Wormhole;
     };
@@ -562,6 +695,13 @@ fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
         ("in-turn", RoutePolicy::InTurn),
     ];
     load.routes = section.choice("routes", &routes).unwrap_or_default();
+    if let Some(table) = scheduled_by {
+        let reason = format!(
+            "`routes` with `order = \"plain\"` of `[{table}]`: a conflict-free order has its own"
+        );
+        let help = format!("remove `routes`, or set `order = \"plain\"` in `[{table}]`");
+        section.refuse_idle(&["routes"], &reason, &help);
+    }
     let modes = [
         ("wormhole", None),
         ("cut-through", Some(Forwarding::CutThrough)),
@@ -576,6 +716,13 @@ fn read_switch(root: &mut Section<'_, '_>, load: &mut Load) -> Switching {
     let switching = mode.map_or(Switching::Wormhole, |forwarding| {
         Switching::Buffered(read_buffering(&mut section, forwarding))
     });
+    if let Switching::Buffered(buffering) = &switching
+        && buffering.queueing.matching().is_some()
+    {
+        let reason = "`arbiter` where no scheduler chooses, as that of `matching` does here";
+        let help = "remove `arbiter`, or set `matching = \"arbiter\"`";
+        section.refuse_idle(&["arbiter"], reason, help);
+    }
     section.finish();
     switching
 }
@@ -591,10 +738,13 @@ fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buff
     section.quantity("buffer", &mut bytes);
     let queueing = read_queueing(section, bytes.0);
     let lanes = section.integer("lanes", 0..=COUNT_MAX).unwrap_or(1) as u32;
-    let words = [("credits", 0), ("none", 1), ("stop-go", 2)];
-    let flow = match section.choice("flow_control", &words).unwrap_or(0) {
-        0 => FlowControl::Credits,
-        1 => FlowControl::None,
+    let words = ["credits", "none", "stop-go"].map(|word| (word, word));
+    let flow = section.choice("flow_control", &words).unwrap_or("credits");
+    let of_stop_go: [(&str, &[&str]); 2] = [("stop", &["stop-go"]), ("go", &["stop-go"])];
+    section.refuse_others("flow_control", flow, &of_stop_go);
+    let flow = match flow {
+        "credits" => FlowControl::Credits,
+        "none" => FlowControl::None,
         _ => {
             let (mut stop, mut go) = (ByteSize(bytes.0 / 2), ByteSize(bytes.0 / 4));
             section.quantity("stop", &mut stop);
@@ -625,7 +775,9 @@ fn read_queueing(section: &mut Section<'_, '_>, bytes: u64) -> Queueing {
         "crosspoint",
     ];
     let queues = section.choice("queues", &queues.map(|word| (word, word)));
-    match queues.unwrap_or("input-fifo") {
+    let queues = queues.unwrap_or("input-fifo");
+    section.refuse_others("queues", queues, &OF_QUEUES);
+    match queues {
         "virtual-output" => match read_matching(section) {
             Some(matching) => Queueing::Matched(matching),
             None => Queueing::VirtualOutput,
@@ -653,7 +805,10 @@ fn read_queueing(section: &mut Section<'_, '_>, bytes: u64) -> Queueing {
 /// The scheduler of the elements; `None` for arbiters.
 fn read_matching(section: &mut Section<'_, '_>) -> Option<Matching> {
     let words = ["arbiter", "pim", "islip", "rrm", "maximum-weight"];
-    let word = section.choice("matching", &words.map(|word| (word, word)))?;
+    let word = section.choice("matching", &words.map(|word| (word, word)));
+    let word = word.unwrap_or("arbiter");
+    let of_rounds: [(&str, &[&str]); 1] = [("iterations", &["pim", "islip", "rrm"])];
+    section.refuse_others("matching", word, &of_rounds);
     let mut iterations = || section.integer("iterations", 1..=16).unwrap_or(1) as u32;
     match word {
         "pim" => Some(Matching::Parallel {

@@ -30,10 +30,12 @@ const ARRIVALS: [(&str, ArrivalKind); 2] = [
 
 /// Reads the one `[[source]]` table; returns its key path and the recorded events it names.
 ///
-/// Of several tables all are read, for the sake of their problems.
+/// Of several tables all are read, for the sake of their problems. `has_events` says that an option
+/// names the recorded events.
 pub(crate) fn read_source(
     root: &mut Section<'_, '_>,
     config: &mut SourceConfig,
+    has_events: bool,
     findings: &Findings,
 ) -> (String, Option<PathBuf>) {
     let sources = root.sections("source");
@@ -42,17 +44,24 @@ pub(crate) fn read_source(
         let help = "write one `[[source]]` table; it feeds all links";
         findings.report(Problem::new(ONE_OF, "source", found, "exactly once", help));
     }
-    let read = sources.into_iter().map(|table| read_table(table, config));
+    let tables = sources.into_iter();
+    let read = tables.map(|table| read_table(table, config, has_events));
     read.last().unwrap_or_else(|| ("source".to_owned(), None))
 }
 
-fn read_table(mut source: Section<'_, '_>, config: &mut SourceConfig) -> (String, Option<PathBuf>) {
+fn read_table(
+    mut source: Section<'_, '_>,
+    config: &mut SourceConfig,
+    has_events: bool,
+) -> (String, Option<PathBuf>) {
     let path = source.path().to_owned();
     let kind = source.choice("kind", &KINDS).unwrap_or(SourceKind::Physics);
     let mut events = None;
     // With generated events the key is an unknown one: it would change nothing.
     if kind == SourceKind::Recorded {
-        source.require("events", "the path of a CSV file of recorded events");
+        if !has_events {
+            source.require("events", "the path of a CSV file of recorded events");
+        }
         events = source.text("events").map(PathBuf::from);
     }
     let triggers = &mut config.triggers;

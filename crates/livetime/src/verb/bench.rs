@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::config::parse_quantity;
 use crate::console::{print, print_line, say};
 use crate::exit;
+use crate::output_place;
 use crate::run_summary::machine;
 
 /// Options of the verb.
@@ -48,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "rate", default_value = "poisson")]
     arrival: Arrival,
     /// With `--rate` or `--channels`: for how long
-    #[arg(long, default_value = "10s", value_parser = parse_quantity::<DurationNs>)]
+    #[arg(long, default_value = "10s", value_parser = parse_duration)]
     duration: DurationNs,
     /// With `--rate`: seed of the random gaps
     #[arg(long, requires = "rate", default_value_t = 1)]
@@ -129,12 +130,20 @@ impl What {
     }
 }
 
+fn parse_duration(text: &str) -> Result<DurationNs, String> {
+    match parse_quantity(text)? {
+        DurationNs(0) => Err("nothing would be measured; write a time above 0".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
 /// Measures.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let document = match &options.from {
+    let place = options.page.as_deref().map_or(Ok(()), output_place::check);
+    let document = place.and_then(|()| match &options.from {
         Some(path) => read(path),
         None => measure(options),
-    };
+    });
     let written = document.and_then(|document| {
         if let Some(path) = &options.page {
             let page = page::to_markdown(&document);
@@ -222,6 +231,12 @@ fn measure_paced(
     };
     if let Some(problem) = paced.arrival.validate("--rate").first() {
         return Err(problem.to_string());
+    }
+    if rate.0 * options.duration.as_seconds() < 1.0 {
+        let duration = options.duration;
+        return Err(format!(
+            "--duration is {duration}, in which {rate} give no trigger; write a longer time"
+        ));
     }
     say(format_args!("measuring loop at {rate} .."));
     let measured = bench::run_paced(&paced, bench_options);

@@ -11,7 +11,7 @@ use livetime_wire::DurationNs;
 use crate::config::parse_quantity;
 use crate::console::{print, print_line, say};
 use crate::exit;
-use crate::machine_check::{Context, Diagnosis, Status, stored};
+use crate::machine_check::{Context, Diagnosis, SLOW, Status, stored};
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -25,16 +25,45 @@ pub(crate) struct Options {
     /// Only these checks, by number
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=17))]
     only: Vec<u8>,
-    /// How long the live test spins on each hot core
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_quantity::<DurationNs>)]
+    /// How long the live test spins on each hot core, at least 1ms
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_live, conflicts_with = "quick")]
     live: DurationNs,
     /// Where run files are to be written
     #[arg(long, default_value = ".")]
     directory: PathBuf,
 }
 
+/// The shortest live test: below it a core is hardly looked at.
+const LIVE_MIN: DurationNs = DurationNs(1_000_000);
+
+fn parse_live(text: &str) -> Result<DurationNs, String> {
+    let live = parse_quantity::<DurationNs>(text)?;
+    match live < LIVE_MIN {
+        true => Err(format!(
+            "nothing would be measured; write at least {LIVE_MIN}"
+        )),
+        false => Ok(live),
+    }
+}
+
+/// Those of the chosen checks that `--quick` leaves out.
+fn left_out(options: &Options) -> Vec<String> {
+    let chosen = options.only.iter().filter(|_| options.quick);
+    let slow = chosen.filter(|check| SLOW.contains(check));
+    slow.map(u8::to_string).collect()
+}
+
 /// Checks.
 pub(crate) fn run(options: &Options) -> ExitCode {
+    let left_out = left_out(options);
+    if !left_out.is_empty() {
+        say(format_args!(
+            "error: `--only` names checks that `--quick` leaves out, since they measure: {}\n\
+             help: leave out --quick, or these numbers",
+            left_out.join(", ")
+        ));
+        return ExitCode::from(2);
+    }
     let directory = options.directory.clone();
     let context = if options.quick {
         Context::quick(directory)

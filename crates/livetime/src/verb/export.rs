@@ -81,11 +81,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(format) = options.format.of_python() {
         return export_by_python(options, format);
     }
-    let written = match &options.out {
-        Some(path) => File::create_new(path)
-            .map_err(|error| format!("cannot make {}: {error}", path.display()))
-            .and_then(|file| export(&options.run, BufWriter::new(file))),
-        None => export(&options.run, BufWriter::new(std::io::stdout().lock())),
+    // Before the output is made: nothing of it is to be left where there is no run.
+    let written = match RunFolder::open(&options.run) {
+        Ok(run) => export_to(options, run),
+        Err(error) => Err(format!("cannot read {error}")),
     };
     match written {
         Ok(Exported { events, missing: 0 }) => exit::after_printing(match options.out {
@@ -104,6 +103,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             exit::PROBLEM
         }
     }
+}
+
+fn export_to(options: &Options, run: RunFolder) -> Result<Exported, String> {
+    let Some(path) = &options.out else {
+        return export(&options.run, run, BufWriter::new(std::io::stdout().lock()));
+    };
+    let file = File::create_new(path)
+        .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    export(&options.run, run, BufWriter::new(file))
 }
 
 /// Has the Python package write the file; its messages and its progress go where ours would.
@@ -163,9 +171,8 @@ struct Exported {
     missing: u64,
 }
 
-fn export(run: &Path, mut out: impl Write) -> Result<Exported, String> {
+fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Exported, String> {
     let cannot = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", run.display());
-    let mut reader = RunFolder::open(run).map_err(|error| format!("cannot read {error}"))?;
     let (mut words, mut bytes) = (Vec::new(), Vec::new());
     let mut exported = Exported {
         events: 0,

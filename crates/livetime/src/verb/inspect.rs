@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::RunFolder;
-use livetime_store::{Inspection, OpenError, recover};
+use livetime_store::{Condition, Inspection, OpenError, recover};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
 
@@ -51,6 +51,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
+    if options.file.is_dir() && RunFolder::paths(&options.file)?.is_empty() {
+        return Err(
+            "there is no run file in it; name the directory of one run, such as runs/000001".into(),
+        );
+    }
     if let Some(copy) = &options.recover {
         if options.file.is_dir() {
             return Err("a directory, expected one of its run files to recover".into());
@@ -70,7 +75,7 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         print_line(document)?;
     } else {
         print(text(&found, &stored, options.triggers))?;
-        if !found.complete && options.recover.is_none() {
+        if !found.complete && !found.recovered && options.recover.is_none() {
             let what = match options.file.is_dir() {
                 true => "FILE".to_owned(),
                 false => options.file.display().to_string(),
@@ -80,7 +85,8 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
             ));
         }
     }
-    Ok(found.is_good())
+    // A copy that was asked for is there, whatever is wrong with the file that it is of.
+    Ok(options.recover.is_some() || found.is_good())
 }
 
 /// What a person is told of a file that cannot be opened.
@@ -182,10 +188,18 @@ fn json_document(
 }
 
 fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
+    let kind = if found.simulated { "simulated " } else { "" };
     let mut text = format!(
-        "run {:06}: {} events, {}\n",
+        "{kind}run {:06}: {} events, {}\n",
         found.run, found.events, found.condition
     );
+    if found.recovered {
+        let of = match found.condition.contains(Condition::INTERRUPTED) {
+            true => "an interrupted run",
+            false => "a damaged file",
+        };
+        let _ = writeln!(text, "  repaired copy of {of}, with all that could be read");
+    }
     if let (Some(first), Some(last)) = (found.first_trigger, found.last_trigger) {
         let incomplete = found.events_incomplete;
         let _ = writeln!(

@@ -26,13 +26,28 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     pub(crate) link: Option<LinkKind>,
     /// Blocks of the pattern
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        conflicts_with = "config"
+    )]
     blocks: u64,
     /// Words of a block, without its control words
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        conflicts_with = "config"
+    )]
     words: usize,
     /// Fraction of the blocks with one flipped bit, to see the checker at work
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.0,
+        conflicts_with = "config"
+    )]
     error_rate: f64,
 }
 

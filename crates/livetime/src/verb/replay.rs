@@ -280,7 +280,7 @@ fn own_config(path: &Path, reader: &RunFolder) -> Result<RunConfig, String> {
     read_text(
         "the run's configuration",
         &begin.config,
-        &Overrides::default(),
+        &Overrides::of_taken_run(),
     )
 }
 

@@ -169,7 +169,10 @@ fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Sto
     figures.extend(latency_figure(summary, stored));
     figures.extend(rate_figure(summary));
     Report {
-        title: format!("Run {:06}", run.number),
+        title: match summary.simulated {
+            true => format!("Simulated run {:06}", run.number),
+            false => format!("Run {:06}", run.number),
+        },
         subtitle: format!(
             "{} · {:.1} s · seed {} · configuration {} · livetime {}",
             run.condition, run.duration_s, run.seed, run.config_hash, run.version

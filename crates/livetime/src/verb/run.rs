@@ -3,7 +3,6 @@
 //! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
 //! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -29,6 +28,7 @@ use crate::exit;
 use crate::filter_of_run;
 use crate::run_control::RunControl;
 use crate::run_directory::RunDirectory;
+use crate::run_faults::RunFate;
 use crate::run_histograms::HistogramFile;
 #[cfg(feature = "cluster")]
 use crate::run_hosts::RunHosts;
@@ -189,7 +189,6 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
     check_joining(&config, processes)?;
-    let placement = placement_of(&config.hosts);
     // The hosts end when this does.
     let hosts = match has_hosts {
         true => Some(hosts_of(&options.source, &text, &config.hosts)?),
@@ -198,10 +197,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     // Before anything can be lost: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
-    let control = RunControl::open(directory.path());
-    if let Err(error) = &control {
-        say(format_args!("warning: this run takes no orders: {error}"));
-    }
+    let control = control_of(&directory);
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
@@ -231,29 +227,45 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         &mut signals,
         &mut display,
         &mut histograms,
-        control.as_ref().ok(),
+        control.as_ref(),
         patience,
     );
     drop(control);
     display.close();
     let mut outcome = running.finish();
+    let missed = missed_faults(&options.source.fault, &outcome, ending);
     let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
     let closing = close_files(&mut outcome, chain.builder.writers, condition, ending);
     drop(histograms);
     let bound = chain.supervisor.deadline;
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    for writer in &mut summary.writers {
-        writer.host = placement.get(&writer.role).cloned();
-        writer.file = directory.file(&writer.file).display().to_string();
-    }
+    place_writers(&mut summary, &config.hosts, &directory);
     let mut errors: Vec<String> = outcome.failures.clone();
     errors.extend(closing);
     errors.extend(write_files(&directory, &mut summary));
     // A disk that takes no more files is no reason to keep the account of the run back.
     let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
+    missed.iter().for_each(say);
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
+}
+
+/// Says of each fault that did not strike why it did not.
+fn missed_faults(faults: &[RunFault], outcome: &ChainOutcome, ending: Ending) -> Vec<String> {
+    let is_settled = matches!(
+        ending,
+        Ending::SourceFinished | Ending::Interrupted | Ending::WriterFailed
+    );
+    let fate = RunFate::new(outcome, is_settled);
+    let missed = faults.iter().filter_map(|fault| {
+        let why = fate.missed(fault)?;
+        Some(format!(
+            "warning: fault {} did not strike: {why}",
+            fault.to_text()
+        ))
+    });
+    missed.collect()
 }
 
 /// Prints what a run did.
@@ -280,12 +292,23 @@ fn check_joining(config: &RunConfig, processes: bool) -> Result<(), &'static str
     Ok(())
 }
 
-/// The host of each role, where there are hosts.
-fn placement_of(hosts: &HostTable) -> BTreeMap<String, String> {
-    let placement = hosts.placement().into_iter();
-    placement
-        .map(|(role, host)| (role.to_owned(), host.to_owned()))
-        .collect()
+/// What takes orders for a run; one that takes none says so and goes on.
+fn control_of(directory: &RunDirectory) -> Option<RunControl> {
+    let control = RunControl::open(directory.path());
+    if let Err(error) = &control {
+        say(format_args!("warning: this run takes no orders: {error}"));
+    }
+    control.ok()
+}
+
+/// Says of each writer on which host it was, where there are hosts, and where its file lies.
+fn place_writers(summary: &mut RunSummary, hosts: &HostTable, directory: &RunDirectory) {
+    let placement = hosts.placement();
+    for writer in &mut summary.writers {
+        let host = placement.get(writer.role.as_str());
+        writer.host = host.map(|host| (*host).to_owned());
+        writer.file = directory.file(&writer.file).display().to_string();
+    }
 }
 
 /// Writes down what is about to run and creates its files; says where.
@@ -482,11 +505,14 @@ fn watch(
 /// Says when the disk of a run file has become full, or has room again.
 fn say_if_full(now: &Snapshot, was_full: &mut bool) {
     let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
-    if std::mem::replace(was_full, is_full) != is_full {
-        say(match is_full {
-            true => "\nwarning: the disk of the run file has no room; triggers wait until there is",
-            false => "\nthe disk of the run file has room again",
-        });
+    // A writer that has given up waits no longer, and there is no room all the same.
+    let has_failed = now.kind("wr").any(|writer| writer.gauges.failed == 1);
+    match (std::mem::replace(was_full, is_full), is_full) {
+        (false, true) => {
+            say("\nwarning: the disk of the run file has no room; triggers wait until there is");
+        }
+        (true, false) if !has_failed => say("\nthe disk of the run file has room again"),
+        _ => {}
     }
 }
 
@@ -562,7 +588,8 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     let mut condition = match ending {
         Ending::SourceFinished => Condition::GOOD,
         Ending::Interrupted | Ending::WriterFailed => Condition::INTERRUPTED,
-        Ending::Killed | Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
+        Ending::Killed => Condition::INTERRUPTED | Condition::ABORTED,
+        Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
     let failed = !outcome.filter_failures.is_empty();
     if faults || failed || outcome.counts.events_incomplete > 0 {

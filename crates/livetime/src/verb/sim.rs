@@ -56,3 +56,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Some(Study::Replay(options)) => replay::run(options),
     }
 }
+
+/// A number of threads. More of them than there is work are not started.
+///
+/// # Errors
+/// What is allowed.
+fn parse_threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| *threads > 0);
+    threads.ok_or_else(|| {
+        "allowed is a whole number from 1 on; leave the option out for as many as there are cores"
+            .to_owned()
+    })
+}

@@ -27,27 +27,32 @@ use crate::verb::{pattern, played_source};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Configuration file; not needed with --pattern
-    #[arg(required_unless_present = "pattern")]
+    #[arg(required_unless_present = "pattern", conflicts_with = "pattern")]
     config: Option<PathBuf>,
     #[command(flatten)]
     pattern: pattern::Options,
     /// Number of events
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        conflicts_with = "pattern"
+    )]
     triggers: u64,
     /// Recorded events (CSV) instead of the configured source
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     events: Option<PathBuf>,
     /// Seed of the generator
     #[arg(long)]
     seed: Option<u64>,
     /// Add the Level-2 decisions before and after prescale
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["link", "pattern", "frames"])]
     decide: bool,
     /// Write the fragments of each data link to a file in this folder, for links of kind "file"
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["link", "pattern", "jsonl"])]
     frames: Option<PathBuf>,
     /// File to write, one JSON line per event; standard output without it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["link", "pattern"])]
     jsonl: Option<PathBuf>,
 }
 

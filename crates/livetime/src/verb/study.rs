@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use livetime_study::bench::BenchError;
 use livetime_study::report::Report;
 use livetime_study::study::{cms, filar, level3, pulsar, saft};
 use serde_json::Value;
 
 use crate::console::{print_line, say, with_causes};
 use crate::exit;
+use crate::output_place;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -111,84 +113,93 @@ impl<'a> Output<'a> {
     }
 }
 
+/// A study that was made.
+struct Made {
+    document: Value,
+    report: Report,
+    /// Whether all is where it must be.
+    passed: bool,
+}
+
+impl Study {
+    /// Its name, whether it is to be short, and what to do with it.
+    fn wanted(&self) -> (&'static str, bool, Output<'_>) {
+        match self {
+            Self::Pulsar(PulsarOptions { quick, json, out }) => {
+                ("pulsar", *quick, Output::new(*json, out))
+            }
+            Self::Filar(FilarOptions { quick, json, out }) => {
+                ("filar", *quick, Output::new(*json, out))
+            }
+            Self::Cms(CmsOptions { quick, json, out }) => ("cms", *quick, Output::new(*json, out)),
+            Self::Saft(SaftOptions { quick, json, out }) => {
+                ("saft", *quick, Output::new(*json, out))
+            }
+            Self::Level3(Level3Options { quick, json, out }) => {
+                ("level3", *quick, Output::new(*json, out))
+            }
+        }
+    }
+
+    /// Makes it; `command` is what makes it again.
+    fn make(&self, quick: bool, command: &str) -> Result<Made, BenchError> {
+        let (document, report, passed) = match self {
+            Self::Pulsar(_) => {
+                let study = pulsar::run(quick, command)?;
+                (study.document, study.report, study.passed)
+            }
+            Self::Filar(_) => {
+                let study = filar::run(quick, command)?;
+                (study.document, study.report, study.passed)
+            }
+            Self::Cms(_) => {
+                let study = cms::run(quick, command)?;
+                (study.document, study.report, study.passed)
+            }
+            Self::Saft(_) => {
+                let study = saft::run(quick, command)?;
+                (study.document, study.report, true)
+            }
+            Self::Level3(_) => {
+                let study = level3::run(quick, command)?;
+                (study.document, study.report, study.passed)
+            }
+        };
+        Ok(Made {
+            document,
+            report,
+            passed,
+        })
+    }
+}
+
 /// Makes the study.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let quick = |name: &str, quick: bool| {
-        let suffix = if quick { " --quick" } else { "" };
-        format!("livetime study {name}{suffix}")
-    };
-    let mut has_failed = false;
-    let (name, made, output) = match &options.study {
-        Study::Pulsar(options) => {
-            let made = pulsar::run(options.quick, &quick("pulsar", options.quick));
-            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
-            let output = Output::new(options.json, &options.out);
-            (
-                "pulsar",
-                made.map(|study| (study.document, study.report)),
-                output,
-            )
-        }
-        Study::Filar(options) => {
-            let made = filar::run(options.quick, &quick("filar", options.quick));
-            let output = Output::new(options.json, &options.out);
-            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
-            (
-                "filar",
-                made.map(|study| (study.document, study.report)),
-                output,
-            )
-        }
-        Study::Cms(options) => {
-            let made = cms::run(options.quick, &quick("cms", options.quick));
-            let output = Output::new(options.json, &options.out);
-            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
-            (
-                "cms",
-                made.map(|study| (study.document, study.report)),
-                output,
-            )
-        }
-        Study::Level3(options) => {
-            let made = level3::run(options.quick, &quick("level3", options.quick));
-            let output = Output {
-                json: options.json,
-                out: &options.out,
-            };
-            has_failed = made.as_ref().is_ok_and(|study| !study.passed);
-            if has_failed {
-                say(
-                    "error: the simulated farm is not where the note has it, or the stage is below the enhanced rate",
-                );
-            }
-            (
-                "level3",
-                made.map(|study| (study.document, study.report)),
-                output,
-            )
-        }
-        Study::Saft(options) => {
-            let made = saft::run(options.quick, &quick("saft", options.quick));
-            let output = Output::new(options.json, &options.out);
-            (
-                "saft",
-                made.map(|study| (study.document, study.report)),
-                output,
-            )
-        }
-    };
-    if has_failed {
-        say("error: a row is outside its tolerance or a decision wrong; the page says which");
+    let study = &options.study;
+    let (name, quick, output) = study.wanted();
+    if let Err(error) = output_place::check(output.out) {
+        say(format_args!("error: {error}"));
+        return exit::PROBLEM;
     }
-    match made {
-        Ok((document, report)) => match write(&document, &report, &output) {
-            ExitCode::SUCCESS if has_failed => exit::PROBLEM,
-            code => code,
-        },
+    let suffix = if quick { " --quick" } else { "" };
+    let made = match study.make(quick, &format!("livetime study {name}{suffix}")) {
+        Ok(made) => made,
         Err(error) => {
             say(format_args!("error: study {name}: {}", with_causes(&error)));
-            exit::PROBLEM
+            return exit::PROBLEM;
         }
+    };
+    if !made.passed {
+        if matches!(study, Study::Level3(_)) {
+            say(
+                "error: the simulated farm is not where the note has it, or the stage is below the enhanced rate",
+            );
+        }
+        say("error: a row is outside its tolerance or a decision wrong; the page says which");
+    }
+    match write(&made.document, &made.report, &output) {
+        ExitCode::SUCCESS if !made.passed => exit::PROBLEM,
+        code => code,
     }
 }
 

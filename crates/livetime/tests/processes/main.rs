@@ -23,6 +23,7 @@ mod returned_manager;
 mod returned_readout;
 mod run_left_behind;
 mod shaping;
+mod standing_still;
 mod subfarms;
 mod two_step;
 

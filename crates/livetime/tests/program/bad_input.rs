@@ -200,18 +200,23 @@ fn usage_errors_end_with_2_and_say_how_it_is_written() {
 fn options_are_checked_like_the_file() {
     let bench = Workbench::new();
     bench.write("run.toml", SMALL);
-    for (option, value, key) in [
-        ("--rate", "1 GHz", "source[0].rate"),
-        ("--rate", "0 Hz", "source[0].rate"),
-        ("--duration", "0 s", "run.duration"),
-        ("--triggers", "0", "run.triggers"),
+    for (option, value, help) in [
+        ("--rate", "1000 MHz", "at most 10 MHz"),
+        ("--rate", "0 Hz", "at least 0.001 Hz"),
+        ("--duration", "0 s", "ends by `triggers`, or after 20 s"),
+        ("--triggers", "0", "without this end"),
     ] {
         let run = bench.run(&["run", "run.toml", option, value]);
         let said = format!("{}{}", run.err, run.out);
-        assert!(matches!(run.code, Some(1 | 2)), "{option} {value}: {said}");
+        assert_eq!(run.code, Some(1), "{option} {value}: {said}");
+        for part in [&format!("`{option}` is "), help] {
+            assert!(said.contains(part), "{option} {value}: {said}");
+        }
+        // What is wrong stands in no line of the file.
+        assert!(!said.contains("run.toml:"), "{option} {value}: {said}");
         assert!(
-            run.code == Some(2) || said.contains(key),
-            "{option} {value}: {said}"
+            said.contains("1 problem in run.toml and the options"),
+            "{said}"
         );
     }
 }

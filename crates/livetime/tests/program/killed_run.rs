@@ -75,8 +75,13 @@ fn recovered_copy_is_good(bench: &Workbench, file: &str, out: &str, stored: &[u6
     let before = fs::read(bench.path(file)).expect("it is there");
     let copy = format!("{out}/copy.mcap");
     let recovered = bench.run(&["inspect", file, "--recover", &copy]);
+    let recovered = recovered.ended_with(0);
     let said = format!("recovered {} events into {copy}", stored.len());
     assert!(recovered.err.contains(&said), "{}", recovered.err);
+    let said = bench.run(&["inspect", &copy]).ended_with(0);
+    let what = "repaired copy of an interrupted run";
+    assert!(said.out.contains(what), "{}", said.out);
+    assert!(!said.err.contains("--recover"), "{}", said.err);
     let inspected = bench.inspect(&copy);
     assert_eq!(triggers(&inspected), stored);
     assert_eq!(inspected["index"], "summary");

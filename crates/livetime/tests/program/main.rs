@@ -5,6 +5,7 @@
 //! inside is tested in their crates, and what the pages say in `documentation.rs`.
 
 mod bad_input;
+mod builder_scenario;
 mod byte_stream;
 mod closed_pipe;
 #[path = "../contents/mod.rs"]
@@ -24,11 +25,13 @@ mod output_budget;
 mod output_files;
 mod problem_page;
 mod recorded_events;
+mod refusals;
 mod replay;
 mod report_page;
 mod run_document;
 mod run_folder;
 mod signal;
+mod simulated_run;
 mod spill;
 mod stopped_loop;
 mod timing;

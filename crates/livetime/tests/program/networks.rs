@@ -307,8 +307,16 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
             "C0006",
         ),
         (
-            "[topology]\nkind = \"crossbar\"\nports = 4\n[switch]\nmode = \"cut-through\"\nmatching = \"pim\"\n",
-            "C0002",
+            "[topology]\nkind = \"fat-tree\"\nradix = 2\nlevels = 13\n",
+            "levels is 13, allowed is 1 to 12",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 65536\n[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\n",
+            "switch.queues",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 65536\n[switch]\narbiter = \"least-recent\"\n",
+            "switch.arbiter",
         ),
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nmean = \"32 MiB\"\n",
@@ -319,8 +327,16 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
             "F0206",
         ),
         (
-            "rails = 99\n[topology]\nkind = \"crossbar\"\nports = 4\n",
+            "duration = \"2 h\"\n[topology]\nkind = \"crossbar\"\nports = 4\n",
             "F0207",
+        ),
+        (
+            "rails = -1\n[topology]\nkind = \"crossbar\"\nports = 4\n",
+            "set `rails` to a whole number from 1 to 16",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[traffic]\npattern = \"permutation\"\nto = [1, -1, 2, \"3\"]\n",
+            "`traffic.to[1]` is -1, and 1 more of the list",
         ),
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\nbuilder_units = 5\n",
@@ -335,7 +351,7 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
             "C0120",
         ),
         (
-            "[topology]\nkind = \"crossbar\"\nports = 4\nradix = 2\n",
+            "[topology]\nkind = \"crossbar\"\nports = 4\nradixes = 2\n",
             "C0002",
         ),
     ];
@@ -357,6 +373,83 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
         "{}",
         run.err
     );
+    let mut chain: String = (0..24).map(|s| format!("switch s{s}\n")).collect();
+    chain.extend((1..24).map(|s| format!("link s{} s{s}\n", s - 1)));
+    bench.write(
+        "island.graph",
+        format!("{chain}source n s0\nsource n s1\ndestination m s23\n"),
+    );
+    let run = bench.run(&["check", "island.toml"]).ended_with(1);
+    let text = "island.graph:49: source `n` is there twice";
+    assert!(run.err.contains(text), "{}", run.err);
+    bench.write(
+        "island.graph",
+        format!("{chain}source n s0\ndestination m s23\n"),
+    );
+    let run = bench.run(&["check", "island.toml"]).ended_with(1);
+    for part in ["source n to destination m has 25 links", "allowed are 24"] {
+        let words: Vec<&str> = run.err.split_whitespace().filter(|w| *w != "│").collect();
+        assert!(words.join(" ").contains(part), "{part} in\n{}", run.err);
+    }
+}
+
+#[test]
+fn a_run_that_is_too_long_is_refused_at_the_key_that_makes_it_so() {
+    let bench = Workbench::new();
+    let network = "[topology]\nkind = \"crossbar\"\nports = 4\n";
+    let slow = "[link]\nrate = \"1 kb/s\"\n";
+    let cases = [
+        (
+            format!("packet_times = 1000000000\n{network}"),
+            "`packet_times` is so many that they take 16384 s",
+            "set `packet_times` to 219726562 or less",
+        ),
+        (
+            format!("packet_times = 300\n{network}{slow}"),
+            "`packet_times` is so many that they take 4915 s",
+            "set `packet_times` to 219 or less",
+        ),
+        (
+            format!("{network}{slow}"),
+            "`link.rate` is so low that 2000 packets take 32768 s",
+            "set `packet_times` to 219 or less, or raise `rate` of `[link]`",
+        ),
+        (
+            format!("duration = \"2 h\"\n{network}"),
+            "`duration` is 7200 s",
+            "a few thousand packet times are enough",
+        ),
+    ];
+    for (text, found, help) in cases {
+        bench.write("long.toml", format!("format = 1\n{text}"));
+        let run = bench.run(&["check", "long.toml"]).ended_with(1);
+        for part in ["[long.toml:", found, help, "1 problem in long.toml"] {
+            assert!(run.err.contains(part), "{part} in\n{}", run.err);
+        }
+    }
+}
+
+#[test]
+fn theory_is_left_out_where_it_does_not_hold() {
+    let bench = Workbench::new();
+    let permutation = "format = 1\npacket_times = 1000\n[topology]\nkind = \"crossbar\"\n\
+                       ports = 4\n[traffic]\npattern = \"permutation\"\nto = [1, 2, 3, 0]\n\
+                       [switch]\nmode = \"store-and-forward\"\n";
+    let run = |buffer: &str| {
+        bench.write(
+            "theory.toml",
+            format!("{permutation}buffer = \"{buffer}\"\n"),
+        );
+        let run = bench.run(&["sim", "run", "theory.toml", "--json"]);
+        run.ended_with(0).document()
+    };
+    let (tight, wide) = (run("2 KiB"), run("4 KiB"));
+    assert!(tight["efficiency_analytic"].is_null(), "{tight}");
+    assert_eq!(wide["efficiency_analytic"], 1.0, "{wide}");
+    run("2 KiB");
+    let level = ["sim", "run", "theory.toml", "--level", "analytic"];
+    let refused = bench.run(&level).ended_with(1);
+    assert!(refused.err.contains("F0206"), "{}", refused.err);
 }
 
 #[test]
@@ -611,6 +704,66 @@ fn units_that_die_and_begin_again_are_accounted_for() {
     assert!((1_700..2_400).contains(&incomplete), "{incomplete}");
 }
 
+/// Keys that belong to other settings than those beside them.
+const OTHERS: &str = "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\nradix = 2\n[size]\n\
+                      file = \"sizes\"\n[arrival]\nlaw = \"bernoulli\"\nrate = \"1 kHz\"\ntrain = 9\n\
+                      [traffic]\nto = [0, 1, 2, 3]\n[switch]\nmode = \"cut-through\"\nstop = \"1 KiB\"\n\
+                      matching = \"pim\"\niterations = 2\nspeedup = 2\n";
+
+/// Keys for which something else is done, in pattern and builder alike, and whether they have an effect.
+#[test]
+fn keys_that_others_stand_in_for_are_refused() {
+    let bench = Workbench::new();
+    let check = |tables: &str, status: i32| {
+        let network = "format = 1\n[topology]\nkind = \"four-layer\"\nradix = 4\n";
+        bench.write("idle.toml", format!("{network}{tables}"));
+        bench.run(&["check", "idle.toml"]).ended_with(status).err
+    };
+    let voq =
+        "[switch]\nmode = \"cut-through\"\nqueues = \"virtual-output\"\narbiter = \"oldest\"\n";
+    let routes = "[switch]\nroutes = \"random\"\n";
+    let shift = |order: &str| format!("[traffic]\npattern = \"barrel-shifter\"\n{order}");
+    let built = |keys: &str| format!("[builder]\n{keys}");
+    let barrel = "shaping = \"barrel-shifter\"\n";
+    let linear = "shaping = \"linear-shift\"\n";
+    let plain = "order = \"plain\"\n";
+    let gap = "[link]\nsource_gap = \"1 us\"\n";
+    let cases = [
+        (
+            "switch.arbiter",
+            format!("{voq}matching = \"islip\"\n"),
+            false,
+        ),
+        (
+            "switch.arbiter",
+            format!("{voq}matching = \"arbiter\"\n"),
+            true,
+        ),
+        ("switch.arbiter", voq.to_owned(), true),
+        ("switch.routes", format!("{routes}{}", shift("")), false),
+        ("switch.routes", format!("{routes}{}", shift(plain)), true),
+        ("switch.routes", format!("{routes}{}", built(barrel)), false),
+        ("switch.routes", format!("{routes}{}", built(linear)), false),
+        (
+            "switch.routes",
+            format!("{routes}{}{plain}", built(barrel)),
+            true,
+        ),
+        ("switch.routes", format!("{routes}{}", built("")), true),
+        ("link.source_gap", format!("{gap}{}", built("")), false),
+        ("link.source_gap", gap.to_owned(), true),
+    ];
+    for (key, tables, has_effect) in cases {
+        let said = check(&tables, i32::from(!has_effect));
+        assert_eq!(
+            said.contains("error[C0137]"),
+            !has_effect,
+            "{tables}\n{said}"
+        );
+        assert_eq!(said.contains(key), !has_effect, "{tables}\n{said}");
+    }
+}
+
 #[test]
 fn keys_without_effect_are_refused_all_at_once() {
     let bench = Workbench::new();
@@ -636,6 +789,44 @@ fn keys_without_effect_are_refused_all_at_once() {
     }
     let found = refused.err.matches("error[C0137]").count();
     assert_eq!(found, 8, "{}", refused.err);
+    bench.write("idle.toml", OTHERS);
+    let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
+    let words: Vec<&str> = refused
+        .err
+        .split_whitespace()
+        .filter(|w| *w != "│")
+        .collect();
+    let said = words.join(" ");
+    let others = [
+        ("topology.radix", "`kind = \"delta\"` or \"four-layer\""),
+        ("traffic.to", "`pattern = \"permutation\"`"),
+        ("arrival.rate", "`law = \"fixed\"` or \"poisson\""),
+        ("arrival.train", "`law = \"bunches\"`"),
+        ("size.file", "`law = \"list\"`"),
+        ("switch.stop", "`flow_control = \"stop-go\"`"),
+        (
+            "switch.matching",
+            "`queues = \"virtual-output\"` or \"combined\"",
+        ),
+        (
+            "switch.iterations",
+            "`queues = \"virtual-output\"` or \"combined\"",
+        ),
+        ("switch.speedup", "`queues = \"combined\"`"),
+    ];
+    for (key, needed) in others {
+        assert!(
+            said.contains(key) && said.contains(needed),
+            "{key} in\n{}",
+            refused.err
+        );
+    }
+    let found = refused.err.matches("error[C0137]").count();
+    assert_eq!(found, others.len(), "{}", refused.err);
+    assert!(!said.contains("C0002"), "{}", refused.err);
+    bench.write("idle.toml", OTHERS.replace("\"bernoulli\"", "\"bernouli\""));
+    let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
+    assert!(!refused.err.contains("arrival.rate"), "{}", refused.err);
     bench.write(
         "large.toml",
         "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\n\

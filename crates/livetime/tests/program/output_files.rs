@@ -159,6 +159,7 @@ fn too_little_free_space_holds_the_run_and_then_ends_it() {
         run.err
     );
     assert!(run.err.contains("`free_space_min` is "), "{}", run.err);
+    assert!(!run.err.contains("has room again"), "{}", run.err);
     let document = run.document();
     assert_conserved(&document);
     let failed = count(&document, "losses.store.write_failed");

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::report_page::mass_peak;
 use crate::workbench::{
-    Workbench, assert_conserved, count, example, finished, lost_in_all, project, recorded,
+    SMALL, Workbench, assert_conserved, changed, count, example, finished, lost_in_all, project,
+    recorded,
 };
 
 const DIMUONS: &str = "Zmumu_Run2011A.csv";
@@ -41,6 +42,24 @@ fn recorded_dimuons_go_through_whole_and_peak_at_the_z() {
     assert_eq!(count(&run, "counts.events_incomplete"), 0);
     let peak = mass_peak(&bench.read("runs/000001/report.html")).expect("there is a mass plot");
     assert!((peak - 91.0).abs() <= 1.5, "{peak} GeV");
+}
+
+/// A source of recorded events may leave it to an option which ones.
+#[test]
+fn an_option_names_the_events_of_a_recorded_source() {
+    let bench = Workbench::new();
+    let kind = "[[source]]\nkind = \"recorded\"";
+    bench.write("run.toml", changed(SMALL, "[[source]]", kind));
+    let rows = "Run,Event,pt1,eta1,phi1,Q1,dxy1,iso1\n7,2,30,0.5,1.0,1,0,0\n";
+    bench.write("events.csv", rows);
+    let check = bench.run(&["check", "run.toml"]).ended_with(1);
+    let missing = "`source[0].events` is not there";
+    assert!(check.err.contains(missing), "{}", check.err);
+    let run = ["run", "run.toml", "--triggers", "50", "--lossless"];
+    let run = bench.run(&[&run[..], &["--events", "events.csv"]].concat());
+    run.ended_with(0);
+    bench.run(&["report", "runs/000001"]).ended_with(0);
+    bench.run(&["replay", "runs/000001"]).ended_with(0);
 }
 
 /// What the oracle says of `triggers` events that the program decided on.

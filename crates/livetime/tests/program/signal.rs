@@ -52,7 +52,8 @@ fn the_second_signal_ends_the_run_at_once_and_its_accounts_are_settled() {
     let run = running.finish().ended_with(0).document();
     assert_conserved(&run);
     let condition = flags(value(&run, "run.condition"));
-    assert_eq!(condition, ["INCOMPLETE", "ABORTED", "DEGRADED"]);
+    let expected = ["INCOMPLETE", "INTERRUPTED", "ABORTED", "DEGRADED"];
+    assert_eq!(condition, expected);
     assert!(lost(&run, "builder") > 0, "events were in building: {run}");
     assert!(
         lost(&run, "readout") > 0,

@@ -37,6 +37,11 @@ fn events_come_in_the_gates_and_carry_the_read_back() {
     assert!(of_source("ramps_started") >= 36);
     assert_eq!(of_source("ramp_faults"), 0);
     assert!(of_source("refused_gate") > 0, "two thirds of the offers");
+    // What the gate refused is no dead time.
+    let by_gate = of_source("refused_gate") + of_source("refused_gate_passed");
+    let in_gate = |name: &str| (count(&document, &format!("counts.{name}")) - by_gate) as f64;
+    let fraction = document["dead_time"]["refused_fraction"].as_f64().unwrap();
+    assert!((fraction - in_gate("refused") / in_gate("offered")).abs() < 1e-9);
 
     let file = File::open(bench.path("out/events.mcap")).unwrap();
     let mut reader = RunReader::open(BufReader::new(file)).unwrap();
@@ -161,4 +166,17 @@ fn aligned_spills_begin_with_a_full_second_of_tai() {
             assert!(page.contains(part.as_str()), "{part}");
         }
     }
+}
+
+#[test]
+fn offers_outside_the_gate_have_a_line_of_their_own() {
+    let bench = Workbench::new();
+    let example = fs::read_to_string(project().join("examples/spill.toml")).unwrap();
+    bench.write("spill.toml", example);
+    let run = bench.run(&["run", "spill.toml", "--duration", "600ms"]);
+    let text = run.ended_with(0).out;
+    let line = text.lines().find(|line| line.starts_with("  gate "));
+    let line = line.expect("it closes at the start");
+    assert!(line.contains(" offers outside the trigger gate "), "{line}");
+    assert!(line.ends_with("which is no dead time"), "{line}");
 }

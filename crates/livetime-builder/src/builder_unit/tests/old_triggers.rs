@@ -167,9 +167,22 @@ fn fragments_of_old_triggers_wait_for_the_assignment_and_are_released_without_on
         assert_eq!(bench.sent(), [], "it may be open");
         bench.strike();
     }
-    assert_eq!(bench.sent(), [Sent::Release(1, vec![38])]);
+    assert_eq!(bench.sent(), [Sent::Forgotten(1, 38)]);
     let counts = bench.unit.counts();
     assert_eq!((counts.assignments, counts.events_early_forgotten), (3, 1));
     assert_eq!(bench.unit.events_held(), 0);
     assert!(bench.unit.losses().total() == 0);
+}
+
+/// A readout unit that nobody has asked sends one fragment to each unit in turn.
+#[test]
+fn of_one_that_may_be_another_units_nothing_is_released() {
+    let mut bench = bench();
+    bench.fragment(101 - 64, 3);
+    bench.fragment(102, 3);
+    assert_eq!(
+        bench.sent(),
+        [Sent::Forgotten(1, 37), Sent::Release(1, vec![102])]
+    );
+    assert_eq!(bench.unit.counts().fragments_late, 2);
 }

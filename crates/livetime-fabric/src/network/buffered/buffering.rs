@@ -9,6 +9,8 @@ use super::super::topology::Topology;
 
 /// The most crosspoints of a network with a buffer at each.
 const CROSSPOINTS_MAX: u64 = 1 << 22;
+/// The most queues behind all links: they take 13 to 17 B each. Lanes of FIFOs cannot be more.
+const QUEUES_MAX: u64 = 1 << 26;
 
 /// When a packet may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -156,6 +158,7 @@ impl Buffering {
         let size = too_small("buffer", self.bytes, packet_max);
         let size = size.or_else(|| self.lanes_problem());
         let size = size.or_else(|| self.inner_problem(packet_max, topology));
+        let size = size.or_else(|| self.queues_problem(topology));
         let size = size.or_else(|| self.matching_problem(topology));
         size.or_else(|| self.thresholds_problem())
     }
@@ -201,9 +204,7 @@ impl Buffering {
                 "leave `buffer_place` out: buffers inside of elements have a key of their own",
             ));
         }
-        let crosspoints = topology.elements().iter();
-        let crosspoints = crosspoints.map(|e| u64::from(e.inputs) * u64::from(e.outputs));
-        let crosspoints: u64 = crosspoints.sum();
+        let crosspoints = self.inner_links(topology);
         if matches!(self.queueing, Queueing::Crosspoint { .. }) && crosspoints > CROSSPOINTS_MAX {
             return Some(BufferingProblem::new(
                 "queues",
@@ -213,6 +214,41 @@ impl Buffering {
             ));
         }
         size
+    }
+
+    /// Links inside of elements, see [`super::inner_links`].
+    pub(crate) fn inner_links(&self, topology: &Topology) -> u64 {
+        match self.queueing {
+            Queueing::Combined { .. } => {
+                topology.links().len() as u64 - u64::from(topology.sources())
+            }
+            Queueing::Crosspoint { .. } => {
+                let elements = topology.elements().iter();
+                let crosspoints = elements.map(|e| u64::from(e.inputs) * u64::from(e.outputs));
+                crosspoints.sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Of a queue for each pair of input and output, of which large elements have too many.
+    fn queues_problem(&self, topology: &Topology) -> Option<BufferingProblem> {
+        let (links, lanes) = (
+            topology.links().len() as u64,
+            self.lanes_of(topology) as u64,
+        );
+        let new = || {
+            BufferingProblem::new(
+                "queues",
+                format!(
+                    "{} of them: {lanes} behind each of {links} links",
+                    links * lanes
+                ),
+                format!("up to {QUEUES_MAX}, some 1 GB"),
+                "use smaller elements, or \"input-fifo\"",
+            )
+        };
+        (links * lanes > QUEUES_MAX).then(new)
     }
 
     fn matching_problem(&self, topology: &Topology) -> Option<BufferingProblem> {

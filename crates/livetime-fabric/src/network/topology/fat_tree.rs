@@ -3,7 +3,12 @@
 //! A node is attached to switch w of the lowest level; the way up from level l chooses digit l of
 //! w freely, the way down sets it to the destination's. Up and down are links of their own.
 
-use super::{Element, Parts, Route, Routing, Topology, TopologyError, power};
+use super::{
+    Element, Parts, ROUTE_LINKS_MAX, Route, Routing, Topology, TopologyError, in_range, power,
+};
+
+/// The most levels: a route has a link up and one down for each of them.
+const LEVELS_MAX: u32 = ROUTE_LINKS_MAX as u32 / 2;
 
 #[derive(Debug, Clone)]
 pub(super) struct FatTree {
@@ -19,6 +24,7 @@ impl Topology {
     /// # Errors
     /// [`TopologyError::OutOfRange`] for a size that cannot be built.
     pub fn fat_tree(radix: u32, levels: u32) -> Result<Self, TopologyError> {
+        in_range("levels", levels, 1, LEVELS_MAX)?;
         let nodes = power(radix, levels)?;
         let per_level = nodes / radix;
         let tree = FatTree {

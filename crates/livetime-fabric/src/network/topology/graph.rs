@@ -95,6 +95,31 @@ pub(super) struct GraphRoutes {
     hops_max: usize,
 }
 
+/// Names that are taken: those of switches with their places. A source and a destination may have one
+/// name, as the two sides of a node have.
+#[derive(Default)]
+struct Names {
+    switches: BTreeMap<String, u32>,
+    sources: BTreeSet<String>,
+    destinations: BTreeSet<String>,
+}
+
+impl Names {
+    /// Takes the name of a node for the sides that it has, and says for which it was taken before.
+    fn take_node(&mut self, kind: &str, name: &str) -> Vec<String> {
+        let sides = [
+            ("source", "destination", &mut self.sources),
+            ("destination", "source", &mut self.destinations),
+        ];
+        let sides = sides.into_iter().filter(|(_, other, _)| kind != *other);
+        let twice = sides.filter_map(|(side, _, taken)| {
+            let is_new = taken.insert(name.to_owned());
+            (!is_new).then(|| format!("{side} `{name}` is there twice"))
+        });
+        twice.collect()
+    }
+}
+
 impl Graph {
     /// Reads a graph.
     ///
@@ -103,7 +128,7 @@ impl Graph {
     /// comes again, such as a switch that is not there, is named where it comes first.
     pub fn parse(text: &str) -> Result<Self, Vec<GraphProblem>> {
         let mut graph = Self::default();
-        let mut names = BTreeMap::new();
+        let mut names = Names::default();
         let mut problems = Vec::new();
         let mut seen = BTreeSet::new();
         for (index, line) in text.lines().enumerate() {
@@ -123,15 +148,10 @@ impl Graph {
         }
     }
 
-    fn read(
-        &mut self,
-        line: usize,
-        words: &[&str],
-        names: &mut BTreeMap<String, u32>,
-    ) -> Result<(), Vec<String>> {
-        let find = |names: &BTreeMap<String, u32>, name: &str| {
+    fn read(&mut self, line: usize, words: &[&str], names: &mut Names) -> Result<(), Vec<String>> {
+        let find = |names: &Names, name: &str| {
             let missing = || format!("no switch `{name}` above this line");
-            names.get(name).copied().ok_or_else(missing)
+            names.switches.get(name).copied().ok_or_else(missing)
         };
         match words {
             [] => {}
@@ -140,7 +160,7 @@ impl Graph {
                     return Err(vec![format!("more than {SWITCHES_MAX} switches")]);
                 }
                 let number = self.switches.len() as u32;
-                if names.insert((*name).to_owned(), number).is_some() {
+                if names.switches.insert((*name).to_owned(), number).is_some() {
                     return Err(vec![format!("switch `{name}` is there twice")]);
                 }
                 self.switches.push((*name).to_owned());
@@ -151,7 +171,7 @@ impl Graph {
                 switch,
                 own @ ..,
             ] if are_attributes(own) => {
-                let mut problems = Vec::new();
+                let mut problems = names.take_node(kind, name);
                 let switch = find(names, switch).unwrap_or_else(|problem| {
                     problems.push(problem);
                     0
@@ -334,8 +354,9 @@ impl Topology {
     /// The fabric of a graph.
     ///
     /// # Errors
-    /// [`TopologyError::OutOfRange`] without sources or destinations or with too many, and
-    /// [`TopologyError::Unroutable`] when a pair has no route of at most 22 switches.
+    /// [`TopologyError::OutOfRange`] without sources or destinations or with too many,
+    /// [`TopologyError::Unroutable`] when a pair has no route, and [`TopologyError::TooFar`] when it
+    /// has none of at most [`ROUTE_LINKS_MAX`] links.
     pub fn graph(graph: &Graph) -> Result<Self, TopologyError> {
         let sources = graph.sources.len() as u32;
         let destinations = graph.destinations.len() as u32;
@@ -409,14 +430,25 @@ impl GraphRoutes {
         for source in &graph.sources {
             for destination in &graph.destinations {
                 let pair = source.switch as usize * switches + destination.switch as usize;
-                let links = usize::from(routes.distance[pair]);
-                if links + 2 > ROUTE_LINKS_MAX {
-                    return Err(TopologyError::Unroutable {
-                        from: source.name.clone(),
-                        to: destination.name.clone(),
+                let (from, to) = (&source.name, &destination.name);
+                let links = match routes.distance[pair] {
+                    u16::MAX => {
+                        return Err(TopologyError::Unroutable {
+                            from: from.clone(),
+                            to: to.clone(),
+                        });
+                    }
+                    // And those of the nodes.
+                    between => usize::from(between) + 2,
+                };
+                if links > ROUTE_LINKS_MAX {
+                    return Err(TopologyError::TooFar {
+                        from: from.clone(),
+                        to: to.clone(),
+                        links,
                     });
                 }
-                routes.hops_max = routes.hops_max.max(links + 1);
+                routes.hops_max = routes.hops_max.max(links - 1);
             }
         }
         Ok(routes)

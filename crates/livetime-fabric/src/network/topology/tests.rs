@@ -184,6 +184,14 @@ fn what_cannot_be_built_is_refused() {
     assert!(error.contains("source 2 at position 1"), "{error}");
     let broken = [
         ("switch a\nswitch a", "line 2: switch `a` is there twice"),
+        (
+            "switch a\nsource n a\ndestination n a\nnode n a",
+            "line 4: source `n` is there twice",
+        ),
+        (
+            "switch a\nnode n a\ndestination n a",
+            "line 3: destination `n` is there twice",
+        ),
         ("node n x", "line 1: no switch `x` above this line"),
         ("switch a\nlink a a 0", "line 2: the speed"),
         ("swich a", "line 1: `swich a` is no statement"),
@@ -206,9 +214,59 @@ fn what_cannot_be_built_is_refused() {
     for (error, start) in errors.iter().zip(expected) {
         assert!(error.starts_with(start), "{error}");
     }
+    let both = Graph::parse("switch a\nsource n a\nnode m a\nsource n a\nnode m a\n").unwrap_err();
+    let both: Vec<String> = both.iter().map(ToString::to_string).collect();
+    let expected = [
+        "line 4: source `n` is there twice",
+        "line 5: source `m` is there twice",
+        "line 5: destination `m` is there twice",
+    ];
+    assert_eq!(both, expected);
     let island = Graph::parse("switch a\nswitch b\nnode n a\nnode m b").unwrap();
     let error = Topology::graph(&island).unwrap_err().to_string();
     assert_eq!(error, "no route from source n to destination m");
+}
+
+#[test]
+fn routes_have_up_to_so_many_links_as_are_kept() {
+    let chain = |switches: u32| {
+        let mut text = String::new();
+        for s in 0..switches {
+            text += &format!("switch s{s}\n");
+        }
+        for s in 1..switches {
+            text += &format!("link s{} s{s}\n", s - 1);
+        }
+        text += &format!("source n s0\ndestination m s{}\n", switches - 1);
+        Topology::graph(&Graph::parse(&text).unwrap())
+    };
+    let longest = chain(23).unwrap();
+    assert_eq!(
+        check_route(&longest, 0, 0, 0).links().len(),
+        ROUTE_LINKS_MAX
+    );
+    let error = chain(24).unwrap_err().to_string();
+    let text = "the shortest route from source n to destination m has 25 links, those of the nodes \
+                included, allowed are 24";
+    assert_eq!(error, text);
+    let tree = Topology::fat_tree(2, 12).unwrap();
+    let (first, last) = (0, tree.sources() - 1);
+    assert_eq!(
+        check_route(&tree, first, last, 7).links().len(),
+        ROUTE_LINKS_MAX
+    );
+    for levels in 13..=16 {
+        let error = Topology::fat_tree(2, levels).unwrap_err().to_string();
+        assert_eq!(error, format!("levels is {levels}, allowed is 1 to 12"));
+    }
+    // The deepest of all others.
+    for topology in [
+        Topology::delta(2, 16, &Wiring::Omega),
+        Topology::benes(1024),
+        Topology::six_layer(40),
+    ] {
+        assert!(topology.unwrap().hops_max() < ROUTE_LINKS_MAX);
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The page of the study: table, plots, verdict. What is measured is in [`super`].
 
-use livetime_shm::floor::Samples;
-
 use super::{ALGORITHM_US, Effort, Found, SIZES, SMALL_BELOW, SizePoint};
 use crate::plot::{Axis, HistogramPlot, LinePlot, Series};
 use crate::report::{Figure, Report};
@@ -35,118 +33,19 @@ impl Found {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |svg: String, caption: &str| Figure {
-            svg,
-            caption: caption.to_owned(),
-        };
-        let sizes = |of: fn(&SizePoint) -> u64| -> Vec<(f64, f64)> {
-            let point = |point: &SizePoint| (f64::from(point.words), of(point) as f64 * 1e-3);
-            self.sweep.iter().map(point).collect()
-        };
-        let series = |label: &str, points| Series {
-            label: label.to_owned(),
-            points,
-        };
-        let note = SIZES
-            .map(|words| {
-                let bytes = f64::from(words) * 4.0;
-                let small = 3.6 + bytes / 122.8;
-                let us = if words < SMALL_BELOW {
-                    small
-                } else {
-                    4.5 + bytes / 158.0
-                };
-                (f64::from(words), us)
-            })
-            .to_vec();
-        let by_size = LinePlot {
-            title: "Packet there, four words back".to_owned(),
-            x: Axis::log("words of the packet"),
-            y: Axis::log("median time [us]"),
-            series: vec![
-                series("here", sizes(|point| point.median_ns)),
-                series(
-                    "bare machine, as many bytes both ways",
-                    sizes(|point| point.floor_ns),
-                ),
-                series("the note's lines, one way", note),
-            ],
-        };
-        let algorithm = LinePlot {
-            title: "From I/O bound to CPU bound".to_owned(),
-            x: Axis::linear("time of the algorithm [us]"),
-            y: Axis::linear("time per event, four in flight [us]"),
-            series: vec![
-                series("here", self.algorithm.clone()),
-                series(
-                    "algorithm alone",
-                    ALGORITHM_US.map(|us| (us as f64, us as f64)).to_vec(),
-                ),
-            ],
-        };
-        let means = self.with.means_ns.iter().enumerate();
-        let trial_means = LinePlot {
-            title: "Mean of each trial".to_owned(),
-            x: Axis::linear("trial"),
-            y: Axis::linear("mean round trip [us]"),
-            series: vec![series(
-                "with algorithms",
-                means.map(|(trial, ns)| (trial as f64, ns * 1e-3)).collect(),
-            )],
-        };
-        let us = |samples: &Samples| -> Vec<f64> {
-            samples
-                .sorted_ns()
-                .iter()
-                .map(|ns| *ns as f64 * 1e-3)
-                .collect()
-        };
         let rms: Vec<f64> = self.with.rms_ns.iter().map(|ns| ns * 1e-3).collect();
-        vec![
+        let mut figures = vec![figure(
+            self.times_by_size().to_svg(),
+            "Median of each size. The note timed one way over S-LINK.",
+        )];
+        figures.extend(self.round_trips());
+        figures.extend([
             figure(
-                by_size.to_svg(),
-                "Median of each size. The note timed one way over S-LINK.",
-            ),
-            figure(
-                histogram("I/O only", "round trip [us]", &us(&self.quiet), 20.0).to_svg(),
-                "126 words there and 100 back, nothing computed. All other entries are in the overflow.",
-            ),
-            figure(
-                histogram(
-                    "I/O only, noise on the cores",
-                    "round trip [us]",
-                    &us(&self.noisy),
-                    20.0,
-                )
-                .to_svg(),
-                "The same while one thread per core is busy a tenth of the time: the note's interrupts.",
-            ),
-            figure(
-                histogram(
-                    "With algorithms",
-                    "round trip [us]",
-                    &us(&self.with.samples),
-                    20.0,
-                )
-                .to_svg(),
-                "Sixteen paths, 34 words on average.",
-            ),
-            figure(
-                histogram(
-                    "Without algorithms",
-                    "round trip [us]",
-                    &us(&self.without.samples),
-                    20.0,
-                )
-                .to_svg(),
-                "The packet is checked, nothing is computed.",
-            ),
-            figure(
-                algorithm.to_svg(),
+                self.times_by_algorithm().to_svg(),
                 "The time per event stays flat while the link is the slower of the two.",
             ),
             figure(
-                trial_means.to_svg(),
+                self.trial_means().to_svg(),
                 "All events of the sample, once a trial.",
             ),
             figure(
@@ -169,8 +68,113 @@ impl Found {
                 .to_svg(),
                 "Trials more than 5 us above the mean of their event, host's and ours together.",
             ),
-        ]
+        ]);
+        figures
     }
+
+    fn times_by_size(&self) -> LinePlot {
+        let sizes = |of: fn(&SizePoint) -> u64| -> Vec<(f64, f64)> {
+            let point = |point: &SizePoint| (f64::from(point.words), of(point) as f64 * 1e-3);
+            self.sweep.iter().map(point).collect()
+        };
+        LinePlot {
+            title: "Packet there, four words back".to_owned(),
+            x: Axis::log("words of the packet"),
+            y: Axis::log("median time [us]"),
+            series: vec![
+                series("here", sizes(|point| point.median_ns)),
+                series(
+                    "bare machine, as many bytes both ways",
+                    sizes(|point| point.floor_ns),
+                ),
+                series("the note's lines, one way", SIZES.map(note_time).to_vec()),
+            ],
+        }
+    }
+
+    /// Histograms of round trips: I/O only without and with noise, with algorithms and without.
+    fn round_trips(&self) -> [Figure; 4] {
+        [
+            (
+                "I/O only",
+                &self.quiet,
+                "126 words there and 100 back, nothing computed. All other entries are in the overflow.",
+            ),
+            (
+                "I/O only, noise on the cores",
+                &self.noisy,
+                "The same while one thread per core is busy a tenth of the time: the note's interrupts.",
+            ),
+            (
+                "With algorithms",
+                &self.with.samples,
+                "Sixteen paths, 34 words on average.",
+            ),
+            (
+                "Without algorithms",
+                &self.without.samples,
+                "The packet is checked, nothing is computed.",
+            ),
+        ]
+        .map(|(title, samples, caption)| {
+            let ns = samples.sorted_ns().iter();
+            let us: Vec<f64> = ns.map(|ns| *ns as f64 * 1e-3).collect();
+            figure(histogram(title, "round trip [us]", &us, 20.0).to_svg(), caption)
+        })
+    }
+
+    fn times_by_algorithm(&self) -> LinePlot {
+        LinePlot {
+            title: "From I/O bound to CPU bound".to_owned(),
+            x: Axis::linear("time of the algorithm [us]"),
+            y: Axis::linear("time per event, four in flight [us]"),
+            series: vec![
+                series("here", self.algorithm.clone()),
+                series(
+                    "algorithm alone",
+                    ALGORITHM_US.map(|us| (us as f64, us as f64)).to_vec(),
+                ),
+            ],
+        }
+    }
+
+    fn trial_means(&self) -> LinePlot {
+        let means = self.with.means_ns.iter().enumerate();
+        LinePlot {
+            title: "Mean of each trial".to_owned(),
+            x: Axis::linear("trial"),
+            y: Axis::linear("mean round trip [us]"),
+            series: vec![series(
+                "with algorithms",
+                means.map(|(trial, ns)| (trial as f64, ns * 1e-3)).collect(),
+            )],
+        }
+    }
+}
+
+fn figure(svg: String, caption: &str) -> Figure {
+    Figure {
+        svg,
+        caption: caption.to_owned(),
+    }
+}
+
+fn series(label: &str, points: Vec<(f64, f64)>) -> Series {
+    Series {
+        label: label.to_owned(),
+        points,
+    }
+}
+
+/// What the note's lines give for a size: words, and us one way.
+fn note_time(words: u32) -> (f64, f64) {
+    let bytes = f64::from(words) * 4.0;
+    let us = if words < SMALL_BELOW {
+        3.6 + bytes / 122.8
+    } else {
+        4.5 + bytes / 158.0
+    };
+    (f64::from(words), us)
 }
 
 /// A histogram of values from 0 to `high`.

@@ -35,6 +35,7 @@ pub(super) fn extend_json(
         "latency": latency_summary(&builder.latency_ns, LATENCY_BOUND_NS),
         "skew": latency_summary(&builder.skew_ns, LATENCY_BOUND_NS),
         "converged": rate.converged,
+        "deadlock": builder.is_deadlocked(),
         "ci95": rate.ci95,
         "mean_of_batches": rate.mean,
         "builder": {
@@ -48,6 +49,7 @@ pub(super) fn extend_json(
             "fairness": builder.fairness_builders,
             "slow_share": builder.slow_share,
             "dead": builder.builders_dead,
+            "found_dead": builder.builders_found_dead,
             "back": builder.builders_back,
             "dead_readouts": builder.readouts_dead,
             "readouts_back": builder.readouts_back,
@@ -55,17 +57,10 @@ pub(super) fn extend_json(
             "longest_gap_s": builder.longest_gap.0 as f64 * 1e-12,
             "reassigned": builder.events_reassigned,
             "two_step": builder.two_step.map(|steps| two_step_json(&steps, &steady)),
+            "packets_deadlocked": builder.packets_deadlocked,
             "violations": builder.violations,
         },
-        "fragments": {
-            "sent": builder.fragments_sent,
-            "sent_again": builder.fragments_sent_again,
-            "delivered": builder.fragments_delivered,
-            "withdrawn": builder.fragments_withdrawn,
-            "lost": builder.fragments_lost,
-            "in_flight": builder.fragments_in_flight,
-            "conserved": builder.is_conserved(),
-        },
+        "fragments": fragments_json(builder),
         "simulated_s": builder.simulated.0 as f64 * 1e-12,
         "trace_hash": builder.trace_hash.to_string(),
         "events": builder.events,
@@ -77,6 +72,19 @@ pub(super) fn extend_json(
     if let (Some(document), Value::Object(rest)) = (document.as_object_mut(), rest) {
         document.extend(rest);
     }
+}
+
+/// What became of the fragments.
+fn fragments_json(builder: &BuilderNetworkOutcome) -> Value {
+    json!({
+        "sent": builder.fragments_sent,
+        "sent_again": builder.fragments_sent_again,
+        "delivered": builder.fragments_delivered,
+        "withdrawn": builder.fragments_withdrawn,
+        "lost": builder.fragments_lost,
+        "in_flight": builder.fragments_in_flight,
+        "conserved": builder.has_all_fragments(),
+    })
 }
 
 /// What moved in two steps; shares and rates are of a steady state.
@@ -113,10 +121,11 @@ fn deaths_text(builder: &BuilderNetworkOutcome) -> String {
         return String::new();
     }
     format!(
-        "  deaths            {} builder units, {} of them back, {} events of theirs built by others; {} \
-         readout units,\n                    {} of them back; {} event managers replaced; at most \
-         {:.3} ms without an event\n",
+        "  deaths            {} builder units, {} of them found dead, {} back, {} events of theirs built \
+         by others;\n                    {} readout units, {} of them back; {} event managers replaced; \
+         at most {:.3} ms without an event\n",
         builder.builders_dead,
+        builder.builders_found_dead,
         builder.builders_back,
         builder.events_reassigned,
         builder.readouts_dead,
@@ -126,9 +135,17 @@ fn deaths_text(builder: &BuilderNetworkOutcome) -> String {
     )
 }
 
-/// The rate, or that there is none yet.
+/// The rate, or that there is none yet, or why there will be none.
 fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     let rate = builder.event_rate;
+    if builder.is_deadlocked() {
+        return format!(
+            "  deadlock          nothing moves in a network from {:.3} ms on: {} packets hold the links \
+             or buffers that others of them wait for\n",
+            builder.simulated.0 as f64 * 1e-9,
+            builder.packets_deadlocked
+        );
+    }
     if rate.converged {
         format!(
             "  event rate        {:.2} kHz (95 % confidence +- {:.2}), {:.1} MB/s per builder unit, \
@@ -150,23 +167,29 @@ fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     }
 }
 
-/// The summary.
-pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
-    let mut text = rate_text(builder, of_p2p);
+/// Times of the events that were counted; of none there are none.
+fn times_text(builder: &BuilderNetworkOutcome) -> String {
+    if builder.events_counted == 0 {
+        return String::new();
+    }
     let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
-    text += &format!(
-        "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n",
+    let skew = latency_summary(&builder.skew_ns, LATENCY_BOUND_NS);
+    format!(
+        "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n  \
+         event skew        median {}, 99.9 % {}, max {} from first to last fragment\n",
         DurationNs(latency.p50),
         DurationNs(latency.p99_9),
-        DurationNs(latency.max)
-    );
-    let skew = latency_summary(&builder.skew_ns, LATENCY_BOUND_NS);
-    text += &format!(
-        "  event skew        median {}, 99.9 % {}, max {} from first to last fragment\n",
+        DurationNs(latency.max),
         DurationNs(skew.p50),
         DurationNs(skew.p99_9),
         DurationNs(skew.max)
-    );
+    )
+}
+
+/// The summary.
+pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
+    let mut text = rate_text(builder, of_p2p);
+    text += &times_text(builder);
     text += &format!(
         "  triggers          {} given = {} built ({} of them incomplete) + {} open; {} refused\n",
         builder.triggers,

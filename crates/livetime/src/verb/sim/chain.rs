@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{Cursor, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_fabric::chain::{
@@ -25,6 +25,9 @@ use crate::run_summary::{BUILD_BOUND, RunFacts};
 
 /// Run number of simulated runs, which take none from the counter file.
 const SIMULATED_RUN: RunNumber = RunNumber(1);
+
+/// Name of the run file.
+const RUN_FILE: &str = "events.mcap";
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -102,30 +105,21 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
     }
     let bound = chain.supervisor.deadline;
     let facts = RunFacts::new(&text, chain.source.seed, SIMULATED_RUN);
-    let begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text);
+    let mut begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text);
+    begin.simulated = true;
     say(format_args!(
         "simulation · seed {} · configuration {} · livetime {}",
         facts.seed, facts.config_hash, facts.version
     ));
+    let config_text = facts.config_with_options(&text);
+    if let Some(directory) = &options.out {
+        check_place(directory)?;
+    }
     let outcome = SimulatedChain::new_checked(&simulated(chain, begin))?.run();
     let mut summary = summarise(&facts, &outcome, bound);
     summary.copies_per_byte = copies_per_byte(&outcome)?;
     if let Some(directory) = &options.out {
-        std::fs::create_dir_all(directory)?;
-        let file = directory.join("events.mcap");
-        // Runs are never overwritten.
-        File::create_new(&file)
-            .and_then(|mut output| output.write_all(&outcome.run_file))
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        std::fs::write(
-            directory.join("config.toml"),
-            facts.config_with_options(&text),
-        )?;
-        let path = directory.join("summary.json");
-        summary.files = [&file, &path]
-            .map(|path| path.display().to_string())
-            .to_vec();
-        std::fs::write(&path, serde_json::to_string_pretty(&summary)? + "\n")?;
+        write_files(directory, &outcome.run_file, &config_text, &mut summary)?;
     }
     if options.json {
         print_line(serde_json::to_string(&summary)?)?;
@@ -136,6 +130,49 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         say(format_args!("error: {problem}"));
     }
     Ok(summary.conserved && outcome.is_drained)
+}
+
+/// Makes the directory of a run's files, which may not hold one: before the work, not after it.
+fn check_place(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| {
+        let directory = directory.display();
+        format!(
+            "cannot make {directory}: {error}\nhelp: name a directory that can be written with --out"
+        )
+    })?;
+    let file = directory.join(RUN_FILE);
+    match file.exists() {
+        true => Err(format!(
+            "cannot write {}: File exists, and runs are never overwritten\nhelp: name another directory with --out",
+            file.display()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Writes run file, configuration and summary.
+fn write_files(
+    directory: &Path,
+    run_file: &[u8],
+    config: &str,
+    summary: &mut RunSummary,
+) -> Result<(), String> {
+    let [file, config_file, summary_file] =
+        [RUN_FILE, "config.toml", "summary.json"].map(|name| directory.join(name));
+    summary.files = [&file, &summary_file]
+        .map(|path| path.display().to_string())
+        .to_vec();
+    let json = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())? + "\n";
+    let cannot =
+        |path: &Path, error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    // Runs are never overwritten.
+    File::create_new(&file)
+        .and_then(|mut output| output.write_all(run_file))
+        .map_err(|error| cannot(&file, error))?;
+    for (path, text) in [(&config_file, config), (&summary_file, json.as_str())] {
+        std::fs::write(path, text).map_err(|error| cannot(path, error))?;
+    }
+    Ok(())
 }
 
 /// The simulated chain of a configuration, with the default times of lines, hops and hosts.
@@ -204,6 +241,7 @@ fn summarise(facts: &RunFacts, outcome: &SimulatedOutcome, bound: DurationNs) ->
     let in_events = outcome.counts.fragments_in_built + outcome.counts.fragments_in_incomplete;
     let mean_bytes = outcome.bytes_sent as f64 / outcome.counts.fragments_sent.max(1) as f64;
     summary.throughput_bytes_per_s = in_events as f64 * mean_bytes / duration_s.max(1e-9);
+    summary.simulated = true;
     summary.command = facts.command.clone();
     summary
 }
@@ -231,6 +269,18 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
         outcome.trace_hash
     );
     text += &format!("  decision digest   {}\n", summary.decision_digest);
+    let source = &outcome.units.source;
+    if source.refused() > 0 {
+        text += &format!(
+            "  dead time {:.3} % of offers refused ({} full buffers, {} XOFF, {} late); {} refused by the \
+             trigger gate, which is no dead time\n",
+            summary.dead_time.refused_fraction * 100.0,
+            source.refused_buffers,
+            source.refused_xoff,
+            source.refused_late,
+            source.refused_by_gate()
+        );
+    }
     text += &format!(
         "  Level-2 accepts {}, built {}, incomplete {}, stored {}, losses {}\n",
         summary.counts.l2_accepted,

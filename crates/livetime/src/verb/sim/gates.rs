@@ -10,6 +10,7 @@ use livetime_fabric::gate::{Extent, GateRow, Rule, jobs};
 use livetime_fabric::replica::run_all;
 use serde_json::{Value, json};
 
+use super::parse_threads;
 use crate::console::{print, print_line, say};
 use crate::exit;
 
@@ -21,8 +22,8 @@ pub(crate) struct Options {
     /// Few cases of each gate: half a minute instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Threads that run checks side by side; results do not depend on it
-    #[arg(long, value_name = "N")]
+    /// Threads that run checks side by side; results do not depend on it [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
     /// Print one JSON document (livetime.gates/1) on standard output
     #[arg(long)]
@@ -59,7 +60,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         jobs.retain(|job| asked(job.gate));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = options.threads.unwrap_or(cores);
+    let threads = options.threads.unwrap_or(cores).min(jobs.len().max(1));
     let start = Instant::now();
     let (count, finished) = (jobs.len(), AtomicUsize::new(0));
     let step = count.div_ceil(10).max(1);

@@ -13,11 +13,12 @@ use livetime_fabric::plan::{
     EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Protocol, Verdict,
 };
 use livetime_fabric::replica::run_all;
-use livetime_wire::{ByteSize, DurationNs, RateHz};
+use livetime_wire::{BitRate, ByteSize, DurationNs, RateHz};
 use serde_json::{Value, json};
 
+use super::parse_threads;
 use super::plan_progress::PlanProgress;
-use crate::config::{parse_bit_rate, parse_quantity};
+use crate::config::{BUS_ALLOWED, BUS_RATES, parse_bit_rate, parse_quantity};
 use crate::console::{print, print_line, say};
 use crate::exit;
 
@@ -79,8 +80,8 @@ pub(crate) struct Options {
     /// Seed of the simulations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads that simulate options side by side; results do not depend on it
-    #[arg(long, value_name = "N")]
+    /// Threads that simulate options side by side; results do not depend on it [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
     /// Print one JSON document (livetime.plan/2) on standard output
     #[arg(long)]
@@ -177,6 +178,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// The answers of those options that exist; says how far it is.
 fn simulate(request: &PlanRequest, threads: usize) -> Vec<PlanOption> {
     let all = request.options();
+    let threads = threads.min(all.max(1));
     say(format_args!(
         "simulating {all} options on {threads} threads · seed {} · livetime {}",
         request.seed,
@@ -224,6 +226,17 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
         ProtocolOption::BarrelShifter => Protocol::BarrelShifter,
         ProtocolOption::LinearShift => Protocol::LinearShift,
     };
+    if options.mtu == Some(ByteSize(0)) {
+        return Err(
+            "--mtu of 0 B, allowed are 512 B to 1 MiB; leave it out for any size".to_owned(),
+        );
+    }
+    if let Some(rate) = hosts.host_bus.filter(|rate| !BUS_RATES.contains(rate)) {
+        let found = BitRate(rate);
+        return Err(format!(
+            "--host-bus of {found}, allowed are {BUS_ALLOWED}; leave it out for one that is never busy"
+        ));
+    }
     let request = PlanRequest {
         sources: options.sources,
         builders: options.builders.unwrap_or(options.sources),
@@ -267,10 +280,17 @@ fn size_law(options: &Options) -> Result<SizeLaw, String> {
         _ => LawOption::Fixed,
     };
     let law = options.law.unwrap_or(default);
-    if options.rms.is_some() && matches!(law, LawOption::Exponential) {
-        return Err(
-            "--rms with an exponential law, whose rms is its mean; leave it out".to_owned(),
-        );
+    if options.rms.is_some() {
+        let law = match law {
+            LawOption::Fixed if options.law.is_some() => "a fixed law, which has none",
+            LawOption::Exponential => "an exponential law, whose rms is its mean",
+            LawOption::Fixed | LawOption::LogNormal => "",
+        };
+        if !law.is_empty() {
+            return Err(format!(
+                "--rms with {law}; leave it out, or take `--law log-normal`"
+            ));
+        }
     }
     Ok(match law {
         LawOption::Fixed => SizeLaw::Fixed(u32::try_from(mean.0).unwrap_or(u32::MAX)),
@@ -311,7 +331,10 @@ fn size_list(path: &Path) -> Result<SizeLaw, String> {
 fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
     let options: Vec<Value> = found.iter().map(option_json).collect();
     let loads = request.loads(Shaping::None);
-    let loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
+    let mut loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
+    if let Some(both) = loads.last_mut() {
+        both["of"] = json!("links of the sources with their adapters");
+    }
     let (source, builder) = request.link_loads();
     let hosts = &request.hosts;
     let (Control::Separate {

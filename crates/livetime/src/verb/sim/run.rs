@@ -24,6 +24,28 @@ use super::{builder_result, link_result, network_result, preset};
 /// Latencies above this are counted apart; a millisecond is long for a fabric.
 pub(super) const LATENCY_BOUND_NS: u64 = 1_000_000;
 
+/// Keys of the document that a closed form says nothing of.
+const SIMULATED_KEYS: [&str; 18] = [
+    "efficiency_p2p",
+    "event_rate_hz",
+    "throughput_per_node_bytes_per_s",
+    "losses",
+    "latency",
+    "deadlock",
+    "ci95",
+    "mean_of_batches",
+    "fairness_sources",
+    "fairness_destinations",
+    "packets",
+    "simulated_s",
+    "trace_hash",
+    "events",
+    "events_per_s",
+    "packets_per_s",
+    "wall_s",
+    "peak_rss_bytes",
+];
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -212,6 +234,9 @@ impl Finished {
         } else {
             document["efficiency_link"] = json!(self.outcome.analytic);
             document["converged"] = json!(true);
+            for key in SIMULATED_KEYS {
+                document[key] = Value::Null;
+            }
         }
         if let Some(report) = self.links() {
             let (links, buffers) = link_result::to_json(report);

@@ -11,6 +11,7 @@ use livetime_fabric::replica::run_all;
 use livetime_fabric::swarm::{Broken, SwarmRun, run_seed, shrink};
 use serde_json::{Value, json};
 
+use super::parse_threads;
 use crate::console::{print, print_line, say};
 use crate::exit;
 
@@ -32,8 +33,8 @@ pub(crate) struct Options {
     /// early-clear (only in a program that was built with `--features mutants`)
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
-    /// Threads that run stories side by side; results do not depend on it
-    #[arg(long, value_name = "N")]
+    /// Threads that run stories side by side; results do not depend on it [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
     /// Print one JSON document (livetime.swarm/1) on standard output
     #[arg(long)]
@@ -96,7 +97,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     // An assertion of a unit that fails is a violation of its story, and is reported as such.
     std::panic::set_hook(Box::new(|_| {}));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = options.threads.unwrap_or(cores);
+    let most = BATCH.min(options.runs) as usize;
+    let threads = options.threads.unwrap_or(cores).min(most);
     let start = Instant::now();
     let mut swarm = Swarm {
         seed: options.seed,

@@ -108,10 +108,12 @@ fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
 /// The state of the daemon for people.
 pub(super) fn status_text(status: &Value) -> String {
-    let empty = Vec::new();
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| empty.clone());
     let locked = if status["clock"]["locked"] == true {
         "locked".to_owned()
     } else {
@@ -143,44 +145,9 @@ pub(super) fn status_text(status: &Value) -> String {
         number(&channel["latency_ns"])
     );
     for refusal in list(&status["worker"]["refused_by_the_machine"]) {
-        text += &format!("warning: {}\n", word(&refusal));
+        text += &format!("warning: {}\n", word(refusal));
     }
-    for sink in list(&status["sinks"]) {
-        text += &format!(
-            "\n{} ({}){}\n  matched {}, delivered {}, late {}, early {}, conflict {}, delayed {}, refused {}, overflow {}\n",
-            word(&sink["name"]),
-            word(&sink["kind"]),
-            match word(&sink["owner"]) {
-                "" => String::new(),
-                owner => format!(", owned by client {owner}"),
-            },
-            number(&sink["matched"]),
-            number(&sink["delivered"]),
-            number(&sink["late"]),
-            number(&sink["early"]),
-            number(&sink["conflict"]),
-            number(&sink["delayed"]),
-            number(&sink["refused"]),
-            number(&sink["overflow"])
-        );
-        for condition in list(&sink["conditions"]) {
-            text += &condition_line(&condition);
-        }
-        for listener in list(&sink["subscriptions"]) {
-            text += &format!(
-                "  subscription {} of client {}: {} {} {}, offered {}, overran {}, delivered late {}, lost by the reader {}\n",
-                number(&listener["subscription"]),
-                word(&listener["client"]),
-                word(&listener["mode"]),
-                word(&listener["class"]),
-                word(&listener["overflow_rule"]),
-                number(&listener["offered"]),
-                number(&listener["overran"]),
-                number(&listener["delivered_late"]),
-                number(&listener["lost_by_reader"])
-            );
-        }
-    }
+    text.extend(list(&status["sinks"]).iter().map(sink_lines));
     for client in list(&status["clients"]) {
         text += &format!(
             "\nclient {} ({}, {}): user {}, process {}",
@@ -194,6 +161,43 @@ pub(super) fn status_text(status: &Value) -> String {
     match number(&status["leases_waiting"]) {
         0 => {}
         waiting => text += &format!("\nleases of clients that are gone: {waiting}"),
+    }
+    text
+}
+
+/// A sink with its conditions and subscriptions, behind an empty line.
+fn sink_lines(sink: &Value) -> String {
+    let mut text = format!(
+        "\n{} ({}){}\n  matched {}, delivered {}, late {}, early {}, conflict {}, delayed {}, refused {}, overflow {}\n",
+        word(&sink["name"]),
+        word(&sink["kind"]),
+        match word(&sink["owner"]) {
+            "" => String::new(),
+            owner => format!(", owned by client {owner}"),
+        },
+        number(&sink["matched"]),
+        number(&sink["delivered"]),
+        number(&sink["late"]),
+        number(&sink["early"]),
+        number(&sink["conflict"]),
+        number(&sink["delayed"]),
+        number(&sink["refused"]),
+        number(&sink["overflow"])
+    );
+    text.extend(list(&sink["conditions"]).iter().map(condition_line));
+    for listener in list(&sink["subscriptions"]) {
+        text += &format!(
+            "  subscription {} of client {}: {} {} {}, offered {}, overran {}, delivered late {}, lost by the reader {}\n",
+            number(&listener["subscription"]),
+            word(&listener["client"]),
+            word(&listener["mode"]),
+            word(&listener["class"]),
+            word(&listener["overflow_rule"]),
+            number(&listener["offered"]),
+            number(&listener["overran"]),
+            number(&listener["delivered_late"]),
+            number(&listener["lost_by_reader"])
+        );
     }
     text
 }

@@ -1,0 +1,79 @@
+//! What a readout unit does about triggers that stay: it asks for releases that may have been lost.
+
+use livetime_wire::RunNs;
+
+use super::ReadoutUnit;
+use super::unasked::is_unasked;
+use crate::held_trigger::{Mark, NO_BUILDER};
+use crate::readout_unit::FreeReason;
+
+impl ReadoutUnit {
+    /// When [`ReadoutUnit::handle_timeout`] is next worth calling.
+    pub fn poll_timeout(&self) -> RunNs {
+        if self.held.len() == 0 {
+            RunNs::MAX
+        } else {
+            self.scan_at
+        }
+    }
+
+    /// Sends one fragment again of each trigger that was sent one to two probe intervals ago and
+    /// not released, to learn whether the release was lost. Of kept triggers that nobody has asked
+    /// for in far more than the timeout, one fragment goes to one builder unit after the other:
+    /// requests and release may all have been lost (`readout_unit/disowned.rs`). Does nothing before
+    /// [`ReadoutUnit::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: RunNs) {
+        if now < self.poll_timeout() {
+            return;
+        }
+        self.scan_at = now.after(self.probe);
+        self.scans += 1;
+        self.pace.begin_look();
+        let counts = self.scans.is_multiple_of(self.scans_per_count);
+        if counts {
+            // Only these scans ask: one builder unit after the other, whatever their number.
+            self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
+            let held = &self.held;
+            self.disowned
+                .keep(|trigger| held.get(trigger).is_some_and(|held| is_unasked(&held)));
+        }
+        for slot in 0..self.held.slot_count() {
+            let Some((trigger, place, mut held)) = self.held.slot(slot) else {
+                continue;
+            };
+            let is_requested = held.builder != NO_BUILDER;
+            let is_wanted = is_requested || held.has(Mark::Kept);
+            if !held.is_open() || !is_wanted || held.unsent != 0 {
+                continue;
+            }
+            let is_probed = is_requested && held.present != 0;
+            if is_probed || counts {
+                held.scans = held.scans.saturating_add(1);
+            }
+            let patience = if is_requested { 2 } else { self.scans_max };
+            let is_overdue = held.scans >= patience;
+            if held.present != 0 && is_overdue && self.may_probe(held.builder) {
+                held.unsent = 1 << held.present.trailing_zeros();
+                held.scans = patience - 1;
+                self.counts.fragments_sent_again += 1;
+                self.enqueue(trigger, &mut held);
+            } else if held.present == 0 && held.scans >= self.scans_max {
+                held.close(FreeReason::Released);
+                self.counts.requests_forgotten += 1;
+                self.enqueue(trigger, &mut held);
+            }
+            self.held.set(place, held);
+        }
+    }
+
+    /// Whether to send another fragment again, to the builder unit that has asked or the one whose turn
+    /// it is.
+    fn may_probe(&mut self, builder: u16) -> bool {
+        let to = match builder {
+            NO_BUILDER => self.probed_builder,
+            builder => builder,
+        };
+        // At the end of an aborted run all that is known is to be known soon.
+        self.ending || self.pace.may_repeat(to, self.builders.heard_of(to.into()))
+    }
+}

@@ -1,0 +1,100 @@
+//! Triggers that builder units do not know any more.
+
+use super::*;
+
+impl Bench {
+    fn forgotten(&mut self, builder: u16, trigger: u64) {
+        let trigger = TriggerNumber(trigger);
+        let message = BuilderMessage::Forgotten { trigger };
+        self.send(UnitId::builder(builder), message);
+    }
+
+    /// Lets scans pass until a fragment is sent; says to whom.
+    fn next_probe(&mut self) -> UnitId {
+        loop {
+            let at = self.unit.poll_timeout();
+            self.unit.handle_timeout(at);
+            match self.unit.poll_output() {
+                Some(ReadoutOutput::SendFragment { to, .. }) => return to,
+                Some(free) => panic!("{free:?}"),
+                None => assert!(at.0 < 100 * DurationNs::SECOND.0, "for ever"),
+            }
+        }
+    }
+}
+
+/// The event is in a slow filter unit: its builder unit has it, and the other one none of it.
+#[test]
+fn what_one_builder_unit_has_is_not_freed_since_others_do_not_know_it() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    for _ in 0..4 {
+        // The first one has it, and says nothing.
+        if bench.next_probe() == UnitId::builder(1) {
+            bench.forgotten(1, 1);
+        }
+        bench.forgotten(1, 1);
+        assert_eq!(bench.unit.poll_output(), None);
+    }
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    bench.release(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.counts().triggers_disowned, 0);
+    assert_eq!(bench.unit.losses().total(), 0);
+}
+
+/// All that was said about it was lost.
+#[test]
+fn what_no_builder_unit_knows_is_in_no_event() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    for _ in 0..2 {
+        let UnitId { index, .. } = bench.next_probe();
+        bench.forgotten(index, 1);
+    }
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.lost(LossCause::FragmentLate), 3);
+    assert_eq!(bench.unit.counts().triggers_disowned, 1);
+    bench.forgotten(0, 1);
+    assert_eq!(bench.unit.poll_output(), None);
+    assert_eq!(bench.unit.losses().total(), 3);
+}
+
+#[test]
+fn what_a_builder_unit_has_asked_for_it_had() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    bench.request(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    bench.forgotten(1, 1);
+    assert_eq!(bench.unit.poll_output(), None, "another one");
+    bench.forgotten(0, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.losses().total(), 0);
+}
+
+/// An event manager has pushed it, and died before the assignment was heard.
+#[test]
+fn what_was_meant_for_a_builder_unit_it_may_never_have_had() {
+    let mut bench = Bench::new();
+    bench.fragments(1);
+    let triggers = [TriggerNumber(1)].into_iter().collect();
+    bench.send(
+        UnitId::EVENT_MANAGER,
+        BuilderMessage::Push {
+            builder: 0,
+            builder_epoch: 9,
+            triggers,
+        },
+    );
+    assert_eq!(bench.sent(1), SOURCES);
+    bench.unit.handle_manager_back(10);
+    bench.forgotten(0, 1);
+    assert_eq!(bench.unit.poll_output(), None);
+    bench.request(1, 1);
+    assert_eq!(bench.unit.counts().triggers_requested, 2);
+    assert!(bench.unit.poll_output().is_some());
+}

@@ -1,0 +1,128 @@
+//! What cannot be done or would do nothing is refused before anything is done, and says what to do.
+
+use crate::workbench::{SMALL, Workbench, changed};
+
+/// Runs a command that ends with `code` and says all of `parts`.
+#[track_caller]
+fn refused(bench: &Workbench, arguments: &[&str], code: i32, parts: &[&str]) {
+    let run = bench.run(arguments).ended_with(code);
+    for part in parts {
+        assert!(run.err.contains(part), "{arguments:?}: {part}\n{}", run.err);
+    }
+    assert_eq!(run.out, "", "{arguments:?}");
+}
+
+#[test]
+fn options_without_effect_are_usage_errors() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let conflict = ["cannot be used with"];
+    let cases: [&[&str]; 7] = [
+        &["source", "run.toml", "--blocks", "5"],
+        &["source", "run.toml", "--link", "tcp", "--decide"],
+        &["source", "run.toml", "--link", "tcp", "--jsonl", "e.jsonl"],
+        &["source", "run.toml", "--frames", "f", "--decide"],
+        &["source", "run.toml", "--pattern", "1"],
+        &["source", "--pattern", "1", "--decide"],
+        &["doctor", "--quick", "--live", "1s"],
+    ];
+    for arguments in cases {
+        refused(&bench, arguments, 2, &conflict);
+    }
+    let slow = ["doctor", "--quick", "--only", "1,16,6"];
+    refused(&bench, &slow, 2, &["since they measure: 16, 6", "help: "]);
+    let idle = changed(SMALL, "credits = 8", "credits = 8\nevent_bytes = \"1 B\"");
+    bench.write("idle.toml", idle);
+    refused(
+        &bench,
+        &["check", "idle.toml"],
+        1,
+        &["C0137", "`builder.event_bytes`"],
+    );
+}
+
+#[test]
+fn nothing_measured_is_no_measurement() {
+    let bench = Workbench::new();
+    let nothing = ["nothing would be measured"];
+    refused(
+        &bench,
+        &["doctor", "--only", "16", "--live", "0s"],
+        2,
+        &nothing,
+    );
+    let paced = ["bench", "loop", "--rate", "40kHz", "--duration"];
+    refused(&bench, &[&paced[..], &["0s"]].concat(), 2, &nothing);
+    refused(
+        &bench,
+        &[&paced[..], &["10us"]].concat(),
+        1,
+        &["give no trigger"],
+    );
+    let zero = "[filter]\ntime_limit = \"0 s\"";
+    bench.write("zero.toml", changed(SMALL, "[filter]", zero));
+    refused(
+        &bench,
+        &["check", "zero.toml"],
+        1,
+        &["C0006", "`filter.time_limit` is 0"],
+    );
+}
+
+#[test]
+fn places_that_cannot_be_written_are_said_before_the_work() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    bench.write("file", "");
+    let cases: [&[&str]; 3] = [
+        &["study", "filar", "--quick", "--out", "none/x.html"],
+        &["study", "pulsar", "--quick", "--out", "none/x.html"],
+        &["bench", "loop", "--quick", "--page", "none/x.md"],
+    ];
+    for arguments in cases {
+        let parts = ["error: cannot write none/x.", "nothing was started"];
+        refused(&bench, arguments, 1, &parts);
+    }
+    let parts = ["cannot make file/out: Not a directory", "--out"];
+    refused(&bench, &["sim", "run.toml", "--out", "file/out"], 1, &parts);
+    let export = ["export", "none", "--format", "bytestream", "--out", "x.bs"];
+    refused(&bench, &export, 1, &["cannot read none"]);
+    assert!(
+        !bench.path("x.bs").exists(),
+        "the next export would find it"
+    );
+}
+
+#[test]
+fn a_directory_of_runs_is_no_run() {
+    let bench = Workbench::new();
+    std::fs::create_dir_all(bench.path("runs/000001")).unwrap();
+    let parts = ["error: runs: there is no run file in it", "runs/000001"];
+    refused(&bench, &["inspect", "runs"], 1, &parts);
+}
+
+#[test]
+fn all_faults_that_cannot_be_are_named() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let faults = ["kill:bu1@0.5s", "link-down:77@1s+1s"];
+    let faults = faults.map(|fault| ["--fault", fault]).concat();
+    let arguments = [&["run", "run.toml"][..], &faults].concat();
+    let parts = [
+        "error: --fault kill:bu1@500ms: it needs `--processes`",
+        "error: --fault link-down:77@1s+1s: there is no data link 77",
+    ];
+    refused(&bench, &arguments, 1, &parts);
+    assert!(!bench.path("runs").exists(), "nothing was started");
+}
+
+#[test]
+fn faults_that_did_not_strike_are_named_at_the_end() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let arguments = ["run", "run.toml", "--triggers", "200", "--lossless"];
+    let fault = ["--fault", "link-down:0@3h+1s"];
+    let run = bench.run(&[&arguments[..], &fault].concat()).ended_with(0);
+    let said = "warning: fault link-down:0@10800s+1s did not strike: the run ended after ";
+    assert!(run.err.contains(said), "{}", run.err);
+}

@@ -1,0 +1,69 @@
+//! `livetime sim CONFIG`: what it leaves says everywhere that it was simulated.
+
+use crate::workbench::{SMALL, Workbench};
+
+#[test]
+fn a_simulated_run_says_so_in_all_it_leaves() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let arguments = ["sim", "small.toml", "--triggers", "100", "--json", "--out"];
+    let document = bench.run(&[&arguments[..], &["out"]].concat());
+    assert_eq!(document.ended_with(0).document()["simulated"], true);
+    assert!(
+        bench
+            .read("out/summary.json")
+            .contains("\"simulated\": true")
+    );
+    bench.run(&["report", "out"]).ended_with(0);
+    let page = bench.read("out/report.html");
+    assert!(page.contains("<title>Simulated run 000001</title>"));
+    assert_eq!(bench.inspect("out")["simulated"], true);
+    let inspected = bench.run(&["inspect", "out/events.mcap"]).ended_with(0);
+    assert!(
+        inspected.out.starts_with("simulated run 000001: "),
+        "{}",
+        inspected.out
+    );
+    let again = bench
+        .run(&[&arguments[..], &["out"]].concat())
+        .ended_with(1);
+    assert!(
+        again
+            .err
+            .contains("cannot write out/events.mcap: File exists"),
+        "{}",
+        again.err
+    );
+
+    let run = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "100",
+        "--lossless",
+        "--json",
+    ];
+    let run = bench.run(&run).ended_with(0).document();
+    assert_eq!(run["simulated"], serde_json::Value::Null);
+}
+
+#[test]
+fn refused_triggers_are_in_the_text() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let arguments = [
+        "sim",
+        "small.toml",
+        "--timed",
+        "--rate",
+        "1MHz",
+        "--triggers",
+        "500",
+    ];
+    let text = bench.run(&arguments).ended_with(0).out;
+    let line = text.lines().find(|line| line.contains("dead time"));
+    assert!(
+        line.is_some_and(|line| line.contains(" full buffers, ")),
+        "{text}"
+    );
+}
