@@ -588,7 +588,7 @@ impl Reader<'_> {
                 section.quantity("rate", &mut rate);
                 if rate < RATE_MIN {
                     let help = "write the rate of each source, such as \"100 kHz\"";
-                    let (path, allowed) = (section.key_path("rate"), format!("{RATE_MIN} or more"));
+                    let (path, allowed) = (section.key_path("rate"), "0.001 Hz or more");
                     section.report(Problem::new(OUT_OF_RANGE, path, rate, allowed, help));
                 }
                 DurationPs((1e12 / rate.0).round() as u64)
