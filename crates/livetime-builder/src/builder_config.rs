@@ -22,7 +22,7 @@ pub const TRIGGERS_HELD_MAX: u32 = 1 << 24;
 /// those whose release is on its way.
 pub const TRIGGERS_UNDECIDED: u32 = 64;
 /// Slots of a ring for what is repeated to a unit that says nothing.
-const REPETITIONS: u64 = 24;
+const REPETITIONS: u64 = 100;
 
 /// Who makes the readout units send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,20 +3,15 @@
 //! Each look repeats all that is overdue to a peer that has said something since the last look at which
 //! something was. One that says nothing has heard nothing, or works on something long: more than one
 //! message would only fill the way to it, and who waits for room there keeps all others waiting. It is
-//! sent one, at the first, second, fourth and each eighth look from then on, until it says something.
+//! sent one at each look, until it says something.
 
 use std::collections::BTreeMap;
-
-/// Looks between two messages to a peer that stays silent.
-const LOOKS_MAX: u32 = 8;
 
 /// A peer for which something was overdue at the last look.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     /// What it had said by then.
     heard: u32,
-    /// Looks since it said something.
-    silent: u32,
     look: u32,
     may_repeat: MayRepeat,
 }
@@ -49,23 +44,16 @@ impl ProbePace {
         let look = self.look;
         let waiting = self.peers.entry(peer).or_insert(Waiting {
             heard: heard.wrapping_sub(1),
-            silent: 0,
             look: look.wrapping_sub(1),
             may_repeat: MayRepeat::All,
         });
         if waiting.look != look {
             waiting.look = look;
-            waiting.silent = match waiting.heard == heard {
-                true => waiting.silent.saturating_add(1),
-                false => 0,
+            waiting.may_repeat = match waiting.heard == heard {
+                true => MayRepeat::One,
+                false => MayRepeat::All,
             };
             waiting.heard = heard;
-            waiting.may_repeat = match waiting.silent {
-                0 => MayRepeat::All,
-                silent if silent.is_power_of_two() && silent <= LOOKS_MAX => MayRepeat::One,
-                silent if silent.is_multiple_of(LOOKS_MAX) => MayRepeat::One,
-                _ => MayRepeat::Nothing,
-            };
         }
         match waiting.may_repeat {
             MayRepeat::All => true,
@@ -89,12 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_sent_a_message_now_and_then() {
+    fn a_silent_peer_is_sent_one_message_at_each_look() {
         let mut pace = ProbePace::default();
-        let sent: Vec<usize> = (0..26).map(|_| look(&mut pace, 3, 7)).collect();
-        let at = |n: usize| usize::from([1, 2, 4, 8, 16, 24].contains(&n));
-        let expected: Vec<usize> = (0..26).map(|n| if n == 0 { 10 } else { at(n) }).collect();
-        assert_eq!(sent, expected);
+        let sent = [(); 4].map(|()| look(&mut pace, 3, 7));
+        assert_eq!(sent, [10, 1, 1, 1]);
         assert_eq!(look(&mut pace, 3, 8), 10, "it has said something");
         assert_eq!(look(&mut pace, 3, 8), 1);
     }

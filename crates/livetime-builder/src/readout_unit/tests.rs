@@ -343,10 +343,10 @@ fn a_missing_release_is_asked_for_and_a_forgotten_request_ends() {
     let second = DurationNs::SECOND;
     assert_eq!((bench.config.timeout, bench.config.probe), (second, second));
     assert_eq!(scans, 5, "twice the timeout and a margin");
-    assert_eq!(probes, 3, "from the second scan on, then more rarely");
+    assert_eq!(probes, 4, "from the second scan on");
     let counts = bench.unit.counts();
     assert_eq!(counts.requests_forgotten, 1);
-    assert_eq!(counts.fragments_sent_again, 3);
+    assert_eq!(counts.fragments_sent_again, 4);
     assert_eq!(
         bench.fragment(2, 10),
         FragmentVerdict::Discard {
