@@ -21,8 +21,6 @@ pub const TRIGGERS_HELD_MAX: u32 = 1 << 24;
 /// Triggers that a readout unit may hold beside those queued and in building: undecided ones, and
 /// those whose release is on its way.
 pub const TRIGGERS_UNDECIDED: u32 = 64;
-/// Slots of a ring for what is repeated to a unit that says nothing.
-const REPETITIONS: u64 = 100;
 
 /// Who makes the readout units send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,20 +208,27 @@ impl BuilderConfig {
         events * event_bytes
     }
 
-    /// Slots with which a ring between two of the units never fills in regular work: fragments of
-    /// all credits towards a builder unit, requests and releases towards a readout unit, and what is
-    /// repeated to one that stands still for a minute or two. Repetitions after a loss may fill it; they
-    /// wait.
-    pub fn ring_slots(&self) -> u64 {
-        let sources = self.readout_units.iter().map(Vec::len).max().unwrap_or(0);
-        u64::from(self.credits) * ((sources as u64).max(2) + 1) + REPETITIONS
+    /// Repetitions to a unit that says nothing before they become rare.
+    pub(crate) fn repetitions_often(&self) -> u32 {
+        2 * self.credits.max(16)
     }
 
-    /// Slots of a ring from the event manager to a builder unit: as [`BuilderConfig::ring_slots`], of
-    /// assignments.
+    /// Slots of a ring for what is repeated to a unit that stands still for a minute.
+    fn repetition_slots(&self) -> u64 {
+        u64::from(self.repetitions_often()) + 16
+    }
+
+    /// Slots with which a ring between two of the units never fills in regular work: fragments of
+    /// all credits towards a builder unit, requests and releases towards a readout unit, and what is
+    /// repeated. Repetitions after a loss may fill it; they wait.
+    pub fn ring_slots(&self) -> u64 {
+        let sources = self.readout_units.iter().map(Vec::len).max().unwrap_or(0);
+        u64::from(self.credits) * (sources as u64).max(2) + self.repetition_slots()
+    }
+
+    /// The same of a ring for assignments to a builder unit.
     pub fn assignment_slots(&self) -> u64 {
-        self.credits_total()
-            .max(2 * u64::from(self.credits) + REPETITIONS)
+        u64::from(self.credits) + self.repetition_slots()
     }
 
     /// Every problem of this configuration; `path` is the key prefix, such as `builder`.

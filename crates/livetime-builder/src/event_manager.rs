@@ -169,7 +169,7 @@ impl EventManager {
             free_total: 0,
             turn: 0,
             probe_slot: in_flight.slot_count(),
-            pace: ProbePace::default(),
+            pace: ProbePace::new(config.repetitions_often()),
             in_flight,
             parked: Vec::with_capacity(config.credits_total() as usize),
             history: TriggerHistory::new(config.history as usize),

@@ -1,37 +1,44 @@
 //! How often a unit repeats what a peer may not have heard.
 //!
-//! Each look repeats all that is overdue to a peer that has said something since the last look at which
-//! something was. One that says nothing has heard nothing, or works on something long: more than one
-//! message would only fill the way to it, and who waits for room there keeps all others waiting. It is
-//! sent one at each look, until it says something.
+//! Each look repeats all that is overdue. But a peer that stands still reads nothing, and whoever waits
+//! for room on the way to it keeps all others waiting. So one that has said nothing since so many
+//! repetitions is sent one more at each fourth look only, until it says something.
 
 use std::collections::BTreeMap;
+
+/// Looks from one repetition to the next, when they are rare.
+const LOOKS_BETWEEN: u32 = 4;
 
 /// A peer for which something was overdue at the last look.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     /// What it had said by then.
     heard: u32,
+    /// Repetitions since it said something.
+    sent: u32,
     look: u32,
-    may_repeat: MayRepeat,
-}
-
-/// What may be repeated to a peer at this look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MayRepeat {
-    All,
-    One,
-    Nothing,
+    /// The look from which on one more may be sent.
+    rare_at: u32,
 }
 
 /// The peers for which something is overdue: few, since they are slow, or messages were lost.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ProbePace {
     peers: BTreeMap<u16, Waiting>,
     look: u32,
+    /// Repetitions to a peer that says nothing before they become rare.
+    often_max: u32,
 }
 
 impl ProbePace {
+    pub(crate) fn new(often_max: u32) -> Self {
+        Self {
+            peers: BTreeMap::new(),
+            look: 0,
+            often_max,
+        }
+    }
+
     /// The next look begins.
     pub(crate) fn begin_look(&mut self) {
         let last = self.look;
@@ -42,27 +49,24 @@ impl ProbePace {
     /// Whether to repeat another message to a peer at this look; `heard` changes with all that it says.
     pub(crate) fn may_repeat(&mut self, peer: u16, heard: u32) -> bool {
         let look = self.look;
-        let waiting = self.peers.entry(peer).or_insert(Waiting {
-            heard: heard.wrapping_sub(1),
-            look: look.wrapping_sub(1),
-            may_repeat: MayRepeat::All,
-        });
-        if waiting.look != look {
-            waiting.look = look;
-            waiting.may_repeat = match waiting.heard == heard {
-                true => MayRepeat::One,
-                false => MayRepeat::All,
-            };
-            waiting.heard = heard;
+        let silent = Waiting {
+            heard,
+            sent: 0,
+            look,
+            rare_at: look,
+        };
+        let waiting = self.peers.entry(peer).or_insert(silent);
+        if waiting.heard != heard {
+            *waiting = silent;
         }
-        match waiting.may_repeat {
-            MayRepeat::All => true,
-            MayRepeat::One => {
-                waiting.may_repeat = MayRepeat::Nothing;
-                true
-            }
-            MayRepeat::Nothing => false,
+        waiting.look = look;
+        let is_rare = waiting.sent >= self.often_max;
+        if is_rare && look.wrapping_sub(waiting.rare_at).cast_signed() < 0 {
+            return false;
         }
+        waiting.sent = waiting.sent.saturating_add(1);
+        waiting.rare_at = look.wrapping_add(LOOKS_BETWEEN);
+        true
     }
 }
 
@@ -77,21 +81,29 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_sent_one_message_at_each_look() {
-        let mut pace = ProbePace::default();
-        let sent = [(); 4].map(|()| look(&mut pace, 3, 7));
-        assert_eq!(sent, [10, 1, 1, 1]);
+    fn a_peer_that_stays_silent_is_sent_a_message_now_and_then() {
+        let mut pace = ProbePace::new(32);
+        let sent = [(); 20].map(|()| look(&mut pace, 3, 7));
+        let at = |n: usize| match n {
+            0..3 => 10,
+            // What is left of 32.
+            3 => 2,
+            7 | 11 | 15 | 19 => 1,
+            _ => 0,
+        };
+        assert_eq!(sent, std::array::from_fn(at));
         assert_eq!(look(&mut pace, 3, 8), 10, "it has said something");
-        assert_eq!(look(&mut pace, 3, 8), 1);
     }
 
     #[test]
     fn each_peer_has_its_own_pace_and_is_forgotten_when_nothing_is_overdue() {
-        let mut pace = ProbePace::default();
-        assert_eq!(look(&mut pace, 0, 1), 10);
-        pace.begin_look();
-        assert!(pace.may_repeat(0, 1) && !pace.may_repeat(0, 1));
-        assert!(pace.may_repeat(1, 1) && pace.may_repeat(1, 1));
+        let mut pace = ProbePace::new(32);
+        for look in 0..6 {
+            pace.begin_look();
+            let sent = (0..10).filter(|_| pace.may_repeat(0, 1)).count();
+            assert_eq!(sent, [10, 10, 10, 2, 0, 0][look]);
+            assert!(pace.may_repeat(1, 1));
+        }
         pace.begin_look();
         assert_eq!(look(&mut pace, 0, 1), 10);
     }

@@ -240,7 +240,7 @@ impl ReadoutUnit {
             scans_max: scans.div_ceil(scans_per_count) as u8,
             scans: 0,
             disowned: Disowned::default(),
-            pace: ProbePace::default(),
+            pace: ProbePace::new(config.repetitions_often()),
             scan_at: RunNs::MAX,
             ending: false,
             counts: ReadoutCounts::default(),
