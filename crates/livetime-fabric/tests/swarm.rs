@@ -102,6 +102,14 @@ fn a_restarted_event_manager_learns_the_sizes_of_built_events() {
     assert_good(&run_scenario(&story, UNBROKEN));
 }
 
+/// Seed 481: a builder unit that remembers 16 triggers is cut off for a moment. Were assignments
+/// repeated to it only now and then, one would reach it when it had closed 16 later ones, and be taken
+/// for a closed one.
+#[test]
+fn an_assignment_that_was_cut_off_is_repeated_in_time() {
+    assert_good(&run_seed(481, UNBROKEN));
+}
+
 #[test]
 fn a_seed_is_the_same_story_every_time() {
     for seed in [3, 17] {

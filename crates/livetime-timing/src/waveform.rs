@@ -9,6 +9,8 @@
 //! neighbouring samples (0.5 to 62.5 us). What is designed passes the checks of
 //! [`crate::function_generator::validation`]; formulas are read by [`crate::formula`].
 
+use std::ops::Range;
+
 use livetime_wire::{CoefficientSet, DurationNs};
 
 use crate::function_generator::segment::{FREQUENCY_MAX, SHIFT_MAX, STEP_MAX, Segment};
@@ -217,51 +219,74 @@ pub fn design(
     // Where the segment before ends.
     let mut joint = None;
     while start < end {
-        let fitting = shapes
-            .iter()
-            .filter(|shape| shape.duration_ns <= end - start);
-        let mut best: Option<(f64, u64)> = None;
-        let mut found = None;
-        for shape in fitting {
-            check_range(&value, start)?;
-            let Some(set) = fit(&value, start, shape, joint) else {
-                continue;
-            };
-            let (error, at) = segment_error(&value, start, &set, options.tolerance);
-            let after = start + shape.duration_ns;
-            let end_error = (value(after) - Segment::new(&set).end_value() as f64).abs();
-            // The shortest has nothing shorter behind it.
-            let leaves_room = end_error <= options.tolerance / 2.0 || shape.duration_ns == shortest;
-            if error <= options.tolerance && leaves_room {
-                found = Some((set, error, at, shape.duration_ns));
-                break;
-            }
-            // The shortest comes last and is no worse, but where the curve has no value at all.
-            best = Some((error, at));
+        let fitted = longest(&value, start..end, &shapes, joint, options.tolerance)?;
+        if fitted.error > design.error_max {
+            (design.error_max, design.error_at) = (fitted.error, DurationNs(fitted.error_at));
         }
-        let Some((set, error, at, length)) = found else {
-            // What leaves the output within the shortest segment is better said so.
-            check_range(&value, start + shortest / 2)?;
-            check_range(&value, start + shortest)?;
-            let start = DurationNs(start);
-            let Some((found, at)) = best else {
-                return Err(DesignError::Overshoot { at: start });
-            };
-            check_range(&value, at)?;
-            return Err(DesignError::Unreachable {
-                at: start,
-                found,
-                tolerance: options.tolerance,
-            });
-        };
-        if error > design.error_max {
-            (design.error_max, design.error_at) = (error, DurationNs(at));
-        }
-        joint = Some(Segment::new(&set).end_value());
-        design.sets.push(set);
-        start += length;
+        joint = Some(Segment::new(&fitted.set).end_value());
+        design.sets.push(fitted.set);
+        start += fitted.duration_ns;
     }
     Ok(design)
+}
+
+/// A segment that follows the curve closely enough.
+struct Fitted {
+    set: CoefficientSet,
+    duration_ns: u64,
+    /// Its largest distance from the curve, and where that is.
+    error: f64,
+    error_at: u64,
+}
+
+/// The longest segment that fits `span` from its start on, of `shapes` (longest first).
+fn longest(
+    value: &impl Fn(u64) -> f64,
+    span: Range<u64>,
+    shapes: &[Shape],
+    joint: Option<i64>,
+    tolerance: f64,
+) -> Result<Fitted, DesignError> {
+    let start = span.start;
+    let shortest = shapes.last().map_or(GRID_NS, |shape| shape.duration_ns);
+    let mut best: Option<(f64, u64)> = None;
+    let fitting = shapes
+        .iter()
+        .filter(|shape| shape.duration_ns <= span.end - start);
+    for shape in fitting {
+        check_range(value, start)?;
+        let Some(set) = fit(value, start, shape, joint) else {
+            continue;
+        };
+        let (error, error_at) = segment_error(value, start, &set, tolerance);
+        let after = start + shape.duration_ns;
+        let end_error = (value(after) - Segment::new(&set).end_value() as f64).abs();
+        // The shortest has nothing shorter behind it.
+        let leaves_room = end_error <= tolerance / 2.0 || shape.duration_ns == shortest;
+        if error <= tolerance && leaves_room {
+            return Ok(Fitted {
+                set,
+                duration_ns: shape.duration_ns,
+                error,
+                error_at,
+            });
+        }
+        // The shortest comes last and is no worse, but where the curve has no value at all.
+        best = Some((error, error_at));
+    }
+    // What leaves the output within the shortest segment is better said so.
+    check_range(value, start + shortest / 2)?;
+    check_range(value, start + shortest)?;
+    let start = DurationNs(start);
+    let Some((found, at)) = best else {
+        return Err(DesignError::Overshoot { at: start });
+    };
+    check_range(value, at)?;
+    Err(DesignError::Unreachable {
+        at: start,
+        found,
+        tolerance,
+    })
 }
 
 fn check_range(value: &impl Fn(u64) -> f64, at: u64) -> Result<(), DesignError> {

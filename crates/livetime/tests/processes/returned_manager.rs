@@ -315,7 +315,13 @@ fn the_policy_of_the_builder_may_end_the_run_with_it() {
     let whole = whole();
     for transport in ["", "transport = \"tcp\"\nshaping = \"linear-shift\"\n"] {
         let lines = format!("on_loss = \"stop\"\n{transport}");
-        let run = with_faults(keeping(&lines), &["kill:evm@1500triggers"]);
+        // More events than its builder units may have in hand, while these stand still.
+        let faults = [
+            "stop:bu0@1300triggers+2s",
+            "stop:bu1@1300triggers+2s",
+            "kill:evm@1500triggers",
+        ];
+        let run = with_faults(keeping(&lines), &faults);
         assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
         let said = "process of evm is gone (signal: 9 (SIGKILL))";
         assert!(run.errors().contains(said), "{}", run.errors());
