@@ -10,7 +10,7 @@
 //! All outputs are those of the scheduled times, whenever it is advanced; advancing it costs one
 //! step per magnet and thirty-second of the magnets' time constant.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use livetime_wire::timing_coefficient::{CoefficientBlockView, emit_block};
 use livetime_wire::timing_read_back::ReadBack;
@@ -111,21 +111,31 @@ impl SpillConfig {
                 "a master drives up to 64 function generators",
             ));
         }
+        // Of ramps as long as each other one is named.
+        let mut unfit: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
         for (index, sets) in self.ramps.iter().enumerate() {
             let length: u64 = sets.iter().map(|set| Segment::new(set).duration().0).sum();
             // Stopped, appended to and armed again before the next start.
             if sets.is_empty() || length + DurationNs::MILLISECOND.0 > self.period.0 {
-                problems.push(Problem::new(
-                    problem_code::SPILL_RAMP,
-                    format!("{path}.ramp"),
-                    format!("ramp {index} of {}", DurationNs(length)),
-                    format!(
-                        "more than 0 and 1 ms less than the period of {}",
-                        self.period
-                    ),
-                    "each ramp is armed again before its next start; shorten it",
-                ));
+                unfit.entry(length).or_insert((index, 0)).1 += 1;
             }
+        }
+        for (length, (first, count)) in unfit {
+            let length = DurationNs(length);
+            let found = match count {
+                1 => format!("ramp {first} of {length}"),
+                _ => format!("{count} ramps of {length}, the first of them ramp {first}"),
+            };
+            problems.push(Problem::new(
+                problem_code::SPILL_RAMP,
+                format!("{path}.ramp"),
+                found,
+                format!(
+                    "more than 0 and 1 ms less than the period of {}",
+                    self.period
+                ),
+                "each ramp is armed again before its next start; shorten it",
+            ));
         }
         if !self.ramps.is_empty() && self.ramp_start.is_none() {
             problems.push(Problem::new(

@@ -26,8 +26,8 @@ pub(super) struct Sending {
 /// What a packet carries.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cargo {
-    /// A block of a barrel shifter, which lies beside it.
-    Block,
+    /// A block of a barrel shifter, which lies beside it, with so many bytes of fragments.
+    Block { payload: u32 },
     /// A whole fragment.
     Fragment(Sending),
     /// A part of a larger fragment, by the number of that.
@@ -134,14 +134,18 @@ impl Adapter {
                 Some(sending) => Self::fragment(sending),
                 None => Wanted::Nothing,
             },
-            Shaper::Barrel(shifter, block_bytes) => match shifter.poll_block_into(now, block) {
-                true => Wanted::Packet {
+            Shaper::Barrel(shifter, block_bytes) => {
+                let before = shifter.counts().payload_bytes;
+                if !shifter.poll_block_into(now, block) {
+                    return Wanted::Nothing;
+                }
+                let payload = (shifter.counts().payload_bytes - before) as u32;
+                Wanted::Packet {
                     port: block.to,
                     bytes: *block_bytes,
-                    cargo: Cargo::Block,
-                },
-                false => Wanted::Nothing,
-            },
+                    cargo: Cargo::Block { payload },
+                }
+            }
             Shaper::Linear(shift) => match shift.poll_output(now) {
                 Some(ShiftOutput::Send(ShiftFragment {
                     to, trigger, bytes, ..

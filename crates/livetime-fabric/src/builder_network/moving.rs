@@ -3,7 +3,8 @@
 //! A packet in a network waits for events of that network alone: nothing that a host does later gives it
 //! a link or room in a buffer. So once packets are in a network and none of its events is to come, each of
 //! them waits for what another one holds, for ever. The run ends there: all that could still happen is that
-//! events are given up. A network in which some packets still find a way is not seen.
+//! events are given up. A network in which some packets still find a way is not seen. Where no links can
+//! wait for each other in a circle there is nothing to look for.
 
 use super::event::EventWord;
 use super::world::NetworkWorld;
@@ -36,25 +37,40 @@ impl NetworkWorld<'_> {
         parcel: Parcel,
         s: &mut Scheduler<EventWord>,
     ) {
-        let before = s.pending();
+        let pending = self.pending(s);
         self.engines[network].send(at, source, parcel, s);
-        let moving = &mut self.moving[network];
-        moving.packets += 1;
-        moving.steps += s.pending() - before;
+        if self.may_deadlock {
+            self.note_sent(network, pending, s);
+        }
     }
 
-    /// A step of a network is over: so many packets have left it, and so many events are to come that
-    /// were not before. Ends the run if nothing can move there any more.
+    /// Events that are to come, where that matters.
     #[inline]
+    pub(super) fn pending(&self, s: &Scheduler<EventWord>) -> usize {
+        if self.may_deadlock { s.pending() } else { 0 }
+    }
+
+    /// A packet is in a network now; `pending` events were to come before.
+    #[cold]
+    fn note_sent(&mut self, network: usize, pending: usize, s: &Scheduler<EventWord>) {
+        let moving = &mut self.moving[network];
+        moving.packets += 1;
+        moving.steps += s.pending() - pending;
+    }
+
+    /// A step of a network is over: `left` packets have left it, and before it `pending` events were to
+    /// come. Ends the run if nothing can move there any more.
+    #[cold]
     pub(super) fn note_step(
         &mut self,
         network: usize,
-        (left, added): (usize, usize),
+        left: usize,
+        pending: usize,
         s: &mut Scheduler<EventWord>,
     ) {
         let moving = &mut self.moving[network];
         moving.packets -= left as u64;
-        moving.steps = moving.steps + added - 1;
+        moving.steps = moving.steps + (s.pending() - pending) - 1;
         if moving.is_deadlock() {
             self.packets_deadlocked = moving.packets;
             s.halt();

@@ -54,7 +54,7 @@ impl NetworkWorld<'_> {
 
     fn drop_cargo(&mut self, tag: u32) {
         match self.unload(tag) {
-            Cargo::Block => self.tally.lost += ends_in(&self.blocks[tag as usize].pieces),
+            Cargo::Block { .. } => self.tally.lost += ends_in(&self.blocks[tag as usize].pieces),
             Cargo::Fragment(_) => self.tally.lost += 1,
             Cargo::Part(number) => {
                 let _not_whole = self.end_part(number, Fate::Lost);

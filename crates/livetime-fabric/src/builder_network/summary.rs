@@ -37,7 +37,7 @@ impl NetworkWorld<'_> {
         }
         for (cargo, block) in self.cargo.iter().zip(&self.blocks) {
             held.in_flight += match cargo {
-                Some(Cargo::Block) => ends_in(&block.pieces),
+                Some(Cargo::Block { .. }) => ends_in(&block.pieces),
                 Some(Cargo::Fragment(_)) => 1,
                 // Parts are those of fewer fragments.
                 Some(Cargo::Part(_) | Cargo::Letter { .. }) | None => 0,

@@ -51,7 +51,9 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) load: &'t Load,
     byte_time: ByteTime,
     pub(super) engines: Vec<Engine<'t>>,
-    /// What moves in each of them.
+    /// Whether packets might wait for each other for ever.
+    pub(super) may_deadlock: bool,
+    /// What moves in each of them, if so.
     pub(super) moving: Vec<Moving>,
     /// Packets of the first one that stood still.
     pub(super) packets_deadlocked: u64,
@@ -126,6 +128,7 @@ impl<'t> NetworkWorld<'t> {
             engines: (0..engines as u8)
                 .map(|number| Engine::new(topology, &routed, switching, number))
                 .collect(),
+            may_deadlock: topology.may_deadlock(),
             moving: vec![Moving::default(); engines as usize],
             packets_deadlocked: 0,
             rails: rails as usize,
@@ -484,13 +487,14 @@ impl<'t> NetworkWorld<'t> {
         step: wormhole::Step,
         s: &mut Scheduler<EventWord>,
     ) {
+        let pending = self.pending(s);
         let Engine::Wormhole(engine) = &mut self.engines[network] else {
             return;
         };
-        let before = s.pending();
         let delivery = engine.take_step(step, s);
-        let added = s.pending() - before;
-        self.note_step(network, (delivery.iter().len(), added), s);
+        if self.may_deadlock {
+            self.note_step(network, delivery.iter().len(), pending, s);
+        }
         if let Some(delivery) = delivery {
             self.foresee_deliveries(s);
             self.deliver(network, delivery, s);
@@ -506,17 +510,18 @@ impl<'t> NetworkWorld<'t> {
         step: buffered::Step,
         s: &mut Scheduler<EventWord>,
     ) {
+        let pending = self.pending(s);
         let Engine::Buffered(engine) = &mut self.engines[network] else {
             return;
         };
-        let before = s.pending();
         engine.take_step(step, s);
-        let added = s.pending() - before;
         let port = engine.hosts_mut();
         let mut delivered = std::mem::take(&mut port.delivered);
         let mut lost = std::mem::take(&mut port.lost);
         let mut idle = std::mem::take(&mut port.idle);
-        self.note_step(network, (delivered.len() + lost.len(), added), s);
+        if self.may_deadlock {
+            self.note_step(network, delivered.len() + lost.len(), pending, s);
+        }
         for delivery in delivered.drain(..) {
             self.deliver(network, delivery, s);
         }
@@ -560,20 +565,24 @@ impl<'t> NetworkWorld<'t> {
         let readout = self.readout_at[from as usize];
         let unit = self.builder_at[parcel.to as usize];
         let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
-        if !is_gone {
-            self.count_carried(cargo, parcel, s.now());
-        }
         match cargo {
-            Cargo::Block if is_gone => {
+            Cargo::Block { .. } if is_gone => {
                 self.tally.withdrawn += ends_in(&self.blocks[parcel.tag as usize].pieces);
             }
             Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
-            Cargo::Block => self.take_block(network, (readout, unit), parcel.tag, s),
-            Cargo::Fragment(sending) => self.take_fragment((readout, unit), sending, s),
+            Cargo::Block { payload } => {
+                self.count_carried(parcel.bytes, payload, s.now());
+                self.take_block(network, (readout, unit), parcel.tag, s);
+            }
+            Cargo::Fragment(sending) => {
+                self.count_carried(parcel.bytes, parcel.bytes, s.now());
+                self.take_fragment((readout, unit), sending, s);
+            }
             Cargo::Part(number) => {
                 let fate = if is_gone {
                     Fate::Withdrawn
                 } else {
+                    self.count_carried(parcel.bytes, parcel.bytes, s.now());
                     Fate::Whole
                 };
                 if let Some(sending) = self.end_part(number, fate) {
@@ -584,18 +593,12 @@ impl<'t> NetworkWorld<'t> {
         }
     }
 
-    /// Counts the payload of a packet that came over the link of a builder unit.
-    fn count_carried(&mut self, cargo: Cargo, parcel: Parcel, now: SimPs) {
-        let payload = match cargo {
-            Cargo::Block => {
-                let pieces = self.blocks[parcel.tag as usize].pieces.iter();
-                pieces.map(|piece| u64::from(piece.bytes)).sum()
-            }
-            Cargo::Fragment(_) | Cargo::Part(_) => parcel.bytes.into(),
-            Cargo::Letter { .. } => 0,
-        };
-        let bytes = u64::from(parcel.bytes) + u64::from(self.load.overhead_bytes);
-        self.tally.carry(now, self.byte_time.of(bytes), payload);
+    /// Counts the payload of a packet of `bytes` that came over the link of a builder unit.
+    #[inline]
+    fn count_carried(&mut self, bytes: u32, payload: u32, now: SimPs) {
+        let bytes = u64::from(bytes) + u64::from(self.load.overhead_bytes);
+        self.tally
+            .carry(now, self.byte_time.of(bytes), payload.into());
     }
 
     /// A whole fragment comes to a builder unit.

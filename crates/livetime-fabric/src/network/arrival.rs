@@ -2,8 +2,8 @@
 //!
 //! Times are integer picoseconds. Each source has arrivals of its own, or all share those of a
 //! trigger (event building); shared times are kept for the window of events in flight and no
-//! longer. A source takes its packets in order; how many wait is not bounded here, and a source
-//! that cannot follow shows as a latency that grows.
+//! longer. A source takes its packets in order; how many wait is not bounded here, and sources that
+//! cannot follow are behind at the end.
 
 use crate::address::NodeId;
 use crate::random::{Purpose, RandomStream, RandomStreams};
@@ -219,6 +219,14 @@ impl ArrivalTimes {
             self.known += 1;
         }
         Some(self.shared[(number % length) as usize])
+    }
+
+    /// How long before `end` the newest packets had arrived that sources took, in the mean: those after
+    /// them are due as long. Zero where there is always a packet.
+    pub(crate) fn behind(&self, end: SimPs) -> DurationPs {
+        let times = self.clocks.iter().map(|clock| (end - clock.next).0);
+        let sum: u128 = times.map(u128::from).sum();
+        DurationPs((sum / (self.clocks.len() as u128).max(1)) as u64)
     }
 }
 

@@ -41,6 +41,9 @@ pub struct NetworkOutcome {
     pub packets_offered: u64,
     /// Packets in the network at the end.
     pub packets_in_flight: u64,
+    /// How long before the end the packets had arrived that sources took last, in the mean; zero where
+    /// there is always a packet.
+    pub sources_behind: DurationPs,
     /// Time from a packet's arrival at its source to the delivery of its last byte, nanoseconds.
     pub latency_ns: Histogram<u64>,
     /// Jain's index over the packets of the sources.
@@ -67,6 +70,12 @@ impl NetworkOutcome {
     /// Whether every packet is accounted for: delivered, lost or in the network.
     pub const fn is_conserved(&self) -> bool {
         self.packets_offered == self.packets_in_all + self.packets_lost + self.packets_in_flight
+    }
+
+    /// Whether more arrives at the sources than the network takes: they are behind by more than a tenth
+    /// of the run. Latencies then say how long it was.
+    pub fn is_overloaded(&self) -> bool {
+        self.sources_behind.0 > self.simulated.0 / 10
     }
 
     /// Whether the network is in a deadlock since [`Self::simulated`]: packets are in it, each waits
@@ -174,6 +183,7 @@ impl Tally {
             packets_lost: self.lost,
             packets_offered: 0,
             packets_in_flight: 0,
+            sources_behind: DurationPs::ZERO,
             latency_ns: self.latency_ns,
             fairness_sources: fairness(&self.by_source),
             fairness_destinations: fairness(&self.by_destination),

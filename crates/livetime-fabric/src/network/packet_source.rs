@@ -6,7 +6,7 @@
 
 use crate::address::NodeId;
 use crate::random::{Purpose, RandomStream, RandomStreams};
-use crate::time::SimPs;
+use crate::time::{DurationPs, SimPs};
 
 use super::arrival::ArrivalTimes;
 use super::topology::{Route, RoutePolicy, Topology};
@@ -140,6 +140,11 @@ impl PacketSources {
 
     pub(crate) fn keep_admitted(&mut self, admitted: Vec<u32>) {
         self.admitted = admitted;
+    }
+
+    /// How far the sources are behind what arrives, at the end.
+    pub(crate) fn behind(&self, end: SimPs) -> DurationPs {
+        self.arrivals.behind(end)
     }
 
     /// Packets that were offered.

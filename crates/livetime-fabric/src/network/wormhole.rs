@@ -213,8 +213,10 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let links = fabric.take_link_report(report.now);
     let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
     let (in_flight, offered) = (in_flight.count() as u64, fabric.packets.offered());
+    let behind = fabric.packets.behind(report.now);
     let mut outcome = fabric.tally.into_outcome(&report);
     outcome.packets_offered = offered;
+    outcome.sources_behind = behind;
     outcome.packets_in_flight = in_flight;
     outcome.links = links;
     outcome
@@ -466,9 +468,7 @@ impl<'t> Fabric<'t> {
             {
                 self.end_wait(source, now);
                 self.links[link as usize].owner = source;
-                if !self.pass(link, source, scheduler) {
-                    self.advance(now, source, scheduler);
-                }
+                self.advance(now, source, scheduler);
             }
         }
         self.freed = freed;
@@ -506,61 +506,34 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    /// Lets a head into a link that it has now; whether the next one is not reached at once. Behind
-    /// the last one it is at its destination, where its bytes follow it.
-    #[inline]
-    fn pass<E: StepEvent<Step>>(
-        &mut self,
-        link: u32,
-        source: u32,
-        scheduler: &mut Scheduler<E>,
-    ) -> bool {
-        let hop_delay = self.load.hop_delay + self.delay_of(link);
-        let state = &mut self.sources[source as usize];
-        state.claimed += 1;
-        let is_under_way =
-            hop_delay != DurationPs::ZERO && usize::from(state.claimed) < state.route.links().len();
-        if is_under_way {
-            scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
-        }
-        is_under_way
-    }
-
-    /// Claims links from where the head is, until one is taken or the route is complete.
+    /// Claims links from where the head is, until one is taken or the route is complete. The first one
+    /// may be its own already, if it has waited for it.
     fn advance<E: StepEvent<Step>>(
         &mut self,
         now: SimPs,
         source: u32,
         scheduler: &mut Scheduler<E>,
     ) {
-        loop {
-            let state = &self.sources[source as usize];
-            let Some(&link) = state.route.links().get(usize::from(state.claimed)) else {
-                return self.stream(now, source, scheduler);
-            };
-            let owner = &mut self.links[link as usize].owner;
-            if *owner != NONE {
+        let mut hop_delay = self.load.hop_delay;
+        let state = &mut self.sources[source as usize];
+        let links = state.route.links();
+        while let Some(link) = links.get(usize::from(state.claimed)) {
+            let owner = &mut self.links[*link as usize].owner;
+            if *owner != NONE && *owner != source {
+                let link = *link;
                 return self.wait(link as usize, source, now);
             }
             *owner = source;
-            if self.pass(link, source, scheduler) {
+            state.claimed += 1;
+            if let Some(paces) = &self.paces {
+                hop_delay = self.load.hop_delay + paces[*link as usize].delay;
+            }
+            if hop_delay != DurationPs::ZERO && usize::from(state.claimed) < links.len() {
+                scheduler.after(hop_delay, CAUSE, E::of(self.network, Step::Head(source)));
                 return;
             }
         }
-    }
-
-    /// Lets the bytes of a packet follow its head, which is in the last link of its route.
-    #[inline]
-    fn stream<E: StepEvent<Step>>(
-        &mut self,
-        now: SimPs,
-        source: u32,
-        scheduler: &mut Scheduler<E>,
-    ) {
-        let state = &self.sources[source as usize];
-        let links = state.route.links();
-        let last = links[links.len() - 1];
-        let hop_delay = self.load.hop_delay + self.delay_of(last);
+        // Behind the last link the head is at its destination, where the bytes follow it.
         let bytes = u64::from(state.bytes) + u64::from(self.load.overhead_bytes);
         let streaming = match &self.paces {
             None => self.byte_time.of(bytes),

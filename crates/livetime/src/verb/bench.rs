@@ -20,6 +20,9 @@ use crate::exit;
 use crate::output_place;
 use crate::run_summary::machine;
 
+/// For how long is measured, if nothing else is said.
+const USUAL_DURATION: DurationNs = DurationNs(10_000_000_000);
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -48,9 +51,9 @@ pub(crate) struct Options {
     /// With `--rate`: equal or random gaps between triggers
     #[arg(long, requires = "rate", default_value = "poisson")]
     arrival: Arrival,
-    /// With `--rate` or `--channels`: for how long
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
-    duration: DurationNs,
+    /// With `--rate` or `--channels`: for how long; 10 s without it
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<DurationNs>,
     /// With `--rate`: seed of the random gaps
     #[arg(long, requires = "rate", default_value_t = 1)]
     seed: u64,
@@ -170,6 +173,9 @@ fn measure(options: &Options) -> Result<Value, String> {
         directory: options.directory.clone(),
         machine: serde_json::to_value(machine()).unwrap_or_default(),
     };
+    if options.duration.is_some() && options.rate.is_none() && options.channels.is_none() {
+        return Err("`--duration` goes with `--rate` or `--channels`".to_owned());
+    }
     if let Some(channels) = options.channels {
         return measure_cards(options, channels, &bench_options);
     }
@@ -218,6 +224,7 @@ fn measure_paced(
     if options.what != What::Loop {
         return Err("`--rate` goes with `bench loop`".to_owned());
     }
+    let duration = options.duration.unwrap_or(USUAL_DURATION);
     let paced = PacedOptions {
         arrival: ArrivalConfig {
             kind: match options.arrival {
@@ -226,14 +233,13 @@ fn measure_paced(
             },
             rate,
         },
-        duration: Duration::from_nanos(options.duration.0),
+        duration: Duration::from_nanos(duration.0),
         seed: options.seed,
     };
     if let Some(problem) = paced.arrival.validate("--rate").first() {
         return Err(problem.to_string());
     }
-    if rate.0 * options.duration.as_seconds() < 1.0 {
-        let duration = options.duration;
+    if rate.0 * duration.as_seconds() < 1.0 {
         return Err(format!(
             "--duration is {duration}, in which {rate} give no trigger; write a longer time"
         ));
@@ -265,7 +271,7 @@ fn measure_cards(
         bytes: bytes as usize,
         batch: usize::from(options.batch),
         rate_hz: options.rate.map(|rate| rate.0),
-        seconds: options.duration.0 as f64 * 1e-9,
+        seconds: options.duration.unwrap_or(USUAL_DURATION).as_seconds(),
     };
     say(format_args!("measuring readout of {channels} channels .."));
     let measured = bench::run_cards(&cards, bench_options);

@@ -835,3 +835,29 @@ fn keys_without_effect_are_refused_all_at_once() {
     let refused = bench.run(&["sim", "run", "large.toml"]).ended_with(1);
     assert!(refused.err.contains("8 KiB or more"), "{}", refused.err);
 }
+
+/// Poisson arrivals at a quarter and at all of what a link carries, of which a delta network passes about
+/// half.
+#[test]
+fn sources_that_fall_behind_are_told_of() {
+    let bench = Workbench::new();
+    for (rate, is_overloaded) in [("30 kHz", false), ("120 kHz", true)] {
+        bench.write(
+            "offered.toml",
+            format!(
+                "format = 1\nduration = \"20 ms\"\n[topology]\nkind = \"delta\"\nradix = 4\nstages = 2\n\
+                 [size]\nmean = \"1 KiB\"\n[arrival]\nlaw = \"poisson\"\nrate = \"{rate}\"\n"
+            ),
+        );
+        for level in ["packet", "flit"] {
+            let run = ["sim", "run", "offered.toml", "--level", level];
+            let document = bench.run(&[&run[..], &["--json"]].concat());
+            let document = document.ended_with(0).document();
+            assert_eq!(document["overloaded"], is_overloaded, "{document:#}");
+            let behind = document["sources_behind_s"].as_f64().expect("a number");
+            assert_eq!(behind > 2e-3, is_overloaded, "{rate}, {level}: {behind} s");
+            let text = bench.run(&run).ended_with(0).out;
+            assert_eq!(text.contains("  overloaded  "), is_overloaded, "{text}");
+        }
+    }
+}

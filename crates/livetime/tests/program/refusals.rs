@@ -59,6 +59,8 @@ fn nothing_measured_is_no_measurement() {
         1,
         &["give no trigger"],
     );
+    let alone = ["bench", "floor", "--quick", "--duration", "1s"];
+    refused(&bench, &alone, 1, &["`--duration` goes with `--rate`"]);
     let zero = "[filter]\ntime_limit = \"0 s\"";
     bench.write("zero.toml", changed(SMALL, "[filter]", zero));
     refused(
@@ -74,7 +76,8 @@ fn places_that_cannot_be_written_are_said_before_the_work() {
     let bench = Workbench::new();
     bench.write("run.toml", SMALL);
     bench.write("file", "");
-    let cases: [&[&str]; 3] = [
+    let cases: [&[&str]; 4] = [
+        &["timing", "serve", "--socket", "s", "--keep", "none/x.json"],
         &["study", "filar", "--quick", "--out", "none/x.html"],
         &["study", "pulsar", "--quick", "--out", "none/x.html"],
         &["bench", "loop", "--quick", "--page", "none/x.md"],
@@ -91,6 +94,29 @@ fn places_that_cannot_be_written_are_said_before_the_work() {
         !bench.path("x.bs").exists(),
         "the next export would find it"
     );
+}
+
+#[test]
+fn what_a_timing_daemon_cannot_do_is_said_before_it_starts() {
+    let bench = Workbench::new();
+    let serve = ["timing", "serve", "--socket", "s"];
+    let options: [(&[&str], i32, &str); 2] = [
+        (
+            &["--cpu", "9999"],
+            1,
+            "--cpu 9999: this process may use the cores",
+        ),
+        (&["--fifo", "100"], 2, "1..=99"),
+    ];
+    for (option, code, said) in options {
+        refused(&bench, &[&serve[..], option].concat(), code, &[said]);
+    }
+    bench.write("two.dm", "0x1 0x0 0\n0x2 0x0 5000\n");
+    let overlapping = ["timing", "dm", "two.dm", "--period", "4999"];
+    let said = "--period 4999: the schedule in two.dm is 5000 ns long";
+    refused(&bench, &overlapping, 1, &[said]);
+    let never = ["timing", "dm", "two.dm", "-n", "0"];
+    refused(&bench, &never, 2, &["1.."]);
 }
 
 #[test]

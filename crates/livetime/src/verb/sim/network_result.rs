@@ -30,6 +30,8 @@ pub(super) fn extend_json(
         "latency": latency_summary(&network.latency_ns, LATENCY_BOUND_NS),
         "converged": efficiency.converged,
         "deadlock": network.is_deadlocked(),
+        "overloaded": network.is_overloaded(),
+        "sources_behind_s": network.sources_behind.0 as f64 * 1e-12,
         "ci95": efficiency.ci95,
         "mean_of_batches": efficiency.mean,
         "fairness_sources": share(network.fairness_sources),
@@ -107,6 +109,15 @@ pub(super) fn to_text(network: &NetworkOutcome, rails: u32) -> String {
         network.packets_lost,
         network.packets_in_flight
     );
+    if network.is_overloaded() && !network.is_deadlocked() {
+        text += &format!(
+            "  overloaded        more arrives than the network takes: in the end packets leave their \
+             sources {} after they arrived,\n\
+             \x20                   and latencies grow with the length of the run ({})\n",
+            DurationNs(network.sources_behind.0 / 1_000),
+            DurationNs(network.simulated.0 / 1_000)
+        );
+    }
     if network.packets > 0 {
         text += &format!(
             "  fairness          {:.3} of sources, {:.3} of destinations (Jain)\n",

@@ -25,13 +25,15 @@ use super::{builder_result, link_result, network_result, preset};
 pub(super) const LATENCY_BOUND_NS: u64 = 1_000_000;
 
 /// Keys of the document that a closed form says nothing of.
-const SIMULATED_KEYS: [&str; 18] = [
+const SIMULATED_KEYS: [&str; 20] = [
     "efficiency_p2p",
     "event_rate_hz",
     "throughput_per_node_bytes_per_s",
     "losses",
     "latency",
     "deadlock",
+    "overloaded",
+    "sources_behind_s",
     "ci95",
     "mean_of_batches",
     "fairness_sources",

@@ -241,9 +241,9 @@ pub(crate) struct ScheduleOptions {
     /// Schedule: `eventID param time` per line, hexadecimal and decimal ns from the start
     file: PathBuf,
     /// How often
-    #[arg(short = 'n', long, default_value_t = 1)]
+    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// From one start to the next [ns]; at least the schedule's length
+    /// From one start to the next [ns]; the schedule's length without it, and no less
     #[arg(long, value_name = "NS")]
     period: Option<u64>,
     /// Start at the next full second
@@ -261,6 +261,14 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
     let schedule =
         Schedule::parse(&text).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+    let DurationNs(length) = schedule.length();
+    let period = options.period.unwrap_or(length);
+    if period < length {
+        return Err(Failure::new(format!(
+            "--period {period}: the schedule in {path} is {length} ns long, so that its repetitions would \
+             overlap"
+        )));
+    }
     let client = options.daemon.connect()?;
     let now = client.raw_time()?.0;
     let start = if options.ppsalign {
@@ -273,8 +281,6 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
         ..TimingMessage::new(entry.id, entry.param, TaiNs(start + entry.at.0))
     };
     let messages: Vec<TimingMessage> = schedule.entries().iter().map(at).collect();
-    let DurationNs(length) = schedule.length();
-    let period = options.period.unwrap_or(0).max(length);
     let count = client.play(&messages, options.lead, options.repeat, period)?;
     print_line(format_args!(
         "playing {count} messages {} times from TAI {start} ns",

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use livetime_client::Address;
+use livetime_shm::allowed_cpus;
 use livetime_timing_daemon::bus::listener::BusChoice;
 use livetime_timing_daemon::{AccessRules, CoreWait, Daemon, DaemonConfig};
 use livetime_wire::TaiNs;
 
 use super::Failure;
 use crate::console::{print_line, say};
+use crate::output_place;
 
 /// Options of the act.
 #[derive(Debug, clap::Args)]
@@ -44,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long)]
     cpu: Option<usize>,
     /// Real-time priority to ask for, 1 to 99
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
     fifo: Option<u8>,
     /// Never sleep: the lowest latency, and a core that does nothing else
     #[arg(long)]
@@ -101,10 +103,18 @@ fn daemon_config(options: &Options) -> Result<DaemonConfig, Failure> {
     config.socket = Some(options.socket.clone().unwrap_or_else(Address::usual_socket));
     config.buses = options.bus.iter().map(|bus| bus_choice(bus)).collect();
     config.virtual_start = options.virtual_start.map(TaiNs);
+    if let Some(path) = &options.keep {
+        output_place::check(path).map_err(Failure::new)?;
+    }
     config.state_file = options.keep.clone();
     config.outputs = options.outputs;
     config.inputs = options.inputs;
     config.generators = options.generators;
+    let allowed = allowed_cpus();
+    if let Some(cpu) = options.cpu.filter(|cpu| !allowed.contains(cpu)) {
+        let text = format!("--cpu {cpu}: this process may use the cores {allowed:?}");
+        return Err(Failure::new(text));
+    }
     config.core.cpu = options.cpu;
     config.core.fifo_priority = options.fifo;
     if options.spin {

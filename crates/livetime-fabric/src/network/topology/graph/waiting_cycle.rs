@@ -28,6 +28,11 @@ impl Topology {
             _ => None,
         }
     }
+
+    /// Whether links might wait for each other in a circle: `true` for each graph, without a search.
+    pub(crate) const fn may_deadlock(&self) -> bool {
+        matches!(self.routing, Routing::Graph(_))
+    }
 }
 
 impl GraphRoutes {
