@@ -162,7 +162,7 @@ struct Part {
     run: fn(&Environment, &mut Report),
 }
 
-/// In the order in which they run; the fuzz targets last, when most is built.
+/// In the order in which they run; the fuzz targets when most is built, and what needs the program last.
 const PARTS: [Part; 6] = [
     Part {
         name: "loom",
@@ -171,10 +171,6 @@ const PARTS: [Part; 6] = [
     Part {
         name: "oracle",
         run: python_tests::run_oracle,
-    },
-    Part {
-        name: "python",
-        run: python_tests::run_package,
     },
     Part {
         name: "miri",
@@ -187,6 +183,10 @@ const PARTS: [Part; 6] = [
     Part {
         name: "fuzz",
         run: fuzz_targets::run,
+    },
+    Part {
+        name: "python",
+        run: python_tests::run_package,
     },
 ];
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Environment, Outcome, Report};
+use super::{Environment, Outcome, Report, rust_tests};
 
 /// Runs the tests of the Python oracle with the interpreter's own test runner.
 pub(super) fn run_oracle(environment: &Environment, report: &mut Report) {
@@ -80,10 +80,15 @@ impl PythonCounts {
     }
 }
 
-/// Builds the Python package and runs its tests, the notebook among them.
+/// Builds the Python package and runs its tests, the notebook among them. Some of them start the
+/// program, and are skipped without it.
 pub(super) fn run_package(environment: &Environment, report: &mut Report) {
     println!("python package");
     let start = Instant::now();
+    if !rust_tests::build_program(environment) {
+        report.add("python package", Outcome::Failed, start.elapsed());
+        return;
+    }
     let output = environment
         .command("bash")
         .args(["python/check.sh", "-rs"])

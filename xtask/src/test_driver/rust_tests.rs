@@ -57,15 +57,7 @@ pub(super) fn run(
     crates: &[&str],
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let mut selection: Vec<&str> = match crates {
-        [] => vec!["--workspace"],
-        names => names.iter().flat_map(|name| ["--package", name]).collect(),
-    };
-    for (name, feature) in FEATURES {
-        if crates.is_empty() || crates.contains(&name) {
-            selection.extend(["--features", feature]);
-        }
-    }
+    let selection = selection(crates);
     println!("building the tests");
     let start = Instant::now();
     let mut command = environment.cargo(&["test", "--release", "--no-run", "--no-fail-fast"]);
@@ -92,6 +84,27 @@ pub(super) fn run(
     } else {
         Ok(())
     }
+}
+
+/// What of the workspace cargo builds, for the tests of the named crates or all.
+fn selection<'a>(crates: &[&'a str]) -> Vec<&'a str> {
+    let mut selection: Vec<&str> = match crates {
+        [] => vec!["--workspace"],
+        names => names.iter().flat_map(|name| ["--package", name]).collect(),
+    };
+    for (name, feature) in FEATURES {
+        if crates.is_empty() || crates.contains(&name) {
+            selection.extend(["--features", feature]);
+        }
+    }
+    selection
+}
+
+/// Builds the program as the tests of all crates do; whether it is there. Waits for whoever builds.
+pub(super) fn build_program(environment: &Environment) -> bool {
+    let mut command = environment.cargo(&["build", "--quiet", "--release", "--bins"]);
+    command.args(selection(&[]));
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// Runs a `cargo test --no-run` and collects what it builds.
