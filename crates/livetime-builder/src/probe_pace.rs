@@ -2,12 +2,15 @@
 //!
 //! Each look repeats all that is overdue. But a peer that stands still reads nothing, and whoever waits
 //! for room on the way to it keeps all others waiting. So one that has said nothing since so many
-//! repetitions is sent one more at each fourth look only, until it says something.
+//! repetitions is sent more of them ever more rarely, until it says something: some sixteen more fill an
+//! age, however short a look is, and what it waits for is at most as long as its silence.
 
 use std::collections::BTreeMap;
 
-/// Looks from one repetition to the next, when they are rare.
+/// Looks to the first repetition of the rare ones; to each after it twice as many.
 const LOOKS_BETWEEN: u32 = 4;
+/// The most looks between two.
+const LOOKS_MOST: u32 = 1 << 20;
 
 /// A peer for which something was overdue at the last look.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +20,9 @@ struct Waiting {
     /// Repetitions since it said something.
     sent: u32,
     look: u32,
-    /// The look from which on one more may be sent.
+    /// The look from which on one more may be sent, and how many looks after that the next one.
     rare_at: u32,
+    looks_between: u32,
 }
 
 /// The peers for which something is overdue: few, since they are slow, or messages were lost.
@@ -54,6 +58,7 @@ impl ProbePace {
             sent: 0,
             look,
             rare_at: look,
+            looks_between: LOOKS_BETWEEN,
         };
         let waiting = self.peers.entry(peer).or_insert(silent);
         if waiting.heard != heard {
@@ -65,7 +70,10 @@ impl ProbePace {
             return false;
         }
         waiting.sent = waiting.sent.saturating_add(1);
-        waiting.rare_at = look.wrapping_add(LOOKS_BETWEEN);
+        if is_rare {
+            waiting.looks_between = (2 * waiting.looks_between).min(LOOKS_MOST);
+        }
+        waiting.rare_at = look.wrapping_add(waiting.looks_between);
         true
     }
 }
@@ -81,17 +89,19 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_stays_silent_is_sent_a_message_now_and_then() {
+    fn a_peer_that_stays_silent_is_sent_messages_ever_more_rarely() {
         let mut pace = ProbePace::new(32);
         let sent = [(); 20].map(|()| look(&mut pace, 3, 7));
         let at = |n: usize| match n {
             0..3 => 10,
             // What is left of 32.
             3 => 2,
-            7 | 11 | 15 | 19 => 1,
+            7 | 15 => 1,
             _ => 0,
         };
         assert_eq!(sent, std::array::from_fn(at));
+        let more: usize = (0..100_000).map(|_| look(&mut pace, 3, 7)).sum();
+        assert!((10..=16).contains(&more), "{more} would fill the way to it");
         assert_eq!(look(&mut pace, 3, 8), 10, "it has said something");
     }
 
