@@ -213,7 +213,7 @@ impl BuilderConfig {
         2 * self.credits.max(16)
     }
 
-    /// Slots of a ring for what is repeated to a unit that stands still for a minute.
+    /// Slots of a ring for what is repeated to a unit that stands still: the rare ones are ever rarer.
     fn repetition_slots(&self) -> u64 {
         u64::from(self.repetitions_often()) + 16
     }

@@ -555,12 +555,8 @@ impl<'t> Network<'t> {
             trace_hash: self.trace.hash(),
         };
         let in_flight = (self.packets.source.len() - self.packets.free.len()) as u64;
-        let offered = self.sources.offered();
-        let behind = self.sources.behind(report.now);
         let mut outcome = self.tally.into_outcome(&report);
-        outcome.packets_offered = offered;
-        outcome.sources_behind = behind;
-        outcome.packets_in_flight = in_flight;
+        self.sources.settle(&mut outcome, in_flight);
         outcome
     }
 }

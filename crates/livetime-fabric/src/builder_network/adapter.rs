@@ -134,18 +134,16 @@ impl Adapter {
                 Some(sending) => Self::fragment(sending),
                 None => Wanted::Nothing,
             },
-            Shaper::Barrel(shifter, block_bytes) => {
-                let before = shifter.counts().payload_bytes;
-                if !shifter.poll_block_into(now, block) {
-                    return Wanted::Nothing;
-                }
-                let payload = (shifter.counts().payload_bytes - before) as u32;
-                Wanted::Packet {
+            Shaper::Barrel(shifter, block_bytes) => match shifter.poll_block_into(now, block) {
+                true => Wanted::Packet {
                     port: block.to,
                     bytes: *block_bytes,
-                    cargo: Cargo::Block { payload },
-                }
-            }
+                    cargo: Cargo::Block {
+                        payload: block.payload_bytes(),
+                    },
+                },
+                false => Wanted::Nothing,
+            },
             Shaper::Linear(shift) => match shift.poll_output(now) {
                 Some(ShiftOutput::Send(ShiftFragment {
                     to, trigger, bytes, ..

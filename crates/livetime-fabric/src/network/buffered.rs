@@ -164,12 +164,8 @@ pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOu
     let mut fabric = simulation.into_world();
     let links = fabric.take_link_report(report.now);
     let in_flight = (fabric.packets.source.len() - fabric.packets.free.len()) as u64;
-    let offered = fabric.sources.offered();
-    let behind = fabric.sources.behind(report.now);
     let mut outcome = fabric.tally.into_outcome(&report);
-    outcome.packets_offered = offered;
-    outcome.sources_behind = behind;
-    outcome.packets_in_flight = in_flight;
+    fabric.sources.settle(&mut outcome, in_flight);
     outcome.links = links;
     outcome
 }

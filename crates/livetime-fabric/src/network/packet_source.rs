@@ -6,9 +6,10 @@
 
 use crate::address::NodeId;
 use crate::random::{Purpose, RandomStream, RandomStreams};
-use crate::time::{DurationPs, SimPs};
+use crate::time::SimPs;
 
 use super::arrival::ArrivalTimes;
+use super::outcome::NetworkOutcome;
 use super::topology::{Route, RoutePolicy, Topology};
 use super::traffic::{Window, mixed};
 use super::wormhole::Load;
@@ -142,14 +143,11 @@ impl PacketSources {
         self.admitted = admitted;
     }
 
-    /// How far the sources are behind what arrives, at the end.
-    pub(crate) fn behind(&self, end: SimPs) -> DurationPs {
-        self.arrivals.behind(end)
-    }
-
-    /// Packets that were offered.
-    pub(crate) const fn offered(&self) -> u64 {
-        self.offered
+    /// Puts what the sources know into the outcome of a run that left so many packets in the network.
+    pub(crate) fn settle(&self, outcome: &mut NetworkOutcome, in_flight: u64) {
+        outcome.packets_offered = self.offered;
+        outcome.packets_in_flight = in_flight;
+        outcome.sources_behind = self.arrivals.behind(outcome.simulated);
     }
 }
 
@@ -189,6 +187,6 @@ mod tests {
             let packet = together.next(&topology, &load, 2, number);
             assert_eq!(packet, alone.next(&topology, &load, 2, number));
         }
-        assert_eq!([alone.offered(), together.offered()], [50, 100]);
+        assert_eq!([alone.offered, together.offered], [50, 100]);
     }
 }

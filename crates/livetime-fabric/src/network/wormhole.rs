@@ -212,12 +212,9 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let mut fabric = simulation.into_world();
     let links = fabric.take_link_report(report.now);
     let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
-    let (in_flight, offered) = (in_flight.count() as u64, fabric.packets.offered());
-    let behind = fabric.packets.behind(report.now);
+    let in_flight = in_flight.count() as u64;
     let mut outcome = fabric.tally.into_outcome(&report);
-    outcome.packets_offered = offered;
-    outcome.sources_behind = behind;
-    outcome.packets_in_flight = in_flight;
+    fabric.packets.settle(&mut outcome, in_flight);
     outcome.links = links;
     outcome
 }
