@@ -14,6 +14,7 @@ mod filter_section;
 mod host_section;
 mod link_fault;
 mod link_section;
+mod named_files;
 mod problem_code;
 mod render;
 mod run_config;
@@ -33,8 +34,8 @@ use document::Quantity;
 #[cfg(feature = "cluster")]
 pub(crate) use host_section::HostConfig;
 pub(crate) use host_section::{HostLauncher, HostTable};
-use livetime_node::link::{LinkTransport, check_frames_file};
-use livetime_node::{ChainConfig, ChainSpill};
+use livetime_node::ChainSpill;
+pub(crate) use named_files::check as check_files;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
 pub(crate) use scenario::{
@@ -93,26 +94,6 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
         config.chain.recorded = Some(events);
     }
     Ok(Loaded { text, config })
-}
-
-/// Whether the files of frames that a chain plays are there, are those of its sources, and hold the
-/// fragment of each trigger in its place.
-///
-/// # Errors
-/// What is wrong with the first file that cannot be played.
-pub(crate) fn check_frames(chain: &ChainConfig) -> Result<(), String> {
-    for link in &chain.data_links {
-        if let LinkTransport::File { path } = &link.transport
-            && let Err(error) = check_frames_file(path, link.source)
-        {
-            let help = "`livetime source CONFIG --frames FOLDER` writes the files of a folder";
-            let path = path.display();
-            return Err(format!(
-                "error: file of frames {path} cannot be played: {error}\nhelp: {help}\n"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Renders problems that were found after reading, at the keys of the configuration.

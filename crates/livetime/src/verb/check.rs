@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
-    if let Err(problem) = config::check_frames(&loaded.config.chain) {
+    if let Err(problem) = config::check_files(&loaded.config.chain) {
         say(problem.trim_end());
         return exit::PROBLEM;
     }

@@ -15,6 +15,8 @@ mod process_run;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -534,10 +536,14 @@ fn refusal_of(hello: HostHello) -> String {
     let launcher = "launcher = \"exec\"\n\
                     command = \"echo {command} > part && mv part command && exec sleep 600\"";
     let path = folder.path().to_owned();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
     let host = std::thread::spawn(move || {
         let command = loop {
             match std::fs::read_to_string(path.join("command")) {
                 Ok(command) => break command,
+                // The coordinator has ended without a word to any host.
+                Err(_) if over.load(Ordering::Acquire) => return,
                 Err(_) => std::thread::yield_now(),
             }
         };
@@ -558,6 +564,7 @@ fn refusal_of(hello: HostHello) -> String {
         drop(session);
     });
     let errors = refusal(folder.path(), launcher);
+    is_over.store(true, Ordering::Release);
     host.join().expect("the host ends with its coordinator");
     errors
 }

@@ -121,6 +121,31 @@ fn links_and_sources_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
+fn files_that_a_run_would_open_are_all_looked_for() {
+    let frames = "pages = 512\nkind = \"file\"\nframes = \"recorded\"\n";
+    let config = SMALL.replace("pages = 512\n", frames);
+    let python = "python = \"absent.py:select\"";
+    let said = refused(&changed(&config, "name = \"accept_all\"", python));
+    let of_frames =
+        |name| format!("error: file of frames recorded/{name}.frames cannot be played: ");
+    for name in ["510000", "510001", "520000", "520001"] {
+        assert!(said.contains(&of_frames(name)), "{said}");
+    }
+    let filter = "error: cannot read the filter absent.py: No such file";
+    assert!(said.contains(filter), "{said}");
+
+    let said = refused(&changed(
+        SMALL,
+        "name = \"accept_all\"",
+        "python = \".:select\"",
+    ));
+    assert!(
+        said.contains("cannot read the filter .: it is no file"),
+        "{said}"
+    );
+}
+
+#[test]
 fn bad_events_are_named_with_line_and_column() {
     let bench = Workbench::new();
     bench.write("run.toml", SMALL);

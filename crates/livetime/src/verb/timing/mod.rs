@@ -81,7 +81,7 @@ impl Daemon {
     }
 }
 
-/// How urgent the thread is that handles records.
+/// How urgent the threads are that handle records.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Urgency {
     /// Real-time priority to ask for, 1 to 99
@@ -97,6 +97,13 @@ impl Urgency {
                 "warning: {error}; give the program the right with `setcap cap_sys_nice+ep`, or raise the limit with `ulimit -r`"
             ));
         }
+    }
+
+    /// Says whether the threads that will ask for it are refused it; this one stays as it is.
+    fn try_out(&self) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.apply());
+        });
     }
 }
 

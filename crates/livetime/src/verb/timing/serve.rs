@@ -11,7 +11,7 @@ use livetime_timing_daemon::bus::listener::BusChoice;
 use livetime_timing_daemon::{AccessRules, CoreWait, Daemon, DaemonConfig};
 use livetime_wire::TaiNs;
 
-use super::Failure;
+use super::{Failure, Urgency};
 use crate::console::{print_line, say};
 use crate::output_place;
 
@@ -45,9 +45,8 @@ pub(crate) struct Options {
     /// Core of the machine for the receiver's worker
     #[arg(long)]
     cpu: Option<usize>,
-    /// Real-time priority to ask for, 1 to 99
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
-    fifo: Option<u8>,
+    #[command(flatten)]
+    urgency: Urgency,
     /// Never sleep: the lowest latency, and a core that does nothing else
     #[arg(long)]
     spin: bool,
@@ -73,6 +72,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             "warning: {error}; raise the limit with `ulimit -l`"
         ));
     }
+    options.urgency.try_out();
     let mut daemon = Daemon::start(&config)?;
     let clock = daemon.injector().clock().source();
     if let Some(socket) = &config.socket {
@@ -116,7 +116,7 @@ fn daemon_config(options: &Options) -> Result<DaemonConfig, Failure> {
         return Err(Failure::new(text));
     }
     config.core.cpu = options.cpu;
-    config.core.fifo_priority = options.fifo;
+    config.core.fifo_priority = options.urgency.fifo;
     if options.spin {
         config.core.wait = CoreWait::Spin;
     }
