@@ -32,6 +32,7 @@ pub mod run_clock;
 pub mod run_file;
 mod settlement;
 pub mod snapshot;
+mod socket_watch;
 pub mod stream_mender;
 pub mod transport;
 mod unit_network;

@@ -164,11 +164,12 @@ impl FragmentLink {
         }
     }
 
-    /// Moves what can be moved towards the pages.
-    pub fn pump(&mut self, now: RunNs) -> LinkProgress {
+    /// Moves what can be moved towards the pages; over a socket it hears of the other end what is to be
+    /// read, if something is.
+    pub fn pump(&mut self, now: RunNs, is_readable: bool) -> LinkProgress {
         match &mut self.ends {
             Ends::Emulated(link) => link.pump(now),
-            Ends::Sender(sender) => sender.pump(now),
+            Ends::Sender(sender) => sender.pump(now, is_readable),
             Ends::File(file) => file.pump(now),
         }
     }

@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use livetime_readout::{Completed, FlowControl, LinkConfig, PageLink};
 use livetime_shm::PagePool;
@@ -27,6 +28,10 @@ use crate::pooled_page::{LinkPages, LinkStore};
 const FRAMES_AT_ONCE: usize = 64;
 /// Frames after which the sender hears of them although more are there.
 const FRAMES_UNTOLD: u64 = 64;
+/// Polls that bring nothing, after which the sender of a stream hears of fewer frames: it waits for none
+/// of them, and a return costs as much as a fragment. A sender of datagrams hears of them at once, for
+/// the room that they leave.
+const QUIET_POLLS: u32 = 16;
 
 enum Way {
     Udp(Box<UdpLink<LinkPages>>),
@@ -39,6 +44,8 @@ pub struct LinkReceiver {
     /// What was said last, and the tallies that were answered with it.
     told: LinkReturn,
     answered: u64,
+    /// Polls in a row that have brought nothing.
+    quiet_polls: u32,
     /// A return on a stream that has not taken it whole, and how much of it is out.
     returning: [u32; RETURN_WORDS],
     returned_bytes: usize,
@@ -98,6 +105,7 @@ impl LinkReceiver {
             way,
             told: LinkReturn::default(),
             answered: 0,
+            quiet_polls: 0,
             returning: [0; RETURN_WORDS],
             returned_bytes: 4 * RETURN_WORDS,
             room_bytes,
@@ -106,12 +114,17 @@ impl LinkReceiver {
     }
 
     /// Takes what has come, as far as there are pages, and says back what is to be said; returns the
-    /// amount of work.
-    pub fn poll(&mut self, now: RunNs) -> usize {
+    /// amount of work. Nothing is read from a socket that has nothing to be read.
+    pub fn poll(&mut self, now: RunNs, is_readable: bool) -> usize {
         let came = match &mut self.way {
             // What the system says of a datagram's socket is of one datagram; its number tells.
-            Way::Udp(link) => link.receive(now).unwrap_or(0),
+            Way::Udp(link) if is_readable => link.receive(now).unwrap_or(0),
+            Way::Udp(link) => {
+                link.advance(now);
+                0
+            }
             Way::Tcp(link) if link.state() == StreamState::Ended => 0,
+            Way::Tcp(link) if !is_readable && !link.is_holding() => 0,
             Way::Tcp(link) => {
                 let came = link.receive(now, FRAMES_AT_ONCE).unwrap_or(0);
                 if link.state() == StreamState::Ended {
@@ -120,16 +133,20 @@ impl LinkReceiver {
                 came
             }
         };
-        came + usize::from(self.tell(now, came > 0))
+        self.quiet_polls = match came {
+            0 => self.quiet_polls.saturating_add(1),
+            _ => 0,
+        };
+        came + usize::from(self.tell(now))
     }
 
     /// Says how far it has got, where that is due; whether something was said.
-    fn tell(&mut self, now: RunNs, is_busy: bool) -> bool {
+    fn tell(&mut self, now: RunNs) -> bool {
         self.send_return();
         let flow = self.blocks_mut().poll_flow(now);
-        let (frames_seen, tallies) = match &self.way {
-            Way::Udp(link) => (link.frames_seen(), link.tallies()),
-            Way::Tcp(link) => (link.frames_settled(), link.tallies()),
+        let (frames_seen, tallies, quiet_polls) = match &self.way {
+            Way::Udp(link) => (link.frames_seen(), link.tallies(), 1),
+            Way::Tcp(link) => (link.frames_settled(), link.tallies(), QUIET_POLLS),
         };
         let stands = LinkReturn {
             is_xoff: flow == FlowControl::Xoff,
@@ -143,7 +160,7 @@ impl LinkReceiver {
             || stands.room_bytes != told.room_bytes
             || tallies != self.answered
             || untold >= FRAMES_UNTOLD
-            || (!is_busy && stands != told);
+            || (self.quiet_polls >= quiet_polls && stands != told);
         if !is_due || self.returned_bytes < 4 * RETURN_WORDS || self.cut_due.is_some() {
             return false;
         }
@@ -170,6 +187,14 @@ impl LinkReceiver {
             // A stream that has ended is found by reading it.
             Way::Tcp(link) => link.input().write(rest).unwrap_or(0),
         };
+    }
+
+    /// Its socket, to be watched.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        match &self.way {
+            Way::Udp(link) => link.socket().as_fd(),
+            Way::Tcp(link) => link.input().as_fd(),
+        }
     }
 
     /// Whether the stream has ended by itself, once a second until there is another.

@@ -9,6 +9,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use livetime_readout::{FlowControl, LinkState};
 use livetime_wire::link_return::{LinkReturn, RETURN_WORDS};
@@ -28,6 +29,8 @@ const ASK_AGAIN_MAX: DurationNs = DurationNs(256_000_000);
 const ASKED_AT_END_MAX: u32 = 30;
 /// Bytes of a return.
 const RETURN_BYTES: usize = 4 * RETURN_WORDS;
+/// Bytes that are read of a stream at once: more than are there as a rule.
+const READ_BYTES: usize = 4 * RETURN_BYTES;
 
 /// What carries the frames.
 enum Way {
@@ -39,8 +42,8 @@ enum Way {
         source: StreamSource<TcpStream>,
         /// Whether the stream is there.
         is_open: bool,
-        /// A return that is being read.
-        bytes: [u8; RETURN_BYTES],
+        /// What was read: the last return may be a part.
+        bytes: [u8; READ_BYTES],
         filled: usize,
     },
 }
@@ -89,7 +92,7 @@ impl LinkSender {
                 Way::Tcp {
                     source: StreamSource::new(stream),
                     is_open: true,
-                    bytes: [0; RETURN_BYTES],
+                    bytes: [0; READ_BYTES],
                     filled: 0,
                 }
             }
@@ -169,12 +172,12 @@ impl LinkSender {
         true
     }
 
-    /// Moves what can be moved, and hears what the other end says.
-    pub fn pump(&mut self, now: RunNs) -> LinkProgress {
+    /// Moves what can be moved, and hears what the other end says, if there is something to be read.
+    pub fn pump(&mut self, now: RunNs, is_readable: bool) -> LinkProgress {
         if self.has_ended || !self.is_waiting() {
             return LinkProgress::Idle;
         }
-        let mut has_moved = self.hear(now) | self.send_held();
+        let mut has_moved = (is_readable && self.hear(now)) | self.send_held();
         if let Way::Tcp {
             source, is_open, ..
         } = &mut self.way
@@ -229,17 +232,16 @@ impl LinkSender {
                         Ok(0) => *is_open = false,
                         Ok(came) => *filled += came,
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                         Err(_) => *is_open = false,
                     }
-                    if *filled == RETURN_BYTES {
-                        *filled = 0;
-                        let mut words = [0; RETURN_WORDS];
-                        words.as_mut_bytes().copy_from_slice(bytes);
-                        let said = LinkReturn::parse(&words);
-                        // Nothing behind words that are no return can be believed.
-                        *is_open = said.is_some();
-                        newest = said.or(newest);
+                    let may_be_more = *filled == READ_BYTES;
+                    match take_returns(bytes, filled) {
+                        Some(said) => newest = said.or(newest),
+                        None => *is_open = false,
+                    }
+                    if !may_be_more {
+                        break;
                     }
                 }
             }
@@ -295,6 +297,14 @@ impl LinkSender {
             && self.outstanding() > 0
             && self.asked < ASKED_AT_END_MAX
             && self.is_there()
+    }
+
+    /// Its socket, to be watched.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        match &self.way {
+            Way::Udp { source, .. } => source.socket().as_fd(),
+            Way::Tcp { source, .. } => source.output().as_fd(),
+        }
     }
 
     fn is_there(&self) -> bool {
@@ -420,6 +430,21 @@ impl LinkSender {
     pub fn waits_and_tallies(&self) -> (u64, u64) {
         (self.waits, self.tallies)
     }
+}
+
+/// Takes the whole returns out of what was read of a stream; the newest, if there is one. `None` where
+/// words are no return: nothing behind them can be believed.
+fn take_returns(bytes: &mut [u8; READ_BYTES], filled: &mut usize) -> Option<Option<LinkReturn>> {
+    let whole = *filled - *filled % RETURN_BYTES;
+    let mut newest = None;
+    for said in bytes[..whole].chunks_exact(RETURN_BYTES) {
+        let mut words = [0; RETURN_WORDS];
+        words.as_mut_bytes().copy_from_slice(said);
+        newest = Some(LinkReturn::parse(&words)?);
+    }
+    bytes.copy_within(whole..*filled, 0);
+    *filled -= whole;
+    Some(newest)
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! Links over streams of bytes: TCP, and files that are replayed.
 //!
-//! [`StreamLink`] reads frames from any `Read` that says `WouldBlock` when nothing is there, and
-//! [`StreamSource`] writes them to any `Write`. A full receiver stops reading, so that TCP stops the
-//! sender. Frames of a stream come in order or not at all: one that is none, or whose number does
-//! not follow, ends the link, for nothing behind it can be believed.
+//! [`StreamLink`] reads frames from any `Read` that says `WouldBlock` when nothing is there, as many as
+//! there are in one call, and [`StreamSource`] writes them to any `Write`. A full receiver stops
+//! reading, so that TCP stops the sender. Frames of a stream come in order or not at all: one that is
+//! none, or whose number does not follow, ends the link, for nothing behind it can be believed.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 
@@ -57,14 +57,30 @@ pub enum StreamState {
     Ended,
 }
 
+/// Words of the longest frame.
+const FRAME_WORDS_MAX: usize = HEADER_WORDS + DATA_WORDS_MAX;
+/// Words that are read at once at most: behind the longest part of a frame there is room for the rest.
+const BUFFER_WORDS: usize = 2 * FRAME_WORDS_MAX;
+
+/// What begins at a place of the buffer.
+enum Found {
+    /// Nothing, or a part of something.
+    Part,
+    Tally(LinkTally),
+    Frame(FrameHeader),
+    NoFrame(FrameError),
+}
+
 /// The receiving end of a stream.
 pub struct StreamLink<R, S> {
     input: R,
     blocks: BlockReceiver<S>,
-    /// Bytes of the frame that is being read, as words.
-    frame: Vec<u32>,
+    /// What was read, as words: frames one behind the other, the last of which may be a part.
+    buffer: Vec<u32>,
+    /// The word at which the next of them begins.
+    next_at: usize,
     filled_bytes: usize,
-    /// The frame is whole, and this far taken.
+    /// The next frame is whole, and this far taken.
     taking: Option<FrameStage>,
     next_number: u64,
     in_block: bool,
@@ -81,7 +97,8 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         Self {
             input,
             blocks: BlockReceiver::new(config, first_page, store),
-            frame: vec![0; HEADER_WORDS + DATA_WORDS_MAX],
+            buffer: vec![0; BUFFER_WORDS],
+            next_at: 0,
             filled_bytes: 0,
             taking: None,
             next_number: 0,
@@ -97,9 +114,16 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     pub fn restore(&mut self, input: R) {
         self.input = input;
         self.state = StreamState::Open;
-        if self.taking.is_none() {
-            self.filled_bytes = 0;
+        // The rest of a part will not come.
+        let mut whole = self.next_at;
+        loop {
+            whole += match self.found(whole) {
+                Found::Frame(header) => HEADER_WORDS + header.data_words,
+                Found::Tally(_) => HEADER_WORDS,
+                Found::Part | Found::NoFrame(_) => break,
+            };
         }
+        self.filled_bytes = 4 * whole;
     }
 
     /// The input.
@@ -133,16 +157,25 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     /// A [`StreamError`]; the link is down from then on.
     pub fn receive(&mut self, now: RunNs, frames_max: usize) -> Result<usize, StreamError> {
         let mut frames = 0;
+        let mut may_be_more = true;
         while frames < frames_max && self.state == StreamState::Open {
-            if self.taking.is_none() && !self.read_frame(now)? {
+            if self.taking.is_some() || self.find_frame(now)? {
+                if !self.take_frame(now)? {
+                    break;
+                }
+                frames += 1;
+            } else if may_be_more {
+                may_be_more = self.read()?;
+            } else {
                 break;
             }
-            if !self.take_frame(now)? {
-                break;
-            }
-            frames += 1;
         }
         Ok(frames)
+    }
+
+    /// Whether something whole was read and waits to be taken.
+    pub fn is_holding(&self) -> bool {
+        self.taking.is_some() || !matches!(self.found(self.next_at), Found::Part)
     }
 
     /// Whether more is to come.
@@ -173,47 +206,78 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         self.blocks.recycle(page)
     }
 
-    /// Reads on in the frame; `true` when it is whole.
-    fn read_frame(&mut self, now: RunNs) -> Result<bool, StreamError> {
+    /// Finds the next whole frame in what was read; `false` if there is none.
+    fn find_frame(&mut self, now: RunNs) -> Result<bool, StreamError> {
         loop {
-            if let Some(tally) = self.tally() {
-                self.take_tally(now, tally)?;
-            }
-            let wanted = match self.header() {
-                None => HEADER_WORDS * 4,
-                Some(Ok(header)) => (HEADER_WORDS + header.data_words) * 4,
-                Some(Err(error)) => {
+            match self.found(self.next_at) {
+                Found::Part => return Ok(false),
+                Found::Tally(tally) => self.take_tally(now, tally)?,
+                Found::Frame(_) => {
+                    self.taking = Some(FrameStage::default());
+                    return Ok(true);
+                }
+                Found::NoFrame(error) => {
                     let number = self.next_number;
                     return Err(self.end(StreamError::Frame { number, error }));
                 }
-            };
-            if self.filled_bytes == wanted && self.filled_bytes > 0 {
-                self.taking = Some(FrameStage::default());
-                return Ok(true);
-            }
-            let bytes = self.frame.as_mut_bytes();
-            match self.input.read(&mut bytes[self.filled_bytes..wanted]) {
-                Ok(0) if self.filled_bytes == 0 && !self.in_block => {
-                    self.state = StreamState::Ended;
-                    return Ok(false);
-                }
-                Ok(0) => {
-                    let number = self.next_number;
-                    return Err(self.end(StreamError::Cut { number }));
-                }
-                Ok(bytes) => self.filled_bytes += bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.end(error.into())),
             }
         }
     }
 
-    /// The tally, if that is what is there.
-    fn tally(&self) -> Option<LinkTally> {
-        let words = self.frame.first_chunk::<HEADER_WORDS>()?;
-        let is_there = self.filled_bytes == HEADER_WORDS * 4;
-        is_there.then(|| LinkTally::parse(words)).flatten()
+    /// What begins at a word.
+    fn found(&self, at: usize) -> Found {
+        let words = self.buffer[at..self.filled_bytes / 4].first_chunk::<HEADER_WORDS>();
+        let Some(words) = words else {
+            return Found::Part;
+        };
+        if let Some(tally) = LinkTally::parse(words) {
+            return Found::Tally(tally);
+        }
+        match FrameHeader::parse(words) {
+            Ok(header) if self.filled_bytes < 4 * (at + HEADER_WORDS + header.data_words) => {
+                Found::Part
+            }
+            Ok(header) => Found::Frame(header),
+            Err(error) => Found::NoFrame(error),
+        }
+    }
+
+    /// Reads behind what is there; `false` if there was no more than what came.
+    fn read(&mut self) -> Result<bool, StreamError> {
+        self.make_room();
+        let bytes = &mut self.buffer.as_mut_bytes()[self.filled_bytes..];
+        match self.input.read(bytes) {
+            Ok(0) if self.filled_bytes == 4 * self.next_at && !self.in_block => {
+                self.state = StreamState::Ended;
+                Ok(false)
+            }
+            Ok(0) => {
+                let number = self.next_number;
+                Err(self.end(StreamError::Cut { number }))
+            }
+            Ok(came) => {
+                let is_full = came == bytes.len();
+                self.filled_bytes += came;
+                Ok(is_full)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(self.end(error.into())),
+        }
+    }
+
+    /// Begins again at the front of the buffer, with the part of a frame that is there. As long as
+    /// there is room for the longest, it stays where it is: most are short.
+    fn make_room(&mut self) {
+        let next = 4 * self.next_at;
+        if self.filled_bytes > next && self.next_at <= BUFFER_WORDS - FRAME_WORDS_MAX {
+            return;
+        }
+        self.buffer
+            .as_mut_bytes()
+            .copy_within(next..self.filled_bytes, 0);
+        self.filled_bytes -= next;
+        self.next_at = 0;
     }
 
     /// What was sent before a tally has come, or was on the way when a stream was cut.
@@ -231,34 +295,28 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         let sent = tally.blocks(self.blocks.blocks_settled());
         self.blocks.give_up(now, sent, cause);
         (self.next_number, self.in_block) = (found, false);
-        self.filled_bytes = 0;
+        self.next_at += HEADER_WORDS;
         self.tallies += 1;
         Ok(())
     }
 
-    /// The header, once its bytes are there.
-    fn header(&self) -> Option<Result<FrameHeader, FrameError>> {
-        let words = self.frame.first_chunk::<HEADER_WORDS>()?;
-        (self.filled_bytes >= HEADER_WORDS * 4).then(|| FrameHeader::parse(words))
-    }
-
     /// Takes the frame that was read; `false` when a page is missing.
     fn take_frame(&mut self, now: RunNs) -> Result<bool, StreamError> {
-        let Some(Ok(header)) = self.header() else {
-            unreachable!("a frame is taken once it was read")
+        let Found::Frame(header) = self.found(self.next_at) else {
+            unreachable!("a frame is taken once it was found")
         };
         if header.number != self.next_number {
             let (found, before) = (header.number, self.next_number.wrapping_sub(1));
             return Err(self.end(StreamError::Number { found, before }));
         }
         let mut stage = self.taking.unwrap_or_default();
-        let data = &self.frame[HEADER_WORDS..HEADER_WORDS + header.data_words];
+        let data = &self.buffer[self.next_at + HEADER_WORDS..][..header.data_words];
         if !self.discards && !self.blocks.take(now, &header, data, &mut stage) {
             self.taking = Some(stage);
             return Ok(false);
         }
         self.taking = None;
-        self.filled_bytes = 0;
+        self.next_at += HEADER_WORDS + header.data_words;
         self.next_number += 1;
         self.in_block = !header.ends_block;
         Ok(true)
@@ -272,12 +330,13 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     {
         self.state == StreamState::Ended
             || (self.taking.is_none()
-                && self.filled_bytes == 0
+                && self.filled_bytes == 4 * self.next_at
                 && self.input.fill_buf().is_ok_and(<[u8]>::is_empty))
     }
 
     fn end(&mut self, error: StreamError) -> StreamError {
         self.state = StreamState::Ended;
+        (self.taking, self.next_at, self.filled_bytes) = (None, 0, 0);
         self.blocks.handle_missing(RunNs(0), 1);
         error
     }
@@ -423,79 +482,4 @@ impl<W: Write> StreamSource<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use livetime_readout::HeapPages;
-
-    use super::*;
-
-    fn link(bytes: &[u8]) -> StreamLink<&[u8], HeapPages> {
-        let config = LinkConfig::default();
-        let pages = HeapPages::new(0, config.pages, config.page_words);
-        StreamLink::new(bytes, config, 0, pages)
-    }
-
-    fn stream(blocks: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut source = StreamSource::new(&mut bytes);
-        for block in 0..blocks {
-            source.send(&vec![block; 20 * block as usize]).unwrap();
-        }
-        bytes
-    }
-
-    #[test]
-    fn a_stream_ends_after_its_last_block() {
-        let bytes = stream(30);
-        let mut link = link(&bytes);
-        let mut blocks = 0;
-        while link.state() == StreamState::Open {
-            link.receive(RunNs(0), 4).unwrap();
-            while let Some(completed) = link.poll() {
-                assert!(completed.status.is_good());
-                assert_eq!(completed.len_words, 20 * blocks);
-                blocks += 1;
-                link.recycle(completed.page).unwrap();
-            }
-        }
-        assert_eq!(blocks, 30);
-        assert_eq!(link.link_status().link, LinkState::Down);
-    }
-
-    #[test]
-    fn what_is_no_stream_ends_the_link_with_the_place() {
-        let whole = stream(5);
-        let mut magic = whole.clone();
-        // The fifth frame begins behind four of 0, 20, 40 and 60 words.
-        let fifth = 4 * (4 * HEADER_WORDS + 120);
-        magic[fifth] ^= 1;
-        let mut number = whole.clone();
-        number[fifth + 8] ^= 1;
-        let mut length = whole.clone();
-        length[fifth + 23] = 0xFF;
-        for (bytes, text) in [
-            (
-                &magic[..],
-                "frame 4 of the stream is none: frame starts with 0x4c544c47",
-            ),
-            (&number[..], "frame 5 follows frame 3, a stream loses none"),
-            (
-                &length[..],
-                "frame 4 of the stream is none: frame of 4278190160",
-            ),
-            (
-                &whole[..fifth + 30],
-                "the stream ends inside frame 4 or its block",
-            ),
-        ] {
-            let mut link = link(bytes);
-            let error = loop {
-                if let Err(error) = link.receive(RunNs(0), 100) {
-                    break error.to_string();
-                }
-            };
-            assert!(error.starts_with(text), "{error}");
-            assert_eq!(link.state(), StreamState::Ended);
-            assert_eq!(link.blocks().counters().blocks, 4);
-        }
-    }
-}
+mod tests;

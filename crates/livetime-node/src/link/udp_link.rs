@@ -229,11 +229,7 @@ impl<S: PageStore> UdpLink<S> {
     /// # Errors
     /// What the system says of the socket.
     pub fn receive(&mut self, now: RunNs) -> io::Result<usize> {
-        if !self.take_batch(now) {
-            return Ok(0);
-        }
-        self.give_up_oldest(now);
-        if !self.take_window(now) || !self.give_up_before_tally(now) {
+        if !self.advance(now) {
             return Ok(0);
         }
         let is_telling = self.is_telling();
@@ -248,6 +244,16 @@ impl<S: PageStore> UdpLink<S> {
         self.counters.datagrams += self.came.len() as u64;
         self.take_batch(now);
         Ok(self.came.len())
+    }
+
+    /// Takes what has been received, as far as there are pages, and gives up what is waited for too long;
+    /// `false` when a page is missing.
+    pub fn advance(&mut self, now: RunNs) -> bool {
+        if !self.take_batch(now) {
+            return false;
+        }
+        self.give_up_oldest(now);
+        self.take_window(now) && self.give_up_before_tally(now)
     }
 
     /// The counters of the network.

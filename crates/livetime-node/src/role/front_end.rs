@@ -33,9 +33,10 @@ use crate::chain_plan::{Channel, RingKey, front_end_of};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::LinkProgress;
-use crate::link::{FragmentLink, TransportCounters};
+use crate::link::{FragmentLink, LinkSender, TransportCounters};
 use crate::message_ring::{Inbox, MessageSender, is_taken};
 use crate::packet_link::PacketLink;
+use crate::socket_watch::SocketWatch;
 use crate::worker::Phase;
 
 /// Trigger type of the source's own triggers.
@@ -201,6 +202,8 @@ struct Sending {
 /// The front-end role.
 pub struct FrontEnd {
     parts: FrontEndParts,
+    /// The sockets of its data links.
+    sockets: SocketWatch,
     event: SourceEvent,
     sending: Option<Sending>,
     latency: Histogram<u64>,
@@ -222,6 +225,7 @@ impl FrontEnd {
     /// A front-end at the start of its run.
     pub fn new(parts: FrontEndParts) -> Self {
         Self {
+            sockets: watch(&parts.data_links),
             parts,
             event: SourceEvent::new(),
             sending: None,
@@ -551,7 +555,8 @@ impl FrontEnd {
         }
         sending.next_link += 1;
         let cards = &mut self.parts.readout_units[data_link.unit].cards;
-        pump_link(now, data_link, cards);
+        // What the other end says is heard when all links are pumped.
+        pump_link(now, data_link, cards, false);
         1
     }
 
@@ -563,6 +568,7 @@ impl FrontEnd {
             readout_units,
             ..
         } = &mut self.parts;
+        self.sockets.look();
         let mut work = 0;
         for TriggerPath { links, rings } in trigger {
             for (input, link) in links.iter_mut().enumerate() {
@@ -571,9 +577,9 @@ impl FrontEnd {
                 link.poll_flow(now);
             }
         }
-        for data_link in data_links {
+        for (index, data_link) in data_links.iter_mut().enumerate() {
             let cards = &mut readout_units[data_link.unit].cards;
-            work += pump_link(now, data_link, cards);
+            work += pump_link(now, data_link, cards, self.sockets.is_ready(index));
         }
         work
     }
@@ -640,6 +646,7 @@ impl FrontEnd {
             data_link.has_ended = begun.is_err();
             data_link.joined_after = TriggerNumber(u64::MAX);
         }
+        self.sockets = watch(&self.parts.data_links);
         if let Some(rings) = self.parts.readout_units.get_mut(unit) {
             *rings = returning.rings;
         }
@@ -736,6 +743,12 @@ impl FrontEnd {
     }
 }
 
+/// Watches the sockets of links over one.
+fn watch(data_links: &[DataLink]) -> SocketWatch {
+    let senders = data_links.iter().map(|data_link| data_link.link.sender());
+    SocketWatch::new(senders.map(|sender| sender.map(LinkSender::socket)))
+}
+
 /// Returns one page to its link; `false` when the pair names none.
 fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
     let link = data_links
@@ -746,13 +759,18 @@ fn recycle(data_links: &mut [DataLink], unit: usize, pair: &[u32]) -> bool {
 
 /// Moves words on one link, and its acknowledge entries into their ring if its pages are filled here,
 /// as far as there is room.
-fn pump_link(now: RunNs, data_link: &mut DataLink, cards: &mut Option<CardRings>) -> usize {
+fn pump_link(
+    now: RunNs,
+    data_link: &mut DataLink,
+    cards: &mut Option<CardRings>,
+    is_readable: bool,
+) -> usize {
     let DataLink {
         link,
         index_at_unit,
         ..
     } = data_link;
-    let mut work = usize::from(link.pump(now) == LinkProgress::Moved);
+    let mut work = usize::from(link.pump(now, is_readable) == LinkProgress::Moved);
     let Some(CardRings { completions, .. }) = cards else {
         return work;
     };
@@ -839,6 +857,7 @@ impl Role for FrontEnd {
                     // One that cannot be used ends, and its readout unit says so.
                     let _cut = data_link.link.restore(stream);
                 }
+                self.sockets = watch(&self.parts.data_links);
             }
             RoleCommand::PeerBack {
                 unit,

@@ -22,6 +22,7 @@ use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::link::{LinkReceiver, TransportCounters};
 use crate::message_ring::{Inbox, Outbox, is_taken, receive};
 use crate::pooled_page::HeldPages;
+use crate::socket_watch::SocketWatch;
 use crate::transport::fragment_shaper::QueuedFragment;
 use crate::transport::{FragmentShaper, NetworkLink};
 use crate::worker::Phase;
@@ -88,6 +89,8 @@ pub struct Readout {
     parts: ReadoutParts,
     /// Pages whose fragment is not complete yet, by link.
     held: Vec<HeldPages>,
+    /// The sockets of its links.
+    sockets: SocketWatch,
     /// The link over a socket that is asked for its next page first.
     turn: usize,
     /// Entries read ahead, in order.
@@ -159,6 +162,12 @@ impl Freed {
     }
 }
 
+/// Watches the sockets of links.
+fn watch(links: &[SocketLink]) -> SocketWatch {
+    let receivers = links.iter().map(|link| &link.receiver);
+    SocketWatch::new(receivers.map(|receiver| Some(receiver.socket())))
+}
+
 /// Where a fragment that is to be sent is on file.
 fn on_file<'a>(
     buffer: &'a FragmentBuffer,
@@ -195,6 +204,7 @@ impl Readout {
         let hold = |_: &FragmentAssembler| HeldPages::new(parts.pool.clone(), pages);
         Self {
             held: parts.assemblers.iter().map(hold).collect(),
+            sockets: watch(&parts.links),
             turn: 0,
             ahead: ArrayVec::new(),
             waiting: None,
@@ -295,8 +305,11 @@ impl Readout {
 
     /// Takes what has come over the links that end here.
     fn poll_links(&mut self, now: RunNs) -> usize {
-        let links = self.parts.links.iter_mut();
-        links.map(|link| link.receiver.poll(now)).sum()
+        self.sockets.look();
+        let links = self.parts.links.iter_mut().enumerate();
+        links
+            .map(|(at, link)| link.receiver.poll(now, self.sockets.is_ready(at)))
+            .sum()
     }
 
     /// Files a fragment if the core holds it; `false` when it has to wait.
@@ -565,6 +578,7 @@ impl Role for Readout {
                 if let (Some(link), Some(stream)) = (link, stream) {
                     // One that cannot be used ends, and is told of once more.
                     let _cut = link.receiver.restore(stream);
+                    self.sockets = watch(&self.parts.links);
                 }
             }
             RoleCommand::StreamBack { unit, stream } => {

@@ -8,7 +8,7 @@ use crate::link::test_link::{PAGES, config, pool};
 
 /// Polls and recycles what is there; returns the first words of whole fragments.
 fn take(link: &mut FragmentLink, pool: &PagePool, now: RunNs) -> Vec<u32> {
-    link.pump(now);
+    link.pump(now, true);
     let mut firsts = Vec::new();
     let mut is_first = true;
     while let Some(completed) = link.poll_completed() {
@@ -85,7 +85,7 @@ fn a_link_begins_again_for_another_readout_unit() {
             words.clear();
             words.resize(300, value);
         });
-        link.pump(RunNs(1));
+        link.pump(RunNs(1), true);
     };
     send(&mut link, 1);
     let with_the_dead = link.poll_completed().unwrap();

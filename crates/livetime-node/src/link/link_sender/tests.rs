@@ -62,8 +62,8 @@ impl Ends {
 
     /// Polls both ends.
     fn poll(&mut self, now: RunNs) {
-        self.sender.pump(now);
-        self.receiver.poll(now);
+        self.sender.pump(now, true);
+        self.receiver.poll(now, true);
     }
 
     /// Takes and returns the pages that are there, and those that were held.
@@ -276,8 +276,8 @@ fn a_run_ended_by_force_names_what_was_on_its_way() {
         ends.sender.abort(RunNs(2));
         ends.receiver.abort(RunNs(2));
         let mut now = RunNs(2);
-        while ends.sender.pump(now) == LinkProgress::Moved {
-            ends.receiver.poll(now);
+        while ends.sender.pump(now, true) == LinkProgress::Moved {
+            ends.receiver.poll(now, true);
             now = now.after(DurationNs(100_000));
             assert!(now < LATE, "{name}: it goes on for ever");
         }
@@ -319,7 +319,7 @@ fn a_stream_that_is_cut_is_replaced_and_what_was_on_its_way_is_named() {
         }
         cuts += 1;
         assert!(!ends.receiver.poll_cut(RunNs(round)), "once a second");
-        ends.sender.pump(RunNs(round));
+        ends.sender.pump(RunNs(round), true);
         ends.send(RunNs(round), 10, 7777);
         assert_eq!(ends.sender.losses().of(LossCause::LinkDown), cuts);
         let transport = LinkTransport::Tcp;
@@ -360,7 +360,7 @@ fn a_link_whose_readout_unit_is_gone_loses_all_that_comes() {
             if sender.is_idle() {
                 sender.send(RunNs(2), |words| words.resize(700, 2));
             }
-            sender.pump(RunNs(2));
+            sender.pump(RunNs(2), true);
         }
         let (before, _) = sender.handed();
         let lost = sender.losses().total();
@@ -369,7 +369,7 @@ fn a_link_whose_readout_unit_is_gone_loses_all_that_comes() {
         for _ in 0..50 {
             assert!(sender.is_idle());
             sender.send(RunNs(3), |words| words.resize(700, 2));
-            assert_eq!(sender.pump(RunNs(3)), LinkProgress::Idle);
+            assert_eq!(sender.pump(RunNs(3), true), LinkProgress::Idle);
         }
         assert_eq!(sender.handed().0, before + 50);
         assert_eq!(sender.losses().of(LossCause::LinkDown), lost + 50);

@@ -63,7 +63,7 @@ fn fragments_for_a_readout_unit_that_is_gone_are_lost_by_name() {
             words.clear();
             words.resize(8, number);
         });
-        while pump_link(NOW, &mut data_link, &mut cards) > 0 {}
+        while pump_link(NOW, &mut data_link, &mut cards, true) > 0 {}
         if let Some(ring) = &mut taken {
             while let Ok(Some(_)) = ring.try_pop(|words| words.len()) {
                 received += 1;
