@@ -19,7 +19,7 @@ const AT_ONCE: Timespec = Timespec {
 const FOUND_MAX: usize = 64;
 
 /// The sockets of a role, by index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SocketWatch {
     /// None without sockets, and where the system refuses one: all are read in vain then.
     epoll: Option<OwnedFd>,

@@ -31,6 +31,8 @@ pub struct TransportCounters {
     pub frames_missing: u64,
     /// Datagrams that the kernel dropped for want of room in the socket's buffer.
     pub kernel_drops: u64,
+    /// Datagrams that came again, or after they were given up.
+    pub late: u64,
     /// Times that no page was there for a frame.
     pub stalls: u64,
     /// Tallies that came.
@@ -53,6 +55,7 @@ impl TransportCounters {
         self.frames += other.frames;
         self.frames_missing += other.frames_missing;
         self.kernel_drops += other.kernel_drops;
+        self.late += other.late;
         self.stalls += other.stalls;
         self.tallies += other.tallies;
     }
@@ -64,6 +67,7 @@ impl TransportCounters {
             ("link_frames", self.frames),
             ("link_frames_missing", self.frames_missing),
             ("link_kernel_drops", self.kernel_drops),
+            ("link_datagrams_late", self.late),
             ("link_stalls", self.stalls),
             ("link_tallies_received", self.tallies),
         ];

@@ -264,14 +264,18 @@ impl LinkReceiver {
 
     /// What the transport tells beside its losses.
     pub fn transport_counters(&self) -> TransportCounters {
-        let (kernel_drops, tallies) = match &self.way {
-            Way::Udp(link) => (link.counters().kernel_drops, link.tallies()),
-            Way::Tcp(link) => (0, link.tallies()),
-        };
-        TransportCounters {
-            kernel_drops,
-            tallies,
-            ..TransportCounters::of_frames(self.blocks().counters())
+        let of_frames = TransportCounters::of_frames(self.blocks().counters());
+        match &self.way {
+            Way::Udp(link) => TransportCounters {
+                kernel_drops: link.counters().kernel_drops,
+                late: link.counters().datagrams_late,
+                tallies: link.tallies(),
+                ..of_frames
+            },
+            Way::Tcp(link) => TransportCounters {
+                tallies: link.tallies(),
+                ..of_frames
+            },
         }
     }
 

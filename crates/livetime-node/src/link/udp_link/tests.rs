@@ -150,6 +150,34 @@ fn datagrams_out_of_order_are_put_in_order_within_the_window() {
 }
 
 #[test]
+fn what_came_while_nobody_read_is_not_given_up() {
+    let mut link = link(UdpConfig::default(), 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let mut numbers = FrameNumbers::default();
+    let datagrams: Vec<Vec<u32>> = (0..5).map(|n| datagram(&mut numbers, n)).collect();
+    let send = |n: usize| socket.send_to(datagrams[n].as_bytes(), to).unwrap();
+    send(1);
+    assert!(drain(&mut link, RunNs(0)).is_empty());
+    send(0);
+    let late = RunNs(100 * UdpConfig::default().patience.0);
+    assert_eq!(drain(&mut link, late), [0, 1]);
+    // The same where a tally says what was sent.
+    let tally = LinkTally {
+        frames: 4,
+        blocks_low: 4,
+    };
+    send(3);
+    socket.send_to(tally.emit().as_bytes(), to).unwrap();
+    assert!(drain(&mut link, late).is_empty());
+    send(2);
+    let later = RunNs(2 * late.0);
+    assert_eq!(drain(&mut link, later), [2, 3]);
+    assert_eq!(link.counters().datagrams_late, 0);
+    assert_eq!(link.blocks().losses().total(), 0);
+}
+
+#[test]
 fn strangers_are_counted_and_harm_nothing() {
     let mut link = link(UdpConfig::default(), 64);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
