@@ -20,6 +20,7 @@ pub mod lost_unit;
 mod passed_ends;
 pub mod process_group;
 pub mod recovery;
+mod rest_watch;
 mod returned_manager;
 mod returned_readout;
 mod role_child;

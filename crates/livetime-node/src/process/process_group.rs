@@ -31,10 +31,11 @@ use super::host_document::{BegunFile, Preparation};
 use super::lost_group::{LostGroupLeft, LostGroups, last_life};
 use super::passed_ends::{PassedEnd, Passing};
 use super::recovery::{Incident, LossPolicy, ProcessFault, RESTARTS_MAX};
+use super::rest_watch::{Activities, RestWatch};
 use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
-use super::run_page::{Activity, RunPage, SettleStep};
+use super::run_page::{RunPage, SettleStep};
 use super::unasked_events::UnaskedLooks;
 use super::writer_process::{WriterProcess, WritersHeard};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
@@ -56,8 +57,6 @@ const FILTER_PATIENCE: Duration = Duration::from_secs(100);
 const READ_BYTES_PER_S: u64 = 50_000_000;
 /// Time between two looks at roles that are to come to rest.
 const LOOK: Duration = Duration::from_millis(5);
-/// Duty cycles between two looks without work in any role, after which nothing is on its way.
-const QUIET_CYCLES: u64 = 3;
 
 /// How role processes are started and told apart from foreign ones.
 pub struct Launcher {
@@ -160,7 +159,7 @@ pub struct ProcessGroup {
     pub(super) unasked: UnaskedLooks,
     /// What is still to be told of event managers that died while another loss was settled.
     pub(super) managers_lost: Vec<Incident>,
-    rest: Mutex<Vec<Activity>>,
+    rest: Mutex<RestWatch>,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
 }
@@ -369,14 +368,7 @@ impl ProcessGroup {
     /// Whether no role has done any work since the question before, in some duty cycles.
     pub fn is_at_rest(&self) -> bool {
         let now = self.activities();
-        let Ok(mut before) = self.rest.lock() else {
-            return false;
-        };
-        let rest = is_quiet(&before, &now);
-        if rest != Rest::TooEarly {
-            *before = now;
-        }
-        rest == Rest::Quiet
+        self.rest.lock().is_ok_and(|mut rest| rest.look(now))
     }
 
     /// Process numbers by role id.
@@ -651,6 +643,7 @@ impl ProcessGroup {
         // Who was stopped by a fault takes part in the end.
         self.continue_stopped();
         let phase = self.page.phase();
+        let mut rest = RestWatch::default();
         if drained {
             phase.advance(Phase::Ending);
         } else {
@@ -660,14 +653,17 @@ impl ProcessGroup {
                 SettleStep::CloseOthers,
                 SettleStep::Finish,
             ] {
-                self.await_rest();
+                self.await_rest(&mut rest);
                 self.page.advance(step);
             }
         }
         self.wake_all();
         let until = Instant::now() + PATIENCE;
-        // Writers stay until their files are closed.
-        let is_through = |p: &RoleProcess| p.gone || (p.is_writer() && p.left.is_some());
+        // Writers stay until their files are closed; who stood still all the time is ended.
+        let is_through = |p: &RoleProcess| match p.is_writer() {
+            true => p.gone || p.left.is_some(),
+            false => p.gone || rest.is_still(p.block),
+        };
         while !self.processes.iter().all(is_through) {
             let left = until.saturating_duration_since(Instant::now());
             let Ok((index, heard)) = self.heard.recv_timeout(left) else {
@@ -735,25 +731,28 @@ impl ProcessGroup {
     }
 
     /// Waits until no role does any work, as long as patience lasts.
-    fn await_rest(&mut self) {
+    fn await_rest(&mut self, rest: &mut RestWatch) {
         if let Some(hosts) = &self.launcher.hosts {
             // A host that does not know the step yet would look as if it were through with it.
             let _in_time = hosts.await_phase(&self.page);
         }
         let until = Instant::now() + PATIENCE;
-        let mut before = self.activities();
+        let mut began = self.activities();
+        rest.begin(began.clone());
         while Instant::now() < until {
             std::thread::sleep(LOOK);
             while let Ok((index, heard)) = self.heard.try_recv() {
                 self.take(index, heard);
             }
-            let now = self.activities();
-            match is_quiet(&before, &now) {
-                Rest::Quiet => return,
-                Rest::Busy => before = now,
-                Rest::TooEarly => {}
+            if rest.look(self.activities()) {
+                return;
             }
         }
+        // A writer may be waiting for its disk.
+        for process in self.processes.iter().filter(|process| process.is_writer()) {
+            began.remove(&process.block);
+        }
+        rest.end(&began, &self.activities());
     }
 
     /// Page holds that were dropped of a process that is gone.
@@ -765,32 +764,12 @@ impl ProcessGroup {
     }
 
     /// What each living role has done.
-    fn activities(&self) -> Vec<Activity> {
-        let blocks = self.processes.iter().filter(|process| !process.gone);
-        blocks
-            .map(|process| self.page.activity(process.block))
+    fn activities(&self) -> Activities {
+        let living = self.processes.iter().filter(|process| !process.gone);
+        living
+            .map(|process| (process.block, self.page.activity(process.block)))
             .collect()
     }
-}
-
-/// What two looks at the roles' activities say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// Nobody has done any work in several duty cycles.
-    Quiet,
-    /// Somebody has.
-    Busy,
-    /// Somebody has not had several duty cycles yet.
-    TooEarly,
-}
-
-fn is_quiet(before: &[Activity], now: &[Activity]) -> Rest {
-    let pairs = || now.iter().zip(before);
-    if now.len() != before.len() || pairs().any(|(now, before)| now.work != before.work) {
-        return Rest::Busy;
-    }
-    let cycled = pairs().all(|(now, before)| now.cycles >= before.cycles + QUIET_CYCLES);
-    if cycled { Rest::Quiet } else { Rest::TooEarly }
 }
 
 /// Where the run files are, by the index of their writers; the files are closed here.
