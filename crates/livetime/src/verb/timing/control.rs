@@ -8,6 +8,7 @@ use livetime_timing::{Schedule, ScheduleEntry};
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
+use super::known_objects::KnownObjects;
 use super::lease::{LeaseOptions, ResumeOption};
 use super::text::{condition_line, status_text};
 use super::{Daemon, Failure, hex};
@@ -154,6 +155,7 @@ struct NewCondition<'a> {
 /// Adds a condition, and prints its path and under which lease it is.
 fn add_condition(daemon: &Daemon, new: &NewCondition<'_>) -> Result<(), Failure> {
     let client = daemon.connect()?;
+    KnownObjects::of(&client)?.check_sink(new.sink)?;
     let resumed = new.lease.resume(&client)?;
     let path = client.add_output_condition(new.sink, &new.filter, new.tag)?;
     let token = new.lease.keep(&client, &path)?;
@@ -225,8 +227,11 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             resume,
         } => {
             let client = options.daemon.connect()?;
+            // A lease brings its conditions back.
             resume.resume(&client)?;
-            let name = condition.replace('.', "_");
+            let number = condition.replace('_', ".");
+            KnownObjects::of(&client)?.check_condition(sink, &number)?;
+            let name = number.replace('.', "_");
             let path = format!("{RECEIVER}/{sink}/c{name}");
             Ok(client.destroy(&path)?)
         }

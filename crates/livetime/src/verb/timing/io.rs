@@ -5,6 +5,7 @@ use serde_json::Value;
 use zbus::Variant;
 
 use super::control::status_of;
+use super::known_objects::KnownObjects;
 use super::{Daemon, Failure, hex};
 use crate::console::print_line;
 
@@ -32,6 +33,13 @@ pub(crate) struct Options {
     disable: bool,
 }
 
+impl Options {
+    /// Whether an input is to be set up.
+    fn sets_up(&self) -> bool {
+        self.prefix.is_some() || self.stable.is_some() || self.disable
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Level {
     On,
@@ -49,8 +57,13 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     };
     let client = options.daemon.connect()?;
     let path = format!("{RECEIVER}/{name}");
-    let is_input = client.property::<u32>(&path, INPUT, "EventBits").is_ok();
-    let changed = set_up(&client, &path, options)?;
+    let is_input = KnownObjects::of(&client)?.is_input(name)?;
+    if !is_input && options.sets_up() {
+        return Err(Failure::new(format!(
+            "{name} is an output; --prefix, --stable and --disable set up an input"
+        )));
+    }
+    set_up(&client, &path, options)?;
     let (interface, set, read) = if is_input {
         (INPUT, "SetLevel", "ReadInput")
     } else {
@@ -58,7 +71,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     };
     match options.level {
         Some(level) => Ok(client.call(&path, interface, set, &(level == Level::On))?),
-        None if changed => Ok(()),
+        None if options.sets_up() => Ok(()),
         None => {
             let on: bool = client.call(&path, interface, read, &())?;
             Ok(print_line(word(on))?)
@@ -66,13 +79,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Sets up an input; returns whether anything was asked for.
-fn set_up(client: &TimingClient, path: &str, options: &Options) -> Result<bool, Failure> {
-    let mut changed = false;
-    let mut set = |name: &str, value: Variant<'_>| {
-        changed = true;
-        client.set_property(path, INPUT, name, value)
-    };
+/// Sets up an input, as far as that was asked for.
+fn set_up(client: &TimingClient, path: &str, options: &Options) -> Result<(), Failure> {
+    let set = |name: &str, value: Variant<'_>| client.set_property(path, INPUT, name, value);
     if let Some(stable) = options.stable {
         set("StableTime", Variant::from(stable))?;
     }
@@ -83,7 +92,7 @@ fn set_up(client: &TimingClient, path: &str, options: &Options) -> Result<bool, 
     if options.disable {
         set("EventEnable", Variant::from(false))?;
     }
-    Ok(changed)
+    Ok(())
 }
 
 fn list(status: &Value) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ mod control;
 mod design;
 mod generator;
 mod io;
+mod known_objects;
 mod latency;
 mod lease;
 mod serve;
