@@ -239,7 +239,7 @@ fn unit_outcomes(units: &Units, links: Vec<LinkOutcome>) -> UnitOutcomes {
         source: units.front_end.source().counts(),
         packets: units.front_end.packets(),
         supervisor: *units.front_end.supervisor().counters(),
-        trigger_node: *units.trigger.node().counters(),
+        trigger_node: units.trigger.counters(),
         manager: *units.manager.core.counts(),
         readouts: readouts.map(|unit| *unit.parts.core.counts()).collect(),
         builders: builders.map(|unit| *unit.core.counts()).collect(),

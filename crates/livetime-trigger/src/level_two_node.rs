@@ -29,6 +29,18 @@ pub struct NodeCounters {
     pub malformed: MalformedCounts,
 }
 
+impl NodeCounters {
+    /// Adds those of another node.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.replies += other.replies;
+        self.accepted += other.accepted;
+        self.truncated += other.truncated;
+        self.foreign_run += other.foreign_run;
+        self.malformed.merge(&other.malformed);
+    }
+}
+
 /// Malformed packets by what was wrong first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MalformedCounts {
@@ -60,6 +72,17 @@ impl MalformedCounts {
             PacketError::BlockType { .. } => &mut self.block_type,
             PacketError::LeftOver { .. } => &mut self.left_over,
         } += 1;
+    }
+
+    /// Adds those of another node.
+    pub fn merge(&mut self, other: &Self) {
+        self.too_short += other.too_short;
+        self.magic += other.magic;
+        self.length += other.length;
+        self.crc += other.crc;
+        self.block += other.block;
+        self.block_type += other.block_type;
+        self.left_over += other.left_over;
     }
 
     /// Names and counts, as JSON documents list them.

@@ -261,8 +261,9 @@ impl<'c> Assembly<'c> {
     }
 
     fn trigger(&self) -> TriggerHost {
+        let node = LevelTwoNode::new(LevelTwo::new(&self.config.menu), self.config.run());
         TriggerHost::new(
-            LevelTwoNode::new(LevelTwo::new(&self.config.menu), self.config.run()),
+            vec![node; self.config.trigger_nodes.max(1).into()],
             self.sources,
             self.sources + 1,
             self.config.timing.service.decision,

@@ -70,6 +70,8 @@ pub struct SimulatedChainConfig {
     pub data_links: Vec<SimulatedDataLink>,
     /// The Level-2 menu.
     pub menu: Menu,
+    /// Decision nodes, which get triggers in turn and count prescales each for itself. Default 1.
+    pub trigger_nodes: u16,
     /// The supervisor.
     pub supervisor: SupervisorConfig,
     /// The builder; its readout units serve the sources of the data links.
@@ -143,6 +145,7 @@ impl SimulatedChainConfig {
             recorded: None,
             trigger_link: LinkConfig::default(),
             menu,
+            trigger_nodes: 1,
             supervisor: SupervisorConfig::default(),
             builder: BuilderConfig {
                 readout_units: (0..readout_units).map(of_unit).collect(),

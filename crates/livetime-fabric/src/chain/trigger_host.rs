@@ -1,19 +1,20 @@
-//! The trigger node: packets in, decisions back over the return link, one at a time.
+//! The trigger nodes on one host: packets in, decisions back over the return link.
 //!
-//! Drives `LevelTwoNode`. A packet that is damaged gets no reply: a decision on it would be a
+//! Drives a `LevelTwoNode` each, which get triggers in turn and decide on one at a time. A packet that is damaged gets no reply: a decision on it would be a
 //! guess, and the supervisor's timeout names the trigger.
 
 use std::collections::VecDeque;
 
 use livetime_readout::PageRead;
-use livetime_trigger::LevelTwoNode;
+use livetime_trigger::{LevelTwoNode, NodeCounters, node_of};
+use livetime_wire::trigger_packet::TriggerPacketView;
 
 use super::host::{Hall, Surroundings, Unit};
 use crate::time::DurationPs;
 
-/// The trigger node on its host.
+/// The trigger nodes on their host.
 pub(crate) struct TriggerHost {
-    node: LevelTwoNode,
+    nodes: Vec<LevelTwoNode>,
     trigger_link: usize,
     return_link: usize,
     decision_time: DurationPs,
@@ -24,13 +25,13 @@ pub(crate) struct TriggerHost {
 
 impl TriggerHost {
     pub(crate) fn new(
-        node: LevelTwoNode,
+        nodes: Vec<LevelTwoNode>,
         trigger_link: usize,
         return_link: usize,
         decision_time: DurationPs,
     ) -> Self {
         Self {
-            node,
+            nodes,
             trigger_link,
             return_link,
             decision_time,
@@ -39,9 +40,13 @@ impl TriggerHost {
         }
     }
 
-    /// The core.
-    pub(crate) fn node(&self) -> &LevelTwoNode {
-        &self.node
+    /// What all nodes counted.
+    pub(crate) fn counters(&self) -> NodeCounters {
+        let mut sum = NodeCounters::default();
+        for node in &self.nodes {
+            sum.add(node.counters());
+        }
+        sum
     }
 
     /// Puts the next reply on the return link when that is free.
@@ -60,8 +65,9 @@ impl TriggerHost {
 
 impl Unit for TriggerHost {
     fn plan(&mut self, hall: &Hall) -> DurationPs {
-        self.planned = hall.links[self.trigger_link].completed().min(1);
-        self.decision_time * u64::from(self.planned)
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        self.planned = hall.links[self.trigger_link].completed().min(nodes);
+        self.decision_time * u64::from(self.planned.min(1))
     }
 
     fn work(&mut self, s: &mut Surroundings<'_>) {
@@ -73,7 +79,7 @@ impl Unit for TriggerHost {
             let words = s.hall.pools[pool].words(completed.page);
             let words = words.get(..completed.len_words as usize).unwrap_or(&[]);
             if completed.status.is_good()
-                && let Ok(answer) = self.node.handle_packet(words)
+                && let Ok(answer) = node_for(&mut self.nodes, words).handle_packet(words)
             {
                 let link = &mut s.hall.links[self.return_link];
                 let slot = link.take_slot();
@@ -94,4 +100,14 @@ impl Unit for TriggerHost {
     fn is_idle(&self) -> bool {
         self.replies.is_empty()
     }
+}
+
+/// The node that gets a packet; one that cannot be read is counted by the first.
+fn node_for<'a>(nodes: &'a mut [LevelTwoNode], words: &[u32]) -> &'a mut LevelTwoNode {
+    let node = match nodes.len() {
+        1 => 0,
+        count => TriggerPacketView::new_checked(words)
+            .map_or(0, |packet| node_of(packet.trigger_low(), count)),
+    };
+    &mut nodes[node]
 }

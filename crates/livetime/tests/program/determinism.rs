@@ -126,6 +126,47 @@ fn a_real_run_with_dead_time_is_replayed_in_the_simulator() {
     assert!(events > Some(50), "{document:#}");
 }
 
+/// Each node counts the prescales of its own triggers, and a run may be in many files.
+#[test]
+fn a_run_of_several_trigger_nodes_and_files_is_that_of_the_simulator() {
+    let bench = Workbench::new();
+    let nodes = changed(&example(), "[trigger]\n", "[trigger]\nnodes = 3\n");
+    let config = changed(&nodes, "prescale = 1000", "prescale = 7");
+    let parts = "chunk = \"256 KiB\"\nfile_max = \"512 KiB\"";
+    let config = changed(&config, "chunk = \"1 MiB\"", parts);
+    bench.write("run.toml", &config);
+    let options = ["--lossless", "--triggers", "4000", "--seed", "11"];
+    let real = [&["run", "run.toml", "--out", "out"][..], &options].concat();
+    bench.run(&real).ended_with(0);
+    assert!(bench.path("out/events.0001.mcap").is_file());
+    let replayed = bench.run(&["sim", "replay", "out", "--json"]);
+    let document = replayed.ended_with(0).document();
+    assert_eq!(document["same"], true, "{document:#}");
+    // One of its files is gone.
+    std::fs::remove_file(bench.path("out/events.0001.mcap")).unwrap();
+    let cut = bench.run(&["sim", "replay", "out"]).ended_with(1);
+    assert!(
+        cut.err.contains("events that the run has stored"),
+        "{}",
+        cut.err
+    );
+    // What hangs on time is refused, all of it at once.
+    let text = bench.read("out/config.toml");
+    let by_time = changed(&text, "prescale = 7", "interval_min = \"1 s\"");
+    let filter = "[filter]\npython = \"my.py:answer\"\n";
+    let from = by_time.find("[filter]").expect("there is a filter");
+    let to = by_time.find("[store]").expect("there is a store");
+    bench.write("out/my.py", "def answer(events):\n    return events\n");
+    bench.write(
+        "out/config.toml",
+        [&by_time[..from], filter, &by_time[to..]].concat(),
+    );
+    let refused = bench.run(&["sim", "replay", "out"]).ended_with(1);
+    for reason in ["interval_min", "in Python"] {
+        assert!(refused.err.contains(reason), "{}", refused.err);
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_runs_in_every_layout() {
     let plain = example();

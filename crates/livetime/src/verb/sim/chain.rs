@@ -198,6 +198,7 @@ pub(super) fn simulated(mut chain: ChainConfig, mut begin: RunBegin) -> Simulate
         recorded: chain.recorded,
         trigger_link: chain.trigger_link,
         data_links: data_links.collect(),
+        trigger_nodes: chain.trigger_nodes,
         supervisor: chain.supervisor,
         builder: chain.builder,
         filter: match chain.filter {

@@ -7,7 +7,8 @@
 //! filter, words of every fragment. Times and units differ by nature and are not compared. The n-th
 //! trigger of a seed is the same event whatever was refused before it, so runs with dead time can be
 //! compared, too; only the bunch crossing of a trigger depends on what was refused, and is left out
-//! then, with the fragment's own CRC over it. Runs with losses cannot.
+//! then, with the fragment's own CRC over it. Runs with losses cannot, nor those of which a decision or
+//! a fragment hangs on something that the run directory does not hold, such as the time of the day.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,8 +17,11 @@ use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use livetime_client::RunFolder;
 use livetime_fabric::chain::SimulatedChain;
+use livetime_node::{ChainConfig, FilterConfig};
 use livetime_store::{RunBegin, RunReader, RunSummary};
+use livetime_trigger::PathConfig;
 use livetime_wire::RunNumber;
 use livetime_wire::event::EventView;
 use livetime_wire::fragment::{BUNCH_WORD, MARKER, OVERHEAD_WORDS, TRAILER_WORDS};
@@ -122,8 +126,18 @@ fn try_run(options: &Options) -> Result<bool, String> {
             summary.losses.total()
         ));
     }
-    let real = real_outputs(&options.run.join("events.mcap"), &summary)?;
-    let simulated = simulated_outputs(&options.run, &summary)?;
+    let loaded = load_run(&options.run, &summary)?;
+    let hindrances = hindrances(&loaded.config.chain, &summary);
+    if !hindrances.is_empty() {
+        return Err(format!(
+            "error: {}: its outputs are not those of the simulator, since\n  {}\n\
+             help: take a run without that",
+            options.run.display(),
+            hindrances.join("\n  ")
+        ));
+    }
+    let real = real_outputs(&options.run, &summary)?;
+    let simulated = simulated_outputs(loaded, &summary)?;
     let differing = differences(&real, &simulated);
     let is_same = differing.is_empty() && real.digest == simulated.digest;
     let printed = if options.json {
@@ -148,14 +162,68 @@ fn try_run(options: &Options) -> Result<bool, String> {
     Ok(is_same)
 }
 
-/// What the files of the run hold.
-fn real_outputs(path: &Path, summary: &RunSummary) -> Result<Outputs, String> {
-    let failed = |error: &dyn std::error::Error| {
+/// What of a run the simulator does not have as it was, each in words.
+fn hindrances(chain: &ChainConfig, summary: &RunSummary) -> Vec<&'static str> {
+    let paths = &chain.menu.config().paths;
+    let by_time = |path: &PathConfig| path.prescale.interval_min.0 > 0;
+    let by_dead_time = |path: &PathConfig| path.prescale.steps.len() > 1;
+    [
+        (
+            matches!(
+                chain.filter,
+                FilterConfig::Python(_) | FilterConfig::User(_)
+            ),
+            "its filter is one of users, in Python or in Rust",
+        ),
+        (
+            chain.spill.is_some(),
+            "the spill structure goes by the time of the day (`[timing]`)",
+        ),
+        (
+            chain.is_replayed(),
+            "its fragments come from files (`kind = \"file\"`)",
+        ),
+        (
+            paths.iter().any(by_time),
+            "a path fires by the time of the packets (`interval_min`)",
+        ),
+        (
+            paths.iter().any(by_dead_time),
+            "the dead time chooses prescales (`prescales`)",
+        ),
+        (
+            !summary.filter_failures.is_empty(),
+            "a filter unit died of an event",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(hinders, text)| hinders.then_some(text))
+    .collect()
+}
+
+/// What the files of the run hold: each event once, in whichever of them it is.
+fn real_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String> {
+    let failed = |path: &Path, error: &dyn std::error::Error| {
         format!("error: {}: {}", path.display(), with_causes(error))
     };
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    let reader = RunReader::open(BufReader::new(file)).map_err(|error| failed(&error))?;
-    let stored = stored_events(reader, Bunches::of(summary)).map_err(|error| failed(&error))?;
+    let paths = RunFolder::paths(run).map_err(|error| failed(run, &error))?;
+    let mut stored = BTreeMap::new();
+    for path in &paths {
+        let file = File::open(path).map_err(|error| failed(path, &error))?;
+        let reader = RunReader::open(BufReader::new(file)).map_err(|error| failed(path, &error))?;
+        let events = stored_events(reader, Bunches::of(summary));
+        stored.extend(events.map_err(|error| failed(path, &error))?);
+    }
+    let expected = summary.counts.events_stored;
+    if (stored.len() as u64) < expected {
+        return Err(format!(
+            "error: {}: {} of the {expected} events that the run has stored are there\n\
+             help: `livetime inspect {}` says what is missing",
+            run.display(),
+            stored.len(),
+            run.display()
+        ));
+    }
     Ok(Outputs {
         digest: summary.decision_digest.clone(),
         stored,
@@ -187,8 +255,8 @@ fn output_of(event: &EventView<'_>, bunches: Bunches) -> Stored {
     }
 }
 
-/// The same inputs through the simulator.
-fn simulated_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String> {
+/// The configuration of the run, with its seed, triggers and recorded events.
+fn load_run(run: &Path, summary: &RunSummary) -> Result<Loaded, String> {
     let overrides = Overrides {
         seed: Some(summary.run.seed),
         triggers: Some(summary.counts.triggers),
@@ -196,7 +264,12 @@ fn simulated_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String
         events: recorded_events(&summary.command),
         ..Overrides::default()
     };
-    let Loaded { text, config } = load(&run.join("config.toml"), &overrides)?;
+    load(&run.join("config.toml"), &overrides)
+}
+
+/// The same inputs through the simulator.
+fn simulated_outputs(loaded: Loaded, summary: &RunSummary) -> Result<Outputs, String> {
+    let Loaded { text, config } = loaded;
     say(format_args!(
         "replay of run {} in the simulator · seed {} · {} triggers",
         summary.run.number, summary.run.seed, summary.counts.triggers
