@@ -13,6 +13,7 @@ use livetime_wire::{
 use crate::counter_block::RoleCounts;
 use crate::process::{FilterFailure, LostGroupLeft};
 use crate::python_filter::FilterHistograms;
+use crate::role::flagged_fragments::FlaggedFragments;
 use crate::role::{RoleResult, latency_histogram};
 use crate::run_file::ClosingFile;
 use crate::worker::WorkerResult;
@@ -160,6 +161,15 @@ impl ChainOutcome {
         self.failures.extend(result.failure);
         self.details.insert(result.id.clone(), result.details);
         self.roles.push((result.id, result.counts));
+    }
+
+    /// Fragments that came with faults.
+    pub fn flagged_fragments(&self) -> FlaggedFragments {
+        let mut sum = FlaggedFragments::default();
+        for details in self.details.values() {
+            sum.add(details);
+        }
+        sum
     }
 
     /// What the Level-3 menu counted, summed over all filter units: paths, streams, stages.

@@ -42,6 +42,7 @@ pub use builder_transport::BuilderTransport;
 pub use chain::{Chain, ChainError};
 pub use chain_config::{ChainConfig, ChainSpill, DataLinkConfig, FilterConfig, WorkerConfig};
 pub use chain_outcome::{ChainOutcome, latency_summary, stored_latency};
+pub use role::flagged_fragments::FlaggedFragments;
 pub use role::front_end::LinkFault;
 pub use run_file::{RunFile, RunFileError, RunFiles};
 pub use snapshot::{RateSample, Snapshot};

@@ -191,6 +191,11 @@ impl FragmentAssembler {
         self.chain.pages.len() as u32
     }
 
+    /// The sources on this link, in order.
+    pub fn sources(&self) -> &[SourceId] {
+        &self.config.sources
+    }
+
     /// The counters.
     pub fn counters(&self) -> &AssemblerCounters {
         &self.counters

@@ -8,7 +8,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use livetime_builder::{ShapingConfig, ShapingPace};
-use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
+use livetime_node::{
+    BuilderTransport, ChainConfig, ChainOutcome, FlaggedFragments, RateSample, latency_summary,
+};
 use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_store::summary::{
     BarrierSummary, DatagramSummary, DeadTime, FilterDeath, FilterFailureSummary,
@@ -380,6 +382,25 @@ fn oversized_text(text: &mut String, outcome: &ChainOutcome) {
     }
 }
 
+/// That fragments came with faults, and whose.
+fn flagged_text(text: &mut String, flagged: &FlaggedFragments) {
+    if flagged.all == 0 {
+        return;
+    }
+    let listed = |counts: &BTreeMap<String, u64>| {
+        let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    let _ = writeln!(
+        text,
+        "\n  fragments with faults: {} ({}), by source: {}\n  their events are built and say so; \
+         a filter may reject what it cannot read",
+        flagged.all,
+        listed(&flagged.by_fault),
+        listed(&flagged.by_source)
+    );
+}
+
 /// What `livetime run` prints at its end.
 pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &Path) -> String {
     let mut text = String::new();
@@ -426,6 +447,7 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if let Some(two_step) = &summary.two_step {
         two_step_text(&mut text, two_step);
     }
+    flagged_text(&mut text, &outcome.flagged_fragments());
     oversized_text(&mut text, outcome);
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());

@@ -24,6 +24,6 @@ pub use fragment_link::{FragmentLink, TransportCounters};
 pub use link_receiver::LinkReceiver;
 pub use link_sender::LinkSender;
 pub use stream_link::{StreamLink, StreamSource};
-pub use transport::{LinkTransport, check_frames_file, frames_file, run_of_frames};
+pub use transport::{FramesFound, LinkTransport, check_frames_file, frames_file, run_of_frames};
 pub use udp_link::{UdpConfig, UdpCounters, UdpLink};
 pub use udp_source::UdpSource;

@@ -151,23 +151,32 @@ pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesF
     Ok(first.run)
 }
 
+/// What a file of frames holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FramesFound {
+    /// Fragments that begin in it.
+    pub fragments: u64,
+    /// Where the first frame begins that is not whole, or is none, in bytes from the start.
+    pub breaks_off: Option<u64>,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
 /// Looks at the header of every fragment of a file of frames: the fragment in place `n` must be that
-/// of trigger `n`, or the run would file it under another trigger. Returns how many there are. Payload
-/// is passed over. Where the file breaks off or goes on with what is no frame the look ends: playing
-/// it finds the place and ends the link there.
+/// of trigger `n`, or the run would file it under another trigger. Payload is passed over. Where the
+/// file breaks off or goes on with what is no frame the look ends, as playing it will.
 ///
 /// # Errors
 /// A [`FramesFileError`].
-pub fn check_frames_file(path: &Path, source: SourceId) -> Result<u64, FramesFileError> {
+pub fn check_frames_file(path: &Path, source: SourceId) -> Result<FramesFound, FramesFileError> {
     run_of_frames(path, source)?;
-    let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
-    let mut fragments = 0;
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut file = BufReader::with_capacity(1 << 18, file);
+    let (mut fragments, mut at) = (0, 0);
     for number in 0.. {
-        if file.fill_buf()?.is_empty() {
-            break;
-        }
         let mut head = [0; HEADER_WORDS];
-        if !read_whole(&mut file, &mut head)? {
+        if at >= bytes || !read_whole(&mut file, &mut head)? {
             break;
         }
         let Some(header) = (FrameHeader::parse(&head).ok()).filter(|h| h.number == number) else {
@@ -184,9 +193,18 @@ pub fn check_frames_file(path: &Path, source: SourceId) -> Result<u64, FramesFil
             check_place(first, source, fragments + 1)?;
             fragments += 1;
         }
+        let end = at + 4 * (HEADER_WORDS + header.data_words) as u64;
+        if end > bytes {
+            break;
+        }
+        at = end;
         file.seek_relative(4 * words_left as i64)?;
     }
-    Ok(fragments)
+    Ok(FramesFound {
+        fragments,
+        breaks_off: (at < bytes).then_some(at),
+        bytes,
+    })
 }
 
 /// Whether the first words of a block are those of the fragment of trigger `place`.
@@ -246,11 +264,19 @@ mod tests {
     #[test]
     fn a_file_in_order_is_counted_and_one_that_breaks_off_is_looked_at_so_far() {
         let file = file_of(&[1, 2, 3, 4].map(|trigger| (trigger, SOURCE)));
-        assert_eq!(check_frames_file(file.path(), SOURCE).unwrap(), 4);
-        let bytes = file.as_file().metadata().unwrap().len();
+        let look = || check_frames_file(file.path(), SOURCE).unwrap();
+        let whole = look();
+        assert_eq!((whole.fragments, whole.breaks_off), (4, None));
         // The last one of 100 bytes, and of the one before all but frame and fragment header.
-        file.as_file().set_len(bytes - 130).unwrap();
-        assert_eq!(check_frames_file(file.path(), SOURCE).unwrap(), 3);
+        file.as_file().set_len(whole.bytes - 130).unwrap();
+        let cut = look();
+        let last_two = 2 * (whole.bytes - cut.bytes - 30);
+        assert_eq!(cut.fragments, 3);
+        assert_eq!(cut.breaks_off, Some(whole.bytes - last_two));
+        // Between two frames it does not break off.
+        file.as_file().set_len(whole.bytes - last_two).unwrap();
+        let shorter = look();
+        assert_eq!((shorter.fragments, shorter.breaks_off), (2, None));
     }
 
     #[test]

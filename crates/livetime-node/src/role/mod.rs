@@ -24,6 +24,7 @@ pub mod builder;
 pub mod event_manager;
 pub mod filter;
 pub mod filter_batch;
+pub mod flagged_fragments;
 pub mod front_end;
 pub mod manager_barrier;
 pub mod manager_path;

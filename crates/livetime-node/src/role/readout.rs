@@ -16,6 +16,7 @@ use livetime_shm::{Consumer, PagePool, Producer};
 use livetime_wire::message::{BuilderMessage, FRAGMENT_PAGES_MAX, FragmentDescriptor};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
+use super::flagged_fragments::FlaggedFragments;
 use super::{Role, RoleCommand, RoleResult, network_details, poll_cut, reconnect, restore_socket};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
@@ -632,16 +633,9 @@ impl Role for Readout {
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
         self.publish();
         let counts = *self.parts.core.counts();
-        let flagged: u64 = self
-            .parts
-            .assemblers
-            .iter()
-            .map(|a| a.counters().flagged)
-            .sum();
         let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();
         let details = [
             ("fragments_filed", counts.fragments_filed),
-            ("fragments_flagged", flagged),
             ("fragments_sent_to_builders", counts.fragments_sent),
             ("fragments_sent_again", counts.fragments_sent_again),
             ("fragments_freed_of_lost_builders", self.freed_of_lost),
@@ -680,6 +674,7 @@ impl Role for Readout {
                 .chain(of_links.details())
                 .chain(network_details(&mut self.parts.outbox))
                 .map(|(name, n)| (name.to_owned(), n))
+                .chain(FlaggedFragments::of(&self.parts.assemblers).details())
                 .collect(),
             ..RoleResult::default()
         }

@@ -74,11 +74,17 @@ impl Default for HostTable {
 /// Reads the tables.
 pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> HostTable {
     let mut table = HostTable::default();
+    let has_hosts = root.has("host");
     if let Some(mut section) = root.section("control") {
         const ADDRESS: &str = "an address with port, such as \"10.0.0.1:7450\"";
         table.control = section.parsed("address", ADDRESS, str::parse::<SocketAddr>);
         section.quantity("suspect", &mut table.suspect);
         section.quantity("dead", &mut table.dead);
+        if !has_hosts {
+            let keys = ["address", "suspect", "dead"];
+            let help = "add a `[[host]]`, or remove `[control]`: a run on one host needs none";
+            section.refuse_idle(&keys, "`[control]` with `[[host]]`", help);
+        }
         section.finish();
     }
     for mut section in root.sections("host") {

@@ -160,6 +160,8 @@ fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> Option<
     section.quantity("patience", &mut config.patience);
     let kinds = [EMULATED, "udp", "tcp", FILE].map(|name| (name, name));
     let kind = section.choice("kind", &kinds).unwrap_or(EMULATED);
+    let of_udp = ["datagram", "socket_buffer", "window", "patience"];
+    section.refuse_others("kind", kind, &of_udp.map(|key| (key, &["udp"][..])));
     if kind == FILE {
         section.require("frames", "the folder of the files, such as \"recorded\"");
     }

@@ -19,6 +19,7 @@ mod problem_code;
 mod render;
 mod run_config;
 mod run_fault;
+mod run_notes;
 mod scenario;
 mod shaping_keys;
 mod source_section;
@@ -38,6 +39,7 @@ use livetime_node::ChainSpill;
 pub(crate) use named_files::check as check_files;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
+pub(crate) use run_notes::run_notes;
 pub(crate) use scenario::{
     LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
 };

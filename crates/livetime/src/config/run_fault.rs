@@ -10,7 +10,7 @@ use livetime_node::process::{FaultTime, ProcessFault};
 use livetime_node::role_ends::unit_of;
 use livetime_node::stream_mender::StreamFault;
 use livetime_node::{ChainConfig, LinkFault};
-use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId};
+use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::link_fault;
 
@@ -19,8 +19,9 @@ use super::link_fault;
 pub(crate) enum RunFault {
     /// A data link is down for a while.
     Link(LinkFault),
-    /// All data links of a readout unit are down for a while; `link` of the fault is not used.
-    LinksOf { role: String, fault: LinkFault },
+    /// All data links of a readout unit, or that of a source, are down for a while; `link` of the fault
+    /// is not used.
+    LinksOf { of: String, fault: LinkFault },
     /// A process is killed, or stopped for a while.
     Process(ProcessFault),
     /// The streams to a filter unit are cut; the unit itself goes on.
@@ -43,8 +44,8 @@ const TRIGGERS: &str = "triggers";
 /// What the loss of a unit begins with, and what a number of what is told of it.
 const LOSS_OF: &str = "loss-of:";
 const NTH: char = '#';
-const FORM: &str = "a fault is written link-down:3@4s+1s or link-down:ru0@4s+1s (down at 4 s for \
-                    1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
+const FORM: &str = "a fault is written link-down:0x510002@4s+1s, link-down:3@4s+1s or \
+                    link-down:ru0@4s+1s (a source, a link, or all of a unit down at 4 s for 1 s), kill:bu1@5s or kill:bu1@5000triggers, stop:fu0@3s+2s (stopped at 3 s for \
                     2 s), kill:evm@loss-of:bu1 (when it is to hear that bu1 is lost), cut:fu0@3s \
                     (its streams), or crash:1234 and hang:1234 (what event 1234 does to its filter \
                     unit)";
@@ -69,9 +70,17 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
     };
     let role = role.to_owned();
     match kind {
-        "link-down" if role.starts_with("ru") => {
+        "link-down" if role.starts_with("ru") || role.starts_with("0x") => {
             let fault = link_fault::parse_fault(&format!("link-down:0@{when}"))?;
-            Ok(RunFault::LinksOf { role, fault })
+            let of = match role
+                .strip_prefix("0x")
+                .map(|id| u32::from_str_radix(id, 16))
+            {
+                Some(Ok(id)) => SourceId(id).to_string(),
+                Some(Err(_)) => return Err(format!("\"{role}\" is no source; {FORM}")),
+                None => role,
+            };
+            Ok(RunFault::LinksOf { of, fault })
         }
         "link-down" => link_fault::parse_fault(text).map(RunFault::Link),
         "kill" => Ok(RunFault::Process(ProcessFault {
@@ -155,7 +164,7 @@ impl RunFault {
         };
         match self {
             Self::Link(fault) => format!("link-down:{}@{}", fault.link, span(fault)),
-            Self::LinksOf { role, fault } => format!("link-down:{role}@{}", span(fault)),
+            Self::LinksOf { of, fault } => format!("link-down:{of}@{}", span(fault)),
             Self::Event(EventFault { trigger, kind }) => match kind {
                 EventFaultKind::Crash => format!("crash:{trigger}"),
                 EventFaultKind::Hang => format!("hang:{trigger}"),
@@ -202,15 +211,10 @@ impl SortedFaults {
     ) -> Result<(), String> {
         match fault {
             RunFault::Link(fault) => self.links.push(link_fault_of(*fault, chain)?),
-            RunFault::LinksOf { role, fault } => {
-                let before = self.links.len();
-                let all = chain.data_links.iter().enumerate();
-                let of_role =
-                    all.filter(|(_, link)| UnitId::readout(link.unit).to_string() == *role);
-                let faults = of_role.map(|(link, _)| LinkFault { link, ..*fault });
-                self.links.extend(faults);
-                if self.links.len() == before {
-                    return Err(format!("{role} has no data links"));
+            RunFault::LinksOf { of, fault } => {
+                for link in links_of(of, chain)? {
+                    let fault = LinkFault { link, ..*fault };
+                    self.links.push(link_fault_of(fault, chain)?);
                 }
             }
             RunFault::Process(_) | RunFault::Event(_) if !processes => {
@@ -239,6 +243,28 @@ impl SortedFaults {
     }
 }
 
+/// The data links of a readout unit or a source, of which there are some.
+fn links_of(of: &str, chain: &ChainConfig) -> Result<Vec<usize>, String> {
+    let all = chain.data_links.iter();
+    let is_meant = all.map(|link| {
+        let (unit, source) = (UnitId::readout(link.unit), link.source);
+        unit.to_string() == of || source.to_string() == of
+    });
+    let links: Vec<usize> = (0..)
+        .zip(is_meant)
+        .filter_map(|(n, is)| is.then_some(n))
+        .collect();
+    if links.is_empty() {
+        let sources = chain.data_links.iter().map(|link| link.source.to_string());
+        let sources: Vec<String> = sources.collect();
+        return Err(format!(
+            "{of} has no data links; sources are {}",
+            sources.join(", ")
+        ));
+    }
+    Ok(links)
+}
+
 /// The fault of a link that is there and can go down.
 fn link_fault_of(fault: LinkFault, chain: &ChainConfig) -> Result<LinkFault, String> {
     let link = fault.link;
@@ -249,9 +275,10 @@ fn link_fault_of(fault: LinkFault, chain: &ChainConfig) -> Result<LinkFault, Str
         ));
     };
     match found.transport {
-        LinkTransport::File { .. } => {
-            Err(format!("data link {link} is a file, which cannot go down"))
-        }
+        LinkTransport::File { .. } => Err(format!(
+            "data link {link} of source {} is a file, which cannot go down",
+            found.source
+        )),
         _ => Ok(fault),
     }
 }
@@ -282,6 +309,7 @@ mod tests {
         for (text, written) in [
             ("link-down:3@4s+1s", "link-down:3@4s+1s"),
             ("link-down:ru0@1 s+1ms", "link-down:ru0@1s+1ms"),
+            ("link-down:0x51A@1s+1s", "link-down:0x00051a@1s+1s"),
             ("kill:bu1@0.5s", "kill:bu1@500ms"),
             ("kill:bu1@1500us", "kill:bu1@1500us"),
             ("kill:bu1@1000001ns", "kill:bu1@1000001ns"),
@@ -308,6 +336,7 @@ mod tests {
             "",
             "kill",
             "kill:bu1",
+            "link-down:0xg@1s+1s",
             "stop:fu0@3s",
             "kill:bu1@5",
             "burn:bu1@5s",

@@ -76,10 +76,13 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
-    if let Err(problem) = config::check_files(&loaded.config.chain) {
-        say(problem.trim_end());
-        return exit::PROBLEM;
-    }
+    let file_notes = match config::check_files(&loaded.config.chain) {
+        Ok(notes) => notes,
+        Err(problem) => {
+            say(problem.trim_end());
+            return exit::PROBLEM;
+        }
+    };
     let took = start.elapsed();
     let chain = &loaded.config.chain;
     let pages: u64 = (chain.data_links.iter())
@@ -114,6 +117,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             "  host     {name} at {}: {roles} ({launcher})\n",
             host.address
         );
+    }
+    let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
+    let notes = config::run_notes(&loaded.config, processes);
+    for note in notes.into_iter().map(str::to_owned).chain(file_notes) {
+        text += &format!("  note     {note}\n");
     }
     if options.generate.is_some() {
         text += &format!("  checked  in {:.0} ms\n", took.as_secs_f64() * 1e3);

@@ -168,9 +168,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
-    if let Err(problem) = config::check_files(&loaded.config.chain) {
-        say(problem.trim_end());
-        return exit::PROBLEM;
+    match config::check_files(&loaded.config.chain) {
+        Ok(notes) => notes
+            .iter()
+            .for_each(|note| say(format_args!("warning: {note}"))),
+        Err(problem) => {
+            say(problem.trim_end());
+            return exit::PROBLEM;
+        }
     }
     match take_data(options, loaded) {
         Ok(good) if good => ExitCode::SUCCESS,
@@ -189,6 +194,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
     check_joining(&config, processes)?;
+    for note in config::run_notes(&config, processes) {
+        say(format_args!("note: {note}"));
+    }
     // The hosts end when this does.
     let hosts = match has_hosts {
         true => Some(hosts_of(&options.source, &text, &config.hosts)?),
@@ -592,7 +600,8 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
         Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
     let failed = !outcome.filter_failures.is_empty();
-    if faults || failed || outcome.counts.events_incomplete > 0 {
+    let damaged = outcome.counts.events_incomplete + outcome.flagged_fragments().all;
+    if faults || failed || damaged > 0 {
         condition |= Condition::DEGRADED;
     }
     if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {

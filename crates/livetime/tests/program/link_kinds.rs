@@ -156,6 +156,29 @@ fn a_run_plays_recorded_fragments_to_the_end_of_the_files() {
     let inspected = bench.inspect("file/events.mcap");
     assert_eq!(inspected["complete"], true);
 
+    // A bit that is wrong in the data of one fragment costs no event, and is told.
+    let path = bench.path("recorded/510000.frames");
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped[84] ^= 1;
+    std::fs::write(&path, flipped).unwrap();
+    let (document, same) = run(&bench, &config, "flipped", &["--triggers", "5000"]);
+    assert_eq!(same, stored);
+    assert_eq!(value(&document, "run.condition"), "DEGRADED");
+    for name in [
+        "fragments_flagged",
+        "fragments_flagged_of_0x510000",
+        "fragment_faults_bad_crc",
+    ] {
+        assert_eq!(count(&document, &format!("roles.ru0.{name}")), 1, "{name}");
+    }
+    let told = bench
+        .run(&["run", "file.toml", "--out", "told"])
+        .ended_with(0);
+    let expected = "fragments with faults: 1 (bad_crc 1), by source: 0x510000 1";
+    assert!(told.out.contains(expected), "{}", told.out);
+    std::fs::write(&path, whole).unwrap();
+
     let down = ["run", "file.toml", "--fault", "link-down:0@0s+1s"];
     let refused = bench.run(&down).ended_with(1);
     assert!(refused.err.contains("is a file"), "{}", refused.err);
@@ -163,6 +186,13 @@ fn a_run_plays_recorded_fragments_to_the_end_of_the_files() {
     let path = bench.path("recorded/510001.frames");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let checked = bench.run(&["check", "file.toml"]).ended_with(0);
+    let started = bench
+        .run(&["run", "file.toml", "--out", "broken"])
+        .ended_with(0);
+    for said in [checked.out, started.err] {
+        assert!(said.contains("510001.frames breaks off at byte "), "{said}");
+    }
     let (document, _) = run(
         &bench,
         &quick_timeout(&config),

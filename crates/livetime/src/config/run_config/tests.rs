@@ -735,6 +735,15 @@ fn keys_that_would_change_nothing_are_problems() {
     let silence = |keys: &str| problems(&format!("{LEAST}[builder]\n{keys}"));
     let idle = each([("C0137", "builder.suspect"), ("C0137", "builder.dead")]);
     assert_eq!(silence("suspect = \"1 s\"\ndead = \"2 s\"\n"), idle);
+    let control = format!("{LEAST}[control]\ndead = \"1 s\"\n");
+    assert_eq!(problems(&control), each([("C0137", "control.dead")]));
+    let patient = |kind: &str| {
+        let keys = format!("0x510000\nkind = \"{kind}\"\npatience = \"20 ms\"\nwindow = 8");
+        problems(&LEAST.replace("0x510000", &keys))
+    };
+    let idle_keys = each([("C0137", "link[1].patience"), ("C0137", "link[1].window")]);
+    assert_eq!(patient("tcp"), idle_keys);
+    assert_eq!(patient("udp"), []);
     assert_eq!(
         silence("heartbeat = \"100 ms\"\nsuspect = \"1 s\"\ndead = \"2 s\"\n"),
         []
