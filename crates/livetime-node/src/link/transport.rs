@@ -3,7 +3,7 @@
 //! Typed values only; the links themselves are [`super::fragment_link`] and [`super::link_receiver`].
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use livetime_wire::fragment::{self, FragmentHeader};
