@@ -120,7 +120,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
     let notes = config::run_notes(&loaded.config, processes);
-    for note in notes.into_iter().map(str::to_owned).chain(file_notes) {
+    for note in notes.into_iter().chain(file_notes) {
         text += &format!("  note     {note}\n");
     }
     if options.generate.is_some() {
