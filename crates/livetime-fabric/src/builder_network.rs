@@ -281,6 +281,15 @@ impl BuilderNetwork {
         }
     }
 
+    /// The ports of the readout units, and those of the builder units.
+    pub(crate) fn ports(&self, topology: &Topology, seed: u64) -> [Vec<u16>; 2] {
+        let of = |ports, units| placement::ports(self.placement, ports, units, seed);
+        [
+            of(topology.sources(), self.readouts(topology)),
+            of(topology.destinations(), self.builders(topology)),
+        ]
+    }
+
     /// Payload that one readout unit can send to one builder unit while nobody else sends, as a share
     /// of what the links of a builder unit carry, all rails together; above 0 and up to 1. The
     /// readout unit always has a full block, or a fragment of mean size in its packets. What is left

@@ -5,6 +5,7 @@
 //! the program, which also opens the graphs and size lists they name. What the parts mean is in
 //! [`crate::network`] and [`crate::flit`].
 
+mod buffer_load;
 mod cable_check;
 mod closed_form;
 mod notes;

@@ -23,7 +23,7 @@ use super::hosts::{
 use super::moving::Moving;
 use super::packet_loss::PacketDamage;
 use super::parts::{Fate, Parts};
-use super::placement::{NONE, ports, units_at};
+use super::placement::{NONE, units_at};
 use super::tally::Tally;
 use super::two_step::Steps;
 use super::{BuilderNetwork, ShaperPlace, Shaping};
@@ -118,8 +118,7 @@ impl<'t> NetworkWorld<'t> {
         let (is_shared, control_bits_per_s, control_latency) = plan.control.parts();
         let engines = rails + u32::from(is_shared);
         let (units, others) = (plan.readouts(topology), plan.builders(topology));
-        let readout_port = ports(plan.placement, topology.sources(), units, load.seed);
-        let builder_port = ports(plan.placement, topology.destinations(), others, load.seed);
+        let [readout_port, builder_port] = plan.ports(topology, load.seed);
         let numbers = readout_port
             .iter()
             .map(|port| shift.index[usize::from(*port)] as u16);

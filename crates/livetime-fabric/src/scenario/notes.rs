@@ -4,8 +4,9 @@ use livetime_wire::ByteSize;
 
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
-use crate::network::{Arbiter, BufferPlace, Buffering, FlowControl, Queueing, SizeLaw, Topology};
+use crate::network::{Arbiter, BufferPlace, Buffering, FlowControl, SizeLaw, Topology};
 
+use super::buffer_load::Pairs;
 use super::{Level, Scenario, Switching, TopologyChoice};
 
 impl Scenario {
@@ -74,33 +75,37 @@ impl Scenario {
             SizeLaw::Trace(sizes) => sizes.iter().copied().max()?,
             SizeLaw::Exponential { .. } | SizeLaw::LogNormal { .. } => return None,
         };
-        let is_shaped = builder.shaping != Shaping::None;
-        // How far several buffers behind each other get is not told by their sum.
-        let has_several = matches!(
-            buffering.queueing,
-            Queueing::Combined { .. } | Queueing::Crosspoint { .. }
-        );
-        if buffering.flow != FlowControl::None || is_shaped || has_several {
+        if buffering.flow != FlowControl::None || builder.shaping != Shaping::None {
             return None;
         }
-        let sources = u64::from(builder.readouts(topology));
+        let [sources, destinations] = builder.ports(topology, self.load.seed);
+        let pairs = Pairs {
+            sources: &sources,
+            destinations: &destinations,
+            policy: self.load.routes,
+        };
+        let pairs = pairs.most_in_a_buffer(topology, buffering.place);
         let packets = builder.packets_of(largest.into());
         let fragment = u64::from(largest) + packets * u64::from(self.load.overhead_bytes);
-        let needed = lossless_buffer_bytes(sources, builder.credits.into(), fragment);
-        let there = match buffering.place {
-            // The fragments of a builder unit come through one output.
-            BufferPlace::Output | BufferPlace::Shared => buffering.bytes,
-            BufferPlace::Input => buffering.bytes.saturating_mul(sources),
-        };
-        (needed > there).then(|| {
+        let needed = lossless_buffer_bytes(pairs, builder.credits.into(), fragment);
+        (needed > buffering.bytes).then(|| {
+            let whose = match buffering.place {
+                BufferPlace::Input => "the buffer of an input",
+                BufferPlace::Output => "the buffer of an output",
+                BufferPlace::Shared => "the buffer of an element",
+            };
+            let fewer = match buffering.bytes / (pairs * fragment).max(1) {
+                0 => String::new(),
+                credits => format!("with {credits} or fewer credits, "),
+            };
             format!(
-                "{} credits of {sources} fragments of up to {fragment} B can be on their way to one \
-                 builder unit, {} in all, and nothing keeps them from the {} of buffers on the way: \
-                 packets may be lost. None is with {} or fewer credits, or with `flow_control`",
+                "up to {pairs} pairs of readout and builder unit send through {whose}, each up to {} \
+                 fragments of up to {fragment} B for its credits, {} in all, and nothing keeps them \
+                 from the {} that it holds: packets may be lost. While nothing is asked for again, \
+                 none is {fewer}with a `buffer` of {needed} B, or with `flow_control`",
                 builder.credits,
                 ByteSize(needed),
-                ByteSize(there),
-                there / (sources * fragment).max(1),
+                ByteSize(buffering.bytes),
             )
         })
     }
@@ -108,11 +113,14 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
+    use livetime_wire::DurationNs;
+
     use super::*;
     use crate::builder_network::BuilderNetwork;
     use crate::flit::FlitConfig;
     use crate::network::topology::Graph;
-    use crate::network::{Forwarding, Load, Pattern, RoutePolicy, Traffic};
+    use crate::network::{Forwarding, Load, Pattern, Queueing, RoutePolicy, Traffic};
+    use crate::time::DurationPs;
 
     fn scenario(topology: TopologyChoice) -> Scenario {
         Scenario {
@@ -134,15 +142,19 @@ mod tests {
             .join("\n")
     }
 
-    fn lossy(bytes: u64) -> Switching {
-        Switching::Buffered(Buffering {
+    fn unguarded(bytes: u64) -> Buffering {
+        Buffering {
             forwarding: Forwarding::StoreAndForward,
             queueing: Queueing::Output,
             place: BufferPlace::Output,
             bytes,
             lanes: 1,
             flow: FlowControl::None,
-        })
+        }
+    }
+
+    fn lossy(bytes: u64) -> Switching {
+        Switching::Buffered(unguarded(bytes))
     }
 
     #[test]
@@ -207,8 +219,69 @@ mod tests {
         building.switching = lossy(16 * 8192 - 1);
         let found = notes(&building);
         assert!(
-            found.contains("None is with 15 or fewer credits"),
+            found.contains("none is with 15 or fewer credits, with a `buffer` of 131072 B"),
             "{found}"
         );
+        building.switching = lossy(8191);
+        let found = notes(&building);
+        assert!(
+            found.contains("none is with a `buffer` of 131072 B"),
+            "{found}"
+        );
+    }
+
+    /// Units at full speed, whose packets meet in buffers with room for one credit of each pair.
+    #[test]
+    fn credits_for_which_nothing_is_said_lose_nothing_and_eight_times_as_many_do() {
+        let fragment = 8192;
+        let combined = Queueing::Combined {
+            speedup_thousandths: 2_000,
+            output_bytes: 64 << 10,
+            matching: None,
+        };
+        let crosspoint = Queueing::Crosspoint { bytes: 16 << 10 };
+        for (queueing, place, pairs) in [
+            (Queueing::Output, BufferPlace::Input, 8),
+            (Queueing::InputFifo, BufferPlace::Input, 8),
+            (Queueing::VirtualOutput, BufferPlace::Input, 8),
+            (combined, BufferPlace::Input, 8),
+            (crosspoint, BufferPlace::Input, 8),
+            (Queueing::Output, BufferPlace::Output, 8),
+            (Queueing::InputFifo, BufferPlace::Shared, 64),
+        ] {
+            let mut building = scenario(TopologyChoice::Crossbar { ports: 8 });
+            let sizes = SizeLaw::Fixed(fragment as u32);
+            building.load = Load::saturated(Traffic::new(Pattern::Uniform), sizes, 1_000);
+            building.load.link_bits_per_s = 10_000_000_000;
+            building.load.hop_delay = DurationPs::from_ns(200);
+            let mut run = |credits, bytes| {
+                let mut builder = BuilderNetwork {
+                    credits,
+                    ..BuilderNetwork::default()
+                };
+                builder.hosts.event = DurationPs::ZERO;
+                builder.retry = DurationNs(2_000_000);
+                builder.timeout = DurationNs(100_000_000);
+                building.builder = Some(builder);
+                building.switching = Switching::Buffered(Buffering {
+                    queueing,
+                    place,
+                    ..unguarded(bytes)
+                });
+                assert_eq!(building.validate(), [], "{queueing:?}");
+                let outcome = building.run().unwrap();
+                let lost = outcome.builder.unwrap().packets_lost;
+                (outcome.notes.join("\n"), lost)
+            };
+            for credits in [1, 3] {
+                let room = u64::from(credits) * pairs * fragment;
+                let said = run(credits, room);
+                assert_eq!(said, (String::new(), 0), "{queueing:?} {place:?}");
+                let (note, lost) = run(8 * credits, room);
+                let safe = format!("none is with {credits} or fewer credits");
+                assert!(note.contains(&safe), "{note}");
+                assert!(lost > 0, "{queueing:?} {place:?} {credits}");
+            }
+        }
     }
 }
