@@ -262,7 +262,8 @@ impl Clock {
                 for _ in 1..*every {
                     self.trigger(*crossing, *probability, filling);
                 }
-                return self.trigger(*crossing, *probability, filling);
+                self.next = self.trigger(*crossing, *probability, filling);
+                return self.next;
             }
         };
         self.next = self.next + wait;
@@ -417,6 +418,38 @@ mod tests {
             for number in 0..9 {
                 assert_eq!(times.time(0, number, 0), Some(SimPs::MAX), "{law:?}");
             }
+        }
+    }
+
+    /// Of each law, by the packets that a source took and the time since the last one arrived.
+    #[test]
+    fn sources_are_behind_by_what_has_passed_since_their_last_packet_arrived() {
+        let us = DurationPs::from_us;
+        let laws = [
+            Arrival::Fixed { interval: us(10) },
+            Arrival::Poisson { interval: us(10) },
+            Arrival::Bernoulli {
+                slot: us(1),
+                probability: 0.1,
+            },
+            Arrival::Bursty {
+                spacing: us(1),
+                burst: 10.0,
+                pause: us(100),
+            },
+            Arrival::Bunches {
+                crossing: us(1),
+                probability: 0.1,
+                filled: 48,
+                train: 54,
+                every: 2,
+            },
+        ];
+        for law in laws {
+            let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
+            let last = (0..100).filter_map(|n| times.time(0, n, 0)).last();
+            let end = last.expect("not saturated") + us(7);
+            assert_eq!(times.behind(end), us(7), "{law:?}");
         }
     }
 
