@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 use livetime_wire::{BitRate, ByteSize, DurationNs, Problem};
 
 use crate::address::LinkId;
-use crate::builder_network::Control;
+use crate::builder_network::{Control, Shaping};
 use crate::flit::{
     BUFFER_PLACES_MAX, DELAY_CYCLES_MAX, FLITS_UNDER_WAY_MAX, buffer_places, too_long,
 };
 use crate::network::topology::{Cable, Graph, LinkEnd, RATES};
-use crate::network::{BufferPlace, Buffering, FlowControl, Forwarding, Topology};
+use crate::network::{
+    BufferPlace, Buffering, FlowControl, Forwarding, Queueing, SizeLaw, Topology,
+};
 use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
 use crate::time::DurationPs;
 
@@ -26,6 +28,8 @@ struct OwnLink {
     bits_per_s: u64,
     /// Whether it is a node's.
     is_node: bool,
+    /// Of the fastest link behind the element that it enters, bits per second.
+    onward_bits_per_s: u64,
     /// Whether a buffer is at its far end.
     enters_element: bool,
     /// Line of the graph.
@@ -120,24 +124,45 @@ impl Scenario {
     }
 
     /// Bytes that a link can have under way before flow control says anything about the first of
-    /// them.
+    /// them; of credits no more than certain, and for the mean packet.
     fn under_way(&self, link: &OwnLink, buffering: &Buffering) -> u64 {
-        let packet = self.load.sizes.mean() as u64 + u64::from(self.load.overhead_bytes);
+        let rate = u128::from(link.bits_per_s);
         let (time, packets) = match (buffering.flow, buffering.forwarding) {
             (FlowControl::None, _) => return 0,
             // It is said when a head comes, and heard a delay later.
             (FlowControl::StopGo { .. }, _) => (link.cable.delay * 2, 0),
             // It is said when a tail has gone on.
-            (FlowControl::Credits, forwarding) => (
-                link.cable.delay * 2 + self.load.hop_delay,
-                match forwarding {
-                    Forwarding::CutThrough => packet,
-                    Forwarding::StoreAndForward => 2 * packet,
-                },
-            ),
+            (FlowControl::Credits, forwarding) => {
+                let (packet, _) = self.packet_bytes();
+                let onward = match (forwarding, buffering.queueing) {
+                    (Forwarding::CutThrough, _) => 0,
+                    // How fast it goes on inside of an element depends on its speed.
+                    (_, Queueing::Combined { .. } | Queueing::Crosspoint { .. }) => 0,
+                    (Forwarding::StoreAndForward, _) => {
+                        let bytes = u128::from(packet) * rate;
+                        (bytes / u128::from(link.onward_bits_per_s.max(1))) as u64
+                    }
+                };
+                (link.cable.delay * 2 + self.load.hop_delay, packet + onward)
+            }
         };
-        let bits = u128::from(link.bits_per_s) * u128::from(time.0) / 1_000_000_000_000;
+        let bits = rate * u128::from(time.0) / 1_000_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX) + packets
+    }
+
+    /// Bytes of a mean packet on a link, and whether all are alike.
+    fn packet_bytes(&self) -> (u64, bool) {
+        let mean = self.load.sizes.mean() as u64;
+        let is_fixed = matches!(self.load.sizes, SizeLaw::Fixed(_));
+        let (bytes, is_fixed) = match &self.builder {
+            None => (mean, is_fixed),
+            Some(builder) => match (builder.shaping, u64::from(builder.mtu)) {
+                (Shaping::BarrelShifter { block_bytes, .. }, _) => (block_bytes.into(), true),
+                (_, mtu) if (1..mean).contains(&mtu) => (mtu, false),
+                _ => (mean, is_fixed),
+            },
+        };
+        (bytes + u64::from(self.load.overhead_bytes), is_fixed)
     }
 
     fn buffer_note(&self, link: &OwnLink, buffering: &Buffering) -> Option<String> {
@@ -145,12 +170,29 @@ impl Scenario {
         let under_way = self.under_way(link, buffering);
         let (bytes, needed) = (ByteSize(buffering.bytes), ByteSize(under_way));
         match buffering.flow {
-            FlowControl::Credits if buffering.bytes < under_way => Some(format!(
-                "{place}: at {rate} a round trip of its credits takes {needed}, and its buffer holds \
-                 {bytes}: it carries {:.1} % of its rate at most, and all of it from a `buffer` of \
-                 {under_way} B on",
-                100.0 * buffering.bytes as f64 / under_way as f64
-            )),
+            FlowControl::Credits => {
+                let (packet, is_fixed) = self.packet_bytes();
+                // Of packets of one size whole ones alone are in a buffer.
+                let (used, enough) = match is_fixed && packet > 0 {
+                    true => (
+                        buffering.bytes / packet * packet,
+                        under_way.next_multiple_of(packet),
+                    ),
+                    false => (buffering.bytes, under_way),
+                };
+                let whole = match used < buffering.bytes {
+                    true => format!(", {} of them in whole packets", ByteSize(used)),
+                    false => String::new(),
+                };
+                (used < under_way).then(|| {
+                    format!(
+                        "{place}: at {rate} a round trip of its credits takes {needed}, and its \
+                         buffer holds {bytes}{whole}: it carries {:.1} % of its rate at most, and all \
+                         of it takes a `buffer` of {enough} B or more",
+                        100.0 * used as f64 / under_way as f64
+                    )
+                })
+            }
             FlowControl::StopGo { stop, .. }
                 if buffering.bytes.saturating_sub(stop) < under_way =>
             {
@@ -169,7 +211,9 @@ impl Scenario {
     /// Those of a graph's links that have something of their own, one for each line.
     fn own_links(&self, graph: &Graph, topology: &Topology) -> Vec<OwnLink> {
         let mut lines = BTreeSet::new();
-        let rates = topology.rates(self.load.link_bits_per_s);
+        let node_rate = self.load.link_bits_per_s;
+        let fastest = fastest_from_elements(topology, node_rate);
+        let rates = topology.rates(node_rate);
         let links = (0..).zip(topology.links().iter().zip(rates));
         let own = links.filter_map(|(number, (link, bits_per_s))| {
             let cable = topology.cable(LinkId(number));
@@ -179,6 +223,10 @@ impl Scenario {
             is_new.then(|| OwnLink {
                 cable,
                 bits_per_s,
+                onward_bits_per_s: match link.to {
+                    LinkEnd::Port { element, .. } => fastest[element as usize],
+                    LinkEnd::Source(_) | LinkEnd::Destination(_) => 0,
+                },
                 is_node: !(is_port(link.from) && is_port(link.to)),
                 enters_element: is_port(link.to),
                 line,
@@ -277,6 +325,19 @@ fn report(mut found: impl Iterator<Item = String>, report: impl FnOnce(String)) 
     }
 }
 
+/// Bits per second of the fastest link from each element.
+fn fastest_from_elements(topology: &Topology, node_bits_per_s: u64) -> Vec<u64> {
+    let mut fastest = vec![0; topology.elements().len()];
+    let rates = topology.rates(node_bits_per_s);
+    for (link, rate) in topology.links().iter().zip(rates) {
+        if let LinkEnd::Port { element, .. } = link.from {
+            let most: &mut u64 = &mut fastest[element as usize];
+            *most = rate.max(*most);
+        }
+    }
+    fastest
+}
+
 /// A cable as its line says it.
 fn described(cable: Cable) -> String {
     let rate = cable
@@ -293,7 +354,7 @@ mod tests {
     use super::*;
     use crate::builder_network::BuilderNetwork;
     use crate::flit::FlitConfig;
-    use crate::network::{Load, Pattern, SizeLaw, Traffic};
+    use crate::network::{Load, Pattern, Traffic};
 
     /// Nodes of 1 Gb/s that send 500 B, 4 us, over a cable of 10 us.
     fn scenario(graph: &str, switching: Switching) -> Scenario {
@@ -330,7 +391,7 @@ mod tests {
     fn buffers(place: BufferPlace, bytes: u64, flow: FlowControl) -> Switching {
         Switching::Buffered(Buffering {
             forwarding: Forwarding::CutThrough,
-            queueing: crate::network::Queueing::VirtualOutput,
+            queueing: Queueing::VirtualOutput,
             place,
             bytes,
             lanes: 1,
@@ -453,7 +514,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("carries 50.0 %") && text.contains("3000 B"),
+            text.contains("carries 50.0 %") && text.contains("takes a `buffer` of 3000 B"),
             "{text}"
         );
         let stop_go = |stop| FlowControl::StopGo { stop, go: 500 };
@@ -469,5 +530,48 @@ mod tests {
             text.contains("each waits for its 10.0 us of cable"),
             "{text}"
         );
+    }
+
+    /// What fits into a buffer is whole packets, as many as a simulation then has on the cable.
+    #[test]
+    fn a_link_carries_what_the_note_says_of_packets_of_one_size() {
+        let graph = "switch a\nswitch b\nsource s a\ndestination d b\n\
+                     link a b rate=100Gb/s delay=1us\n";
+        for (forwarding, kib, percent) in [
+            (Forwarding::StoreAndForward, 127, Some(41.3)),
+            (Forwarding::StoreAndForward, 128, Some(82.7)),
+            (Forwarding::StoreAndForward, 191, Some(82.7)),
+            (Forwarding::StoreAndForward, 192, None),
+            (Forwarding::CutThrough, 127, Some(70.4)),
+            (Forwarding::CutThrough, 128, None),
+        ] {
+            let mut scenario = scenario(
+                graph,
+                Switching::Buffered(Buffering {
+                    forwarding,
+                    queueing: Queueing::VirtualOutput,
+                    place: BufferPlace::Input,
+                    bytes: kib << 10,
+                    lanes: 1,
+                    flow: FlowControl::Credits,
+                }),
+            );
+            let sizes = SizeLaw::Fixed(64 << 10);
+            scenario.load = Load::saturated(Traffic::new(Pattern::Uniform), sizes, 20_000);
+            scenario.load.link_bits_per_s = 100_000_000_000;
+            scenario.load.duration = DurationPs::from_us(20_000);
+            scenario.load.hop_delay = DurationPs::from_ns(200);
+            let outcome = scenario.run().unwrap();
+            let note = outcome.notes.join("\n");
+            let said = percent.map_or(String::new(), |percent| format!("carries {percent} % of"));
+            assert!(note.contains(&said), "{forwarding:?} {kib}: {note}");
+            assert_eq!(note.is_empty(), percent.is_none(), "{forwarding:?} {kib}");
+            let carried = 100.0 * outcome.network.unwrap().efficiency_link.mean;
+            let expected = percent.unwrap_or(100.0);
+            assert!(
+                (carried - expected).abs() < 0.3,
+                "{forwarding:?} {kib}: {carried}"
+            );
+        }
     }
 }
