@@ -37,7 +37,7 @@ pub struct NetworkOutcome {
     pub packets_in_all: u64,
     /// Packets lost at full buffers, in all.
     pub packets_lost: u64,
-    /// Packets that sources have sent or begun to send, in all.
+    /// Packets that arrived at their sources and that these have taken, in all.
     pub packets_offered: u64,
     /// Packets in the network at the end.
     pub packets_in_flight: u64,

@@ -19,6 +19,8 @@ use super::wormhole::Load;
 pub(crate) struct PacketSources {
     draws: Vec<RandomStream>,
     arrivals: ArrivalTimes,
+    /// When the last packet that was drawn for each source arrives; the start where there is always one.
+    last_arrival: Vec<SimPs>,
     window: Option<Window>,
     /// Those that the window lets go on.
     admitted: Vec<u32>,
@@ -46,6 +48,7 @@ impl PacketSources {
         Self {
             draws: draws.collect(),
             arrivals,
+            last_arrival: vec![SimPs::ZERO; sources as usize],
             window: load.traffic.window.map(|size| Window::new(size, sources)),
             admitted: Vec::with_capacity(sources as usize),
             offered: 0,
@@ -123,7 +126,9 @@ impl PacketSources {
     /// When packet `number` of a source arrives; `None` if whenever the source is free.
     pub(crate) fn arrival(&mut self, source: u32, number: u64) -> Option<SimPs> {
         let oldest = self.window.as_ref().map_or(0, Window::oldest);
-        self.arrivals.time(source, number, oldest)
+        let time = self.arrivals.time(source, number, oldest)?;
+        self.last_arrival[source as usize] = time;
+        Some(time)
     }
 
     /// Counts a packet that is gone, delivered or lost: the window may move.
@@ -143,10 +148,14 @@ impl PacketSources {
         self.admitted = admitted;
     }
 
-    /// Puts what the sources know into the outcome of a run that left so many packets in the network.
-    pub(crate) fn settle(&self, outcome: &mut NetworkOutcome, in_flight: u64) {
-        outcome.packets_offered = self.offered;
-        outcome.packets_in_flight = in_flight;
+    /// Puts what the sources know into the outcome of a run that left so many packets, in the network
+    /// or drawn at a source. What was drawn and would have arrived after the end was never offered.
+    pub(crate) fn settle(&self, outcome: &mut NetworkOutcome, left: u64) {
+        let end = outcome.simulated;
+        let to_come = self.last_arrival.iter().filter(|time| **time > end);
+        let to_come = to_come.count() as u64;
+        outcome.packets_offered = self.offered - to_come;
+        outcome.packets_in_flight = left - to_come;
         outcome.sources_behind = self.arrivals.behind(outcome.simulated);
     }
 }
@@ -154,7 +163,12 @@ impl PacketSources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Pattern, SizeLaw, Traffic};
+    use crate::flit::{self, FlitConfig};
+    use crate::network::{
+        Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Pattern, Queueing, SizeLaw,
+        Traffic, buffered, wormhole,
+    };
+    use crate::time::DurationPs;
 
     fn load(traffic: Traffic) -> Load {
         Load::saturated(traffic, SizeLaw::Fixed(2048), 10)
@@ -188,5 +202,38 @@ mod tests {
             assert_eq!(packet, alone.next(&topology, &load, 2, number));
         }
         assert_eq!([alone.offered, together.offered], [50, 100]);
+    }
+
+    /// A packet of 2 KiB takes 16.384 us; one comes every 100 us to each of four sources.
+    #[test]
+    fn what_has_not_arrived_before_the_end_was_never_offered() {
+        let topology = Topology::crossbar(4).unwrap();
+        let mut load = load(Traffic::new(Pattern::Permutation(vec![1, 2, 3, 0])));
+        load.arrival = Arrival::Fixed {
+            interval: DurationPs::from_us(100),
+        };
+        load.warm_up = DurationPs::ZERO;
+        let buffering = Buffering {
+            forwarding: Forwarding::CutThrough,
+            queueing: Queueing::Output,
+            place: BufferPlace::Input,
+            bytes: 64 << 10,
+            lanes: 1,
+            flow: FlowControl::Credits,
+        };
+        let flits = FlitConfig::default();
+        // Those of the last moment are on their way.
+        for (end_us, offered, in_flight) in [(99, 0, 0), (105, 4, 4), (199, 4, 0)] {
+            load.duration = DurationPs::from_us(end_us);
+            for outcome in [
+                wormhole::run(&topology, &load),
+                buffered::run(&topology, &load, &buffering),
+                flit::run(&topology, &load, &flits),
+            ] {
+                assert!(outcome.is_conserved(), "{end_us} us");
+                let counts = (outcome.packets_offered, outcome.packets_in_flight);
+                assert_eq!(counts, (offered, in_flight), "{end_us} us");
+            }
+        }
     }
 }
