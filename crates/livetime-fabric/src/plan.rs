@@ -114,10 +114,14 @@ impl PlanRequest {
                 "packets of {found} bytes, allowed are 512 B to 1 MiB"
             ));
         }
-        if (1..self.block_bytes).contains(&self.mtu) {
+        let has_blocks =
+            self.protocols.is_empty() || self.protocols.contains(&Protocol::BarrelShifter);
+        if has_blocks && (1..self.block_bytes).contains(&self.mtu) {
             let (found, packet) = (self.block_bytes, self.mtu);
             return Some(format!(
-                "blocks of {found} bytes in packets of up to {packet}, allowed are blocks of as much"
+                "blocks of {found} bytes (`--block`) in packets of up to {packet} (`--mtu`), allowed \
+                 are blocks of up to {packet} bytes for a barrel shifter; make blocks smaller, or \
+                 ask for other protocols"
             ));
         }
         let largest = self.largest();

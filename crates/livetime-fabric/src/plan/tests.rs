@@ -241,6 +241,13 @@ fn bad_requests_are_refused() {
         let problem = wrong.problem().unwrap();
         assert!(problem.contains(part), "{problem}");
     }
+    // Those who send no blocks may have packets of any size.
+    let no_blocks = PlanRequest {
+        mtu: 1500,
+        protocols: vec![Protocol::Pull, Protocol::LinearShift],
+        ..request()
+    };
+    assert_eq!(no_blocks.problem(), None);
 }
 
 #[test]

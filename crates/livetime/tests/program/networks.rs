@@ -555,6 +555,48 @@ fn a_plan_counts_each_packet_of_a_fragment() {
     assert!(text.contains("packets of up to 1500 B,"), "{text}");
 }
 
+/// A block is as large as a packet where nobody asks for another and 4 KiB are too much.
+#[test]
+fn a_plan_has_blocks_that_fit_into_packets() {
+    let bench = Workbench::new();
+    let ethernet = |more: &[&str], status| {
+        let common = [
+            "sim",
+            "plan",
+            "--sources",
+            "4",
+            "--fragment",
+            "1000 B",
+            "--rate",
+            "1kHz",
+            "--link",
+            "10 Gb/s",
+            "--network",
+            "crossbar",
+            "--events",
+            "300",
+            "--mtu",
+        ];
+        bench.run(&[&common, more].concat()).ended_with(status)
+    };
+    for (mtu, blocks) in [
+        ("1500 B", "blocks of 1500 B"),
+        ("9000 B", "blocks of 4 KiB"),
+    ] {
+        let text = ethernet(&[mtu, "--protocol", "barrel-shifter"], 0).out;
+        assert!(text.contains(blocks), "{text}");
+    }
+    ethernet(&["1500 B", "--protocol", "pull", "--block", "4 KiB"], 0);
+    let refused = ethernet(&["1500 B", "--block", "4 KiB"], 2).err;
+    for part in [
+        "4096 bytes (`--block`)",
+        "up to 1500 (`--mtu`)",
+        "up to 1500 bytes",
+    ] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+}
+
 #[test]
 fn a_plan_says_what_holds_and_what_is_not_shown() {
     let modest = [

@@ -22,6 +22,9 @@ use crate::config::{BUS_ALLOWED, BUS_RATES, parse_bit_rate, parse_quantity};
 use crate::console::{print, print_line, say};
 use crate::exit;
 
+/// Bytes of a block where nobody asks for another, and packets are no smaller.
+const BLOCK_USUAL: u32 = 4 << 10;
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -63,9 +66,10 @@ pub(crate) struct Options {
     /// Buffer of each port, where the elements have buffers
     #[arg(long, value_name = "SIZE", default_value = "1 MiB", value_parser = parse_quantity::<ByteSize>)]
     buffer: ByteSize,
-    /// Block of the barrel shifter, and phase of the linear shift
-    #[arg(long, value_name = "SIZE", default_value = "4 KiB", value_parser = parse_quantity::<ByteSize>)]
-    block: ByteSize,
+    /// Block of the barrel shifter, and phase of the linear shift [default: 4 KiB, or a packet of
+    /// --mtu where that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
+    block: Option<ByteSize>,
     #[command(flatten)]
     hosts: HostOptions,
     /// Look at this kind of network only; may be given several times
@@ -237,19 +241,22 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
             "--host-bus of {found}, allowed are {BUS_ALLOWED}; leave it out for one that is never busy"
         ));
     }
+    let mtu = options.mtu.map_or(0, |mtu| saturated(mtu.0));
     let request = PlanRequest {
         sources: options.sources,
         builders: options.builders.unwrap_or(options.sources),
         sizes: size_law(options)?,
-        overhead_bytes: u32::try_from(options.overhead.0).unwrap_or(u32::MAX),
-        mtu: options
-            .mtu
-            .map_or(0, |mtu| u32::try_from(mtu.0).unwrap_or(u32::MAX)),
+        overhead_bytes: saturated(options.overhead.0),
+        mtu,
         rate_hz: options.rate.0,
         link_bits_per_s: options.link,
         hop_delay: DurationPs::from_duration_ns(options.hop_delay),
         buffer_bytes: options.buffer.0,
-        block_bytes: u32::try_from(options.block.0).unwrap_or(u32::MAX),
+        block_bytes: match (options.block, mtu) {
+            (Some(block), _) => saturated(block.0),
+            (None, 1..BLOCK_USUAL) => mtu,
+            (None, _) => BLOCK_USUAL,
+        },
         hosts: HostModel {
             bus_bytes_per_s: hosts.host_bus.unwrap_or(0) / 8,
             message: DurationPs::from_duration_ns(hosts.host_message),
@@ -268,6 +275,11 @@ fn to_request(options: &Options) -> Result<PlanRequest, String> {
         seed: options.seed,
     };
     request.problem().map_or(Ok(request), Err)
+}
+
+/// Bytes of a packet or block; more than there can be are found to be too many.
+fn saturated(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 fn size_law(options: &Options) -> Result<SizeLaw, String> {
@@ -293,7 +305,7 @@ fn size_law(options: &Options) -> Result<SizeLaw, String> {
         }
     }
     Ok(match law {
-        LawOption::Fixed => SizeLaw::Fixed(u32::try_from(mean.0).unwrap_or(u32::MAX)),
+        LawOption::Fixed => SizeLaw::Fixed(saturated(mean.0)),
         LawOption::Exponential => SizeLaw::Exponential {
             mean: mean.0 as f64,
         },
@@ -499,16 +511,19 @@ fn head(request: &PlanRequest) -> String {
         // To the byte: 1500 is not 1.5 KiB.
         mtu => format!("up to {mtu} B"),
     };
+    let blocks = match request.block_bytes {
+        bytes if bytes.is_multiple_of(1 << 10) => ByteSize(bytes.into()).to_string(),
+        bytes => format!("{bytes} B"),
+    };
     text += &format!(
         "\n  assumed: {} for a message, {} for a fragment, {} for a packet, {} for an event, bus \
-         {bus}; control network {} Mb/s, {}; packets of {packets}, blocks of {}, buffers of {}\n",
+         {bus}; control network {} Mb/s, {}; packets of {packets}, blocks of {blocks}, buffers of {}\n",
         rounded(hosts.message),
         rounded(hosts.fragment),
         rounded(hosts.packet),
         rounded(hosts.event),
         bits_per_s / 1_000_000,
         rounded(latency),
-        ByteSize(request.block_bytes.into()),
         ByteSize(request.buffer_bytes),
     );
     text
