@@ -377,7 +377,15 @@ impl<'t> Fabric<'t> {
                 (account < elements).then_some(BufferOwner::Element(account as u32))
             }
         };
-        Some(self.meter.take()?.into_report(end, owner))
+        let report = self.meter.take()?.into_report(end, owner);
+        let waits = |link: &u32| {
+            let link = *link as usize;
+            self.is_blocked[link] && self.first_waiting[link] != NONE
+        };
+        Some(LinkReport {
+            waited_for: (0..outer as u32).filter(waits).collect(),
+            ..report
+        })
     }
 
     /// Makes the next packet of a source.

@@ -185,6 +185,7 @@ impl LinkMeter {
             node_bits_per_s: self.node_bits_per_s,
             buffers: buffers.collect(),
             links: self.links,
+            waited_for: Vec::new(),
         }
     }
 }

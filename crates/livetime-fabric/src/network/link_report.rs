@@ -6,7 +6,7 @@
 
 use crate::time::DurationPs;
 
-use super::topology::Link;
+use super::topology::{Link, LinkEnd};
 
 /// A link, and the input of the element behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,9 @@ pub struct LinkReport {
     pub links: Vec<LinkUse>,
     /// Buffers, those of inputs or elements first; none without buffers.
     pub buffers: Vec<BufferUse>,
+    /// Numbers of the links that packets wait for at the end, since another packet holds the link or
+    /// the buffer behind it has no room: those that stand still, where nothing moves any more.
+    pub waited_for: Vec<u32>,
 }
 
 impl Spread {
@@ -140,6 +143,17 @@ impl LinkReport {
         buffers
     }
 
+    /// The links that packets wait for at the end, with their numbers: those between elements first,
+    /// which a circle is of.
+    pub fn links_waited_for(&self) -> Vec<(u32, &LinkUse)> {
+        let numbers = self.waited_for.iter();
+        let link = |number: &u32| Some((*number, self.links.get(*number as usize)?));
+        let mut links: Vec<(u32, &LinkUse)> = numbers.filter_map(link).collect();
+        let is_port = |end| matches!(end, LinkEnd::Port { .. });
+        links.sort_by_key(|(_, link)| !(is_port(link.link.from) && is_port(link.link.to)));
+        links
+    }
+
     fn first_by(&self, count: usize, time: impl Fn(&LinkUse) -> DurationPs) -> Vec<&LinkUse> {
         let mut links: Vec<&LinkUse> = self.links.iter().collect();
         links.sort_by_key(|link| core::cmp::Reverse(time(link)));
@@ -151,7 +165,6 @@ impl LinkReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::topology::LinkEnd;
 
     #[test]
     fn spreads_and_orders() {
@@ -175,6 +188,7 @@ mod tests {
             node_bits_per_s: 1_000,
             links: vec![link(0, 10, 5), link(1, 70, 0), link(2, 20, 30)],
             buffers: Vec::new(),
+            waited_for: vec![0, 2],
         };
         let sources = |links: Vec<&LinkUse>| -> Vec<LinkEnd> {
             links.iter().map(|link| link.link.from).collect()
@@ -182,6 +196,18 @@ mod tests {
         let source = LinkEnd::Source;
         assert_eq!(sources(report.busiest(2)), [source(1), source(2)]);
         assert_eq!(sources(report.most_blocked(9)), [source(2), source(0)]);
+        let mut report = report;
+        let port = |element| LinkEnd::Port { element, port: 0 };
+        report.links[2].link = Link {
+            from: port(0),
+            to: port(1),
+            speed: 1,
+        };
+        let waited_for = report.links_waited_for().into_iter();
+        assert_eq!(
+            waited_for.map(|(number, _)| number).collect::<Vec<u32>>(),
+            [2, 0]
+        );
         assert_eq!(report.share(report.links[1].busy), 0.7);
     }
 }

@@ -248,7 +248,13 @@ impl<'t> Fabric<'t> {
     pub(crate) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
         self.end_waits(end);
         let meter = self.meter.take()?;
-        Some(meter.into_report(end, |_| None))
+        let is_waited_for = |link: &LinkState| link.owner != NONE && link.first_waiting != NONE;
+        let links = (0..).zip(&self.links);
+        let waited_for = links.filter(|(_, link)| is_waited_for(link));
+        Some(LinkReport {
+            waited_for: waited_for.map(|(number, _)| number).collect(),
+            ..meter.into_report(end, |_| None)
+        })
     }
 
     /// Takes a parcel that the source sends from `at` on. Its link must be free.

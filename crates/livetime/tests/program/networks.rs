@@ -684,6 +684,29 @@ fn a_ring_that_stands_still_is_reported_and_no_steady_state() {
         let text = bench.run(&["sim", "run", "ring.toml", "--level", level]);
         let text = text.ended_with(0).out;
         assert!(text.contains("nothing moves from"), "{text}");
+        assert!(!text.contains("blocked"), "{text}");
+    }
+    // Without buffers and with small ones the links of the circle are held.
+    for switch in ["", "[switch]\nmode = \"cut-through\"\nbuffer = \"2 KiB\"\n"] {
+        bench.write(
+            "ring.toml",
+            format!("format = 1\n[topology]\nkind = \"graph\"\nfile = \"ring.graph\"\n{switch}"),
+        );
+        let text = bench.run(&["sim", "run", "ring.toml"]).ended_with(0).out;
+        let document = bench.run(&["sim", "run", "ring.toml", "--json"]);
+        let document = document.ended_with(0).document();
+        let held = value(&document, "links.held").as_array().expect("a list");
+        let line = "held while packets wait for them: link from `s";
+        assert!(text.contains(line) && !text.contains("blocked"), "{text}");
+        // Which way round the circle goes is chance; there are four links each way.
+        let between = text.matches("link from `s").count();
+        assert!((4..=8).contains(&between), "{text}");
+        let ends: Vec<&str> = held.iter().filter_map(|l| l["from"].as_str()).collect();
+        assert!(ends.len() >= 4, "{document:#}");
+        assert!(
+            ends[..4].iter().all(|end| end.starts_with("element ")),
+            "{ends:?}"
+        );
     }
 }
 

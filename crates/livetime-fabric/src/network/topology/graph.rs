@@ -267,7 +267,7 @@ impl Graph {
 
     /// The node or link of a topology's link, counted as there: the line that states it, and what
     /// it is called.
-    pub(crate) fn statement(&self, link: usize) -> Option<(usize, String)> {
+    pub fn statement(&self, link: usize) -> Option<(usize, String)> {
         let switch = |switch: u32| &self.switches[switch as usize];
         let of_node = |kind, node: &GraphNode| (node.line, format!("{kind} `{}`", node.name));
         let between = self.sources.len() + self.links.len();

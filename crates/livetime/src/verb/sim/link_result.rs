@@ -6,13 +6,15 @@
 
 use std::fmt::Write;
 
-use livetime_fabric::network::topology::LinkEnd;
+use livetime_fabric::network::topology::{Graph, LinkEnd};
 use livetime_fabric::network::{BufferOwner, BufferUse, LinkReport, LinkUse, Spread};
 use livetime_study::plot::{PALETTE, escape};
 use serde_json::{Value, json};
 
 /// Links and buffers that the document names of each kind.
 const NAMED_MAX: usize = 16;
+/// Links that the summary names where nothing moves any more.
+const HELD_MAX: usize = 8;
 /// The most links of a map.
 const MAP_LINKS_MAX: usize = 4096;
 /// Cells of a line of a map, and the side of a cell with its gap.
@@ -21,8 +23,9 @@ const CELL: usize = 11;
 /// Space of a map for the names of its stages.
 const MAP_LEFT: usize = 120;
 
-/// The keys `links` and `buffers` of the document; no `buffers` where there are none.
-pub(super) fn to_json(report: &LinkReport) -> (Value, Option<Value>) {
+/// The keys `links` and `buffers` of the document; no `buffers` where there are none. `held` are those
+/// links that packets wait for, where nothing moves any more.
+pub(super) fn to_json(report: &LinkReport, is_deadlocked: bool) -> (Value, Option<Value>) {
     let named = |links: Vec<&LinkUse>| -> Vec<Value> {
         let link = |link: &&LinkUse| {
             json!({
@@ -38,6 +41,9 @@ pub(super) fn to_json(report: &LinkReport) -> (Value, Option<Value>) {
     let spread = |time: fn(&LinkUse) -> livetime_fabric::DurationPs| {
         spread_json(report.links.iter().map(|link| report.share(time(link))))
     };
+    let held = report.links_waited_for().into_iter();
+    let held = held.filter(|_| is_deadlocked).map(|(_, link)| link);
+    let held = held.take(NAMED_MAX).collect();
     let links = json!({
         "count": report.links.len(),
         "use": spread(|link| link.busy),
@@ -45,6 +51,7 @@ pub(super) fn to_json(report: &LinkReport) -> (Value, Option<Value>) {
         "head_of_line": spread(|link| link.head_of_line),
         "busiest": named(report.busiest(NAMED_MAX)),
         "most_blocked": named(report.most_blocked(NAMED_MAX)),
+        "held": named(held),
     });
     if report.buffers.is_empty() {
         return (links, None);
@@ -92,6 +99,28 @@ pub(super) fn to_text(report: &LinkReport) -> String {
         None => text += ", none blocked\n",
     }
     text
+}
+
+/// The line of the summary where nothing moves any more: the first links that packets wait for, by
+/// the names of their graph if there is one.
+pub(super) fn held_text(report: &LinkReport, graph: Option<&Graph>) -> String {
+    let name = |(number, link): (u32, &LinkUse)| {
+        let statement = graph.and_then(|graph| graph.statement(number as usize));
+        statement.map_or_else(|| link_name(link), |(_, name)| name)
+    };
+    let names: Vec<String> = report.links_waited_for().into_iter().map(name).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let more = match names.len().saturating_sub(HELD_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let first = &names[..names.len().min(HELD_MAX)];
+    format!(
+        "  links             held while packets wait for them: {}{more}\n",
+        first.join(", ")
+    )
 }
 
 /// The table of all links.
@@ -275,6 +304,7 @@ mod tests {
             node_bits_per_s: 1_000,
             links: topology.links().iter().enumerate().map(link).collect(),
             buffers: Vec::new(),
+            waited_for: (0..10).collect(),
         }
     }
 
@@ -287,7 +317,14 @@ mod tests {
         assert_eq!(to_csv(&delta).lines().count(), 257);
         let large = report(&Topology::delta(8, 4, &Wiring::Omega).unwrap());
         assert!(to_html(&large).contains("too many"));
-        let (links, buffers) = to_json(&large);
+        let held = held_text(&large, None);
+        assert!(
+            held.contains("source 7 to element 7 port 0, and 2 more"),
+            "{held}"
+        );
+        let (links, buffers) = to_json(&large, true);
+        assert_eq!(links["held"].as_array().map(Vec::len), Some(10));
+        assert_eq!(to_json(&large, false).0["held"], json!([]));
         assert_eq!(links["busiest"].as_array().map(Vec::len), Some(16));
         assert_eq!(links["most_blocked"].as_array().map(Vec::len), Some(0));
         assert_eq!(buffers, None);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use livetime_fabric::builder_network::BuilderNetworkOutcome;
 use livetime_fabric::network::{LinkReport, NetworkOutcome};
-use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome};
+use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome, TopologyChoice};
 use livetime_study::plot::{Axis, LinePlot, Series, escape};
 use serde_json::{Value, json};
 
@@ -241,7 +241,7 @@ impl Finished {
             }
         }
         if let Some(report) = self.links() {
-            let (links, buffers) = link_result::to_json(report);
+            let (links, buffers) = link_result::to_json(report, self.is_deadlocked());
             document["links"] = links;
             document["buffers"] = json!(buffers);
         }
@@ -270,13 +270,35 @@ impl Finished {
         } else if let Some(network) = self.network() {
             text += &network_result::to_text(network, self.outcome.rails);
         }
-        text += &self.links().map(link_result::to_text).unwrap_or_default();
+        text += &self.links_text();
         match (&self.outcome.builder, self.network()) {
             (Some(builder), _) => text += &builder_result::cost_text(builder, self.seconds),
             (None, Some(network)) => text += &network_result::cost_text(network, self.seconds),
             (None, None) => {}
         }
         text
+    }
+
+    /// Whether nothing moves any more in the network of the link report.
+    fn is_deadlocked(&self) -> bool {
+        let of_builder = |builder: &BuilderNetworkOutcome| {
+            // Of several networks it is not known which one stands still.
+            builder.links.len() == 1 && builder.is_deadlocked()
+        };
+        self.network().is_some_and(NetworkOutcome::is_deadlocked)
+            || self.outcome.builder.as_ref().is_some_and(of_builder)
+    }
+
+    /// What links did, or which ones stand still.
+    fn links_text(&self) -> String {
+        let graph = match &self.loaded.scenario.topology {
+            TopologyChoice::Graph(graph) => Some(graph),
+            _ => None,
+        };
+        match self.links() {
+            Some(report) if self.is_deadlocked() => link_result::held_text(report, graph),
+            report => report.map(link_result::to_text).unwrap_or_default(),
+        }
     }
 
     /// What is wrong with a run that should not have come to it.
