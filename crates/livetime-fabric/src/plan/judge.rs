@@ -40,10 +40,9 @@ impl Search<'_> {
         } else {
             trial.bottleneck
         };
-        let capacity = estimate.converged.then_some(estimate.mean);
         // What a short run builds above the bound is chance.
-        let most = bound.max(estimate.mean / rate);
-        let margin = |hz: f64| (hz / rate).min(most) - 1.0;
+        let capacity = estimate.converged.then(|| estimate.mean.min(bound * rate));
+        let margin = |hz: f64| (hz / rate).min(bound) - 1.0;
         PlanOption {
             margin_bounds: trial.bounds().map(|hz| hz.map(margin)),
             ..self.answer(trial, capacity, verdict, bottleneck)

@@ -222,6 +222,37 @@ fn each_packet_of_a_fragment_loads_the_links_with_its_overhead() {
     assert_eq!(small.problem(), None);
 }
 
+/// A link of 10 Gb/s carries 152.59 kHz of 8 KiB, and a short run counts a few more.
+#[test]
+fn no_capacity_is_more_than_the_links_carry() {
+    let mut full = PlanRequest {
+        sizes: SizeLaw::Fixed(8192),
+        rate_hz: 160e3,
+        link_bits_per_s: 10_000_000_000,
+        buffer_bytes: 1 << 20,
+        hosts: HostModel::default(),
+        networks: vec![NetworkKind::Crossbar],
+        events: EVENTS_USUAL,
+        ..request()
+    };
+    full.hosts.event = DurationPs::from_us(10);
+    full.control = Control::Separate {
+        bits_per_s: 1_000_000_000,
+        latency: DurationPs::from_us(10),
+    };
+    let most = 10e9 / (8.0 * 8192.0);
+    let option = answer(&full, Sending::BarrelShifter);
+    assert!(option.event_rate.mean > most, "{option:?}");
+    let capacity = option.capacity_hz.unwrap();
+    assert!((capacity / most - 1.0).abs() < 1e-9, "{option:?}");
+    let [least, bound] = option.margin_bounds.unwrap();
+    assert!(
+        least <= bound && bound < most / 160e3 - 1.0 + 1e-9,
+        "{option:?}"
+    );
+    assert!(option.efficiency.unwrap() < 1.0 + 1e-9, "{option:?}");
+}
+
 #[test]
 fn bad_requests_are_refused() {
     type Change = fn(&mut PlanRequest);
