@@ -74,7 +74,7 @@ fn steady_text(network: &NetworkOutcome, rails: f64) -> String {
         };
         return format!(
             "  efficiency        not converged: {:.2} % +- {:.2} so far, {reason}\n\
-             \x20                   raise `duration` or `packet_times`; --csv shows it against time\n",
+             \x20                   raise `duration` or `packet_times`, or set `duration_max`; --csv shows it against time\n",
             100.0 * efficiency.mean,
             100.0 * efficiency.ci95
         );
