@@ -4,6 +4,7 @@ use livetime_wire::ByteSize;
 
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
+use crate::flit::FlitConfig;
 use crate::network::{Arbiter, BufferPlace, Buffering, FlowControl, SizeLaw, Topology};
 
 use super::buffer_load::Pairs;
@@ -15,6 +16,7 @@ impl Scenario {
         let mut notes = Vec::new();
         notes.extend(self.deadlock_note(topology));
         notes.extend(self.level_note());
+        notes.extend(self.size_note());
         notes.extend(self.loss_note(topology));
         notes.extend(self.cable_note(topology));
         notes
@@ -42,9 +44,17 @@ impl Scenario {
 
     /// Keys of the scenario that do nothing at its level. Routes are chosen at each.
     fn level_note(&self) -> Option<String> {
-        if self.level != Level::Flit {
-            return None;
-        }
+        let level = match self.level {
+            Level::Flit => return self.flit_note(),
+            Level::Packet => "packet",
+            Level::Analytic => "analytic",
+        };
+        (self.flits != FlitConfig::default())
+            .then(|| format!("level {level} takes no notice of `[flit]`: it knows no flits"))
+    }
+
+    /// Keys of the scenario that do nothing at level flit.
+    fn flit_note(&self) -> Option<String> {
         let arbiter = self.load.arbiter.name();
         let ignored = [
             (self.switching != Switching::Wormhole).then(|| {
@@ -62,6 +72,25 @@ impl Scenario {
             )
         };
         (!ignored.is_empty()).then(text)
+    }
+
+    /// What sizes of events are where there are none, or where a list says otherwise.
+    fn size_note(&self) -> Option<String> {
+        if !self.load.sizes_per_event || self.builder.is_some() {
+            return None;
+        }
+        if matches!(self.load.sizes, SizeLaw::Trace(_)) {
+            return Some(
+                "`per_event` of `[size]` does nothing for a list without `[builder]`: each source \
+                 goes through it from another place on"
+                    .to_owned(),
+            );
+        }
+        (!self.load.traffic.pattern.is_event_building()).then(|| {
+            "`per_event` of `[size]` where the pattern of `[traffic]` has no events: the n-th packets \
+             of all sources are of one size"
+                .to_owned()
+        })
     }
 
     /// Whether the credits of an event builder can overflow buffers that nothing guards.
@@ -117,7 +146,6 @@ mod tests {
 
     use super::*;
     use crate::builder_network::BuilderNetwork;
-    use crate::flit::FlitConfig;
     use crate::network::topology::Graph;
     use crate::network::{Forwarding, Load, Pattern, Queueing, RoutePolicy, Traffic};
     use crate::time::DurationPs;
@@ -206,6 +234,23 @@ mod tests {
         assert_eq!(notes(&plain), format!("{before} {mode}"));
         plain.level = Level::Packet;
         assert_eq!(notes(&plain), "");
+        plain.flits.channels = 4;
+        let text = "level packet takes no notice of `[flit]`: it knows no flits";
+        assert_eq!(notes(&plain), text);
+    }
+
+    #[test]
+    fn sizes_of_events_that_are_none_are_named() {
+        let mut sized = scenario(TopologyChoice::Crossbar { ports: 4 });
+        sized.load.sizes = SizeLaw::Exponential { mean: 2048.0 };
+        sized.load.sizes_per_event = true;
+        assert!(notes(&sized).contains("has no events"), "{}", notes(&sized));
+        sized.load.traffic = Traffic::new(Pattern::EventsInOrder);
+        assert_eq!(notes(&sized), "");
+        sized.load.sizes = SizeLaw::Trace(vec![1, 2]);
+        assert!(notes(&sized).contains("for a list"), "{}", notes(&sized));
+        sized.builder = Some(BuilderNetwork::default());
+        assert_eq!(notes(&sized), "");
     }
 
     #[test]

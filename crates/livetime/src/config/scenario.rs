@@ -67,10 +67,11 @@ const OF_KINDS: [(&str, &[&str]); 10] = [
     ("trunk_speed", &["two-level"]),
 ];
 /// Keys of `[size]`, and the laws that have them.
-const OF_SIZES: [(&str, &[&str]); 3] = [
+const OF_SIZES: [(&str, &[&str]); 4] = [
     ("mean", &["fixed", "exponential", "log-normal"]),
     ("rms", &["log-normal"]),
     ("file", &["list"]),
+    ("per_event", &["exponential", "log-normal", "list"]),
 ];
 /// Keys of `[traffic]`, and the patterns that have them.
 const OF_PATTERNS: [(&str, &[&str]); 5] = [
@@ -301,7 +302,11 @@ impl Reader<'_> {
         load.seed = seed;
         let builder = read_builder(root);
         read_link(root, &mut load);
-        let switching = read_switch(root, &mut load, scheduled_by(builder.as_ref(), shift));
+        let idle_routes = match scheduled_by(builder.as_ref(), shift) {
+            Some(table) => Some(IdleRoutes::Scheduled(table)),
+            None => topology.as_ref().and_then(IdleRoutes::of_network),
+        };
+        let switching = read_switch(root, &mut load, idle_routes);
         load.arrival = self.arrival(root);
         let flits = read_flits(root);
         if builder.is_some() && root.has("traffic") {
@@ -676,11 +681,48 @@ fn scheduled_by(
     }
 }
 
-/// `scheduled_by` is the table whose order of shifts has routes of its own, if there is one.
+/// Why no choice of routes has an effect.
+#[derive(Debug, Clone, Copy)]
+enum IdleRoutes {
+    /// The order of shifts of this table has routes of its own.
+    Scheduled(&'static str),
+    /// A network of this kind has one route for each pair.
+    Single(&'static str),
+}
+
+impl IdleRoutes {
+    const fn of_network(topology: &TopologyChoice) -> Option<Self> {
+        match topology {
+            TopologyChoice::Crossbar { .. } => Some(Self::Single("crossbar")),
+            TopologyChoice::Delta { .. } => Some(Self::Single("delta")),
+            _ => None,
+        }
+    }
+
+    /// Refuses the key in `[switch]`.
+    fn refuse(self, section: &mut Section<'_, '_>) {
+        let (reason, help) = match self {
+            Self::Scheduled(table) => (
+                format!(
+                    "`routes` with `order = \"plain\"` of `[{table}]`: a conflict-free order has \
+                     its own"
+                ),
+                format!("remove `routes`, or set `order = \"plain\"` in `[{table}]`"),
+            ),
+            Self::Single(kind) => (
+                format!("`routes` where there are several: `kind = \"{kind}\"` has one for a pair"),
+                "remove `routes`".to_owned(),
+            ),
+        };
+        section.refuse_idle(&["routes"], &reason, &help);
+    }
+}
+
+/// With why `routes` has no effect, if it has none.
 fn read_switch(
     root: &mut Section<'_, '_>,
     load: &mut Load,
-    scheduled_by: Option<&str>,
+    idle_routes: Option<IdleRoutes>,
 ) -> Switching {
     let Some(mut section) = root.section("switch") else {
         return Switching::Wormhole;
@@ -695,12 +737,8 @@ fn read_switch(
         ("in-turn", RoutePolicy::InTurn),
     ];
     load.routes = section.choice("routes", &routes).unwrap_or_default();
-    if let Some(table) = scheduled_by {
-        let reason = format!(
-            "`routes` with `order = \"plain\"` of `[{table}]`: a conflict-free order has its own"
-        );
-        let help = format!("remove `routes`, or set `order = \"plain\"` in `[{table}]`");
-        section.refuse_idle(&["routes"], &reason, &help);
+    if let Some(idle) = idle_routes {
+        idle.refuse(&mut section);
     }
     let modes = [
         ("wormhole", None),

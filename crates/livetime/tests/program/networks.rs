@@ -835,14 +835,17 @@ fn keys_without_effect_are_refused_all_at_once() {
     bench.write(
         "idle.toml",
         "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[size]\nrms = \"1 KiB\"\n\
-         [switch]\nbuffer = \"4 KiB\"\n[builder]\nblock = \"4 KiB\"\nevent_bytes = \"1 KiB\"\n\
+         per_event = true\n[switch]\nbuffer = \"4 KiB\"\nroutes = \"in-turn\"\n[builder]\n\
+         block = \"4 KiB\"\nevent_bytes = \"1 KiB\"\n\
          dead_at = \"1 ms\"\ndead_readouts_for = \"9 ms\"\ndead_manager_for = \"9 ms\"\n\
          slot_ports = 2\n",
     );
     let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
     for key in [
         "size.rms",
+        "size.per_event",
         "switch.buffer",
+        "switch.routes",
         "builder.block",
         "builder.event_bytes",
         "builder.dead_at",
@@ -853,7 +856,7 @@ fn keys_without_effect_are_refused_all_at_once() {
         assert!(refused.err.contains(key), "{key} in\n{}", refused.err);
     }
     let found = refused.err.matches("error[C0137]").count();
-    assert_eq!(found, 8, "{}", refused.err);
+    assert_eq!(found, 10, "{}", refused.err);
     bench.write("idle.toml", OTHERS);
     let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
     let words: Vec<&str> = refused
@@ -892,6 +895,11 @@ fn keys_without_effect_are_refused_all_at_once() {
     bench.write("idle.toml", OTHERS.replace("\"bernoulli\"", "\"bernouli\""));
     let refused = bench.run(&["check", "idle.toml"]).ended_with(1);
     assert!(!refused.err.contains("arrival.rate"), "{}", refused.err);
+}
+
+#[test]
+fn a_largest_event_that_fragments_exceed_is_refused() {
+    let bench = Workbench::new();
     bench.write(
         "large.toml",
         "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\n\
