@@ -60,6 +60,17 @@ impl FolderFile {
         &mut self.reader
     }
 
+    /// What is in it; damage is told with its name if it is one of several.
+    fn inspect(&mut self, several: bool) -> io::Result<Inspection> {
+        let mut found = inspect(&mut self.reader)?;
+        if several {
+            let name = self.name.to_string();
+            let ranges = found.damage.iter_mut();
+            ranges.for_each(|range| range.file.clone_from(&name));
+        }
+        Ok(found)
+    }
+
     /// Whether it says that another part follows.
     fn is_continued(&self) -> bool {
         self.reader.end().is_some_and(|end| end.continued)
@@ -432,11 +443,12 @@ impl RunFolder {
     pub fn inspect(&mut self) -> io::Result<Inspection> {
         let between = self.events_between();
         let missing = self.files_missing();
+        let several = self.files.len() > 1;
         let mut files = self.files.iter_mut();
         let first = files.next().expect("a run has at least one file");
-        let mut found = inspect(&mut first.reader)?;
+        let mut found = first.inspect(several)?;
         for file in files {
-            join(&mut found, inspect(&mut file.reader)?);
+            join(&mut found, file.inspect(several)?);
         }
         found.events_missing += between;
         if self.directory.is_some() {
@@ -464,6 +476,7 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.condition |= other.condition;
     found.events_incomplete += other.events_incomplete;
     found.events_missing += other.events_missing;
+    found.events_salvaged += other.events_salvaged;
     found.recovered |= other.recovered;
     found.simulated |= other.simulated;
     found.chunks += other.chunks;

@@ -39,8 +39,11 @@ pub struct Inspection {
     pub condition: Condition,
     /// Events with sources missing.
     pub events_incomplete: u64,
-    /// Events known to be missing from the file.
+    /// Events known to be missing from the file, the damaged ones included.
     pub events_missing: u64,
+    /// Whole events in damaged chunks, among `events`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events_salvaged: u64,
     /// Whether the end-of-run record was made by a recovery.
     pub recovered: bool,
     /// Chunks.
@@ -67,6 +70,9 @@ pub struct Inspection {
 /// A range of bytes that was passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedRange {
+    /// Name of the file, if the run has several.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
     /// Where it starts.
     #[serde(with = "crate::string_u64")]
     pub offset: u64,
@@ -74,6 +80,10 @@ pub struct DamagedRange {
     pub bytes: u64,
     /// Why, in words.
     pub reason: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl From<&Damage> for DamagedRange {
@@ -84,6 +94,7 @@ impl From<&Damage> for DamagedRange {
             reason,
         } = *damage;
         Self {
+            file: String::new(),
             offset,
             bytes,
             reason: reason.to_string(),
@@ -149,6 +160,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
         condition,
         events_incomplete,
         events_missing,
+        events_salvaged: reader.events_salvaged(),
         recovered,
         chunks: reader.chunk_count() as u64,
         bytes: reader.input_bytes(),

@@ -24,6 +24,7 @@ pub mod run_reader;
 pub mod run_record;
 pub mod run_scan;
 pub mod run_writer;
+mod salvage;
 mod string_u64;
 pub mod summary;
 pub mod two_step_summary;

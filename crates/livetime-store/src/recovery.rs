@@ -10,11 +10,12 @@ use livetime_wire::{RunNs, TriggerNumber};
 
 use crate::chunk_data::words_of;
 use crate::condition::Condition;
-use crate::damage::{Damage, DamageList, DamageReason};
+use crate::damage::{DamageList, DamageReason};
 use crate::run_chunk::{Channel, Messages};
 use crate::run_reader::{OpenError, RunReader, checked_event};
 use crate::run_record::{RunBegin, RunEnd};
 use crate::run_writer::{FileSummary, RunWriter, WriteError, WriterLimits};
+use crate::salvage::EventBytes;
 
 /// Why a file was not recovered.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,8 @@ pub struct Recovered {
     pub file: FileSummary,
     /// Events known to be missing.
     pub events_missing: u64,
+    /// Events that were found in damaged chunks.
+    pub events_salvaged: u64,
     /// What was passed over in the input.
     pub damage: DamageList,
     /// The end-of-run record of the new file.
@@ -65,11 +68,14 @@ pub fn recover<R: Read + Seek, W: Write>(
         ..WriterLimits::default()
     };
     let mut writer = RunWriter::new(output, &begin, limits)?;
-    let mut scratch = Vec::new();
     let mut last_time = RunNs(0);
-    for chunk in 0..reader.chunk_count() {
+    reader.read_cut_end();
+    for chunk in 0..reader.place_count() {
         if reader.load(chunk)? {
-            copy_chunk(&mut reader, &mut writer, &mut scratch, &mut last_time)?;
+            copy_chunk(&mut reader, chunk, &mut writer, &mut last_time)?;
+        } else if let Some(salvage) = reader.load_salvage(chunk)? {
+            let whole = salvage.whole.clone();
+            copy_events(reader.loaded_data(), &whole, &mut writer, &mut last_time)?;
         }
     }
     let events_missing = reader.events_missing();
@@ -82,6 +88,7 @@ pub fn recover<R: Read + Seek, W: Write>(
     let recovered = Recovered {
         file,
         events_missing,
+        events_salvaged: reader.events_salvaged(),
         damage: reader.damage().clone(),
         end,
     };
@@ -91,14 +98,15 @@ pub fn recover<R: Read + Seek, W: Write>(
 /// Copies the events and histograms of the chunk that is loaded.
 fn copy_chunk<R: Read + Seek, W: Write>(
     reader: &mut RunReader<R>,
+    chunk: usize,
     writer: &mut RunWriter<W>,
-    scratch: &mut Vec<u32>,
     last_time: &mut RunNs,
 ) -> Result<(), WriteError> {
+    let mut scratch = Vec::new();
     let mut damaged = Vec::new();
     for message in Messages::new(reader.loaded_data(), 0).flatten() {
         match message.channel {
-            Channel::Events => match checked_event(words_of(message.data, scratch)) {
+            Channel::Events => match checked_event(words_of(message.data, &mut scratch)) {
                 Ok(event) => {
                     *last_time = message.time.max(*last_time);
                     let trigger: TriggerNumber = event.header().trigger;
@@ -113,14 +121,31 @@ fn copy_chunk<R: Read + Seek, W: Write>(
             Channel::Begin | Channel::End | Channel::Mark => {}
         }
     }
-    let data_at = reader.loaded_data_at();
+    reader.set_events_damaged(chunk, damaged.len() as u64);
     for (start, bytes, reason) in damaged {
-        let (offset, bytes) = (data_at + start as u64, bytes as u64);
-        reader.damage_mut().push(Damage {
-            offset,
-            bytes,
-            reason,
-        });
+        reader.push_damaged_event(chunk, start, bytes, reason);
+    }
+    Ok(())
+}
+
+/// Copies events out of a damaged chunk, whose times no checksum covers: theirs are taken.
+fn copy_events<W: Write>(
+    data: &[u8],
+    events: &[EventBytes],
+    writer: &mut RunWriter<W>,
+    last_time: &mut RunNs,
+) -> Result<(), WriteError> {
+    let mut scratch = Vec::new();
+    for EventBytes { start, bytes } in events {
+        let bytes = data
+            .get(*start..start.saturating_add(*bytes))
+            .unwrap_or_default();
+        let Ok(event) = checked_event(words_of(bytes, &mut scratch)) else {
+            continue;
+        };
+        let header = event.header();
+        *last_time = header.triggered_at.max(*last_time);
+        writer.write_event(header.trigger, header.triggered_at, &[event.words()])?;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Only what a CRC covers is believed: a chunk's CRC before anything in it is used, the event
 //! header's and the fragments' CRCs before an event is handed out, the summary's before the index.
-//! Damage is passed over, and listed in [`RunReader::damage`]. A file that is still being written,
+//! Damage is passed over, and listed in [`RunReader::damage`]; of a damaged chunk the events are
+//! read that are whole themselves, by [`crate::salvage`]. A file that is still being written,
 //! or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`] goes
 //! on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
 //! Nothing is repaired here: that is [`crate::recovery`].
@@ -23,7 +24,8 @@ use crate::mcap_record::{
 };
 use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
-use crate::run_scan::{Scan, ScannedChunk, scan};
+use crate::run_scan::{Gap, Scan, ScannedChunk, scan};
+use crate::salvage::Salvage;
 
 /// Why a file cannot be opened as a run file.
 #[derive(Debug, thiserror::Error)]
@@ -70,14 +72,32 @@ pub enum IndexOrigin {
     Scan,
 }
 
+/// Whether a place is a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PlaceKind {
+    /// A chunk, by the summary or a scan.
+    Chunk,
+    /// What a scan found between chunks, to be searched for events.
+    Gap,
+    /// The same behind the last chunk, where one may still be being written.
+    CutEnd,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct ChunkPlace {
+    kind: PlaceKind,
     offset: u64,
     data_bytes: u64,
     channels: u8,
     /// Known once the chunk was verified.
     content: Option<ChunkContent>,
     damaged: bool,
+    /// Its events that are damaged while it is not, as far as it was iterated over.
+    events_damaged: u64,
+    /// How far in its data these were counted.
+    iterated_to: usize,
+    /// Its events that are whole while it is damaged, once it was searched.
+    events_salvaged: u64,
 }
 
 impl ChunkPlace {
@@ -86,18 +106,74 @@ impl ChunkPlace {
     }
 
     fn record_bytes(&self) -> u64 {
-        CHUNK_HEADER_BYTES as u64 + self.data_bytes
+        self.data_at() - self.offset + self.data_bytes
+    }
+
+    /// Where its data start in the file; no header of a gap is believed.
+    fn data_at(&self) -> u64 {
+        match self.kind {
+            PlaceKind::Chunk => self.offset + CHUNK_HEADER_BYTES as u64,
+            PlaceKind::Gap | PlaceKind::CutEnd => self.offset,
+        }
+    }
+
+    /// What is in it, if it is whole.
+    fn good(&self) -> Option<ChunkContent> {
+        self.content.filter(|_| !self.damaged)
+    }
+
+    /// Its whole events, once it was iterated over.
+    fn events_found(&self) -> u64 {
+        match self.good() {
+            Some(content) => content.events.saturating_sub(self.events_damaged),
+            None => self.events_salvaged,
+        }
+    }
+
+    /// A chunk of a summary.
+    fn unread(offset: u64, data_bytes: u64, channels: u8) -> Self {
+        Self {
+            kind: PlaceKind::Chunk,
+            offset,
+            data_bytes,
+            channels,
+            content: None,
+            damaged: false,
+            events_damaged: 0,
+            iterated_to: 0,
+            events_salvaged: 0,
+        }
+    }
+
+    /// The chunks and gaps of a scan, in the order of the file.
+    fn of_scan(chunks: &[ScannedChunk], gaps: &[Gap]) -> Vec<Self> {
+        let chunks = chunks.iter().map(Self::from);
+        let mut places: Vec<Self> = chunks.chain(gaps.iter().map(Self::from)).collect();
+        places.sort_by_key(|place| place.offset);
+        places
     }
 }
 
 impl From<&ScannedChunk> for ChunkPlace {
     fn from(chunk: &ScannedChunk) -> Self {
+        let channels = chunk.content.channels;
         Self {
-            offset: chunk.offset,
-            data_bytes: chunk.data_bytes,
-            channels: chunk.content.channels,
             content: Some(chunk.content),
-            damaged: false,
+            ..Self::unread(chunk.offset, chunk.data_bytes, channels)
+        }
+    }
+}
+
+impl From<&Gap> for ChunkPlace {
+    fn from(gap: &Gap) -> Self {
+        let kind = match gap.at_end {
+            true => PlaceKind::CutEnd,
+            false => PlaceKind::Gap,
+        };
+        Self {
+            kind,
+            damaged: true,
+            ..Self::unread(gap.offset, gap.bytes, 1 << Channel::Events as u16)
         }
     }
 }
@@ -117,6 +193,10 @@ pub struct RunReader<R> {
     /// The chunk in memory.
     data: ChunkData,
     loaded: Option<usize>,
+    /// Or the damaged one, and the events in it.
+    salvaged: Option<(usize, Salvage)>,
+    /// Whether events of a chunk that is cut off are read as well.
+    with_cut_end: bool,
     /// The chunk that iteration is in, and where in its data.
     cursor: (usize, usize),
     /// Words of an event that does not lie on a word.
@@ -135,13 +215,9 @@ impl<R: Read + Seek> RunReader<R> {
         let Some(tail) = FileTail::read(&mut input, input_bytes)? else {
             return Self::open_by_scan(input);
         };
-        let chunks = tail.chunks.iter().map(|chunk| ChunkPlace {
-            offset: chunk.offset,
-            data_bytes: chunk.data_bytes,
-            channels: channels_of(chunk),
-            content: None,
-            damaged: false,
-        });
+        let chunks = tail.chunks.iter();
+        let chunks = chunks
+            .map(|chunk| ChunkPlace::unread(chunk.offset, chunk.data_bytes, channels_of(chunk)));
         let chunks = chunks.collect();
         let mut reader = Self::new(input, input_bytes, IndexOrigin::Summary, chunks);
         reader.index_place = tail.event_index;
@@ -161,9 +237,10 @@ impl<R: Read + Seek> RunReader<R> {
         let Scan {
             chunks,
             damage,
+            gaps,
             input_bytes,
         } = scan(&mut input, 0, None)?;
-        let places = chunks.iter().map(ChunkPlace::from).collect();
+        let places = ChunkPlace::of_scan(&chunks, &gaps);
         let mut reader = Self::new(input, input_bytes, IndexOrigin::Scan, places);
         let first = chunks
             .first()
@@ -188,6 +265,8 @@ impl<R: Read + Seek> RunReader<R> {
             damage: DamageList::default(),
             data: ChunkData::default(),
             loaded: None,
+            salvaged: None,
+            with_cut_end: false,
             cursor: (0, 0),
             scratch: Vec::new(),
             single: ChunkData::default(),
@@ -223,7 +302,39 @@ impl<R: Read + Seek> RunReader<R> {
 
     /// Number of chunks, damaged ones in the index included.
     pub fn chunk_count(&self) -> usize {
+        let chunks = self.chunks.iter();
+        chunks
+            .filter(|place| place.kind == PlaceKind::Chunk)
+            .count()
+    }
+
+    /// Number of chunks and of gaps between them that may hold events.
+    pub(crate) fn place_count(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// Reads the events of a chunk that is cut off at the end of the file as well; not for a file
+    /// that may still be being written, in which they come once more with their chunk.
+    pub fn read_cut_end(&mut self) {
+        self.with_cut_end = true;
+    }
+
+    /// Whole events, as far as the chunks were read; with [`RunReader::events_missing`] those that
+    /// are known to have been stored.
+    pub fn events_found(&self) -> u64 {
+        self.chunks.iter().map(ChunkPlace::events_found).sum()
+    }
+
+    /// Whether there are bytes behind the last whole chunk that may be the start of another one.
+    pub fn is_cut_off(&self) -> bool {
+        self.chunks
+            .iter()
+            .any(|place| place.kind == PlaceKind::CutEnd)
+    }
+
+    /// Events that were found in damaged chunks, as far as these were read.
+    pub fn events_salvaged(&self) -> u64 {
+        self.chunks.iter().map(|place| place.events_salvaged).sum()
     }
 
     /// What was passed over so far.
@@ -231,23 +342,28 @@ impl<R: Read + Seek> RunReader<R> {
         &self.damage
     }
 
-    /// Events known to be missing, as far as the chunks read so far tell: by the end-of-run
-    /// record, else by what the last chunk says came before it.
+    /// Events known to be missing or damaged, as far as the chunks read so far tell: by the
+    /// end-of-run record, else by what the last chunk says came before it.
     ///
     /// Right once all events were read.
     pub fn events_missing(&self) -> u64 {
-        let contents = || {
-            self.chunks
-                .iter()
-                .filter(|c| !c.damaged)
-                .filter_map(|c| c.content)
-        };
-        let found: u64 = contents().map(|content| content.events).sum();
         let known =
             |content: ChunkContent| content.mark.events_before.saturating_add(content.events);
-        let by_marks = contents().map(known).max();
-        let by_end = self.end.as_ref().map(|end| end.events_stored);
-        by_end.max(by_marks).unwrap_or(0).saturating_sub(found)
+        let contents = self.chunks.iter().enumerate();
+        let contents =
+            contents.filter_map(|(i, place)| place.good().map(|content| (known(content), i)));
+        let (by_marks, last_good) = contents.max().unwrap_or((0, 0));
+        let by_end = self.end.as_ref().map_or(0, |end| end.events_stored);
+        // What was salvaged behind the last mark is in no sum of marks.
+        let counted = match by_end >= by_marks.max(1) {
+            true => &self.chunks[..],
+            false => self.chunks.get(..=last_good).unwrap_or_default(),
+        };
+        let in_chunks = counted
+            .iter()
+            .filter(|place| place.kind != PlaceKind::CutEnd);
+        let found: u64 = in_chunks.map(ChunkPlace::events_found).sum();
+        by_end.max(by_marks).saturating_sub(found)
     }
 
     /// The next event that is whole, in the order of the file.
@@ -270,13 +386,14 @@ impl<R: Read + Seek> RunReader<R> {
             let Err(reason) = checked_event(words) else {
                 return Ok(Some((start, bytes)));
             };
-            let data_at = self.chunks[self.cursor.0].offset + CHUNK_HEADER_BYTES as u64;
-            let damage = Damage {
-                offset: data_at + start as u64,
-                bytes: bytes as u64,
-                reason,
-            };
-            self.damage.push(damage);
+            let (chunk, next) = self.cursor;
+            self.push_damaged_event(chunk, start, bytes, reason);
+            // Counted once, though it is passed over in each iteration.
+            let place = &mut self.chunks[chunk];
+            if next > place.iterated_to {
+                place.iterated_to = next;
+                place.events_damaged += 1;
+            }
         }
         Ok(None)
     }
@@ -372,6 +489,9 @@ impl<R: Read + Seek> RunReader<R> {
     /// # Errors
     /// Only errors of the input.
     pub fn refresh(&mut self) -> io::Result<()> {
+        // What was cut off may be whole now.
+        self.chunks.retain(|place| place.kind != PlaceKind::CutEnd);
+        let known = self.chunks.len();
         let from = self
             .chunks
             .last()
@@ -379,19 +499,22 @@ impl<R: Read + Seek> RunReader<R> {
         let Scan {
             chunks,
             damage,
+            gaps,
             input_bytes,
         } = scan(&mut self.input, from, self.identity)?;
-        let known = self.chunks.len();
         let last_sequence = self
             .chunks
             .iter()
             .filter_map(|chunk| chunk.content)
             .map(|c| c.mark.sequence)
             .max();
-        let new = chunks
-            .iter()
-            .filter(|chunk| Some(chunk.content.mark.sequence) > last_sequence);
-        self.chunks.extend(new.map(ChunkPlace::from));
+        let mut new = ChunkPlace::of_scan(&chunks, &gaps);
+        new.retain(|place| {
+            let sequence = place.content.map(|content| content.mark.sequence);
+            sequence.is_none() || sequence > last_sequence
+        });
+        self.chunks.extend(new);
+        self.cursor.0 = self.cursor.0.min(known);
         self.input_bytes = input_bytes;
         // Damage before the last known chunk stays; the rest is judged anew.
         let mut judged = DamageList::default();
@@ -404,6 +527,7 @@ impl<R: Read + Seek> RunReader<R> {
             .chain(damage.entries())
             .for_each(|damage| judged.push(*damage));
         self.damage = judged;
+        self.salvaged = None;
         if self.chunks.len() > known {
             self.index = None;
             self.read_records()?;
@@ -431,6 +555,7 @@ impl<R: Read + Seek> RunReader<R> {
             return Ok(false);
         }
         self.loaded = None;
+        self.salvaged = None;
         let verified = self.load_verified(place)?;
         match verified {
             Ok(content) => {
@@ -447,19 +572,53 @@ impl<R: Read + Seek> RunReader<R> {
         }
     }
 
+    /// Loads the events of a chunk that is damaged, or of a gap; `None` where none are to be read.
+    pub(crate) fn load_salvage(&mut self, chunk: usize) -> io::Result<Option<&Salvage>> {
+        let place = self.chunks[chunk];
+        let cut_end = place.kind == PlaceKind::CutEnd && !self.with_cut_end;
+        let within = place.offset.saturating_add(place.record_bytes()) <= self.input_bytes;
+        let bytes = usize::try_from(place.data_bytes).ok();
+        let (true, false, true, Some(bytes)) = (place.damaged, cut_end, within, bytes) else {
+            return Ok(None);
+        };
+        if self.salvaged.as_ref().is_none_or(|(at, _)| *at != chunk) {
+            self.loaded = None;
+            self.salvaged = None;
+            self.data.load(&mut self.input, place.data_at(), bytes)?;
+            let salvage = Salvage::of(self.data.bytes(), self.run());
+            for (event, reason) in &salvage.damaged {
+                self.push_damaged_event(chunk, event.start, event.bytes, *reason);
+            }
+            self.chunks[chunk].events_salvaged = salvage.whole.len() as u64;
+            self.salvaged = Some((chunk, salvage));
+        }
+        Ok(self.salvaged.as_ref().map(|(_, salvage)| salvage))
+    }
+
     /// The data of the chunk that [`RunReader::load`] loaded last.
     pub(crate) fn loaded_data(&self) -> &[u8] {
         self.data.bytes()
     }
 
-    /// Where these data start in the file.
-    pub(crate) fn loaded_data_at(&self) -> u64 {
-        let offset = self.loaded.map_or(0, |chunk| self.chunks[chunk].offset);
-        offset + CHUNK_HEADER_BYTES as u64
+    /// Takes note of an event that is damaged, by its place in the data of a chunk.
+    pub(crate) fn push_damaged_event(
+        &mut self,
+        chunk: usize,
+        start: usize,
+        bytes: usize,
+        reason: DamageReason,
+    ) {
+        self.damage.push(Damage {
+            offset: self.chunks[chunk].data_at() + start as u64,
+            bytes: bytes as u64,
+            reason,
+        });
     }
 
-    pub(crate) fn damage_mut(&mut self) -> &mut DamageList {
-        &mut self.damage
+    /// Sets how many events of a whole chunk are damaged, for one that reads all of it at once.
+    pub(crate) fn set_events_damaged(&mut self, chunk: usize, events: u64) {
+        self.chunks[chunk].events_damaged = events;
+        self.chunks[chunk].iterated_to = usize::MAX;
     }
 
     /// Place and size come from the summary or a scan, so of the header only the CRC is used.
@@ -546,7 +705,9 @@ impl<R: Read + Seek> RunReader<R> {
     fn next_event_data(&mut self) -> io::Result<Option<(usize, usize)>> {
         while self.cursor.0 < self.chunks.len() {
             let chunk = self.cursor.0;
-            if self.chunks[chunk].has(Channel::Events) && self.load(chunk)? {
+            if !self.chunks[chunk].has(Channel::Events) {
+                // Nothing to load.
+            } else if self.load(chunk)? {
                 let mut messages = Messages::new(self.data.bytes(), self.cursor.1);
                 let next = messages
                     .by_ref()
@@ -556,6 +717,13 @@ impl<R: Read + Seek> RunReader<R> {
                     let found = (message.data_offset, message.data.len());
                     self.cursor.1 = messages.offset();
                     return Ok(Some(found));
+                }
+            } else {
+                let from = self.cursor.1;
+                let salvage = self.load_salvage(chunk)?;
+                if let Some(event) = salvage.and_then(|salvage| salvage.next_from(from)) {
+                    self.cursor.1 = event.start + event.bytes;
+                    return Ok(Some((event.start, event.bytes)));
                 }
             }
             self.cursor = (chunk + 1, 0);
@@ -597,7 +765,11 @@ impl<R: Read + Seek> RunReader<R> {
         let mut places = Vec::new();
         let mut scratch = Vec::new();
         for chunk in 0..self.chunks.len() {
-            if !self.chunks[chunk].has(Channel::Events) || !self.load(chunk)? {
+            if !self.chunks[chunk].has(Channel::Events) {
+                continue;
+            }
+            if !self.load(chunk)? {
+                self.index_salvage(chunk, &mut places)?;
                 continue;
             }
             let messages = Messages::new(self.data.bytes(), 0).flatten();
@@ -616,6 +788,35 @@ impl<R: Read + Seek> RunReader<R> {
             }
         }
         Ok(EventIndex::new(places))
+    }
+
+    /// Adds the places of the events that are whole in a damaged chunk or a gap.
+    fn index_salvage(&mut self, chunk: usize, places: &mut Vec<EventPlace>) -> io::Result<()> {
+        let header_bytes = CHUNK_HEADER_BYTES as u64;
+        let data_at = self.chunks[chunk].data_at();
+        // Places are told as if a chunk's header came before the data, whatever there is.
+        let chunk_offset = data_at.saturating_sub(header_bytes);
+        let mut scratch = Vec::new();
+        let found = self
+            .load_salvage(chunk)?
+            .map(|salvage| salvage.whole.clone());
+        for event in found.unwrap_or_default() {
+            let data = &self.data.bytes()[event.start..event.start + event.bytes];
+            let Ok(view) = EventView::new_checked(words_of(data, &mut scratch)) else {
+                continue;
+            };
+            let at = (data_at + event.start as u64).checked_sub(chunk_offset + header_bytes);
+            let Some(offset) = at.and_then(|at| u32::try_from(at).ok()) else {
+                continue;
+            };
+            places.push(EventPlace {
+                trigger: view.header().trigger,
+                chunk_offset,
+                offset,
+                bytes: event.bytes as u32,
+            });
+        }
+        Ok(())
     }
 }
 

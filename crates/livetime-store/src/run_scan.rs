@@ -14,7 +14,7 @@ use crate::chunk_data::ChunkData;
 use crate::damage::{Damage, DamageList, DamageReason};
 use crate::file_tail::FileTail;
 use crate::mcap_record::{CHUNK_HEADER_BYTES, ChunkHeader, MAGIC, RECORD_HEADER_BYTES, crc32, op};
-use crate::run_chunk::{ChunkContent, RunIdentity};
+use crate::run_chunk::{Channel, ChunkContent, RunIdentity};
 
 /// How often the length of the input may be read again for chunks that turn out false.
 pub const SCAN_BUDGET_PASSES: u64 = 4;
@@ -24,6 +24,10 @@ const WINDOW_BYTES_MIN: u64 = 4 << 10;
 const WINDOW_BYTES_MAX: u64 = 256 << 10;
 /// Most records between two chunks: one message index per channel, or the records of the tail.
 const RECORDS_BETWEEN_MAX: usize = 64;
+/// Most bytes of a gap that are searched for events at once; an event across pieces is not found.
+pub const GAP_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a message index before its entries: channel, and bytes of the entries.
+const MESSAGE_INDEX_FIXED_BYTES: usize = 6;
 /// Most false chunks that are remembered for the report.
 const FALSE_CHUNKS_MAX: usize = 4096;
 
@@ -45,6 +49,17 @@ impl ScannedChunk {
     }
 }
 
+/// Bytes between chunks that may hold events: a damaged chunk, or one that is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it starts.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Whether it goes on to the end of the file, where a chunk may still be being written.
+    pub at_end: bool,
+}
+
 /// The result of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
@@ -52,6 +67,8 @@ pub struct Scan {
     pub chunks: Vec<ScannedChunk>,
     /// What was passed over.
     pub damage: DamageList,
+    /// What of it may hold events, in the order of the file; at most [`GAP_BYTES_MAX`] in a piece.
+    pub gaps: Vec<Gap>,
     /// Bytes of the input.
     pub input_bytes: u64,
 }
@@ -75,6 +92,7 @@ pub fn scan<R: Read + Seek>(
     let mut found = Scan {
         chunks,
         damage: DamageList::default(),
+        gaps: Vec::new(),
         input_bytes,
     };
     report_gaps(input, from, &search, &mut found)?;
@@ -88,6 +106,8 @@ struct Search {
     exhausted_at: Option<u64>,
     chunks: Vec<ScannedChunk>,
     refused: BTreeMap<u64, DamageReason>,
+    /// Whole chunks that are not taken, start and end: their events are none that are missing.
+    strangers: Vec<(u64, u64)>,
     data: ChunkData,
 }
 
@@ -102,6 +122,7 @@ impl Search {
             exhausted_at: None,
             chunks: Vec::new(),
             refused: BTreeMap::new(),
+            strangers: Vec::new(),
             data: ChunkData::default(),
         }
     }
@@ -216,15 +237,18 @@ impl Search {
         let mut taken = Vec::with_capacity(self.chunks.len());
         for chunk in std::mem::take(&mut self.chunks) {
             let mark = chunk.content.mark;
-            if Some(mark.identity) != identity {
-                self.refuse(chunk.offset, DamageReason::OtherRun);
+            let refused = if Some(mark.identity) != identity {
+                DamageReason::OtherRun
             } else if mark.sequence < next_sequence {
                 let sequence = mark.sequence;
-                self.refuse(chunk.offset, DamageReason::OutOfSequence { sequence });
+                DamageReason::OutOfSequence { sequence }
             } else {
                 next_sequence = mark.sequence.saturating_add(1);
                 taken.push(chunk);
-            }
+                continue;
+            };
+            self.refuse(chunk.offset, refused);
+            self.strangers.push((chunk.offset, chunk.end()));
         }
         taken
     }
@@ -247,7 +271,7 @@ fn report_gaps<R: Read + Seek>(
             .chain([input_bytes]);
         starts.zip(ends).collect()
     };
-    for (start, end) in ends {
+    for (index, (start, end)) in ends.into_iter().enumerate() {
         let at_file_end = end == input_bytes;
         let start = known_records_end(input, start, end, at_file_end)?;
         if start == end {
@@ -264,6 +288,9 @@ fn report_gaps<R: Read + Seek>(
             bytes: end - start,
             reason,
         });
+        if !exhausted && may_hold_events(&found.chunks, index) {
+            put_gaps(&search.strangers, start, end, at_file_end, &mut found.gaps);
+        }
         // Of several damaged chunks in a row, each is named.
         let next_ones: Vec<(u64, DamageReason)> = search
             .refused
@@ -286,6 +313,40 @@ fn report_gaps<R: Read + Seek>(
     Ok(())
 }
 
+/// Whether events are missing between chunk `index` and the one before it, or the end of the file,
+/// as far as the chunks tell.
+fn may_hold_events(chunks: &[ScannedChunk], index: usize) -> bool {
+    let before = index.checked_sub(1).and_then(|before| chunks.get(before));
+    let before = before.map(|chunk| chunk.content);
+    let known = before.map_or(0, |content| {
+        content.mark.events_before.saturating_add(content.events)
+    });
+    match chunks.get(index) {
+        Some(next) => next.content.mark.events_before > known,
+        None => before.is_none_or(|content| !content.has(Channel::End)),
+    }
+}
+
+/// Adds the bytes from `start` to `end` without the chunks in them that are not of this file.
+fn put_gaps(strangers: &[(u64, u64)], start: u64, end: u64, at_end: bool, gaps: &mut Vec<Gap>) {
+    let inside = strangers
+        .iter()
+        .filter(|(from, to)| *from >= start && *to <= end);
+    let mut at = start;
+    for (from, to) in inside.copied().chain([(end, end)]) {
+        while at < from {
+            let bytes = (from - at).min(GAP_BYTES_MAX);
+            gaps.push(Gap {
+                offset: at,
+                bytes,
+                at_end,
+            });
+            at += bytes;
+        }
+        at = to;
+    }
+}
+
 /// Why the bytes at `start` were not read as a chunk that the search refused.
 fn reason_of_unread<R: Read + Seek>(
     input: &mut R,
@@ -306,6 +367,22 @@ fn reason_of_unread<R: Read + Seek>(
         0 => DamageReason::ChunkHeader,
         missing => DamageReason::ChunkTruncated { missing },
     })
+}
+
+/// Whether the record at `at` is as long as the entries that it says it has: a chunk whose opcode
+/// has a wrong bit looks like a message index else.
+fn is_message_index<R: Read + Seek>(input: &mut R, at: u64, length: u64) -> io::Result<bool> {
+    let mut fixed = [0; MESSAGE_INDEX_FIXED_BYTES];
+    let fits = at.checked_add((RECORD_HEADER_BYTES + fixed.len()) as u64);
+    let input_bytes = input.seek(SeekFrom::End(0))?;
+    if fits.is_none_or(|end| end > input_bytes) {
+        return Ok(false);
+    }
+    input.seek(SeekFrom::Start(at + RECORD_HEADER_BYTES as u64))?;
+    input.read_exact(&mut fixed)?;
+    let [_, _, entries @ ..] = fixed;
+    let entries_bytes = u64::from(u32::from_le_bytes(entries));
+    Ok(length == fixed.len() as u64 + entries_bytes)
 }
 
 /// Follows records that a writer puts between chunks, from `start` to at most `end`, and returns
@@ -336,7 +413,7 @@ fn known_records_end<R: Read + Seek>(
         let [opcode, length @ ..] = header;
         let known = match opcode {
             op::HEADER => at == MAGIC.len() as u64,
-            op::MESSAGE_INDEX => true,
+            op::MESSAGE_INDEX => is_message_index(input, at, u64::from_le_bytes(length))?,
             op::ATTACHMENT | op::DATA_END => at_file_end,
             _ => false,
         };

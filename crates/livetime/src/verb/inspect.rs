@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::RunFolder;
-use livetime_store::{Condition, Inspection, OpenError, recover};
+use livetime_store::{Condition, Inspection, OpenError, Recovered, recover};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// List the trigger numbers of the stored events as well
     #[arg(long)]
     triggers: bool,
-    /// Write a repaired copy with every complete chunk to this file, which must not exist
+    /// Write a repaired copy with every whole event to this file, which must not exist
     #[arg(long, value_name = "COPY")]
     recover: Option<PathBuf>,
 }
@@ -120,9 +120,10 @@ fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::
     let output = File::create_new(copy)
         .map_err(|error| format!("cannot create {}: {error}", copy.display()))?;
     match write_recovered(input, output) {
-        Ok(events) => {
+        Ok(recovered) => {
             say(format_args!(
-                "recovered {events} events into {}",
+                "{} into {}",
+                said_of(&recovered),
                 copy.display()
             ));
             Ok(())
@@ -138,10 +139,37 @@ fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::
 fn write_recovered(
     input: BufReader<File>,
     output: File,
-) -> Result<u64, Box<dyn std::error::Error>> {
+) -> Result<Recovered, Box<dyn std::error::Error>> {
     let (output, recovered) = recover(input, BufWriter::new(output))?;
+    if recovered.file.events_stored == 0 {
+        let missing = recovered.events_missing;
+        let text = format!(
+            "no event in it is whole and {missing} are known to be missing; no copy was written"
+        );
+        return Err(text.into());
+    }
     output.into_inner()?.sync_data()?;
-    Ok(recovered.file.events_stored)
+    Ok(recovered)
+}
+
+/// How many events a copy has and lacks.
+fn said_of(recovered: &Recovered) -> String {
+    let mut text = format!("recovered {} events", recovered.file.events_stored);
+    if recovered.events_salvaged > 0 {
+        let _ = write!(
+            text,
+            " ({} out of damaged chunks)",
+            recovered.events_salvaged
+        );
+    }
+    if recovered.events_missing > 0 {
+        let _ = write!(
+            text,
+            ", {} are damaged or missing,",
+            recovered.events_missing
+        );
+    }
+    text
 }
 
 /// What is said of the stored events beside their number.
@@ -229,12 +257,29 @@ fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
     if found.events_missing > 0 {
         let _ = writeln!(text, "  missing: {} events", found.events_missing);
     }
-    for range in &found.damage {
+    if found.events_salvaged > 0 {
+        let salvaged = found.events_salvaged;
         let _ = writeln!(
             text,
-            "  damaged: {} bytes at {}: {}",
+            "  {salvaged} of the events lie in damaged chunks and are whole themselves"
+        );
+    }
+    for range in &found.damage {
+        let place = match range.file.as_str() {
+            "" => String::new(),
+            file => format!(" of {file}"),
+        };
+        let _ = writeln!(
+            text,
+            "  damaged: {} bytes at {}{place}: {}",
             range.bytes, range.offset, range.reason
         );
+    }
+    let unlisted = found
+        .damaged_ranges
+        .saturating_sub(found.damage.len() as u64);
+    if unlisted > 0 {
+        let _ = writeln!(text, "  damaged: {unlisted} ranges more");
     }
     if triggers {
         for trigger in &stored.triggers {

@@ -76,7 +76,10 @@ fn recovered_copy_is_good(bench: &Workbench, file: &str, out: &str, stored: &[u6
     let copy = format!("{out}/copy.mcap");
     let recovered = bench.run(&["inspect", file, "--recover", &copy]);
     let recovered = recovered.ended_with(0);
-    let said = format!("recovered {} events into {copy}", stored.len());
+    let copied = triggers(&bench.inspect(&copy));
+    // A chunk that was cut off may give some more.
+    assert!(stored.iter().all(|trigger| copied.contains(trigger)));
+    let said = format!("recovered {} events", copied.len());
     assert!(recovered.err.contains(&said), "{}", recovered.err);
     let said = bench.run(&["inspect", &copy]).ended_with(0);
     let what = "repaired copy of an interrupted run";
@@ -101,7 +104,7 @@ fn recovered_copy_is_good(bench: &Workbench, file: &str, out: &str, stored: &[u6
     assert!(again.err.contains("cannot create"), "{}", again.err);
     assert_eq!(
         triggers(&bench.inspect(&copy)),
-        stored,
+        copied,
         "a copy is never overwritten"
     );
 }

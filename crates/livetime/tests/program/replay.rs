@@ -205,6 +205,8 @@ fn a_corrupt_file_is_named_and_the_rest_is_replayed() {
         assert!(replayed.err.contains(&said), "{stage}: {}", replayed.err);
         let document = replayed.document();
         assert!(count(&document, "events") > 0);
-        assert_eq!(count(&document, "damaged_ranges"), 1, "{document}");
+        // The chunk, and the events in it that were hit and can be told.
+        let ranges = count(&document, "damaged_ranges");
+        assert!((1..=4).contains(&ranges), "{document}");
     }
 }
