@@ -274,6 +274,16 @@ impl RunFile {
         })
     }
 
+    /// What the run lacks of what it stored, in words; `None` if nothing. Reads every event.
+    fn shortfall(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with_state(py, |state| {
+            state.reader.rewind();
+            while state.reader.next_event()?.is_some() {}
+            state.reader.rewind();
+            Ok(state.reader.shortfall().map(|lacking| lacking.to_string()))
+        })
+    }
+
     /// The begin-of-run record as JSON.
     fn begin_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with_state(py, |state| {

@@ -8,6 +8,7 @@ import pytest
 import uproot
 
 import livetime
+from livetime.__main__ import main
 from livetime.exports import differing_events, table
 
 # The sample has flagged fragments on purpose.
@@ -94,6 +95,21 @@ def test_an_empty_run_gives_empty_tables(tmp_path, copy_of, sample):
     for name in ["out.root", "out.parquet", "out.h5", "out.csv"]:
         assert livetime.export(run, tmp_path / name) == 0
         assert len(livetime.read_export(tmp_path / name)) == 0
+
+
+@pytest.mark.parametrize("ending", ["root", "parquet", "h5", "csv"])
+def test_what_a_run_lacks_is_said_once_with_the_exit_code(
+    ending, tmp_path, sample, copy_of, capsys
+):
+    magic = (0x4C544556).to_bytes(4, "little")
+    data = bytearray(sample.data)
+    data[data.index(magic, len(data) // 2) + 400] ^= 4
+    run = copy_of(bytes(data))
+    assert main(["export", str(run), str(tmp_path / f"out.{ending}")]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("2999 events in ")
+    lacking = "1 of 3000 events are damaged or missing in events.mcap"
+    assert said.err == f"warning: {run}: {lacking}; `livetime inspect {run}` says where\n"
 
 
 def test_what_is_there_is_kept_unless_asked(run, tmp_path):

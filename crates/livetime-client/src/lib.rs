@@ -21,6 +21,7 @@ pub mod address;
 pub mod error;
 pub mod listener;
 pub mod run_folder;
+pub mod shortfall;
 pub mod subscription;
 pub mod timing_client;
 
@@ -34,5 +35,6 @@ pub use livetime_wire::{
     PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage, TimingRecord,
 };
 pub use run_folder::{FolderError, RunFolder};
+pub use shortfall::Shortfall;
 pub use subscription::{Subscription, SubscriptionOptions, Wait};
 pub use timing_client::{Filter, SoftwareSink, TimingClient};

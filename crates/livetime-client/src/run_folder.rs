@@ -19,6 +19,8 @@ use livetime_store::{
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
 
+use crate::shortfall::Shortfall;
+
 /// A file of a run that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {}", path.display(), reason(error))]
@@ -285,6 +287,28 @@ impl RunFolder {
         in_files + self.events_between()
     }
 
+    /// What the run lacks; right once all events were read.
+    pub fn shortfall(&self) -> Option<Shortfall> {
+        let names = |wanted: &dyn Fn(&RunReader<File>) -> bool| -> Vec<String> {
+            let files = self.files.iter().filter(|file| wanted(&file.reader));
+            files.map(|file| name_of(&file.path)).collect()
+        };
+        let found: u64 = self.files.iter().map(|f| f.reader.events_found()).sum();
+        let events_missing = self.events_missing();
+        let shortfall = Shortfall {
+            events_missing,
+            events_stored: found + events_missing,
+            files_damaged: names(&|reader| reader.events_missing() > 0),
+            files_cut_off: names(&RunReader::is_cut_off),
+            files_missing: self
+                .files_missing()
+                .iter()
+                .map(|path| name_of(path))
+                .collect(),
+        };
+        Some(shortfall).filter(|shortfall| !shortfall.is_none())
+    }
+
     /// Events of parts that are not there, as the next part counts them.
     fn events_between(&self) -> u64 {
         if self.directory.is_none() {
@@ -299,7 +323,12 @@ impl RunFolder {
             let begin = file.reader.begin().and_then(|begin| begin.file.as_ref());
             let before = begin.map_or(0, |part| part.events_before);
             missing += before.saturating_sub(counted.1);
-            let here = file.reader.end().map_or(0, |end| end.events_stored);
+            // Without an end-of-run record, as many as were read and are known to be missing.
+            let known = || file.reader.events_found() + file.reader.events_missing();
+            let here = file
+                .reader
+                .end()
+                .map_or_else(known, |end| end.events_stored);
             counted.1 = before.max(counted.1) + here;
         }
         missing
@@ -441,7 +470,6 @@ impl RunFolder {
     /// # Errors
     /// Only errors of the input.
     pub fn inspect(&mut self) -> io::Result<Inspection> {
-        let between = self.events_between();
         let missing = self.files_missing();
         let several = self.files.len() > 1;
         let mut files = self.files.iter_mut();
@@ -450,6 +478,7 @@ impl RunFolder {
         for file in files {
             join(&mut found, file.inspect(several)?);
         }
+        let between = self.events_between();
         found.events_missing += between;
         if self.directory.is_some() {
             found.files = self.files.iter().map(|f| f.name.to_string()).collect();
@@ -487,6 +516,12 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.damaged_ranges += other.damaged_ranges;
     let room = DAMAGE_LISTED_MAX.saturating_sub(found.damage.len());
     found.damage.extend(other.damage.into_iter().take(room));
+}
+
+/// The name of a file without its directory.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 fn is_same_run(a: &FolderFile, b: &FolderFile) -> bool {

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from typing import Optional, Sequence
 
 from ._native import LivetimeError
 from .exports import FORMATS, ExportError, differing_events, export, read
 from .imports import SampleError, import_events
-from .run import open_run
+from .run import DataWarning, open_run
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -38,6 +39,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     given = parser.parse_args(arguments)
     if given.command == "import":
         return _import(given)
+    # What is damaged is said once, at the end.
+    warnings.filterwarnings("ignore", message=".* events are damaged", category=DataWarning)
     try:
         run = open_run(given.run)
         count = export(
@@ -50,6 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             progress=_progress if sys.stderr.isatty() else None,
         )
         differing = differing_events(run, read(given.out), given.step) if given.verify else None
+        lacking = run.shortfall()
     except (ExportError, LivetimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -58,7 +62,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return 1
     verdict = "" if differing is None else f": {differing} differ"
     print(f"{count} events in {given.out}{verdict}")
-    return 1 if differing else 0
+    if lacking is not None:
+        says_where = f"`livetime inspect {given.run}` says where"
+        print(f"warning: {given.run}: {lacking}; {says_where}", file=sys.stderr)
+    return 1 if differing or lacking is not None else 0
 
 
 def _import(given: argparse.Namespace) -> int:

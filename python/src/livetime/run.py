@@ -175,6 +175,11 @@ class Run:
         `livetime.inspect/1`, as `livetime inspect --json` prints it."""
         return dict(json.loads(self._native.inspect_json()))
 
+    def shortfall(self) -> Optional[str]:
+        """What the run lacks of what it stored, in the words of ``livetime export``: how many
+        events of how many, and which files; None if nothing. Reads every event."""
+        return self._native.shortfall()
+
     def refresh(self) -> None:
         """Takes up the events that were written since the file was opened."""
         self._native.refresh()

@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use livetime_client::RunFolder;
+use livetime_client::{RunFolder, Shortfall};
 use livetime_wire::SourceId;
 use livetime_wire::bytestream::{FULL_EVENT, ROB};
 use livetime_wire::bytestream_frame::{FRAME_SOURCE, FrameView};
@@ -87,22 +87,37 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Err(error) => Err(format!("cannot read {error}")),
     };
     match written {
-        Ok(Exported { events, missing: 0 }) => exit::after_printing(match options.out {
-            Some(_) => print(format_args!("{events} events\n")),
-            None => Ok(()),
-        }),
-        Ok(Exported { events, missing }) => {
-            say(format_args!(
-                "error: {events} events written, {missing} are damaged or missing in the run file\n\
-                 help: `livetime inspect` says where"
-            ));
-            exit::PROBLEM
-        }
+        Ok(exported) => conclude(options, &exported),
         Err(text) => {
             say(format_args!("error: {text}"));
             exit::PROBLEM
         }
     }
+}
+
+/// Says what was written, and in one line what the run lacks.
+fn conclude(options: &Options, exported: &Exported) -> ExitCode {
+    let printed = match options.out {
+        Some(_) => print(format_args!("{} events\n", exported.events)),
+        None => Ok(()),
+    };
+    if let Some(shortfall) = &exported.shortfall {
+        say_shortfall(&options.run, shortfall);
+    }
+    let code = exit::after_printing(printed);
+    match exported.shortfall.is_some() || exported.left_out > 0 {
+        true => exit::PROBLEM,
+        false => code,
+    }
+}
+
+/// Says in one line what a run lacks, in the words of all verbs that read one.
+pub(crate) fn say_shortfall(run: &Path, shortfall: &Shortfall) {
+    say(format_args!(
+        "warning: {}: {shortfall}; `livetime inspect {}` says where",
+        run.display(),
+        run.display()
+    ));
 }
 
 fn export_to(options: &Options, run: RunFolder) -> Result<Exported, String> {
@@ -168,7 +183,10 @@ pub(super) fn python_with(module: &str, does: &str) -> Result<OsString, String> 
 
 struct Exported {
     events: u64,
-    missing: u64,
+    /// Events that this format has no place for; each was named.
+    left_out: u64,
+    /// What the run lacks.
+    shortfall: Option<Shortfall>,
 }
 
 fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Exported, String> {
@@ -176,7 +194,8 @@ fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Expo
     let (mut words, mut bytes) = (Vec::new(), Vec::new());
     let mut exported = Exported {
         events: 0,
-        missing: 0,
+        left_out: 0,
+        shortfall: None,
     };
     while let Some(event) = reader.next_event().map_err(|error| cannot(&error))? {
         words.clear();
@@ -184,7 +203,7 @@ fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Expo
         match write_event(&event, &mut words) {
             Ok(()) => exported.events += 1,
             Err(reason) => {
-                exported.missing += 1;
+                exported.left_out += 1;
                 say(format_args!(
                     "warning: event of trigger {trigger} left out: {reason}"
                 ));
@@ -196,7 +215,7 @@ fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Expo
         out.write_all(&bytes)
             .map_err(|error| format!("cannot write: {error}"))?;
     }
-    exported.missing += reader.events_missing();
+    exported.shortfall = reader.shortfall();
     out.flush()
         .map_err(|error| format!("cannot write: {error}"))?;
     Ok(exported)

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use livetime_client::RunFolder;
+use livetime_client::{RunFolder, Shortfall};
 use livetime_node::FilterConfig;
 use livetime_node::python_filter::batch_filter::REASONS;
 use livetime_node::recorded_chain::Entry;
@@ -26,6 +26,7 @@ use crate::config::{Overrides, RunConfig, load, read_text};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::filter_of_run;
+use crate::verb::export::say_shortfall;
 use crate::verb::replay_batches::{Answer, BatchReplay};
 
 mod decisions;
@@ -116,6 +117,8 @@ struct Replayed {
     listed: Vec<Difference>,
     filter_ns: Samples,
     damage: Vec<String>,
+    /// What the run lacks.
+    shortfall: Option<Shortfall>,
 }
 
 impl Replayed {
@@ -182,7 +185,8 @@ fn try_run(options: &Options) -> Result<bool, String> {
         let own = options.filter_of.is_none();
         let found = rebuild::replay(path, entry, filter.as_mut(), own, options.pace)?;
         let (document, text) = (found.document(), found.text());
-        return conclude(options, document, &text, &found.damage, found.differing);
+        let agrees = conclude(options, document, &text, &found.damage, found.differing)?;
+        return Ok(is_whole(path, found.shortfall.as_ref()) && agrees);
     }
     let mut judge = Judge::new(&filter, options)?;
     let found = replay(&mut reader, &mut judge, options).map_err(|error| failed(&error))?;
@@ -192,7 +196,8 @@ fn try_run(options: &Options) -> Result<bool, String> {
     };
     printed.map_err(|error| failed(&error))?;
     warn_of_damage(&found.damage);
-    Ok(found.failed == 0 && (found.differing == 0 || !found.own_filter))
+    let whole = is_whole(path, found.shortfall.as_ref());
+    Ok(whole && found.failed == 0 && (found.differing == 0 || !found.own_filter))
 }
 
 /// Decides on the recorded trigger packets again.
@@ -226,6 +231,13 @@ fn conclude(
     printed.map_err(|error| format!("error: cannot write: {error}"))?;
     warn_of_damage(damage);
     Ok(differing == 0 || options.filter_of.is_some())
+}
+
+/// Whether the run lacks nothing; says so if it does.
+fn is_whole(run: &Path, shortfall: Option<&Shortfall>) -> bool {
+    shortfall
+        .inspect(|lacking| say_shortfall(run, lacking))
+        .is_none()
 }
 
 /// Names what was passed over.
@@ -303,6 +315,7 @@ fn replay(
         listed: Vec::new(),
         filter_ns: Samples::from_unsorted(Vec::new()),
         damage: Vec::new(),
+        shortfall: None,
     };
     let mut pacer = Pacer::new(options.pace);
     while let Some(event) = reader.next_event()? {
@@ -336,6 +349,7 @@ fn replay(
         batches.judge(&mut |answer| found.note(answer));
     }
     found.filter_ns = Samples::from_unsorted(filter_ns);
+    found.shortfall = reader.shortfall();
     found.damage = (reader.damage())
         .map(|(path, damage)| format!("{}: {damage}", path.display()))
         .collect();

@@ -100,6 +100,22 @@ fn several_files(more: &[&str]) {
     let missing = count(&inspected, "events_missing");
     assert_eq!(count(&inspected, "events") + missing, stored, "{inspected}");
     assert_eq!(inspected["complete"], false);
+    let export = [
+        "export",
+        "out",
+        "--format",
+        "bytestream",
+        "--out",
+        "less.data",
+    ];
+    let exported = bench.run(&export).ended_with(1);
+    let replayed = bench.run(&["replay", "out"]).ended_with(1);
+    let said = format!(
+        "{missing} of {stored} events are damaged or missing; not there: events.dimuon.0001.mcap"
+    );
+    for run in [exported, replayed] {
+        assert!(run.err.contains(&said), "{}", run.err);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::Path;
 
-use livetime_client::RunFolder;
+use livetime_client::{RunFolder, Shortfall};
 use livetime_node::recorded_chain::{Entry, RecordedChain};
 use livetime_trigger::{EventFilter, FilterOutput};
 use livetime_wire::event::{EventHeader, EventView};
@@ -34,6 +34,8 @@ pub(super) struct Rebuilt {
     seconds: f64,
     /// Ranges of the run files that were passed over, in words.
     pub(super) damage: Vec<String>,
+    /// What the run lacks.
+    pub(super) shortfall: Option<Shortfall>,
 }
 
 /// The sources of the run and the words of its longest fragment.
@@ -92,6 +94,7 @@ pub(super) fn replay(
         listed: Vec::new(),
         seconds: 0.0,
         damage: Vec::new(),
+        shortfall: None,
     };
     let mut pacer = Pacer::new(pace);
     while let Some(event) = reader.next_event().map_err(|error| failed(&error))? {
@@ -120,6 +123,7 @@ pub(super) fn replay(
         }
     }
     found.fragments = chain.counts().fragments_received;
+    found.shortfall = reader.shortfall();
     found.damage = (reader.damage())
         .map(|(path, damage)| format!("{}: {damage}", path.display()))
         .collect();

@@ -1,0 +1,75 @@
+//! What a run that was read to its end lacks of what it stored, in one sentence for all readers.
+//!
+//! Where in a file the damage is, and why, is in the inspection of the run.
+
+use core::fmt;
+
+/// Events and files that are not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Events known to be damaged or missing.
+    pub events_missing: u64,
+    /// Events that were stored, as far as the files tell.
+    pub events_stored: u64,
+    /// Names of the files in which events are damaged or missing.
+    pub files_damaged: Vec<String>,
+    /// Names of the files that end within a chunk; what came behind is not counted.
+    pub files_cut_off: Vec<String>,
+    /// Names of the files that must have been there.
+    pub files_missing: Vec<String>,
+}
+
+impl Shortfall {
+    /// Whether nothing is known to be missing.
+    pub(crate) fn is_none(&self) -> bool {
+        self.events_missing == 0 && self.files_cut_off.is_empty() && self.files_missing.is_empty()
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.events_missing > 0 {
+            let (missing, stored) = (self.events_missing, self.events_stored);
+            let mut text = format!("{missing} of {stored} events are damaged or missing");
+            if !self.files_damaged.is_empty() {
+                text += &format!(" in {}", self.files_damaged.join(", "));
+            }
+            parts.push(text);
+        }
+        if !self.files_cut_off.is_empty() {
+            let names = self.files_cut_off.join(", ");
+            parts.push(format!(
+                "cut off within a chunk, with events not counted: {names}"
+            ));
+        }
+        if !self.files_missing.is_empty() {
+            parts.push(format!("not there: {}", self.files_missing.join(", ")));
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_names_counts_and_files() {
+        let mut shortfall = Shortfall {
+            events_missing: 0,
+            events_stored: 649,
+            files_damaged: Vec::new(),
+            files_cut_off: Vec::new(),
+            files_missing: Vec::new(),
+        };
+        assert!(shortfall.is_none());
+        shortfall.events_missing = 1;
+        shortfall.files_damaged = vec!["events.mcap".to_owned()];
+        shortfall.files_missing = vec!["events.0001.mcap".to_owned()];
+        assert_eq!(
+            shortfall.to_string(),
+            "1 of 649 events are damaged or missing in events.mcap; not there: events.0001.mcap"
+        );
+    }
+}
