@@ -112,8 +112,12 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
     assert f"bytes at {at}" in str(run)
     row = sample.truth["trigger"].index(lost)
     assert len(run.events(row, row + 1)) == 0
-    # Going through the chunks, as every other reader does, loses the whole chunk.
-    assert run.inspect()["events"] < 2999
+    # Going through the chunks finds the same events.
+    found = run.inspect()
+    assert (found["events"], found["events_missing"]) == (2999, 1)
+    assert run.shortfall() == "1 of 3000 events are damaged or missing in events.mcap"
+    with pytest.warns(livetime.DataWarning, match="1 of 3000 events are damaged"):
+        run.events()
 
 
 def test_a_damaged_index_is_rebuilt(sample, copy_of):
@@ -161,3 +165,15 @@ def test_a_file_on_its_own_is_enough(sample, tmp_path):
     assert run.complete
     assert run.paths["dimuon"] == 3
     assert "12000 offered" in str(run), "counts of the end-of-run record"
+
+
+def test_a_file_that_is_not_there_is_named(sample, copy_of):
+    directory = copy_of(sample.data)
+    whole = livetime.open(directory)
+    assert whole.shortfall() is None
+    # The second part of a run alone: the first must have been there.
+    (directory / "events.mcap").rename(directory / "events.0001.mcap")
+    run = livetime.open(directory)
+    assert run.shortfall() == "not there: events.mcap"
+    assert run.damage[0] == livetime.Damage(0, 0, "events.mcap: the file is not there")
+    assert not run.complete

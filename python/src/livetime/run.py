@@ -167,7 +167,8 @@ class Run:
 
     @property
     def damage(self) -> list[Damage]:
-        """What was passed over so far; `inspect` looks at every byte."""
+        """What was passed over so far, and files of the run that are not there; `inspect` looks at
+        every byte."""
         return [Damage(*row) for row in self._native.damage()]
 
     def inspect(self) -> dict[str, Any]:
@@ -186,6 +187,7 @@ class Run:
         self._histograms = None
 
     def __len__(self) -> int:
+        """Events by the index; `damage` lists those of them that were read and are damaged."""
         return self._native.event_count
 
     def __bool__(self) -> bool:
@@ -201,9 +203,19 @@ class Run:
 
         `triggered_at_ns` counts from the start of the run, `bytes` is the size of the event,
         `incomplete` says that sources are missing and `flagged` that the receiver found something
-        wrong with a fragment; `streams` has a bit for each stream.
+        wrong with a fragment; `streams` has a bit for each stream. A DataWarning counts the rows
+        that are not there because their events are damaged.
         """
-        return self._native.events(*self._range(start, stop)).view(EVENT_DTYPE)
+        first, last = self._range(start, stop)
+        rows = self._native.events(first, last).view(EVENT_DTYPE)
+        if len(rows) < last - first:
+            warnings.warn(
+                f"{last - first - len(rows)} of {last - first} events are damaged and have no row; "
+                "Run.damage says where",
+                DataWarning,
+                stacklevel=2,
+            )
+        return rows
 
     def decisions(
         self, start: Optional[int] = None, stop: Optional[int] = None
