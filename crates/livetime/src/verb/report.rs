@@ -34,7 +34,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
     match write_report(&options.directory, &output) {
-        Ok(()) => exit::after_printing(print_line(output.display())),
+        Ok(shortage) => {
+            let printed = exit::after_printing(print_line(output.display()));
+            let Some(shortage) = shortage else {
+                return printed;
+            };
+            let directory = options.directory.display();
+            say(format_args!(
+                "warning: {directory}: {shortage}; `livetime inspect {directory}` says where"
+            ));
+            exit::PROBLEM
+        }
         Err(error) => {
             say(format_args!("error: {error}"));
             exit::PROBLEM
@@ -42,11 +52,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// Writes the report of a run directory.
+/// Writes the report of a run directory; what its files lack of what the run stored, in words.
 ///
 /// # Errors
 /// What could not be read or written, in one sentence.
-pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String> {
+pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<String>, String> {
     let read = |name: &str| {
         let path = directory.join(name);
         fs::read_to_string(&path)
@@ -75,7 +85,16 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<(), String
     let mut report = page(&summary, config, summary_json, &stored);
     report.figures.splice(0..0, spill);
     fs::write(output, report.to_html())
-        .map_err(|error| format!("cannot write {}: {error}", output.display()))
+        .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
+    Ok(shortage(&summary, &stored))
+}
+
+/// That the files hold fewer events than the run stored, in words.
+fn shortage(summary: &RunSummary, stored: &Stored) -> Option<String> {
+    let (here, then) = (stored.events, summary.counts.events_stored);
+    (here < then).then(|| {
+        format!("the run files here hold {here} whole events of the {then} that the run stored")
+    })
 }
 
 /// What the report takes from the run file.
@@ -142,9 +161,9 @@ fn peak_position(counts: &[f64], edges: &[f64]) -> Option<f64> {
     Some(bins.map(|bin| counts[bin] * centre(bin)).sum::<f64>() / sum)
 }
 
-fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Stored) -> Report {
-    let run = &summary.run;
-    let verdict = if summary.conserved {
+/// The sentence at the top, and whether it is a good one.
+fn verdict(summary: &RunSummary, stored: &Stored) -> (String, bool) {
+    let text = if summary.conserved {
         let lost = summary.losses.total();
         let named = if lost == 0 {
             "nothing was lost".to_owned()
@@ -158,6 +177,21 @@ fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Sto
             summary.conservation_problems.join("; ")
         )
     };
+    match shortage(summary, stored) {
+        None => (text, summary.conserved),
+        Some(shortage) => (
+            format!(
+                "Now {shortage}: they were cut off or damaged afterwards, or are in part \
+                 elsewhere. When the run ended: {text}"
+            ),
+            false,
+        ),
+    }
+}
+
+fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Stored) -> Report {
+    let run = &summary.run;
+    let (verdict, verdict_good) = verdict(summary, stored);
     let mut figures = vec![Figure {
         svg: stored.masses.to_svg(),
         caption: format!(
@@ -178,7 +212,7 @@ fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Sto
             run.condition, run.duration_s, run.seed, run.config_hash, run.version
         ),
         verdict,
-        verdict_good: summary.conserved,
+        verdict_good,
         figures_of_merit: key_figures(summary),
         figures,
         tables: tables(summary),

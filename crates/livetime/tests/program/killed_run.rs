@@ -135,7 +135,13 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
         last = events;
     }
     assert!(last > 100, "{last} of 200 events in seven eighths");
+    // The report of a run says so too, as does whatever reads its events.
     bench.write("out/events.mcap", &bytes[..bytes.len() / 2]);
+    let reported = bench.run(&["report", "out"]).ended_with(1);
+    let said = "of the 200 that the run stored";
+    assert!(reported.err.contains(said), "{}", reported.err);
+    let page = bench.read("out/report.html");
+    assert!(page.contains("Now the run files here hold ") && page.contains(said));
     let replayed = bench.run(&["replay", "out"]).ended_with(1);
     let said = "cut off within a chunk, with events not counted: events.mcap";
     assert!(replayed.err.contains(said), "{}", replayed.err);
