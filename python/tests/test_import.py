@@ -54,6 +54,29 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path):
         livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
 
 
+def test_what_an_export_writes_is_read_again(tmp_path, sample):
+    run = livetime.open(sample.path)
+    imported = {}
+    for name, form in [("x.csv", "csv"), ("x.root", "root"), ("x.rntuple", "rntuple")]:
+        livetime.export(run, tmp_path / name, format=form)
+        done = livetime.import_events(tmp_path / name, tmp_path / f"of_{form}.csv")
+        assert done.events == len(run)
+        rows = (tmp_path / f"of_{form}.csv").read_text().splitlines()
+        imported[form] = [row.split(",")[1:3] for row in rows[1:]]
+    assert imported["csv"] == imported["root"] == imported["rntuple"]
+    (tmp_path / "x.objects.csv").unlink()
+    with pytest.raises(livetime.SampleError, match="x.objects.csv, which is not beside it"):
+        livetime.import_events(tmp_path / "x.csv", tmp_path / "out.csv")
+
+
+def test_files_of_other_formats_are_refused(tmp_path):
+    for name, data in [("x.parquet", b"PAR1\xff\xfe\x00"), ("x.hdf5", b"\x89HDF\r\n\x1a\n")]:
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(livetime.SampleError, match=f"{name}: "):
+            livetime.import_events(tmp_path / name, tmp_path / "out.csv")
+        assert not (tmp_path / "out.csv").exists()
+
+
 def test_recorded_collisions_of_a_root_file(tmp_path):
     folder = os.environ.get("LIVETIME_DATA")
     if not folder:

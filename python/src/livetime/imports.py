@@ -62,7 +62,8 @@ def import_events(
     step: int = 10_000,
     progress: Optional[Callable[[int], None]] = None,
 ) -> Imported:
-    """Writes the events of a ROOT file (``.root``) or a CSV file as recorded events.
+    """Writes the events of a ROOT file (``.root``, ``.rntuple``) or a CSV file as recorded events;
+    the CSV files of an export are a pair, of which `path` is the one of the events.
 
     `tree` names the TTree or RNTuple, if it is not the first one with objects. The file is written
     beside its final name and renamed at the end. Raises SampleError for a sample without objects
@@ -71,7 +72,8 @@ def import_events(
     source, target = Path(path), Path(out)
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists; another name, or overwrite=True, avoids that")
-    rows = _root_rows(source, tree, step) if source.suffix == ".root" else _csv_rows(source)
+    is_root = source.suffix in (".root", ".rntuple")
+    rows = _root_rows(source, tree, step) if is_root else _csv_rows(source)
     part = target.with_name(target.name + ".part")
     try:
         done = _write(rows, part, source, progress)
@@ -270,22 +272,70 @@ def _numbered_objects(row: Any, at: Optional[int] = None) -> list[_Object]:
 
 
 def _csv_rows(source: Path) -> Iterator[_Row]:
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, skipinitialspace=True)
-        names = [name.strip() for name in reader.fieldnames or []]
-        if "pt1" not in names:
-            raise SampleError(f"{source}: no column pt1 among {', '.join(names)[:200]}")
-        numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
-        for line, raw in enumerate(reader, start=2):
-            row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
-            try:
-                run = int(float(row[numbers[0]])) if numbers[0] else 1
-                event = int(float(row[numbers[1]])) if numbers[1] else line - 1
-                # An empty place is no object.
-                given = {name: text for name, text in row.items() if text}
-                yield run, event % 2**32, _numbered_objects(given)
-            except (ValueError, KeyError) as error:
-                raise SampleError(f"{source}: line {line}: {error}") from error
+    try:
+        with source.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            names = [name.strip() for name in reader.fieldnames or []]
+            if "pt1" in names:
+                yield from _numbered_rows(source, reader, names)
+            elif "trigger" in names and "mask_low" in names:
+                yield from _exported_rows(source, reader)
+            else:
+                raise SampleError(
+                    f"{source}: no column pt1 among {', '.join(names)[:200]}; expected numbered "
+                    "columns (pt1, eta1, phi1), or NAME.csv of an export with NAME.objects.csv "
+                    "beside it"
+                )
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SampleError(f"{source}: not a CSV file: {error}") from error
+
+
+def _numbered_rows(
+    source: Path, reader: csv.DictReader[str], names: list[str]
+) -> Iterator[_Row]:
+    numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
+    for line, raw in enumerate(reader, start=2):
+        row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
+        try:
+            run = int(float(row[numbers[0]])) if numbers[0] else 1
+            event = int(float(row[numbers[1]])) if numbers[1] else line - 1
+            # An empty place is no object.
+            given = {name: text for name, text in row.items() if text}
+            yield run, event % 2**32, _numbered_objects(given)
+        except (ValueError, KeyError) as error:
+            raise SampleError(f"{source}: line {line}: {error}") from error
+
+
+def _exported_rows(source: Path, reader: csv.DictReader[str]) -> Iterator[_Row]:
+    """The events of an export, each with its objects of the second file."""
+    from .exports.csv_file import names
+
+    of_objects = names(source)[1]
+    if not of_objects.is_file():
+        raise SampleError(
+            f"{source}: its objects are in {of_objects.name}, which is not beside it"
+        )
+    line = 1
+    try:
+        with of_objects.open(newline="") as file:
+            # Objects are in the order of their events.
+            objects = csv.DictReader(file)
+            following = next(objects, None)
+            for index, row in enumerate(reader):
+                found = []
+                while following is not None and int(following["row"]) == index:
+                    line = objects.line_num
+                    kind = _KINDS.get(int(following["kind"]), 0)
+                    parts = (following[name] for name in ("pt", "eta", "phi", "charge"))
+                    found.append(_object(kind, *parts))
+                    following = next(objects, None)
+                yield 1, int(row["trigger"]) % 2**32, found
+            if following is not None:
+                raise SampleError(f"{of_objects}: line {objects.line_num}: of no event in {source}")
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, SampleError):
+            raise
+        raise SampleError(f"{of_objects}: line {line}: {error}") from error
 
 
 __all__ = ["COLLECTIONS", "OBJECTS_MAX", "Imported", "SampleError", "import_events"]

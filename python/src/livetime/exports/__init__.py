@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Formats by name, with the endings that mean them.
 FORMATS = {
     "root": (".root",),
-    "rntuple": (),
+    "rntuple": (".rntuple",),
     "parquet": (".parquet", ".pq"),
     "hdf5": (".h5", ".hdf5"),
     "csv": (".csv",),
@@ -107,7 +107,7 @@ def read(path: Union[str, os.PathLike[str]]) -> ak.Array:
     """
     source = Path(path)
     name = format_of(source)
-    if name == "root":
+    if name in ("root", "rntuple"):
         return root_file.read(source)
     if name == "parquet":
         return parquet_file.read(source)

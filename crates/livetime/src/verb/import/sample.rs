@@ -34,18 +34,7 @@ pub(super) fn import(format: &str, options: &SampleOptions) -> Result<String, St
     if !file.is_file() {
         return Err(format!("cannot read {}: no such file", file.display()));
     }
-    let is_root = file.extension().is_some_and(|ending| ending == "root");
-    if is_root != (format == "root") {
-        let ending = if is_root {
-            "is a ROOT file"
-        } else {
-            "has not the ending .root"
-        };
-        return Err(format!(
-            "{} {ending}, but the format is {format}",
-            file.display()
-        ));
-    }
+    check_ending(format, file)?;
     if out.exists() {
         return Err(format!("cannot make {}: it exists", out.display()));
     }
@@ -79,6 +68,33 @@ pub(super) fn import(format: &str, options: &SampleOptions) -> Result<String, St
         "{events} events in {out}\n`livetime run CONFIG --events {out}` takes a run from them\n",
         out = out.display()
     ))
+}
+
+/// Refuses a file whose name says that it is of another format, before a library stumbles over it.
+fn check_ending(format: &str, file: &Path) -> Result<(), String> {
+    let ending = file
+        .extension()
+        .map(|ending| ending.to_string_lossy().to_lowercase());
+    let ending = ending.as_deref().unwrap_or("");
+    let (is_ours, allowed) = match format {
+        "root" => (matches!(ending, "root" | "rntuple"), ".root or .rntuple"),
+        _ => (
+            !matches!(
+                ending,
+                "root" | "rntuple" | "parquet" | "pq" | "h5" | "hdf5"
+            ),
+            ".csv",
+        ),
+    };
+    match is_ours {
+        true => Ok(()),
+        false => Err(format!(
+            "{} ends in {ending:?}, `import {format}` takes {allowed}\n\
+             help: `import root` takes a TTree or an RNTuple; Parquet and HDF5 are written by \
+             `export` and not read here",
+            file.display()
+        )),
+    }
 }
 
 /// Reads the events as a run would; their number.
