@@ -20,6 +20,7 @@ use livetime_wire::bytestream::{FULL_EVENT, ROB};
 use livetime_wire::bytestream_frame::{FRAME_SOURCE, FrameView};
 use livetime_wire::event::EventView;
 use livetime_wire::fragment::FragmentView;
+use livetime_wire::slink::FragmentStatus;
 
 use crate::console::{print, say};
 use crate::exit;
@@ -226,11 +227,11 @@ fn write_event(event: &EventView<'_>, out: &mut Vec<u32>) -> Result<(), String> 
     event
         .verify_fragments()
         .map_err(|error| error.to_string())?;
-    let mut robs = BTreeMap::<SourceId, &[u32]>::new();
+    let mut robs = BTreeMap::<SourceId, (FragmentStatus, &[u32])>::new();
     let mut frame = None;
     for (entry, words) in event.fragments() {
         if entry.source != FRAME_SOURCE {
-            robs.insert(entry.source, words);
+            robs.insert(entry.source, (entry.status, words));
             continue;
         }
         let fragment = FragmentView::new_checked(words).map_err(|error| error.to_string())?;
@@ -241,7 +242,8 @@ fn write_event(event: &EventView<'_>, out: &mut Vec<u32>) -> Result<(), String> 
         return Ok(());
     };
     let rob = |source: SourceId| {
-        let fragment = FragmentView::new_checked(robs.get(&source)?).ok()?;
+        let (_, words) = robs.get(&source)?;
+        let fragment = FragmentView::new_checked(words).ok()?;
         Some(fragment.data())
     };
     frame.rebuild(rob, out).map_err(|entry| {
@@ -251,7 +253,11 @@ fn write_event(event: &EventView<'_>, out: &mut Vec<u32>) -> Result<(), String> 
 }
 
 /// A full event of version 4 from fragments of Livetime.
-fn emit_event(event: &EventView<'_>, robs: &BTreeMap<SourceId, &[u32]>, out: &mut Vec<u32>) {
+fn emit_event(
+    event: &EventView<'_>,
+    robs: &BTreeMap<SourceId, (FragmentStatus, &[u32])>,
+    out: &mut Vec<u32>,
+) {
     let header = event.header();
     // Marker to source, one status word, and as specific words: their number, date (not known),
     // event number, run number, Level-1 number.
@@ -263,15 +269,16 @@ fn emit_event(event: &EventView<'_>, robs: &BTreeMap<SourceId, &[u32]>, out: &mu
         header.trigger.low(),
     ];
     let header_words = 7 + specific.len();
-    let rob_words = |words: &&[u32]| words.len() + 8;
-    let total = header_words + robs.values().map(rob_words).sum::<usize>();
+    let rob_words = |words: &[u32]| words.len() + 8;
+    let of_robs = robs.values().map(|(_, words)| rob_words(words));
+    let total = header_words + of_robs.sum::<usize>();
     out.extend_from_slice(&[FULL_EVENT, total as u32, header_words as u32, VERSION, 0]);
     out.extend_from_slice(&[1, u32::from(event.is_incomplete())]);
     out.extend_from_slice(&specific);
-    for (source, words) in robs {
+    for (source, (status, words)) in robs {
         let total = rob_words(words) as u32;
-        // One status word, good; checksum type 0: none.
-        out.extend_from_slice(&[ROB, total, 8, VERSION, source.0, 1, 0, 0]);
+        // One status word, what the receiver found; checksum type 0: none.
+        out.extend_from_slice(&[ROB, total, 8, VERSION, source.0, 1, status.0, 0]);
         out.extend_from_slice(words);
     }
 }

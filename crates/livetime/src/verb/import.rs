@@ -67,6 +67,10 @@ struct Contents {
     events: u64,
     robs: u64,
     out_of_order: u64,
+    /// Events without a ROB of a source that other events have.
+    lacking_sources: u64,
+    /// Events whose own status word, or that of one of their ROBs, is not 0.
+    flagged: u64,
 }
 
 /// Imports; exit code 1 if the file is not what it should be, with the place.
@@ -123,7 +127,8 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
             })
             .map_err(|error| cannot(&error))?;
     }
-    let end = RunEnd::new(run, Condition::GOOD, "imported", contents.events * 1000);
+    let (condition, time) = (contents.condition(), contents.events * 1000);
+    let end = RunEnd::new(run, condition, "imported", time);
     let written = writer.finish(&end).map_err(|error| cannot(&error))?;
     let counts = chain.counts();
     if options.json {
@@ -134,6 +139,8 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
             "run": run.0,
             "events": written.events_stored,
             "events_out_of_order": contents.out_of_order,
+            "events_lacking_sources": contents.lacking_sources,
+            "events_flagged": contents.flagged,
             "links": sources.len(),
             "robs": contents.robs,
             "fragments_sent": counts.fragments_sent,
@@ -143,14 +150,44 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
         return Ok(document.to_string());
     }
     Ok(format!(
-        "run {}: {} events, {} of them out of order, {} ROBs of {} sources through as many links\n{}\n",
+        "run {}: {} events, {} of them out of order, {} ROBs of {} sources through as many links\n{}{}\n",
         run.0,
         written.events_stored,
         contents.out_of_order,
         contents.robs,
         contents.sources.len(),
+        contents.said_of_losses(),
         path.display()
     ))
+}
+
+impl Contents {
+    /// What the stream cannot tell, such as a source that is in no event, is in no condition.
+    fn condition(&self) -> Condition {
+        match self.lacking_sources {
+            0 => Condition::GOOD,
+            _ => Condition::INCOMPLETE,
+        }
+    }
+
+    /// Lines about what was missing or flagged before the file was written.
+    fn said_of_losses(&self) -> String {
+        let mut text = String::new();
+        if self.lacking_sources > 0 {
+            text += &format!(
+                "  {} events have no ROB of a source that others have; an empty fragment stands \
+                 for each\n",
+                self.lacking_sources
+            );
+        }
+        if self.flagged > 0 {
+            text += &format!(
+                "  {} events have a status word that is not 0, of their own or of a ROB\n",
+                self.flagged
+            );
+        }
+        text
+    }
 }
 
 /// The words of a file.
@@ -172,6 +209,7 @@ fn read_words(path: &Path) -> Result<Vec<u32>, String> {
 fn survey(path: &Path, words: &[u32]) -> Result<Contents, String> {
     let mut contents = Contents::default();
     let (mut frame, mut last) = (Vec::new(), None);
+    let mut sources_in_events = BTreeMap::<usize, u64>::new();
     for piece in StreamReader::new(words) {
         let piece = piece.map_err(|error| at_place(path, &error))?;
         contents.events += 1;
@@ -182,13 +220,22 @@ fn survey(path: &Path, words: &[u32]) -> Result<Contents, String> {
         frame.clear();
         bytestream_frame::emit(&piece, &mut frame);
         let mut longest = frame.len();
+        let mut flagged = is_flagged(piece.event.event().status());
+        let mut sources = BTreeSet::new();
         for (_, rob) in piece.event.robs() {
             contents.robs += 1;
-            contents.sources.insert(rob.source());
+            sources.insert(rob.source());
+            flagged |= is_flagged(rob.status());
             longest = longest.max(rob.words().len());
         }
+        contents.flagged += u64::from(flagged);
+        *sources_in_events.entry(sources.len()).or_default() += 1;
+        contents.sources.append(&mut sources);
         contents.data_words_max = contents.data_words_max.max(longest);
     }
+    let all = contents.sources.len();
+    let lacking = sources_in_events.range(..all).map(|(_, events)| events);
+    contents.lacking_sources = lacking.sum();
     if contents.events == 0 {
         return Err(format!("{} holds no event", path.display()));
     }
@@ -199,6 +246,11 @@ fn survey(path: &Path, words: &[u32]) -> Result<Contents, String> {
         ));
     }
     Ok(contents)
+}
+
+/// Whether a status word says that something was found.
+fn is_flagged(status: &[u32]) -> bool {
+    status.iter().any(|word| *word != 0)
 }
 
 /// What each link carries for an event.

@@ -83,6 +83,9 @@ fn events_with_missing_sources_come_out_as_they_went_in() {
     let text = import.ended_with(0).out;
     let expected = "run 7: 2 events, 1 of them out of order, 5 ROBs of 3 sources";
     assert!(text.starts_with(expected), "{text}");
+    let said = "1 events have no ROB of a source that others have; an empty fragment stands for";
+    assert!(text.contains(said), "{text}");
+    assert_eq!(bench.inspect("run/events.mcap")["condition"], "INCOMPLETE");
     let arguments = [
         "export",
         "run",
@@ -140,6 +143,42 @@ fn runs_of_livetime_become_full_events_that_can_be_imported() {
     let document = import.ended_with(0).document();
     assert_eq!(count(&document, "events"), stored);
     assert_eq!(count(&document, "links"), 4 + 1);
+    assert_eq!(count(&document, "events_lacking_sources"), 0);
+    assert_eq!(count(&document, "events_flagged"), 0);
+}
+
+/// What sources or links did to an event is in the status words, and is said when it comes back.
+#[test]
+fn incomplete_events_of_livetime_are_told_from_whole_ones_after_an_import() {
+    let bench = Workbench::new();
+    bench.write("small.toml", crate::workbench::SMALL);
+    let arguments = [
+        "run",
+        "small.toml",
+        "--duration",
+        "2s",
+        "--fault",
+        "link-down:1@500ms+500ms",
+    ];
+    bench.run(&arguments);
+    let inspected = bench.inspect("runs/000001/events.mcap");
+    let incomplete = count(&inspected, "events_incomplete");
+    let arguments = ["--format", "bytestream", "--out", "run.raw"];
+    bench
+        .run(&[&["export", "runs/000001"][..], &arguments].concat())
+        .ended_with(0);
+    let import = bench.run(&[
+        "import",
+        "bytestream",
+        "run.raw",
+        "--out",
+        "again",
+        "--json",
+    ]);
+    let document = import.ended_with(0).document();
+    assert!(incomplete > 0, "{inspected}");
+    assert_eq!(count(&document, "events_lacking_sources"), incomplete);
+    assert!(count(&document, "events_flagged") >= incomplete);
 }
 
 #[test]
