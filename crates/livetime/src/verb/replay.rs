@@ -289,6 +289,14 @@ fn own_config(path: &Path, reader: &RunFolder) -> Result<RunConfig, String> {
             path.display()
         ));
     };
+    if begin.config.trim().is_empty() {
+        return Err(format!(
+            "error: {}: the run has no configuration that names its stages; an imported run has \
+             none, nor has a repaired copy whose begin-of-run record was lost\n\
+             help: name a configuration with --filter-of",
+            path.display()
+        ));
+    }
     read_text(
         "the run's configuration",
         &begin.config,

@@ -181,6 +181,34 @@ fn incomplete_events_of_livetime_are_told_from_whole_ones_after_an_import() {
     assert!(count(&document, "events_flagged") >= incomplete);
 }
 
+/// A run that was imported has no configuration, and nothing is said about an empty one.
+#[test]
+fn an_imported_run_is_replayed_with_a_configuration_that_is_named() {
+    let bench = Workbench::new();
+    bench.write("small.toml", crate::workbench::SMALL);
+    bench.write("small.raw", small_stream());
+    bench
+        .run(&["import", "bytestream", "small.raw", "--out", "run"])
+        .ended_with(0);
+    for more in [&[][..], &["--into", "links"], &["--into", "trigger"]] {
+        let replayed = bench.run(&[&["replay", "run"][..], more].concat());
+        let replayed = replayed.ended_with(1);
+        let said = "error: run: the run has no configuration that names its stages; an imported";
+        assert!(replayed.err.starts_with(said), "{}", replayed.err);
+        assert!(replayed.err.contains("--filter-of"), "{}", replayed.err);
+    }
+    let named = [
+        "replay",
+        "run",
+        "--into",
+        "links",
+        "--filter-of",
+        "small.toml",
+    ];
+    let replayed = bench.run(&named).ended_with(0);
+    assert!(replayed.out.contains("2 events"), "{}", replayed.out);
+}
+
 #[test]
 fn what_is_no_byte_stream_is_refused_with_the_place() {
     let bench = Workbench::new();
