@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use livetime_wire::ByteSize;
 
-use crate::config::{self, HostLauncher, Overrides, ScenarioOverrides};
+use crate::config::{self, HostLauncher, HostTable, Overrides, ScenarioOverrides};
 use crate::console::{print, say};
 use crate::exit;
 use crate::verb::generate;
@@ -52,6 +52,23 @@ fn check_scenario(path: &Path) -> Option<ExitCode> {
         text += &format!("  note     {note}\n");
     }
     Some(exit::after_printing(print(text)))
+}
+
+/// The hosts with their roles.
+fn host_lines(table: &HostTable) -> String {
+    let mut text = String::new();
+    for host in &table.hosts {
+        let launcher = match &host.launcher {
+            HostLauncher::Local => "local",
+            HostLauncher::Exec(command) => command,
+        };
+        let (name, roles) = (&host.name, host.roles.join(" "));
+        text += &format!(
+            "  host     {name} at {}: {roles} ({launcher})\n",
+            host.address
+        );
+    }
+    text
 }
 
 /// Reads and validates; prints what the chain would be made of.
@@ -107,17 +124,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let (name, roles) = (&worker.name, worker.roles.join(" "));
         text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
     }
-    for host in &loaded.config.hosts.hosts {
-        let launcher = match &host.launcher {
-            HostLauncher::Local => "local",
-            HostLauncher::Exec(command) => command,
-        };
-        let (name, roles) = (&host.name, host.roles.join(" "));
-        text += &format!(
-            "  host     {name} at {}: {roles} ({launcher})\n",
-            host.address
-        );
-    }
+    text += &host_lines(&loaded.config.hosts);
     let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
     let notes = config::run_notes(&loaded.config, processes);
     for note in notes.into_iter().chain(file_notes) {

@@ -215,6 +215,40 @@ fn json_document(
     Ok(document)
 }
 
+/// What is missing or damaged, and where.
+fn lacking_text(text: &mut String, found: &Inspection) {
+    for name in &found.files_missing {
+        let _ = writeln!(text, "  missing: file {name}");
+    }
+    if found.events_missing > 0 {
+        let _ = writeln!(text, "  missing: {} events", found.events_missing);
+    }
+    if found.events_salvaged > 0 {
+        let salvaged = found.events_salvaged;
+        let _ = writeln!(
+            text,
+            "  {salvaged} of the events lie in damaged chunks and are whole themselves"
+        );
+    }
+    for range in &found.damage {
+        let place = match range.file.as_str() {
+            "" => String::new(),
+            file => format!(" of {file}"),
+        };
+        let _ = writeln!(
+            text,
+            "  damaged: {} bytes at {}{place}: {}",
+            range.bytes, range.offset, range.reason
+        );
+    }
+    let unlisted = found
+        .damaged_ranges
+        .saturating_sub(found.damage.len() as u64);
+    if unlisted > 0 {
+        let _ = writeln!(text, "  damaged: {unlisted} ranges more");
+    }
+}
+
 fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
     let kind = if found.simulated { "simulated " } else { "" };
     let mut text = format!(
@@ -251,36 +285,7 @@ fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
     if found.files.len() > 1 {
         let _ = writeln!(text, "  files {}", found.files.join(", "));
     }
-    for name in &found.files_missing {
-        let _ = writeln!(text, "  missing: file {name}");
-    }
-    if found.events_missing > 0 {
-        let _ = writeln!(text, "  missing: {} events", found.events_missing);
-    }
-    if found.events_salvaged > 0 {
-        let salvaged = found.events_salvaged;
-        let _ = writeln!(
-            text,
-            "  {salvaged} of the events lie in damaged chunks and are whole themselves"
-        );
-    }
-    for range in &found.damage {
-        let place = match range.file.as_str() {
-            "" => String::new(),
-            file => format!(" of {file}"),
-        };
-        let _ = writeln!(
-            text,
-            "  damaged: {} bytes at {}{place}: {}",
-            range.bytes, range.offset, range.reason
-        );
-    }
-    let unlisted = found
-        .damaged_ranges
-        .saturating_sub(found.damage.len() as u64);
-    if unlisted > 0 {
-        let _ = writeln!(text, "  damaged: {unlisted} ranges more");
-    }
+    lacking_text(&mut text, found);
     if triggers {
         for trigger in &stored.triggers {
             let _ = writeln!(text, "{trigger}");
