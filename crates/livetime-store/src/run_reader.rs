@@ -3,7 +3,7 @@
 //! Only what a CRC covers is believed: a chunk's CRC before anything in it is used, the event
 //! header's and the fragments' CRCs before an event is handed out, the summary's before the index.
 //! Damage is passed over, and listed in [`RunReader::damage`]; of a damaged chunk the events are
-//! read that are whole themselves, by [`crate::salvage`]. A file that is still being written,
+//! read that are whole themselves, by the module `salvage`. A file that is still being written,
 //! or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`] goes
 //! on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
 //! Nothing is repaired here: that is [`crate::recovery`].
