@@ -273,7 +273,11 @@ impl RunFile {
             // A file that is not there has neither place nor length.
             rows.extend(state.reader.files_missing().iter().map(|path| {
                 let name = path.file_name().unwrap_or(path.as_os_str());
-                (0, 0, format!("{}: the file is not there", name.to_string_lossy()))
+                (
+                    0,
+                    0,
+                    format!("{}: the file is not there", name.to_string_lossy()),
+                )
             }));
             Ok(rows)
         })

@@ -572,13 +572,15 @@ impl<R: Read + Seek> RunReader<R> {
         }
     }
 
-    /// Loads the events of a chunk that is damaged, or of a gap; `None` where none are to be read.
+    /// Loads the whole events of a chunk that is damaged, or of a gap; `None` where none are to be read.
     pub(crate) fn load_salvage(&mut self, chunk: usize) -> io::Result<Option<&Salvage>> {
         let place = self.chunks[chunk];
         let cut_end = place.kind == PlaceKind::CutEnd && !self.with_cut_end;
         let within = place.offset.saturating_add(place.record_bytes()) <= self.input_bytes;
         let bytes = usize::try_from(place.data_bytes).ok();
-        let (true, false, true, Some(bytes)) = (place.damaged, cut_end, within, bytes) else {
+        // What says that it holds no event was believed by its own checksum.
+        let is_searched = place.damaged && place.has(Channel::Events) && !cut_end && within;
+        let Some(bytes) = bytes.filter(|_| is_searched) else {
             return Ok(None);
         };
         if self.salvaged.as_ref().is_none_or(|(at, _)| *at != chunk) {

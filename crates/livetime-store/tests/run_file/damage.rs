@@ -433,3 +433,26 @@ fn whole_events_of_a_chunk_that_is_cut_off_are_recovered() {
     assert_eq!(recovered.events_salvaged, salvaged);
     assert!(recovered.end.condition.contains(Condition::INTERRUPTED));
 }
+
+/// Files that fuzzing has found: one whose last chunk is cut off, and one whose summary says that its
+/// damaged chunks hold no events.
+#[test]
+fn a_recovery_takes_the_events_that_a_reader_of_the_whole_file_finds() {
+    let seeds =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/run_reader");
+    for (name, events) in [("cut-end", 1), ("no-events-by-summary", 0)] {
+        let damaged = std::fs::read(seeds.join(name)).unwrap();
+        let mut reader = RunReader::open(Cursor::new(damaged.as_slice())).unwrap();
+        reader.read_cut_end();
+        let mut found = 0;
+        while reader.next_event().unwrap().is_some() {
+            found += 1;
+        }
+        let (_, recovered) = recover(Cursor::new(damaged), Vec::new()).unwrap();
+        assert_eq!(
+            (found, recovered.file.events_stored),
+            (events, events),
+            "{name}"
+        );
+    }
+}
