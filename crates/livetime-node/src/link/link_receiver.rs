@@ -118,7 +118,7 @@ impl LinkReceiver {
     pub fn poll(&mut self, now: RunNs, is_readable: bool) -> usize {
         let came = match &mut self.way {
             // What the system says of a datagram's socket is of one datagram; its number tells.
-            Way::Udp(link) if is_readable => link.receive(now).unwrap_or(0),
+            Way::Udp(link) if is_readable || link.is_overdue(now) => link.receive(now).unwrap_or(0),
             Way::Udp(link) => {
                 link.advance(now);
                 0

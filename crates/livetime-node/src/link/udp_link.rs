@@ -231,7 +231,7 @@ impl<S: PageStore> UdpLink<S> {
     /// # Errors
     /// What the system says of the socket.
     pub fn receive(&mut self, now: RunNs) -> io::Result<usize> {
-        if !self.take_batch(now) || !self.take_window(now) {
+        if !self.advance(now) {
             return Ok(0);
         }
         let is_telling = self.is_telling();
@@ -243,22 +243,40 @@ impl<S: PageStore> UdpLink<S> {
         }
         self.counters.calls += u64::from(!self.came.is_empty());
         self.counters.datagrams += self.came.len() as u64;
-        if self.came.len() < BATCH {
-            self.advance(now);
-        } else {
-            self.take_batch(now);
+        let is_empty = self.came.len() < BATCH;
+        if self.take_batch(now) && is_empty {
+            self.give_up_overdue(now);
         }
         Ok(self.came.len())
     }
 
-    /// Takes what has been received, as far as there are pages, and gives up what is waited for too
-    /// long: for a socket that is empty. `false` when a page is missing.
+    /// Takes what has been received, as far as there are pages; `false` when one is missing.
     pub fn advance(&mut self, now: RunNs) -> bool {
-        if !self.take_batch(now) {
-            return false;
-        }
+        self.take_batch(now) && self.take_window(now)
+    }
+
+    /// Whether something is to be given up, or all before a tally has come: the socket is to be read
+    /// then, even if nothing is known to be in it.
+    pub fn is_overdue(&self, now: RunNs) -> bool {
+        let is_tally_due = self.tally.is_some_and(|(tally, since)| {
+            self.next_number >= tally.frames || self.is_over(now, since)
+        });
+        is_tally_due
+            || self
+                .oldest_wait
+                .is_some_and(|since| self.is_over(now, since))
+    }
+
+    fn is_over(&self, now: RunNs, since: RunNs) -> bool {
+        now.since(since).0 >= self.config.patience.0
+    }
+
+    /// Gives up what is waited for too long; the socket was found empty.
+    fn give_up_overdue(&mut self, now: RunNs) {
         self.give_up_oldest(now);
-        self.take_window(now) && self.give_up_before_tally(now)
+        if self.take_window(now) {
+            self.give_up_before_tally(now);
+        }
     }
 
     /// The counters of the network.
@@ -336,7 +354,7 @@ impl<S: PageStore> UdpLink<S> {
             self.give_up(now, tally, LossCause::DatagramLost);
             return true;
         }
-        if now.since(since).0 < self.config.patience.0 {
+        if !self.is_over(now, since) {
             return true;
         }
         while let Some(oldest) = self.oldest_waiting().filter(|early| *early < tally.frames) {
@@ -554,8 +572,9 @@ impl<S: PageStore> UdpLink<S> {
 
     /// Gives up what was waited for too long.
     fn give_up_oldest(&mut self, now: RunNs) {
-        let is_over = |since: RunNs| now.since(since).0 >= self.config.patience.0;
-        if self.oldest_wait.is_some_and(is_over)
+        if self
+            .oldest_wait
+            .is_some_and(|since| self.is_over(now, since))
             && let Some(oldest) = self.oldest_waiting()
         {
             self.skip_to(now, oldest);

@@ -161,6 +161,9 @@ fn what_came_while_nobody_read_is_not_given_up() {
     assert!(drain(&mut link, RunNs(0)).is_empty());
     send(0);
     let late = RunNs(100 * UdpConfig::default().patience.0);
+    assert!(link.is_overdue(late) && !link.is_overdue(RunNs(1)));
+    // Who did not look into the socket gives nothing up.
+    assert!(link.advance(late));
     assert_eq!(drain(&mut link, late), [0, 1]);
     // The same where a tally says what was sent.
     let tally = LinkTally {
