@@ -147,15 +147,21 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
     assert!(replayed.err.contains(said), "{}", replayed.err);
 }
 
-/// One wrong bit in each of some files, at many places: every reader finds the same events.
-#[test]
-fn a_wrong_bit_costs_one_event_and_all_readers_agree() {
+/// A workbench with a run in `out`.
+fn small_run() -> Workbench {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);
     let options = ["--triggers", "2000", "--lossless", "--out", "out"];
     bench
         .run(&[&["run", "small.toml"][..], &options].concat())
         .ended_with(0);
+    bench
+}
+
+/// One wrong bit in each of some files, at many places: every reader finds the same events.
+#[test]
+fn a_wrong_bit_costs_one_event_and_all_readers_agree() {
+    let bench = small_run();
     let bytes = fs::read(bench.path("out/events.mcap")).expect("it is there");
     let stored = count(&bench.inspect("out/events.mcap"), "events");
     for place in 1..8 {
@@ -208,12 +214,7 @@ fn a_wrong_bit_costs_one_event_and_all_readers_agree() {
 /// A copy without a single event is none.
 #[test]
 fn a_recovery_that_finds_nothing_says_so() {
-    let bench = Workbench::new();
-    bench.write("small.toml", SMALL);
-    let options = ["--triggers", "2000", "--lossless", "--out", "out"];
-    bench
-        .run(&[&["run", "small.toml"][..], &options].concat())
-        .ended_with(0);
+    let bench = small_run();
     let mut bytes = fs::read(bench.path("out/events.mcap")).expect("it is there");
     // The magic word of every event, as if a disk had lost a bit of each.
     let magic = 0x4C54_4556_u32.to_le_bytes();

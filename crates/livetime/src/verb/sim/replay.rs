@@ -11,9 +11,8 @@
 //! a fragment hangs on something that the run directory does not hold, such as the time of the day.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufReader, Cursor, Read, Seek};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -203,16 +202,12 @@ fn hindrances(chain: &ChainConfig, summary: &RunSummary) -> Vec<&'static str> {
 
 /// What the files of the run hold: each event once, in whichever of them it is.
 fn real_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String> {
-    let failed = |path: &Path, error: &dyn std::error::Error| {
-        format!("error: {}: {}", path.display(), with_causes(error))
-    };
-    let paths = RunFolder::paths(run).map_err(|error| failed(run, &error))?;
+    let bunches = Bunches::of(summary);
+    let mut folder = RunFolder::open(run).map_err(|error| format!("error: cannot read {error}"))?;
     let mut stored = BTreeMap::new();
-    for path in &paths {
-        let file = File::open(path).map_err(|error| failed(path, &error))?;
-        let reader = RunReader::open(BufReader::new(file)).map_err(|error| failed(path, &error))?;
-        let events = stored_events(reader, Bunches::of(summary));
-        stored.extend(events.map_err(|error| failed(path, &error))?);
+    let failed = |error| format!("error: {}: {error}", run.display());
+    while let Some(event) = folder.next_event().map_err(failed)? {
+        stored.insert(event.header().trigger.0, output_of(&event, bunches));
     }
     let expected = summary.counts.events_stored;
     if (stored.len() as u64) < expected {
@@ -228,17 +223,6 @@ fn real_outputs(run: &Path, summary: &RunSummary) -> Result<Outputs, String> {
         digest: summary.decision_digest.clone(),
         stored,
     })
-}
-
-fn stored_events<R: Read + Seek>(
-    mut reader: RunReader<R>,
-    bunches: Bunches,
-) -> std::io::Result<BTreeMap<u64, Stored>> {
-    let mut stored = BTreeMap::new();
-    while let Some(event) = reader.next_event()? {
-        stored.insert(event.header().trigger.0, output_of(&event, bunches));
-    }
-    Ok(stored)
 }
 
 fn output_of(event: &EventView<'_>, bunches: Bunches) -> Stored {
@@ -280,10 +264,14 @@ fn simulated_outputs(loaded: Loaded, summary: &RunSummary) -> Result<Outputs, St
     let chain = SimulatedChain::new_checked(&simulated(config.chain, begin))
         .map_err(|error| format!("error: {}", with_causes(&error)))?;
     let outcome = chain.run();
-    let reader = RunReader::open(Cursor::new(&outcome.run_file))
+    let mut reader = RunReader::open(Cursor::new(&outcome.run_file))
         .map_err(|error| format!("error: {}", with_causes(&error)))?;
     let bunches = Bunches::of(summary);
-    let stored = stored_events(reader, bunches).map_err(|error| format!("error: {error}"))?;
+    let mut stored = BTreeMap::new();
+    let failed = |error| format!("error: {error}");
+    while let Some(event) = reader.next_event().map_err(failed)? {
+        stored.insert(event.header().trigger.0, output_of(&event, bunches));
+    }
     Ok(Outputs {
         digest: outcome.digest.to_string(),
         stored,
