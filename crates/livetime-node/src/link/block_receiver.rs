@@ -139,11 +139,13 @@ impl<S: PageStore> BlockReceiver<S> {
         self.receiver.recycle(page)
     }
 
-    /// Counts all blocks before block `sent` that have not come whole as lost, and cuts an open one:
-    /// nothing more of them is waited for.
+    /// Counts all blocks before block `sent` that have not come whole as lost, and cuts one of them
+    /// that is open: nothing more of them is waited for. An open block behind them goes on.
     pub fn give_up(&mut self, now: RunNs, sent: u64, cause: LossCause) {
-        self.cut(now);
         let lost = sent.saturating_sub(self.next_block);
+        if lost > 0 {
+            self.cut(now);
+        }
         self.counters.blocks_lost += lost;
         self.losses.add(cause, lost);
         self.next_block += lost;

@@ -416,7 +416,9 @@ impl FileEnds {
     }
 
     fn give_up(&mut self, now: RunNs, cause: LossCause) {
-        self.link.blocks_mut().give_up(now, self.asked, cause);
+        let blocks = self.link.blocks_mut();
+        blocks.cut(now);
+        blocks.give_up(now, self.asked, cause);
     }
 }
 

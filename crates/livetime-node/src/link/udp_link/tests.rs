@@ -180,6 +180,28 @@ fn what_came_while_nobody_read_is_not_given_up() {
     assert_eq!(link.blocks().losses().total(), 0);
 }
 
+/// A tally among the datagrams of one call, of which the last one ends within a block.
+#[test]
+fn a_tally_costs_no_block_that_has_begun_behind_it() {
+    let mut link = link(UdpConfig::default(), 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let mut numbers = FrameNumbers::default();
+    let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
+    send(&datagram(&mut numbers, 5));
+    send(&numbers.tally().emit());
+    let halves: Vec<Vec<u32>> = numbers
+        .frames(6, 3)
+        .map(|(header, _)| [&header.emit()[..], &[7, 7, 7]].concat())
+        .collect();
+    assert_eq!(halves.len(), 2);
+    send(&halves[0]);
+    assert_eq!(drain(&mut link, RunNs(0)), [5]);
+    send(&halves[1]);
+    assert_eq!(drain(&mut link, RunNs(1)), [7]);
+    assert_eq!(link.blocks().losses().total(), 0);
+}
+
 #[test]
 fn strangers_are_counted_and_harm_nothing() {
     let mut link = link(UdpConfig::default(), 64);
