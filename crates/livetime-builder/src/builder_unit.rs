@@ -49,6 +49,9 @@ use heartbeat::Heartbeat;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
+/// A timeout that strikes so much too late shows that the unit stood still: what came meanwhile lies
+/// unread, and more waits at readout units whose way was full.
+const STOOD_STILL: DurationNs = DurationNs(10 * DurationNs::MILLISECOND.0);
 /// Least number of incomplete events whose parts are remembered.
 const PARTIALS_MIN: usize = 64;
 
@@ -791,13 +794,15 @@ impl BuilderUnit {
     }
 
     /// Closes events whose time is over, and asks again for what is missing in others. Does nothing
-    /// before [`BuilderUnit::poll_timeout`].
+    /// before [`BuilderUnit::poll_timeout`]. Called 10 ms later than that or more, it closes no event
+    /// yet: each has as much time again, up to the timeout, for what came while nobody looked.
     pub fn handle_timeout(&mut self, now: RunNs) {
         self.requests_held.handle_timeout(now);
         self.releases_held.handle_timeout(now);
         if now < self.timeout_at {
             return;
         }
+        let late = now.since(self.timeout_at);
         self.timeout_at = RunNs::MAX;
         if let Some(retry_at) = self.credits_requested_at {
             self.credits_to_request |= retry_at <= now;
@@ -809,6 +814,9 @@ impl BuilderUnit {
             let event = self.assembly.event_mut(slot);
             if !event.is_open() {
                 continue;
+            }
+            if late >= STOOD_STILL {
+                event.deadline = event.deadline.max(now.after(late.min(self.timeout)));
             }
             if event.deadline <= now {
                 match (event.is_early, event.is_first_step) {

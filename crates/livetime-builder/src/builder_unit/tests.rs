@@ -441,6 +441,34 @@ fn the_filter_window_bounds_the_tickets_and_releases_are_grouped() {
     );
 }
 
+/// A driver that stood still reads part of what has come before it looks at the time.
+#[test]
+fn an_event_is_not_closed_for_the_time_in_which_its_unit_stood_still() {
+    let mut bench = Bench::new();
+    bench.assign(5);
+    bench.assign(6);
+    bench.sent();
+    bench.now = RunNs(0).after(DurationNs(5 * DurationNs::SECOND.0));
+    bench.fragment(5, 1);
+    bench.unit.handle_timeout(bench.now);
+    assert_eq!(bench.ticket(), None);
+    for source in [2, 3, 4] {
+        bench.fragment(5, source);
+    }
+    assert_eq!(bench.ticket(), Some(5));
+    assert_eq!(bench.ticket.missing, []);
+    // Of the other one nothing has come: it has a timeout more, not five seconds.
+    let resumed = bench.now;
+    while bench.ticket().is_none() {
+        bench.strike();
+        bench.sent();
+    }
+    assert_eq!(bench.now, resumed.after(DurationNs::SECOND));
+    assert_eq!((bench.ticket.trigger.0, bench.ticket.missing.len()), (6, 4));
+    let counts = bench.unit.counts();
+    assert_eq!((counts.events_built, counts.events_incomplete), (1, 1));
+}
+
 #[test]
 fn a_timeout_closes_the_event_and_names_the_missing_sources() {
     let mut bench = Bench::new();

@@ -175,15 +175,18 @@ impl Role for TriggerNode {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = 0;
-        if let Some(merger) = &mut self.parts.merger {
-            merger.handle_timeout(now);
-        }
         for _ in 0..PACKETS_PER_POLL {
             let decided = self.decide_next(now);
             work += usize::from(decided) + self.pump_replies(now);
             if !decided {
                 break;
             }
+        }
+        // What lies unread may be what is missed: nothing is given up for it by a node that stood still.
+        if let Some(merger) = &mut self.parts.merger
+            && self.parts.packets.is_empty()
+        {
+            merger.handle_timeout(now);
         }
         if work > 0 || phase >= Phase::Draining {
             self.publish();
@@ -237,5 +240,107 @@ impl Role for TriggerNode {
             details,
             ..RoleResult::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_readout::{BlockEnd, Completed, LinkConfig};
+    use livetime_shm::{RingConfig, ring};
+    use livetime_trigger::{LevelTwo, Menu, MenuConfig, MergerConfig};
+    use livetime_wire::slink::FragmentStatus;
+    use livetime_wire::trigger_packet::TriggerPacket;
+    use livetime_wire::{DurationNs, RunNumber};
+
+    use super::*;
+
+    const SLOT_WORDS: u32 = 600;
+    const LATER: RunNs = RunNs(10 * DurationNs::MILLISECOND.0);
+
+    /// A node behind a merger of two inputs, which gives triggers up after 1 ms, and the way to it.
+    fn merging_node() -> (TriggerNode, Producer, Consumer) {
+        let message_ring = || {
+            ring(&RingConfig {
+                slots: 64,
+                slot_words: SLOT_WORDS,
+            })
+        };
+        let (packets_out, packets) = message_ring().expect("memory for a ring");
+        let (replies, replies_in) = message_ring().expect("memory for a ring");
+        let menu = Menu::new_checked(MenuConfig::default(), "trigger").expect("a valid menu");
+        let merger = PacketMerger::new_checked(MergerConfig::default(), "merger");
+        let node = TriggerNode::new(TriggerNodeParts {
+            id: "trg0".to_owned(),
+            node: LevelTwoNode::new(LevelTwo::new(&menu), RunNumber(7)),
+            merger: Some(merger.expect("a valid merger")),
+            packets,
+            return_link: PacketLink::for_packets(LinkConfig::default()),
+            replies,
+            packet_log: None,
+            block: CounterBlock::new(),
+        });
+        (node, packets_out, replies_in)
+    }
+
+    /// A part of a trigger's packet, as it comes over the link of an input.
+    fn part(trigger_low: u32, input: u16) -> Vec<u32> {
+        let mut words = Vec::new();
+        let packet = TriggerPacket {
+            trigger_low,
+            run: 7,
+            ..TriggerPacket::default()
+        };
+        packet.emit(&mut words);
+        let completed = Completed {
+            page: 0,
+            len_words: words.len() as u32,
+            status: FragmentStatus::GOOD,
+            begin: None,
+            end: None,
+            block_end: BlockEnd::EndWord,
+        };
+        let entry = Completion {
+            link: input,
+            completed,
+        };
+        let mut message = entry.to_words().to_vec();
+        message.append(&mut words);
+        message
+    }
+
+    /// Packets merged, and triggers given up.
+    fn merged(node: &TriggerNode) -> (u64, u64) {
+        let merger = node.parts.merger.as_ref().expect("made with one");
+        (merger.counters().merged, merger.counters().timed_out)
+    }
+
+    #[test]
+    fn a_node_that_stood_still_gives_nothing_up_for_what_it_has_not_read() {
+        let (mut node, mut packets, _replies) = merging_node();
+        let triggers = 1..=4;
+        for trigger in triggers.clone() {
+            packets.try_push(&part(trigger, 0)).expect("room");
+        }
+        node.poll(RunNs(0), Phase::Running);
+        // As much as it reads in a duty cycle comes first.
+        for _ in 0..PACKETS_PER_POLL {
+            packets.try_push(&[0]).expect("room");
+        }
+        for trigger in triggers {
+            packets.try_push(&part(trigger, 1)).expect("room");
+        }
+        while !node.parts.packets.is_empty() {
+            node.poll(LATER, Phase::Running);
+        }
+        assert_eq!((node.foreign, merged(&node)), (16, (4, 0)));
+    }
+
+    #[test]
+    fn a_part_that_does_not_come_is_given_up() {
+        let (mut node, mut packets, _replies) = merging_node();
+        packets.try_push(&part(1, 0)).expect("room");
+        node.poll(RunNs(0), Phase::Running);
+        node.poll(LATER, Phase::Running);
+        assert_eq!(merged(&node), (0, 1));
     }
 }
