@@ -49,9 +49,6 @@ use heartbeat::Heartbeat;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
-/// A timeout that strikes so much too late shows that the unit stood still: what came meanwhile lies
-/// unread, and more waits at readout units whose way was full.
-const STOOD_STILL: DurationNs = DurationNs(10 * DurationNs::MILLISECOND.0);
 /// Least number of incomplete events whose parts are remembered.
 const PARTIALS_MIN: usize = 64;
 
@@ -802,7 +799,8 @@ impl BuilderUnit {
         if now < self.timeout_at {
             return;
         }
-        let late = now.since(self.timeout_at);
+        // Who stood still has not read all that came, and more waits at readout units whose way was full.
+        let pardoned = now.after(self.timeout_at.standstill(now).min(self.timeout));
         self.timeout_at = RunNs::MAX;
         if let Some(retry_at) = self.credits_requested_at {
             self.credits_to_request |= retry_at <= now;
@@ -815,9 +813,7 @@ impl BuilderUnit {
             if !event.is_open() {
                 continue;
             }
-            if late >= STOOD_STILL {
-                event.deadline = event.deadline.max(now.after(late.min(self.timeout)));
-            }
+            event.deadline = event.deadline.max(pardoned);
             if event.deadline <= now {
                 match (event.is_early, event.is_first_step) {
                     (true, _) => self.end_early(slot),

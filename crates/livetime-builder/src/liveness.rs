@@ -80,16 +80,19 @@ impl Liveness {
         self.check_at
     }
 
-    /// Judges silences, and says for each peer that died thereby.
+    /// Judges silences, and says for each peer that died thereby. The time by which it is called too late
+    /// is no silence: the owner stood still, and what was said meanwhile may lie unread.
     pub fn handle_timeout(&mut self, now: RunNs, mut died: impl FnMut(u16)) {
         if now < self.check_at {
             return;
         }
+        let late = self.check_at.standstill(now);
         self.check_at = RunNs::MAX;
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if !matches!(peer.life, Life::Alive | Life::Suspect) {
                 continue;
             }
+            peer.heard = peer.heard.after(late).min(now);
             let next = if now >= peer.heard.after(self.dead) {
                 peer.life = Life::Dead;
                 died(index as u16);

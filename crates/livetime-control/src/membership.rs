@@ -235,9 +235,15 @@ impl Membership {
         }
     }
 
-    /// Time has passed.
+    /// Time has passed. That by which it is called late is no silence: the coordinator stood still, and
+    /// what hosts said meanwhile may lie unread.
     pub fn handle_timeout(&mut self, now: RunNs) {
+        let due = self.poll_timeout().unwrap_or(RunNs::MAX);
+        let late = now.since(due);
         for (host, member) in &mut self.members {
+            let later = |time: RunNs| time.after(late).min(now);
+            member.heard = later(member.heard);
+            member.token_gone = member.token_gone.map(later);
             let silent = now.since(member.heard);
             let without_token = member.token_gone.map(|since| now.since(since));
             if member.state == HostState::Joined && silent >= self.times.suspect {
@@ -403,6 +409,29 @@ mod tests {
         assert_eq!(events(&mut hosts), []);
         assert_eq!(hosts.state("a"), Some(HostState::Dead));
         assert_eq!(hosts.poll_timeout(), None);
+    }
+
+    /// As one that was stopped from its terminal, or whose terminal took no more.
+    #[test]
+    fn a_coordinator_that_stood_still_takes_nobody_for_dead() {
+        let mut hosts = two_hosts();
+        for host in ["a", "b"] {
+            hosts.handle_hello(at(0), &hello(host));
+        }
+        events(&mut hosts);
+        // Of what they have said in ten seconds it has read one word.
+        hosts.handle_heard(at(10_000), "a");
+        hosts.handle_timeout(at(10_000));
+        assert_eq!(events(&mut hosts), [MemberEvent::Suspect("b".to_owned())]);
+        hosts.handle_heard(at(10_001), "b");
+        assert_eq!(events(&mut hosts), [MemberEvent::Recovered("b".to_owned())]);
+        // Who is silent from then on is dead as soon as ever.
+        hosts.handle_timeout(at(10_500));
+        hosts.handle_timeout(at(10_501));
+        hosts.handle_timeout(at(15_000));
+        hosts.handle_timeout(at(15_001));
+        let dead = ["a", "b"].map(|host| hosts.state(host));
+        assert_eq!(dead, [Some(HostState::Dead); 2]);
     }
 
     #[test]

@@ -217,6 +217,8 @@ struct InFlight {
     trigger: TriggerNumber,
     triggered_at: RunNs,
     first_word_at: Option<RunNs>,
+    /// When it is given up.
+    due: RunNs,
 }
 
 /// The supervisor of one run.
@@ -288,6 +290,7 @@ impl TriggerSupervisor {
             trigger,
             triggered_at: now,
             first_word_at: None,
+            due: now + self.config.decision_timeout,
         });
         self.counters.triggers += 1;
         self.note_state();
@@ -388,18 +391,21 @@ impl TriggerSupervisor {
     #[inline]
     pub fn poll_timeout(&self) -> RunNs {
         let timeouts = self.buffers.iter().flatten();
-        timeouts
-            .map(|entry| entry.triggered_at + self.config.decision_timeout)
-            .min()
-            .unwrap_or(RunNs::MAX)
+        timeouts.map(|entry| entry.due).min().unwrap_or(RunNs::MAX)
     }
 
-    /// Gives up the triggers whose decision timeout has passed.
+    /// Gives up the triggers whose decision timeout has passed. Called 10 ms too late or more, it gives
+    /// up none yet: each has as much time again, up to the timeout, since a caller that stood still has
+    /// not read all replies, and may hold packets itself.
     pub fn handle_timeout(&mut self, now: RunNs) {
         self.dead_time.advance(now);
+        let standstill = self.poll_timeout().standstill(now);
+        let pardoned = now + standstill.min(self.config.decision_timeout);
         for buffer in 0..L2_BUFFERS_MAX {
-            let due = |entry: &InFlight| entry.triggered_at + self.config.decision_timeout <= now;
-            if let Some(entry) = self.buffers[buffer].take_if(|entry| due(entry)) {
+            if let Some(entry) = &mut self.buffers[buffer] {
+                entry.due = entry.due.max(pardoned);
+            }
+            if let Some(entry) = self.buffers[buffer].take_if(|entry| entry.due <= now) {
                 self.losses.add(LossCause::DecisionTimeout, 1);
                 if self.timed_out.len() == LATE_MEMORY {
                     self.timed_out.pop_front();
@@ -718,6 +724,22 @@ mod tests {
         assert_eq!(late(), ReplyOutcome::Duplicate, "late only once");
         assert_eq!(taken(supervisor.offer(RunNs(70_000), false)), (2, 0));
         assert_eq!(supervisor.digest(), DecisionDigest::default());
+    }
+
+    #[test]
+    fn time_in_which_the_caller_stood_still_is_no_time_of_a_trigger() {
+        let (timeout, stop) = (DurationNs(100_000_000), DurationNs(3_000_000_000));
+        let mut supervisor = supervisor(|config| config.decision_timeout = timeout);
+        for offered in [0, 1] {
+            taken(supervisor.offer(RunNs(offered), false));
+        }
+        let resumed = RunNs(0) + stop;
+        supervisor.handle_timeout(resumed);
+        assert_eq!(supervisor.poll_timeout(), resumed + timeout);
+        decided(supervisor.handle_reply(resumed, &reply(1, ACCEPT)));
+        supervisor.handle_timeout(resumed + timeout);
+        let lost = supervisor.losses().of(LossCause::DecisionTimeout);
+        assert_eq!((supervisor.in_flight(), lost), (0, 1));
     }
 
     #[test]

@@ -34,6 +34,18 @@ impl RunNs {
     pub fn after(self, duration: DurationNs) -> Self {
         Self(self.0.saturating_add(duration.0))
     }
+
+    /// For how long whoever looks at the time stood still, if a timeout that was due at this time is
+    /// seen `now`: 0 below 10 ms, by which any machine is late at times. What came meanwhile may lie
+    /// unread, so that nobody is to be blamed for this time.
+    #[inline]
+    pub fn standstill(self, now: Self) -> DurationNs {
+        let late = now.since(self);
+        match late >= DurationNs(10 * DurationNs::MILLISECOND.0) {
+            true => late,
+            false => DurationNs(0),
+        }
+    }
 }
 
 impl TaiNs {
@@ -147,5 +159,13 @@ mod tests {
         assert_eq!(RunNs(5).since(RunNs(7)), DurationNs(0));
         assert_eq!(RunNs::MAX + DurationNs(1), RunNs::MAX);
         assert_eq!(DurationNs::from_seconds(-1.0), DurationNs(0));
+    }
+
+    #[test]
+    fn who_is_late_by_milliseconds_stood_still() {
+        let late_by = |ns: u64| RunNs(5).standstill(RunNs(5 + ns));
+        assert_eq!(late_by(9_999_999), DurationNs(0));
+        assert_eq!(late_by(10_000_000), DurationNs(10_000_000));
+        assert_eq!(RunNs::MAX.standstill(RunNs(7)), DurationNs(0));
     }
 }

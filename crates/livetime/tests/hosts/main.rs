@@ -272,6 +272,33 @@ fn an_event_manager_that_is_cut_off_is_replaced() {
     assert_eq!(run.count("events_incomplete"), 0);
 }
 
+/// As it does when it is stopped at its terminal: all that hosts have said by then lies unread.
+#[test]
+fn a_coordinator_may_stand_still_for_longer_than_hosts_may_be_silent() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
+    let control = "\n[control]\nsuspect = \"200 ms\"\ndead = \"500 ms\"\n";
+    let running = start(&(on_two_hosts(LOCAL)(config) + control), folder.path());
+    let coordinator = Pid::from_raw(running.id() as i32).expect("a process");
+    let signal = |signal| kill_process(coordinator, signal).expect("it lives");
+    let mut lines = process_run::Lines::of(running);
+    let file = folder.path().join("run/events.mcap");
+    wait_for_more(&file);
+    wait_for_more(&file);
+    signal(Signal::STOP);
+    // Four times what a host may be silent.
+    std::thread::sleep(Duration::from_secs(2));
+    signal(Signal::CONT);
+    lines.wait_for("is heard again", 1);
+    signal(Signal::INT);
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert!(!run.errors().contains("is gone"), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+}
+
 #[test]
 fn two_hosts_that_build_store_together_what_one_stores() {
     let _turn = turn();
