@@ -17,6 +17,17 @@ pub enum ClientError {
         /// Why.
         source: Box<zbus::Error>,
     },
+    /// A daemon is there, and has closed the connection at once.
+    #[error(
+        "the timing daemon at {address} closed the connection: its access rules give user {uid} no role, all \
+         its places for clients are taken, or it is ending"
+    )]
+    TurnedAway {
+        /// Where it was looked for.
+        address: Address,
+        /// Who came.
+        uid: u32,
+    },
     /// The daemon does not allow it.
     #[error("the timing daemon refuses: {0}")]
     Denied(String),

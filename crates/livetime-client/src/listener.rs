@@ -125,7 +125,9 @@ impl Listener {
                 self.restarts += 1;
                 Ok(Some(TimingRecord::restart(now(), epoch)))
             }
-            Err(ClientError::NoDaemon { .. } | ClientError::Gone) => {
+            Err(
+                ClientError::NoDaemon { .. } | ClientError::TurnedAway { .. } | ClientError::Gone,
+            ) => {
                 std::thread::sleep(left.map_or(TRY_AGAIN, |left| left.min(TRY_AGAIN)));
                 Ok(None)
             }

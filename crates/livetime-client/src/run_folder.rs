@@ -14,7 +14,7 @@ use livetime_store::inspect::DAMAGE_LISTED_MAX;
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
-    RunReader, inspect,
+    RunReader, events_stored_in, inspect,
 };
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
@@ -62,6 +62,14 @@ impl FolderFile {
         &mut self.reader
     }
 
+    /// Events that were put into it; without an end-of-run record, as many as were read and are known to
+    /// be missing.
+    fn events(&self) -> u64 {
+        let known = || self.reader.events_found() + self.reader.events_missing();
+        let end = self.reader.end();
+        end.map_or_else(known, |end| end.events_stored)
+    }
+
     /// What is in it; damage is told with its name if it is one of several.
     fn inspect(&mut self, several: bool) -> io::Result<Inspection> {
         let mut found = inspect(&mut self.reader)?;
@@ -95,6 +103,8 @@ pub struct RunFolder {
     /// The directory, if all of it is read.
     directory: Option<PathBuf>,
     files: Vec<FolderFile>,
+    /// Events of the run by the summary beside its files, where there is one.
+    told: Option<u64>,
     /// The file that iteration is in.
     cursor: usize,
     end: Option<RunEnd>,
@@ -160,9 +170,12 @@ impl RunFolder {
     }
 
     fn of(directory: Option<PathBuf>, files: Vec<FolderFile>) -> Self {
+        let told = directory.as_deref().zip(files.first());
+        let told = told.and_then(|(path, first)| events_stored_in(path, first.reader.run()));
         let mut folder = Self {
             directory,
             files,
+            told,
             cursor: 0,
             end: None,
             places: None,
@@ -284,7 +297,15 @@ impl RunFolder {
     /// Events known to be missing, in files and between them; right once all events were read.
     pub fn events_missing(&self) -> u64 {
         let in_files: u64 = self.files.iter().map(|f| f.reader.events_missing()).sum();
-        in_files + self.events_between()
+        in_files + self.events_between() + self.events_elsewhere()
+    }
+
+    /// Events that the run has stored by its summary, in files of which those that are there tell
+    /// nothing, as those of a stream.
+    fn events_elsewhere(&self) -> u64 {
+        let here: u64 = self.files.iter().map(FolderFile::events).sum();
+        let told = self.told.unwrap_or(0);
+        told.saturating_sub(here + self.events_between())
     }
 
     /// What the run lacks; right once all events were read.
@@ -323,13 +344,7 @@ impl RunFolder {
             let begin = file.reader.begin().and_then(|begin| begin.file.as_ref());
             let before = begin.map_or(0, |part| part.events_before);
             missing += before.saturating_sub(counted.1);
-            // Without an end-of-run record, as many as were read and are known to be missing.
-            let known = || file.reader.events_found() + file.reader.events_missing();
-            let here = file
-                .reader
-                .end()
-                .map_or_else(known, |end| end.events_stored);
-            counted.1 = before.max(counted.1) + here;
+            counted.1 = before.max(counted.1) + file.events();
         }
         missing
     }
@@ -460,6 +475,9 @@ impl RunFolder {
         if !self.files_missing().is_empty() {
             return None;
         }
+        if self.told.is_some_and(|told| told > events) {
+            return None;
+        }
         let mut joined = joined?;
         joined.events_stored = events;
         Some(joined)
@@ -478,14 +496,14 @@ impl RunFolder {
         for file in files {
             join(&mut found, file.inspect(several)?);
         }
-        let between = self.events_between();
-        found.events_missing += between;
+        let elsewhere = self.events_between() + self.events_elsewhere();
+        found.events_missing += elsewhere;
         if self.directory.is_some() {
             found.files = self.files.iter().map(|f| f.name.to_string()).collect();
             let names = missing.iter().filter_map(|path| path.file_name());
             found.files_missing = names.map(|n| n.to_string_lossy().into_owned()).collect();
         }
-        if !missing.is_empty() || between > 0 {
+        if !missing.is_empty() || elsewhere > 0 {
             found.complete = false;
             found.condition |= Condition::INCOMPLETE;
         }

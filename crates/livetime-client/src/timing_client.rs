@@ -85,7 +85,8 @@ impl TimingClient {
     /// Connects.
     ///
     /// # Errors
-    /// [`ClientError::NoDaemon`] when nobody answers there.
+    /// [`ClientError::NoDaemon`] when nobody answers there, [`ClientError::TurnedAway`] when somebody
+    /// does and closes the connection.
     pub fn connect(address: &Address) -> Result<Self, ClientError> {
         let no_daemon = |source| ClientError::NoDaemon {
             address: address.clone(),
@@ -102,7 +103,13 @@ impl TimingClient {
             Address::Bus(bus) => (Builder::address(bus.as_str()), None),
         };
         let builder = builder.method_timeout(PATIENCE);
-        let connection = block_on(builder.build()).map_err(no_daemon)?;
+        let connection = block_on(builder.build()).map_err(|error| match &error {
+            zbus::Error::InputOutput(_) if socket.is_some() => ClientError::TurnedAway {
+                address: address.clone(),
+                uid: rustix::process::getuid().as_raw(),
+            },
+            _ => no_daemon(error),
+        })?;
         let watch = match socket {
             Some(socket) => PeerWatch::socket(socket.into()),
             None => watch_owner(&connection).map_err(no_daemon)?,

@@ -107,6 +107,8 @@ pub struct RecordedChain {
     sequences: BTreeMap<(UnitId, UnitId), u32>,
     ticket: EventTicket,
     header: Vec<u32>,
+    /// What Level 2 is to have said of events.
+    mask: L2Mask,
     counts: RecordedChainCounts,
 }
 
@@ -177,8 +179,14 @@ impl RecordedChain {
             messages: VecDeque::new(),
             sequences: BTreeMap::new(),
             header: Vec::new(),
+            mask: L2Mask::NONE,
             counts: RecordedChainCounts::default(),
         })
+    }
+
+    /// Level 2 has given these bits to the events that come from now on; none unless told.
+    pub fn set_level_two(&mut self, mask: L2Mask) {
+        self.mask = mask;
     }
 
     /// Sends an event through; `data` gives the words of each source (none at all is an empty
@@ -201,7 +209,7 @@ impl RecordedChain {
         }
         let accept = BuilderMessage::L2Accept {
             trigger,
-            mask: L2Mask::NONE,
+            mask: self.mask,
             triggered_at: now,
         };
         self.send(UnitId::SUPERVISOR, UnitId::EVENT_MANAGER, accept);

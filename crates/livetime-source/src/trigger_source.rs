@@ -232,8 +232,9 @@ impl TriggerSource {
                 return SourcePoll::Finished;
             }
             if self.next.at > now {
+                let end = self.config.duration.map_or(RunNs::MAX, |d| RunNs(d.0));
                 return SourcePoll::Wait {
-                    until: self.next.at,
+                    until: self.next.at.min(end),
                 };
             }
             let offer = self.advance();
@@ -309,8 +310,9 @@ impl TriggerSource {
             .config
             .duration
             .is_some_and(|duration| match self.config.mode {
-                // Triggers from before the end are still offered or counted, however late the poll.
-                OfferMode::Timed => self.next.at.0 >= duration.0,
+                // Triggers from before the end are still offered or counted, however late the poll. Until
+                // then a schedule may ask for more.
+                OfferMode::Timed => now.0.min(self.next.at.0) >= duration.0,
                 OfferMode::Lossless => now.0 >= duration.0,
             });
         self.stopped || over || enough.is_some_and(|max| self.counts.accepted() >= max)
@@ -369,6 +371,22 @@ mod tests {
 
     const fn offer(at: u64) -> Offer {
         Offer { at: RunNs(at) }
+    }
+
+    #[test]
+    fn a_timed_source_waits_for_the_end_without_offers_of_its_own() {
+        let config = TriggerSourceConfig {
+            duration: Some(DurationNs(15_000)),
+            ..config(OfferMode::Timed)
+        };
+        let mut source = TriggerSource::new(&config, 1);
+        let first = source.poll(RunNs(12_000), Buffers::Free);
+        assert_eq!(first, SourcePoll::Offer(offer(10_000)));
+        assert_eq!(source.poll(RunNs(12_000), Buffers::Free), wait(15_000));
+        assert_eq!(source.offer_scheduled(RunNs(14_999)), Some(offer(14_999)));
+        let finished = source.poll(RunNs(15_000), Buffers::Free);
+        assert_eq!(finished, SourcePoll::Finished);
+        assert_eq!(source.offer_scheduled(RunNs(15_000)), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! numbers. A reader passes over keys that it does not know.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use livetime_wire::{
     ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts,
@@ -356,6 +357,14 @@ pub struct RunSummary {
     /// The writers of a run with several of them, by their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writers: Vec<WriterSummary>,
+}
+
+/// Events that a run has stored, as the summary in its directory says; `None` without one of that run
+/// that can be read.
+pub fn events_stored_in(directory: &Path, run: livetime_wire::RunNumber) -> Option<u64> {
+    let text = std::fs::read(directory.join("summary.json")).ok()?;
+    let summary: RunSummary = serde_json::from_slice(&text).ok()?;
+    (summary.run.number == run.0).then_some(summary.counts.events_stored)
 }
 
 /// A writer of a run with several.

@@ -18,8 +18,8 @@ use livetime_timing::Role;
 /// Roles by user and group number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRules {
-    users: BTreeMap<u32, Role>,
-    groups: BTreeMap<u32, Role>,
+    users: BTreeMap<u32, Option<Role>>,
+    groups: BTreeMap<u32, Option<Role>>,
     others: Option<Role>,
 }
 
@@ -40,7 +40,7 @@ impl AccessRules {
     /// This user and root are admin, everybody else may observe.
     pub fn for_user(uid: u32) -> Self {
         Self {
-            users: [(0, Role::Admin), (uid, Role::Admin)].into(),
+            users: [0, uid].map(|uid| (uid, Some(Role::Admin))).into(),
             groups: BTreeMap::new(),
             others: Some(Role::Observe),
         }
@@ -73,10 +73,10 @@ impl AccessRules {
         let words: Vec<&str> = rule.split_whitespace().collect();
         match words.as_slice() {
             ["user", number, role] => {
-                self.users.insert(number.parse().ok()?, parse_role(role)??);
+                self.users.insert(number.parse().ok()?, parse_role(role)?);
             }
             ["group", number, role] => {
-                self.groups.insert(number.parse().ok()?, parse_role(role)??);
+                self.groups.insert(number.parse().ok()?, parse_role(role)?);
             }
             ["others", role] => self.others = parse_role(role)?,
             _ => return None,
@@ -87,7 +87,8 @@ impl AccessRules {
     /// The role of a user with these groups; `None` may not even connect.
     pub fn role_of(&self, uid: u32, gids: &[u32]) -> Option<Role> {
         let by_group = gids.iter().filter_map(|gid| self.groups.get(gid)).max();
-        self.users.get(&uid).or(by_group).copied().or(self.others)
+        let named = self.users.get(&uid).or(by_group);
+        named.copied().unwrap_or(self.others)
     }
 }
 
@@ -115,6 +116,10 @@ mod tests {
         assert_eq!(rules.role_of(6, &[7, 8]), Some(Role::Admin));
         assert_eq!(rules.role_of(6, &[7]), Some(Role::Operate));
         assert_eq!(rules.role_of(6, &[]), None);
+        let barred = AccessRules::parse("user 5 none\ngroup 7 none\nothers observe\n").unwrap();
+        assert_eq!(barred.role_of(5, &[]), None);
+        assert_eq!(barred.role_of(6, &[7]), None);
+        assert_eq!(barred.role_of(6, &[8]), Some(Role::Observe));
         let usual = AccessRules::for_user(1000);
         assert_eq!(usual.role_of(1000, &[]), Some(Role::Admin));
         assert_eq!(usual.role_of(1001, &[]), Some(Role::Observe));
@@ -126,7 +131,7 @@ mod tests {
             ("user x admin", 1),
             ("\nuser 5 king", 2),
             ("others", 1),
-            ("user 1 none", 1),
+            ("group 1 nobody", 1),
         ] {
             let error = AccessRules::parse(text).unwrap_err();
             assert_eq!((error.line, error.found.as_str()), (line, text.trim()));

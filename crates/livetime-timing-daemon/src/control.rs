@@ -12,8 +12,8 @@ use livetime_shm::{RingMonitor, WakeGroup};
 use livetime_timing::{
     AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
     Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
-    RegistryConfig, Role, SchedulePlayer, SinkError, SinkId, SinkKind, SinkSpec, TableLimits,
-    TransactionError, authorise, registry::Sink,
+    RegistryConfig, Role, SCHEDULES_MAX, SchedulePlayer, SinkError, SinkId, SinkKind, SinkSpec,
+    TableLimits, TransactionError, authorise, registry::Sink,
 };
 use livetime_wire::{PriorityClass, Problem, TaiNs, TimingMessage, TimingRecord};
 
@@ -608,13 +608,21 @@ impl Control {
         Ok(())
     }
 
-    /// Plays messages in the core.
+    /// Plays messages in the core, beside what is playing there.
     ///
     /// # Errors
-    /// [`ControlError::Access`] or [`ControlError::Core`].
+    /// [`ControlError::Access`], [`ControlError::Full`] while [`SCHEDULES_MAX`] schedules are playing,
+    /// or [`ControlError::Core`].
     pub fn play(&self, caller: &Caller, player: SchedulePlayer) -> Result<(), ControlError> {
         authorise(caller, Operation::PlaySchedule, None)?;
-        Ok(self.lock().core.send(CoreCommand::Play(player))?)
+        let mut state = self.lock();
+        if state.fresh_figures(false)?.schedules >= SCHEDULES_MAX {
+            return Err(ControlError::Full {
+                what: "places for schedules that play at a time",
+                max: SCHEDULES_MAX,
+            });
+        }
+        Ok(state.core.send(CoreCommand::Play(player))?)
     }
 
     /// Sets an output at once.

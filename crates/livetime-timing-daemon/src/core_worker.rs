@@ -108,7 +108,7 @@ pub enum CoreCommand {
     ClearMostFull(SinkKind),
     /// Fills in the figures and sends them back.
     Snapshot(Box<CoreSnapshot>),
-    /// Plays messages; those being played end.
+    /// Plays messages beside those that are playing; control has seen that there is a place.
     Play(SchedulePlayer),
     /// The output side of a channel takes nothing until then.
     Stall(SinkKind, TaiNs),
@@ -135,7 +135,7 @@ pub enum CoreReply {
     Exchanged(Option<Box<Subscription>>, Box<Routing>),
     /// The figures.
     Snapshot(Box<CoreSnapshot>),
-    /// What was played before.
+    /// What was played before, and has ended.
     Played(SchedulePlayer),
 }
 
@@ -160,8 +160,10 @@ pub struct CoreSnapshot {
     pub turns: u64,
     /// Times that it slept.
     pub sleeps: u64,
-    /// Messages of the schedule still to be sent.
+    /// Messages of schedules still to be sent.
     pub playing: u64,
+    /// Schedules that they are of.
+    pub schedules: usize,
     /// Whether the receiver follows the network.
     pub lock: LockState,
     /// Drift of its oscillator, parts in 10^9; felt while it is not locked.
@@ -208,6 +210,7 @@ impl CoreSnapshot {
             turns: 0,
             sleeps: 0,
             playing: 0,
+            schedules: 0,
             lock: LockState::Unlocked,
             drift_ppb: 0,
             inputs: Vec::with_capacity(inputs),
@@ -519,7 +522,7 @@ impl CoreWorker {
                 self.fill_in(&mut snapshot);
                 Some(CoreReply::Snapshot(snapshot))
             }
-            CoreCommand::Play(player) => self.receiver.play(Some(player)).map(CoreReply::Played),
+            CoreCommand::Play(player) => self.receiver.play(player).map(CoreReply::Played),
             CoreCommand::Stall(kind, until) => {
                 self.receiver.actions_mut().handle_stall(kind, until);
                 None
@@ -644,8 +647,11 @@ impl CoreWorker {
         snapshot.tags_lost = self.tags_lost;
         snapshot.turns = self.turns;
         snapshot.sleeps = self.sleeps;
-        let player = self.receiver.player();
-        snapshot.playing = player.and_then(SchedulePlayer::remaining).unwrap_or(0);
+        let remaining = self.receiver.players().map(SchedulePlayer::remaining);
+        snapshot.playing = remaining
+            .map(|messages| messages.unwrap_or(u64::MAX))
+            .fold(0, u64::saturating_add);
+        snapshot.schedules = self.receiver.players().count();
         snapshot.lock = self.receiver.lock_state();
         snapshot.drift_ppb = self.receiver.clock().drift();
         let inputs = self.receiver.inputs().iter();

@@ -5,6 +5,7 @@
 //! read before the first client comes. What clients own is not kept; they make it again, as the
 //! client libraries do by themselves. Nothing here is on the data path.
 
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,17 @@ pub enum KeptError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another daemon keeps it.
+    #[error(
+        "state file {path} is kept by another daemon, which holds {lock}; \
+         give each daemon a file of its own"
+    )]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+        /// What is locked.
+        lock: PathBuf,
+    },
     /// The file does not say what it should.
     #[error("state file {path}: {what}; correct it, or move it away to start with nothing")]
     Content {
@@ -64,6 +76,8 @@ pub struct StateKeeper {
     path: PathBuf,
     revision: u64,
     written: String,
+    /// Locked as long as this lives.
+    _lock: File,
 }
 
 impl StateKeeper {
@@ -78,6 +92,7 @@ impl StateKeeper {
             path: path.to_owned(),
             source,
         };
+        let lock = lock(path)?;
         let text = match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(failed(error)),
@@ -96,6 +111,7 @@ impl StateKeeper {
             path: path.to_owned(),
             revision: control.revision(),
             written: text,
+            _lock: lock,
         })
     }
 
@@ -123,13 +139,38 @@ impl StateKeeper {
             path: self.path.clone(),
             source,
         };
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let mut file = std::fs::File::create(&beside).map_err(failed)?;
+        let beside = beside(&self.path, ".new");
+        let mut file = File::create(&beside).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         std::fs::rename(&beside, &self.path).map_err(failed)
+    }
+}
+
+/// The path with an ending more.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.to_owned().into_os_string();
+    beside.push(ending);
+    beside.into()
+}
+
+/// Locks the file beside a state file, which stays: the state file itself is another one after each
+/// change.
+fn lock(path: &Path) -> Result<File, KeptError> {
+    let lock = beside(path, ".lock");
+    let failed = |source| KeptError::File {
+        step: "lock",
+        path: lock.clone(),
+        source,
+    };
+    let file = File::create(&lock).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(KeptError::InUse {
+            path: path.to_owned(),
+            lock,
+        }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
     }
 }
 

@@ -58,7 +58,7 @@ pub use input::{Input, InputConfig};
 pub use loss_audit::{AuditResult, AuditSender, LossAudit};
 pub use match_table::{MatchTable, TableFill, TableLimits};
 pub use ownership::{AccessError, Caller, ClientId, Operation, Ownership, Role, authorise};
-pub use receiver::{EmulatedReceiver, TimingReceiver};
+pub use receiver::{EmulatedReceiver, SCHEDULES_MAX, TimingReceiver};
 pub use registry::{
     Applied, Change, ClientGone, HardwareFit, Registry, RegistryConfig, SinkError, TransactionError,
 };

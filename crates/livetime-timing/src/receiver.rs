@@ -44,15 +44,19 @@ pub struct EmulatedReceiver {
     clock: ClockModel,
     actions: ActionUnit,
     inputs: Vec<Input>,
-    player: Option<SchedulePlayer>,
+    /// Those that are playing, and some that have ended.
+    players: Vec<SchedulePlayer>,
     catch_up_ns: u64,
 }
+
+/// Most schedules that play at a time.
+pub const SCHEDULES_MAX: usize = 16;
 
 /// Where the next message comes from, unless from whoever injects one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageSource {
     Input(usize),
-    Player,
+    Player(usize),
 }
 
 /// Messages of schedule and inputs that one change of a clock or level takes in beforehand at most.
@@ -69,7 +73,7 @@ impl EmulatedReceiver {
             clock: ClockModel::locked(),
             actions: ActionUnit::new(config)?,
             inputs: inputs.collect::<Result<_, _>>()?,
-            player: None,
+            players: Vec::with_capacity(SCHEDULES_MAX),
             catch_up_ns: u64::MAX,
         })
     }
@@ -135,15 +139,22 @@ impl EmulatedReceiver {
         }
     }
 
-    /// Plays a schedule from now on, in place of one that is playing; its times are the
-    /// receiver's. `None` stops it. Gives back what was playing.
-    pub fn play(&mut self, player: Option<SchedulePlayer>) -> Option<SchedulePlayer> {
-        core::mem::replace(&mut self.player, player)
+    /// Plays a schedule from now on, beside those that are playing; its times are the receiver's. Gives
+    /// back one that has ended and whose place it takes, or itself if [`SCHEDULES_MAX`] are playing.
+    pub fn play(&mut self, player: SchedulePlayer) -> Option<SchedulePlayer> {
+        if let Some(ended) = self.players.iter_mut().find(|player| player.has_ended()) {
+            return Some(core::mem::replace(ended, player));
+        }
+        if self.players.len() == SCHEDULES_MAX {
+            return Some(player);
+        }
+        self.players.push(player);
+        None
     }
 
-    /// The schedule that is playing.
-    pub fn player(&self) -> Option<&SchedulePlayer> {
-        self.player.as_ref()
+    /// The schedules that are playing.
+    pub fn players(&self) -> impl Iterator<Item = &SchedulePlayer> {
+        self.players.iter().filter(|player| !player.has_ended())
     }
 
     /// Whose message is the next, and when it arrives if looked at `until`.
@@ -157,9 +168,10 @@ impl EmulatedReceiver {
                 next = Some((at, source));
             }
         };
-        // Of equal times the schedule's comes first.
-        let player = self.player.as_ref().and_then(SchedulePlayer::poll_timeout);
-        consider(player, MessageSource::Player);
+        // Of equal times a schedule's comes first.
+        for (index, player) in self.players.iter().enumerate() {
+            consider(player.poll_timeout(), MessageSource::Player(index));
+        }
         for (index, input) in self.inputs.iter().enumerate() {
             consider(input.poll_timeout(), MessageSource::Input(index));
         }
@@ -171,7 +183,7 @@ impl EmulatedReceiver {
     fn take_in(&mut self, at: TaiNs, source: MessageSource) {
         let message = match source {
             MessageSource::Input(index) => self.inputs[index].poll_output(at),
-            MessageSource::Player => self.player.as_mut().and_then(|p| p.poll_output(at)),
+            MessageSource::Player(index) => self.players[index].poll_output(at),
         };
         if let Some(message) = message {
             self.actions.handle_message(at, &message);

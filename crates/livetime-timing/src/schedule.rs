@@ -248,6 +248,11 @@ impl SchedulePlayer {
         Some(all - self.played.min(all))
     }
 
+    /// Whether all messages were handed out.
+    pub fn has_ended(&self) -> bool {
+        self.poll_timeout().is_none()
+    }
+
     /// When the first turn begins.
     pub fn start(&self) -> TaiNs {
         self.start

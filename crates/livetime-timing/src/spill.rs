@@ -253,7 +253,8 @@ impl Spill {
             )]
         })?;
         receiver.install(applied.table);
-        receiver.play(Some(config.player(start)));
+        let replaced = receiver.play(config.player(start));
+        debug_assert!(replaced.is_none(), "the first of its receiver");
         let mut spill = Self {
             receiver,
             gate_sink,

@@ -5,7 +5,8 @@
 use livetime_timing::{
     ActionFlag, ActionUnitConfig, Caller, Change, ClientId, ClockFault, ConditionSpec,
     EmulatedReceiver, FlagSet, IdFilter, InputConfig, LockState, Playback, Registry,
-    RegistryConfig, Role, Schedule, SchedulePlayer, SinkId, SinkKind, SinkSpec, TimingReceiver,
+    RegistryConfig, Role, SCHEDULES_MAX, Schedule, SchedulePlayer, SinkId, SinkKind, SinkSpec,
+    TimingReceiver,
 };
 use livetime_wire::{DurationNs, EventId, TaiNs, TimingMessage};
 
@@ -52,7 +53,8 @@ fn a_repeated_schedule_is_executed_to_the_nanosecond() {
         align: DurationNs(SECOND),
         lead: DurationNs(10_000),
     };
-    receiver.play(Some(SchedulePlayer::new(schedule, playback, TaiNs(5))));
+    let player = SchedulePlayer::new(schedule, playback, TaiNs(5));
+    assert!(receiver.play(player).is_none());
     let actions = run(&mut receiver, 2 * SECOND);
     let expected: Vec<_> = (0..3)
         .flat_map(|turn| [100, 400].map(|at| SECOND + turn * 1_000_000 + at))
@@ -60,7 +62,27 @@ fn a_repeated_schedule_is_executed_to_the_nanosecond() {
         .collect();
     assert_eq!(actions, expected);
     assert_eq!(receiver.counters(sink).delivered, 6);
-    assert_eq!(receiver.player().unwrap().played(), 6);
+    assert_eq!(receiver.players().count(), 0);
+}
+
+#[test]
+fn schedules_play_beside_each_other_until_all_places_are_taken() {
+    let (mut receiver, _) = receiver(100);
+    let schedule = Schedule::parse("0x1 0 0\n0x2 0 300\n").unwrap();
+    let player = |start| {
+        let once = Playback::once(&schedule);
+        SchedulePlayer::new(schedule.clone(), once, TaiNs(SECOND + start))
+    };
+    for start in 0..SCHEDULES_MAX as u64 {
+        assert!(receiver.play(player(1000 * start)).is_none());
+    }
+    let refused = receiver.play(player(7)).unwrap();
+    assert_eq!((refused.start(), refused.played()), (TaiNs(SECOND + 7), 0));
+    let actions = run(&mut receiver, 2 * SECOND);
+    assert_eq!(actions.len(), 2 * SCHEDULES_MAX);
+    assert!(actions.is_sorted_by_key(|(at, ..)| *at));
+    let ended = receiver.play(player(2 * SECOND)).unwrap();
+    assert_eq!((ended.played(), receiver.players().count()), (2, 1));
 }
 
 #[test]

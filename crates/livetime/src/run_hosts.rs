@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_control::session::{CoordinatorSession, HostSaid, SessionError};
-use livetime_control::{Difference, MemberEvent, Membership, MembershipTimes, Refusal};
-use livetime_node::process::{HOST_PROTOCOL, Preparation, RoleHosts};
+use livetime_control::{Difference, HostState, MemberEvent, Membership, MembershipTimes, Refusal};
+use livetime_node::process::{HOST_PROTOCOL, HostOrder, Preparation, RoleHosts};
 use livetime_wire::{Problem, ProblemCode, RunNs};
 
 use crate::config::{HostConfig, HostLauncher, HostTable};
@@ -33,6 +33,8 @@ pub(crate) const HOST_MTU: ProblemCode = ProblemCode::new("R0203", "hosts of une
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a host may take to say who it is.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// How long hosts may take to end before a start that was refused is reported.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a host may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time between two looks.
@@ -125,7 +127,7 @@ impl RunHosts {
         }
         coming.await_all();
         if !coming.problems.is_empty() {
-            end_all(&mut coming.launched, Duration::ZERO);
+            coming.send_home();
             return Err(HostsError::Problems(coming.problems));
         }
         coming.into_hosts(config, arguments)
@@ -202,6 +204,17 @@ impl Coming<'_> {
                 self.problems.extend(self.of_missing(&host.name, found));
             }
         }
+    }
+
+    /// Ends the hosts that have come: what their launchers started may outlive these.
+    fn send_home(&mut self) {
+        for host in &self.table.hosts {
+            if let Some(HostState::Joined | HostState::Refused) = self.members.state(&host.name) {
+                // One that cannot be told ends by itself, when it has missed the coordinator for long.
+                let _in_vain = self.session.order(&host.name, &HostOrder::Quit.to_bytes());
+            }
+        }
+        end_all(&mut self.launched, LEAVING_PATIENCE);
     }
 
     fn key_of(&self, name: &str) -> Option<(String, &HostConfig)> {
@@ -303,7 +316,10 @@ impl Listening {
                 self.members.handle_timeout(now);
             }
             while let Some(event) = self.members.poll_event() {
-                self.tell(event);
+                // Who leaves at the end of the run is not missed.
+                if !self.is_over.load(Ordering::Relaxed) {
+                    self.tell(event);
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use livetime_client::{
     Address, ClientError, EventId, Filter, Listener, OverflowRule, RecordFlags, RecordKind,
     Subscription, SubscriptionOptions, TaiNs, TimingClient, TimingMessage, TimingRecord,
 };
-use livetime_timing_daemon::{AccessRules, Daemon};
+use livetime_timing_daemon::{AccessRules, Daemon, DaemonConfig};
 use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
 
 use crate::stage::{
@@ -391,6 +391,12 @@ fn disowned_conditions_outlive_the_daemon() {
     config.state_file = Some(file.clone());
     let address = Address::Socket(socket);
     let daemon = Daemon::start(&config).unwrap();
+    let second = DaemonConfig {
+        socket: Some(folder.path().join("second.sock")),
+        ..config.clone()
+    };
+    let refused = Daemon::start(&second).unwrap_err().to_string();
+    assert!(refused.contains("is kept by another daemon"), "{refused}");
     let client = TimingClient::connect(&address).unwrap();
     let output = format!("{RECEIVER}/IO1");
     let add = |client: &TimingClient, id: u64| -> zbus::OwnedObjectPath {

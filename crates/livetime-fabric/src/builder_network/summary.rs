@@ -121,7 +121,7 @@ impl NetworkWorld<'_> {
             readouts_back: tally.readouts_back,
             manager_restarts: tally.manager_restarts,
             events_reassigned: tally.reassigned + self.manager.unit.counts().reassigned,
-            longest_gap: tally.longest_gap,
+            longest_gap: tally.longest_gap(report.now),
             fairness_builders: fairness(&counted),
             two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
             slow_share: slow_share(&counted, sick),

@@ -50,7 +50,7 @@ pub(super) struct Tally {
     pub(super) sent_again: u64,
     /// When the last event went through its filter, and the longest time without one while counting.
     built_at: SimPs,
-    pub(super) longest_gap: DurationPs,
+    longest_gap: DurationPs,
     pub(super) latency_ns: Histogram<u64>,
     pub(super) skew_ns: Histogram<u64>,
 }
@@ -160,6 +160,11 @@ impl Tally {
         if let Some(batch) = self.batch_mut(now) {
             batch.packets_lost += 1;
         }
+    }
+
+    /// Longest time without an event through its filter, up to the end of the run.
+    pub(super) fn longest_gap(&self, end: SimPs) -> DurationPs {
+        self.longest_gap.max(end - self.built_at)
     }
 
     /// Counts an event that went through its filter; whether that was after the warm-up.

@@ -33,7 +33,7 @@ pub mod writer_process;
 
 pub use event_watch::FilterFailure;
 pub use host_agent::HostAgent;
-pub use host_document::{HOST_PROTOCOL, Preparation};
+pub use host_document::{HOST_PROTOCOL, HostOrder, Preparation};
 pub use interface_mtu::interface_mtu;
 pub use lost_group::LostGroupLeft;
 pub use process_group::{Launcher, ProcessGroup};

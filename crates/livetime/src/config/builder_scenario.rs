@@ -78,7 +78,11 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     builder.shaping = read_shaping(&mut section);
     if builder.shaping == Shaping::None {
         let help = "set `shaping`, or remove the key";
-        section.refuse_idle(&["block", "order"], "these keys with `shaping`", help);
+        section.refuse_idle(
+            &["block", "order", "shaper"],
+            "these keys with `shaping`",
+            help,
+        );
     }
     let places = [
         ("adapter", ShaperPlace::Adapter),

@@ -159,6 +159,33 @@ fn links_are_named_in_text_document_page_and_table() {
 }
 
 #[test]
+fn files_that_would_be_lost_or_empty_are_refused() {
+    let bench = Workbench::new();
+    let scenario = "format = 1\npacket_times = 50\n[topology]\nkind = \"crossbar\"\nports = 4\n";
+    bench.write("small.toml", scenario);
+    for (options, said) in [
+        (
+            &["--csv", "./small.toml"][..],
+            "--csv ./small.toml: this is the file of the scenario",
+        ),
+        (
+            &["--csv", "x", "--links", "x"],
+            "--links x: this is the file of --csv",
+        ),
+        (
+            &["--level", "analytic", "--csv", "x"],
+            "--csv needs a simulation",
+        ),
+    ] {
+        let run = bench.run(&[&["sim", "run", "small.toml"][..], options].concat());
+        let err = run.ended_with(1).err;
+        assert!(err.contains(said), "{err}");
+    }
+    let kept = std::fs::read_to_string(bench.path("small.toml")).expect("it is there");
+    assert_eq!(kept, scenario);
+}
+
+#[test]
 fn links_and_damaged_packets_of_an_event_builder_are_counted() {
     let bench = Workbench::new();
     let scenario = |damage: &str| {

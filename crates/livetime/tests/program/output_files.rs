@@ -116,6 +116,22 @@ fn several_files(more: &[&str]) {
     for run in [exported, replayed] {
         assert!(run.err.contains(&said), "{}", run.err);
     }
+
+    // Of a stream that is gone no other file tells: the run's summary does.
+    for name in files.iter().filter(|f| f.starts_with("events.dimuon")) {
+        // One of them is gone already.
+        let _gone = fs::remove_file(bench.path("out").join(name));
+    }
+    let inspected = bench.inspect("out");
+    assert_eq!(inspected["complete"], false);
+    let here = count(&inspected, "events");
+    assert_eq!(here + count(&inspected, "events_missing"), stored);
+    let replayed = bench.run(&["replay", "out"]).ended_with(1);
+    let said = format!(
+        "{} of {stored} events are damaged or missing",
+        stored - here
+    );
+    assert!(replayed.err.contains(&said), "{}", replayed.err);
 }
 
 #[test]

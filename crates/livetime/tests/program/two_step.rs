@@ -41,6 +41,23 @@ fn decided(document: &Value) -> (&Value, [u64; 4]) {
     (value(document, "decision_digest"), counts)
 }
 
+/// Paths of the event menu may ask for Level-2 bits: what is built again has them.
+#[test]
+fn events_that_are_built_again_are_filtered_alike() {
+    let bench = Workbench::new();
+    bench.write("run.toml", two_step());
+    let run = ["run", "run.toml", "--triggers", "8000", "--lossless"];
+    bench
+        .run(&[&run[..], &["--out", "out"]].concat())
+        .ended_with(0);
+    for stage in ["builder", "links"] {
+        let replayed = bench.run(&["replay", "out", "--into", stage, "--json"]);
+        let replayed = replayed.ended_with(0).document();
+        assert!(count(&replayed, "accepted") > 100, "{replayed}");
+        assert_eq!(count(&replayed, "differing"), 0, "{stage}");
+    }
+}
+
 /// Given a menu that knows from bits and prescales what it rejects, then one step and two give the
 /// same file, over each transport and in the simulation, and the fragments in between are those
 /// that nobody asked for.

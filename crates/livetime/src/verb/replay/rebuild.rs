@@ -110,6 +110,7 @@ pub(super) fn replay(
             differs = judge(&parts.concat(), &data, header, filter, &mut found.accepted);
             Ok(())
         };
+        chain.set_level_two(header.mask);
         chain
             .event(header.trigger, find, sink)
             .map_err(|error| failed(&error))?;

@@ -28,6 +28,8 @@ const SIMULATED_RUN: RunNumber = RunNumber(1);
 
 /// Name of the run file.
 const RUN_FILE: &str = "events.mcap";
+/// Triggers where neither option nor configuration says how many.
+const TRIGGERS: u64 = 10_000;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -37,9 +39,9 @@ pub(crate) struct Options {
     /// Configuration file
     #[arg(required = true)]
     config: Option<PathBuf>,
-    /// Number of triggers
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    triggers: u64,
+    /// Number of triggers; without it `triggers` of `[run]`, or 10000
+    #[arg(long, value_name = "N")]
+    triggers: Option<u64>,
     /// Seed of the generator
     #[arg(long)]
     seed: Option<u64>,
@@ -65,7 +67,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let overrides = Overrides {
         seed: options.seed,
-        triggers: Some(options.triggers),
+        triggers: options.triggers,
         lossless: !options.timed,
         rate: options.rate,
         events: options.events.clone(),
@@ -94,7 +96,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
-    let chain = config.chain;
+    let mut chain = config.chain;
+    let triggers = &mut chain.source.triggers;
+    if triggers.triggers_max.is_none() {
+        // `duration` of a run in real time would take long.
+        (triggers.triggers_max, triggers.duration) = (Some(TRIGGERS), None);
+    }
     if matches!(
         chain.filter,
         FilterConfig::Python(_) | FilterConfig::User(_)

@@ -133,6 +133,7 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
         env!("CARGO_PKG_VERSION")
     ));
     count_links(options, &mut loaded.scenario)?;
+    check_outputs(options, &loaded.scenario)?;
     for path in [&options.csv, &options.links, &options.html]
         .into_iter()
         .flatten()
@@ -171,6 +172,41 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
         }
         None => Ok(exit::after_printing(printed)),
     }
+}
+
+/// Refuses files that would be written over each other or over the scenario, and one that would be empty.
+fn check_outputs(options: &Options, scenario: &Scenario) -> Result<(), String> {
+    if options.csv.is_some() && scenario.level == Level::Analytic {
+        return Err(
+            "error: --csv needs a simulation: a closed form says nothing against time\n\
+             help: leave --csv out, or change the level"
+                .to_owned(),
+        );
+    }
+    let files = [
+        ("the scenario", &options.scenario),
+        ("--csv", &options.csv),
+        ("--links", &options.links),
+        ("--html", &options.html),
+    ];
+    let files = files
+        .iter()
+        .filter_map(|(what, path)| path.as_ref().map(|path| (*what, path)));
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    };
+    for (at, (option, path)) in files.clone().enumerate() {
+        let mut before = files.clone().take(at);
+        if let Some((other, _)) = before.find(|(_, other)| same(other, path)) {
+            return Err(format!(
+                "error: {option} {}: this is the file of {other}\n\
+                 help: give each its own",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Lets links be counted where that can be.

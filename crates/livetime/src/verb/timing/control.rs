@@ -48,15 +48,25 @@ pub(super) fn inject(options: &InjectOptions) -> Result<(), Failure> {
             options.time
         ))
     })?;
-    let time = if options.ppsalign {
-        let next = client.raw_time()?.0 / SECOND_NS + 1;
-        next * SECOND_NS + ns
+    let start = if options.ppsalign {
+        (client.raw_time()?.0 / SECOND_NS + 1) * SECOND_NS
     } else if options.time.starts_with('+') {
-        client.raw_time()?.0 + ns
+        client.raw_time()?.0
     } else {
-        ns
+        0
     };
+    let time = start
+        .checked_add(ns)
+        .ok_or_else(|| beyond_the_end(format_args!("time `{}`", options.time)))?;
     Ok(client.inject(EventId(options.id), options.param, TaiNs(time))?)
+}
+
+/// A time after the last one that 64 bits of nanoseconds can say.
+fn beyond_the_end(what: impl std::fmt::Display) -> Failure {
+    Failure::new(format!(
+        "{what} ends after the last time there is, {} ns TAI",
+        u64::MAX
+    ))
 }
 
 /// Options of `status`.
@@ -68,7 +78,7 @@ pub(crate) struct StatusOptions {
     #[arg(long)]
     json: bool,
     /// Print the last actions that the daemon executed instead, oldest first
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     flight: bool,
 }
 
@@ -281,6 +291,13 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
     } else {
         now + 2 * options.lead
     };
+    let turns = u64::from(options.repeat.saturating_sub(1));
+    let last = period
+        .checked_mul(turns)
+        .and_then(|turns| start.checked_add(turns));
+    if last.is_none_or(|last| last.checked_add(length).is_none()) {
+        return Err(beyond_the_end(format_args!("the schedule in {path}")));
+    }
     let at = |entry: &ScheduleEntry| TimingMessage {
         tef: entry.tef,
         ..TimingMessage::new(entry.id, entry.param, TaiNs(start + entry.at.0))

@@ -172,6 +172,7 @@ fn feed(
     let call = "SetActiveFunctionGenerators";
     client.call::<_, ()>(MASTER, INTERFACE, call, &members)?;
     client.call::<_, ()>(MASTER, INTERFACE, "SetStartTag", &tag)?;
+    let fed = channels.len();
     for turn in 0..repeat.max(1) {
         let arm = turn + 1 == repeat.max(1);
         client.append_block(&block, arm)?;
@@ -181,7 +182,7 @@ fn feed(
         channels.len()
     ));
     let Some(id) = event else {
-        return wait_disabled(client);
+        return wait_disabled(client, fed);
     };
     let body = (true, id, u64::MAX, 0i64, tag);
     let bus = "/org/livetime/Timing1/tr0/bus1";
@@ -191,17 +192,17 @@ fn feed(
         let at = client.raw_time()?.0 + 1_000_000;
         client.inject(EventId(id), 0, livetime_client::TaiNs(at))?;
     }
-    wait_disabled(client)
+    wait_disabled(client, fed)
 }
 
-/// Waits until no generator is armed or running.
-fn wait_disabled(client: &TimingClient) -> Result<(), Failure> {
+/// Waits until no generator is armed or running, and prints what the first `fed` have executed.
+fn wait_disabled(client: &TimingClient, fed: usize) -> Result<(), Failure> {
     loop {
         let states: Vec<String> = client.call(MASTER, INTERFACE, "ReadStates", &())?;
         if states.iter().all(|state| state == "disabled") {
             let executed: Vec<u64> =
                 client.call(MASTER, INTERFACE, "ReadExecutedParameterCounts", &())?;
-            let total: u64 = executed.iter().sum();
+            let total: u64 = executed.iter().take(fed).sum();
             return Ok(print_line(format_args!("stopped, {total} sets executed"))?);
         }
         std::thread::sleep(LOOK);

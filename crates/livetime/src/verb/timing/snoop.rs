@@ -105,9 +105,16 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         say("listening; Ctrl-C ends it");
     }
-    let end = options
-        .seconds
-        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.max(0.0)));
+    if let Some(seconds) = options.seconds.filter(|seconds| !(*seconds >= 0.0)) {
+        return Err(Failure::new(format!(
+            "--seconds {seconds}: allowed is 0 or more"
+        )));
+    }
+    // A time beyond all times is no end.
+    let end = options.seconds.and_then(|seconds| {
+        let time = Duration::try_from_secs_f64(seconds).ok()?;
+        Instant::now().checked_add(time)
+    });
     let (mut received, mut lost, mut gaps) = (0u64, 0u64, 0u64);
     while !stop.load(Ordering::SeqCst)
         && end.is_none_or(|end| Instant::now() < end)
