@@ -142,10 +142,8 @@ fn refusals_say_what_is_wrong_and_who_may() {
 #[test]
 fn users_without_a_role_are_turned_away() {
     let stage = stage_with(|config| config.rules = AccessRules::parse("others none").unwrap());
-    assert!(matches!(
-        TimingClient::connect(&stage.address),
-        Err(ClientError::NoDaemon { .. })
-    ));
+    let turned_away = TimingClient::connect(&stage.address);
+    assert!(matches!(turned_away, Err(ClientError::TurnedAway { .. })));
     assert_eq!(stage.daemon.control().clients(), []);
 }
 
