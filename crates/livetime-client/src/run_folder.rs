@@ -14,7 +14,7 @@ use livetime_store::inspect::DAMAGE_LISTED_MAX;
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
-    RunReader, events_stored_in, inspect,
+    RunReader, events_stored_by, inspect,
 };
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
@@ -170,8 +170,10 @@ impl RunFolder {
     }
 
     fn of(directory: Option<PathBuf>, files: Vec<FolderFile>) -> Self {
-        let told = directory.as_deref().zip(files.first());
-        let told = told.and_then(|(path, first)| events_stored_in(path, first.reader.run()));
+        let summary = directory.as_deref().map(|path| path.join("summary.json"));
+        let summary = summary.and_then(|path| std::fs::read(path).ok());
+        let told = summary.zip(files.first());
+        let told = told.and_then(|(text, first)| events_stored_by(&text, first.reader.run()));
         let mut folder = Self {
             directory,
             files,

@@ -241,9 +241,8 @@ impl Membership {
         let due = self.poll_timeout().unwrap_or(RunNs::MAX);
         let late = now.since(due);
         for (host, member) in &mut self.members {
-            let later = |time: RunNs| time.after(late).min(now);
-            member.heard = later(member.heard);
-            member.token_gone = member.token_gone.map(later);
+            member.heard = member.heard.after(late).min(now);
+            member.token_gone = member.token_gone.map(|gone| gone.after(late).min(now));
             let silent = now.since(member.heard);
             let without_token = member.token_gone.map(|since| now.since(since));
             if member.state == HostState::Joined && silent >= self.times.suspect {

@@ -5,7 +5,6 @@
 //! numbers. A reader passes over keys that it does not know.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use livetime_wire::{
     ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts,
@@ -359,11 +358,9 @@ pub struct RunSummary {
     pub writers: Vec<WriterSummary>,
 }
 
-/// Events that a run has stored, as the summary in its directory says; `None` without one of that run
-/// that can be read.
-pub fn events_stored_in(directory: &Path, run: livetime_wire::RunNumber) -> Option<u64> {
-    let text = std::fs::read(directory.join("summary.json")).ok()?;
-    let summary: RunSummary = serde_json::from_slice(&text).ok()?;
+/// Events that a run has stored, as its summary says; `None` if the text is no summary of that run.
+pub fn events_stored_by(summary: &[u8], run: livetime_wire::RunNumber) -> Option<u64> {
+    let summary: RunSummary = serde_json::from_slice(summary).ok()?;
     (summary.run.number == run.0).then_some(summary.counts.events_stored)
 }
 

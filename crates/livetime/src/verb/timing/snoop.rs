@@ -87,6 +87,19 @@ fn asked(options: &Options) -> SubscriptionOptions {
 /// Longest wait without a look for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// When it is over; never where nothing is said, or a time beyond all times.
+fn end_of(seconds: Option<f64>) -> Result<Option<Instant>, Failure> {
+    let Some(seconds) = seconds else {
+        return Ok(None);
+    };
+    if seconds.is_nan() || seconds < 0.0 {
+        let text = format!("--seconds {seconds}: allowed is 0 or more");
+        return Err(Failure::new(text));
+    }
+    let time = Duration::try_from_secs_f64(seconds).ok();
+    Ok(time.and_then(|time| Instant::now().checked_add(time)))
+}
+
 /// Prints what comes.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -105,16 +118,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         say("listening; Ctrl-C ends it");
     }
-    if let Some(seconds) = options.seconds.filter(|seconds| !(*seconds >= 0.0)) {
-        return Err(Failure::new(format!(
-            "--seconds {seconds}: allowed is 0 or more"
-        )));
-    }
-    // A time beyond all times is no end.
-    let end = options.seconds.and_then(|seconds| {
-        let time = Duration::try_from_secs_f64(seconds).ok()?;
-        Instant::now().checked_add(time)
-    });
+    let end = end_of(options.seconds)?;
     let (mut received, mut lost, mut gaps) = (0u64, 0u64, 0u64);
     while !stop.load(Ordering::SeqCst)
         && end.is_none_or(|end| Instant::now() < end)
