@@ -119,6 +119,15 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
     with pytest.warns(livetime.DataWarning, match="1 of 3000 events are damaged"):
         run.events()
 
+    def all_of_them(events):
+        return events.events["trigger"] > 0
+
+    # All others are filtered.
+    done = livetime.replay(run, all_of_them)
+    assert (done.damaged, done.failed) == ([row], [])
+    assert (int(done.keep.sum()), done.dropped, done.events) == (2999, 0, 3000)
+    assert "1 events are damaged or missing" in str(done)
+
 
 def test_a_damaged_index_is_rebuilt(sample, copy_of):
     at = sample.data.rindex(b"event-index", 0, len(sample.data) - 2000)

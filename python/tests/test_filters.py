@@ -122,6 +122,19 @@ def test_a_histogram_has_one_axis(run):
     assert "expected bins from low to high" in livetime.replay(run, empty, stop=1).failed[0].reason
 
 
+def test_a_histogram_has_one_axis_within_a_batch(run):
+    @livetime.filter
+    def twice(events):
+        events.fill("m", [0.5], bins=10)
+        events.fill("m", [3.0], bins=20, range=(0, 5))
+        return np.ones(len(events), bool)
+
+    done = livetime.replay(run, twice, stop=3)
+    assert [event.row for event in done.failed] == [0, 1, 2]
+    assert "has 10 bins from 0 to 1 (m), not 20 bins from 0 to 5" in done.failed[0].reason
+    assert done.histograms == {}
+
+
 def test_values_outside_are_in_the_flow_bins(run):
     def fill(events):
         events.fill("x", [-1.0, 0.0, 0.5, 1.0, 1e300, np.inf, -np.inf, np.nan], bins=2)

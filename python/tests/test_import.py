@@ -54,6 +54,58 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path):
         livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
 
 
+def imported(tmp_path, text):
+    (tmp_path / "in.csv").write_text(text)
+    done = livetime.import_events(tmp_path / "in.csv", tmp_path / "out.csv", overwrite=True)
+    rows = (tmp_path / "out.csv").read_text().splitlines()[1:]
+    return done, [row.split(",") for row in rows]
+
+
+def test_a_charge_is_taken_from_the_sign_of_the_kind_or_refused(tmp_path):
+    head = "Run,Event,PID1,pt1,eta1,phi1"
+    _, rows = imported(tmp_path, f"{head}\n1,1,-13,10,0,0\n1,2,11,10,0,0\n1,3,21,10,0,0\n")
+    assert [row[2] + row[6] for row in rows] == ["-131", "11-1", "210"]
+    for bad in ("nan", "0", "7"):
+        with pytest.raises(livetime.SampleError, match="line 2: charge of an object is"):
+            imported(tmp_path, f"{head},Q1\n1,1,13,10,0,0,{bad}\n")
+    with pytest.raises(livetime.SampleError, match="line 2: neither Q1 nor PID1"):
+        imported(tmp_path, "Run,Event,pt1,eta1,phi1\n1,1,10,0,0\n")
+    columns = {"Muon_pt": [1.0], "Muon_eta": [0.0], "Muon_phi": [0.0]}
+    with uproot.recreate(tmp_path / "in.root") as file:
+        file["Events"] = {name: ak.Array([values]) for name, values in columns.items()}
+    with pytest.raises(livetime.SampleError, match="event 1: no Muon_charge"):
+        livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv", overwrite=True)
+
+
+def test_no_object_is_left_out_uncounted(tmp_path):
+    done, rows = imported(
+        tmp_path, "Run,Event,pt1,eta1,phi1,Q1,pt2,eta2,phi2,Q2\n1,1,,,,,20,0,0,1\n"
+    )
+    assert done == livetime.Imported(events=1, objects=1, objects_left_out=0)
+    assert rows[0][3] == "20.0"
+    names = [f"{name}{n}" for n in range(1, 31) for name in ("pt", "eta", "phi", "Q")]
+    values = [value for n in range(1, 31) for value in (str(n), "0", "0", "1")]
+    text = ",".join(["Run", "Event", *names]) + "\n" + ",".join(["1", "1", *values]) + "\n"
+    done, rows = imported(tmp_path, text)
+    assert done == livetime.Imported(events=1, objects=24, objects_left_out=6)
+    assert rows[0][3] == "30.0"
+
+
+def test_numbers_are_whole_and_what_the_program_takes(tmp_path):
+    head = "Run,Event,PID1,pt1,eta1,phi1,Q1\n"
+    events = ["5000000000", "9007199254740993", "-1", "7.0"]
+    _, rows = imported(tmp_path, head + "".join(f"1,{n},13,5,0,0,-1\n" for n in events))
+    found = [row[1] for row in rows]
+    assert found == ["5000000000", "9007199254740993", "4294967295", "7"]
+    for row, said in [
+        ("1,1.5,13,5,0,0,-1", "line 2: 1.5 is no whole number"),
+        ("1,1,99,5,0,0,-1", "PID of an object is 99"),
+        ("-3,1,13,5,0,0,-1", "run is -3, expected 0 to 4294967295"),
+    ]:
+        with pytest.raises(livetime.SampleError, match=said):
+            imported(tmp_path, head + row + "\n")
+
+
 def test_what_an_export_writes_is_read_again(tmp_path, sample):
     run = livetime.open(sample.path)
     imported = {}

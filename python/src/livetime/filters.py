@@ -8,6 +8,7 @@ a filter returns is checked before it is believed.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import time
 import traceback
@@ -126,9 +127,11 @@ class EventBatch:
         """
         flat = np.asarray(_flattened(values), dtype=np.float64)
         axis = _Axis(bins, float(range[0]), float(range[1]), label or name)
-        known = self._filled.get(name)
-        if known is not None and known.axis != axis:
-            raise ValueError(f"histogram {name!r} has {known.axis}, not {axis}")
+        filled = self._filled.get(name)
+        pending = (of for known, _, of in self._pending if known == name)
+        known = filled.axis if filled is not None else next(pending, None)
+        if known is not None and known != axis:
+            raise ValueError(f"histogram {name!r} has {known}, not {axis}")
         if not (bins >= 1 and axis.lower < axis.upper):
             raise ValueError(f"histogram {name!r} has {axis}, expected bins from low to high")
         self._pending.append((name, flat[~np.isnan(flat)], axis))
@@ -276,7 +279,7 @@ def filter(
             events.fill("mass", mass, bins=60, range=(60, 120), label="mass [GeV]")
             return (mass > 70) & (mass < 110)
     """
-    if not 1 <= batch <= 65_536:
+    if operator.index(batch) not in range(1, 65_537):
         raise ValueError(f"batch is {batch}, expected 1 to 65536")
     wait_ms = _milliseconds(wait)
 
@@ -314,6 +317,8 @@ class Replay:
     tags: dict[str, Mask]
     #: The events it failed on, in order.
     failed: list[FailedEvent]
+    #: Rows whose event is damaged: it was not filtered, and its `keep` is False.
+    damaged: list[int]
     #: The histograms it filled, by name.
     histograms: dict[str, Histogram]
     #: Time in the filter [s].
@@ -323,13 +328,13 @@ class Replay:
 
     @property
     def events(self) -> int:
-        """Events that were looked at: kept, dropped or failed."""
+        """Rows that were looked at: kept, dropped, failed or damaged."""
         return len(self.keep)
 
     @property
     def dropped(self) -> int:
         """Events that it dropped."""
-        return self.events - int(self.keep.sum()) - len(self.failed)
+        return self.events - int(self.keep.sum()) - len(self.failed) - len(self.damaged)
 
     @property
     def events_per_s(self) -> float:
@@ -345,6 +350,8 @@ class Replay:
         lines += [f"  trigger {event.trigger}: {event.reason}" for event in self.failed[:10]]
         if len(self.failed) > 10:
             lines.append(f"  and {len(self.failed) - 10} more")
+        if self.damaged:
+            lines.append(f"  {len(self.damaged)} events are damaged or missing")
         return "\n".join(lines)
 
 
@@ -360,7 +367,8 @@ def replay(
 
     An exception does not end it: the batch is taken again in halves until the events are found on
     which the filter fails; they are listed with their trace-back, and the others are filtered
-    without them. A FilterError, which says that the filter itself is wrong, is raised.
+    without them. Damaged events are listed by their row. A FilterError, which says that the filter
+    itself is wrong, is raised.
     """
     run = run if isinstance(run, Run) else open_run(run)
     chosen = with_filter if isinstance(with_filter, Filter) else filter(with_filter)
@@ -382,12 +390,19 @@ class _Replaying:
         self._keep = np.zeros(last - first, bool)
         self._tags: dict[str, Mask] = {}
         self._failed: list[FailedEvent] = []
+        self._damaged: list[int] = []
         self._filled: dict[str, _Filling] = {}
         self._filter_seconds = 0.0
 
     def take(self, start: int, stop: int) -> None:
-        """Filters some events; those of a failing batch in halves."""
+        """Filters some events; those of a failing batch in halves, and one with damaged events."""
         events = EventBatch(self._run, start, stop, self._filled)
+        if len(events.events) < len(events):
+            if len(events) > 1:
+                self._take_halves(start, stop)
+            else:
+                self._damaged.append(start)
+            return
         begun = time.perf_counter()
         try:
             verdict = self._filter(events)
@@ -395,9 +410,7 @@ class _Replaying:
             raise
         except Exception as error:
             if stop - start > 1:
-                middle = (start + stop) // 2
-                self.take(start, middle)
-                self.take(middle, stop)
+                self._take_halves(start, stop)
             else:
                 self._fail(start, error)
             return
@@ -408,6 +421,11 @@ class _Replaying:
         self._keep[rows] = verdict.keep
         for tag, mask in verdict.tags.items():
             self._tags.setdefault(tag, np.zeros(len(self._keep), bool))[rows] = mask
+
+    def _take_halves(self, start: int, stop: int) -> None:
+        middle = (start + stop) // 2
+        self.take(start, middle)
+        self.take(middle, stop)
 
     def _fail(self, row: int, error: Exception) -> None:
         trigger = int(self._run.events(row, row + 1)["trigger"][0])
@@ -423,6 +441,7 @@ class _Replaying:
             keep=self._keep,
             tags=self._tags,
             failed=self._failed,
+            damaged=self._damaged,
             histograms=histograms,
             filter_seconds=self._filter_seconds,
             seconds=seconds,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
@@ -25,6 +26,9 @@ _KINDS = {1: 13, 2: 11, 4: 21, 5: 22}
 
 #: Without a charge: jets and photons.
 _NEUTRAL = (21, 22)
+
+#: Kinds that the written file can have.
+_PIDS = (11, 13, 21, 22)
 
 _NUMBERS = (("run", "Run", "livetime_run"), ("event", "Event", "eventNumber", "trigger"))
 
@@ -65,7 +69,8 @@ def import_events(
     """Writes the events of a ROOT file (``.root``, ``.rntuple``) or a CSV file as recorded events;
     the CSV files of an export are a pair, of which `path` is the one of the events.
 
-    `tree` names the TTree or RNTuple, if it is not the first one with objects. The file is written
+    `tree` names the TTree or RNTuple, if it is not the first one with objects. Impact parameters and
+    isolation are not taken over: the layout with `PID` has no place for them. The file is written
     beside its final name and renamed at the end. Raises SampleError for a sample without objects
     or with a value that cannot be, and FileExistsError unless `overwrite` is set.
     """
@@ -90,6 +95,8 @@ def _write(
     kept: list[_Row] = []
     for run, event, found in rows:
         events += 1
+        if not 0 <= run < 2**32:
+            raise SampleError(f"{source}: event {events}, run is {run}, expected 0 to {2**32 - 1}")
         fitting = sorted((o for o in found if o.pid), key=lambda o: -o.pt)[:OBJECTS_MAX]
         left_out += len(found) - len(fitting)
         objects += len(fitting)
@@ -118,6 +125,11 @@ def _write(
 
 
 def _check(item: _Object, source: Path, event: int) -> None:
+    if abs(item.pid) not in _PIDS:
+        raise SampleError(
+            f"{source}: event {event}, PID of an object is {item.pid}, expected 11 or 13 with "
+            "either sign, 21, 22, or 0 for none"
+        )
     for name, value, low, high in (
         ("pt", item.pt, 1e-3, 1e5),
         ("eta", item.eta, -10.0, 10.0),
@@ -131,10 +143,26 @@ def _check(item: _Object, source: Path, event: int) -> None:
 
 
 def _object(pid: int, pt: Any, eta: Any, phi: Any, charge: Any) -> _Object:
-    sign = 0 if pid in _NEUTRAL else (1 if float(charge) > 0 else -1)
+    """An object of the kind `pid`; without a charge (None) that of the sign of `pid`."""
+    kind = abs(pid)
+    if kind == 0 or kind in _NEUTRAL:
+        return _Object(kind, float(pt), float(eta), float(phi), 0)
+    if charge is not None and float(charge) not in (-1.0, 1.0):
+        raise ValueError(f"charge of an object is {charge}, expected -1 or 1")
     # The sign of a lepton's number is opposite to its charge.
-    signed = pid if sign <= 0 else -pid
-    return _Object(signed, float(pt), float(eta), float(phi), sign)
+    sign = int(float(charge)) if charge is not None else (1 if pid < 0 else -1)
+    return _Object(-sign * kind, float(pt), float(eta), float(phi), sign)
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as other programs write it (`7.0`)."""
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not value.is_integer():
+            raise ValueError(f"{text} is no whole number") from None
+        return int(value)
 
 
 # ROOT
@@ -159,7 +187,10 @@ def _root_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
                     key: table[key].array(entry_start=first, entry_stop=last)
                     for key in fields.wanted
                 }
-                yield from fields.rows(arrays, first, last)
+                try:
+                    yield from fields.rows(arrays, first, last)
+                except ValueError as error:
+                    raise SampleError(f"{source}: {error}") from error
             return
     wanted = ", ".join(f"{name}_pt" for name in COLLECTIONS)
     raise SampleError(f"{source}: no tree with one of {wanted}, Muon_Px, object_pt, pt1")
@@ -199,7 +230,7 @@ def _fields(table: Any) -> Optional[_Fields]:
             found = []
             for name, parts in by_name.items():
                 pt, eta, phi = (arrays[part][at].tolist() for part in parts[:3])
-                charges = arrays[parts[3]][at].tolist() if parts[3] in keys else [0] * len(pt)
+                charges = _charges(arrays, parts[3], at, len(pt))
                 pid = COLLECTIONS[name]
                 found += [_object(pid, *values) for values in zip(pt, eta, phi, charges)]
             return found
@@ -215,8 +246,7 @@ def _fields(table: Any) -> Optional[_Fields]:
             found = []
             for name, parts in by_name.items():
                 momenta = [arrays[part][at].tolist() for part in parts[:3]]
-                count = len(momenta[0])
-                charges = arrays[parts[3]][at].tolist() if parts[3] in keys else [0] * count
+                charges = _charges(arrays, parts[3], at, len(momenta[0]))
                 for x, y, z, charge in zip(*momenta, charges):
                     pt = math.hypot(x, y)
                     eta = math.asinh(z / pt) if pt > 0 else math.inf
@@ -225,8 +255,19 @@ def _fields(table: Any) -> Optional[_Fields]:
 
         return _fields_of(numbers, wanted, of_momenta)
     if "pt1" in keys:
-        return _fields_of(numbers, sorted(_numbered(keys)), lambda a, at: _numbered_objects(a, at))
+        places = _places(keys)
+        numbered = sorted(_numbered(keys, places))
+        return _fields_of(numbers, numbered, lambda a, at: _numbered_objects(a, places, at))
     return None
+
+
+def _charges(arrays: dict[str, Any], column: str, at: int, count: int) -> list[Any]:
+    """The charges of a collection; of jets and photons there need not be any."""
+    if column in arrays:
+        return list(arrays[column][at].tolist())
+    if count and COLLECTIONS[column.split("_")[0]] not in _NEUTRAL:
+        raise ValueError(f"no {column}: the charges are not known")
+    return [None] * count
 
 
 def _fields_of(
@@ -240,29 +281,42 @@ def _fields_of(
         for at in range(last - first):
             run = int(arrays[numbers[0]][at]) if numbers[0] else 1
             event = int(arrays[numbers[1]][at]) if numbers[1] else first + at + 1
-            yield run, event, objects(arrays, at)
+            try:
+                found = objects(arrays, at)
+            except ValueError as error:
+                raise ValueError(f"event {first + at + 1}: {error}") from error
+            yield run, event, found
 
     return _Fields(wanted, rows)
 
 
-def _numbered(keys: Any) -> set[str]:
+def _places(keys: Any) -> list[int]:
+    """Numbers of the objects that have columns."""
+    found = (re.fullmatch(r"pt([1-9]\d*)", key) for key in keys)
+    return sorted(int(place[1]) for place in found if place)
+
+
+def _numbered(keys: Any, places: list[int]) -> set[str]:
     """Columns of the objects 1, 2, .."""
     names = ("PID", "pt", "eta", "phi", "Q")
-    found = (f"{name}{n}" for n in range(1, OBJECTS_MAX + 1) for name in names)
+    found = (f"{name}{n}" for n in places for name in names)
     return {name for name in found if name in keys}
 
 
-def _numbered_objects(row: Any, at: Optional[int] = None) -> list[_Object]:
+def _numbered_objects(row: Any, places: list[int], at: Optional[int] = None) -> list[_Object]:
     def value(name: str) -> Any:
         return row[name] if at is None else row[name][at]
 
     found = []
-    for n in range(1, OBJECTS_MAX + 1):
+    for n in places:
         if f"pt{n}" not in row:
-            break
-        pid = abs(int(float(value(f"PID{n}")))) if f"PID{n}" in row else 13
+            continue
+        has_pid, has_charge = f"PID{n}" in row, f"Q{n}" in row
+        pid = int(float(value(f"PID{n}"))) if has_pid else 13
+        if not (has_pid or has_charge):
+            raise ValueError(f"neither Q{n} nor PID{n}: the charge is not known")
         if pid:
-            charge = value(f"Q{n}") if f"Q{n}" in row else 0
+            charge = value(f"Q{n}") if has_charge else None
             parts = (value(f"{name}{n}") for name in ("pt", "eta", "phi"))
             found.append(_object(pid, *parts, charge))
     return found
@@ -294,14 +348,17 @@ def _numbered_rows(
     source: Path, reader: csv.DictReader[str], names: list[str]
 ) -> Iterator[_Row]:
     numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
+    places = _places(names)
     for line, raw in enumerate(reader, start=2):
         row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
         try:
-            run = int(float(row[numbers[0]])) if numbers[0] else 1
-            event = int(float(row[numbers[1]])) if numbers[1] else line - 1
+            run = _whole(row[numbers[0]]) if numbers[0] else 1
+            event = _whole(row[numbers[1]]) if numbers[1] else line - 1
             # An empty place is no object.
             given = {name: text for name, text in row.items() if text}
-            yield run, event % 2**32, _numbered_objects(given)
+            # Some files went through a signed 32-bit integer.
+            event += 2**32 if event < 0 else 0
+            yield run, event, _numbered_objects(given, places)
         except (ValueError, KeyError) as error:
             raise SampleError(f"{source}: line {line}: {error}") from error
 
