@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use livetime_wire::{
-    ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts,
+    ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts, RunNumber,
 };
 use serde::{Deserialize, Serialize};
 
@@ -359,7 +359,7 @@ pub struct RunSummary {
 }
 
 /// Events that a run has stored, as its summary says; `None` if the text is no summary of that run.
-pub fn events_stored_by(summary: &[u8], run: livetime_wire::RunNumber) -> Option<u64> {
+pub fn events_stored_by(summary: &[u8], run: RunNumber) -> Option<u64> {
     let summary: RunSummary = serde_json::from_slice(summary).ok()?;
     (summary.run.number == run.0).then_some(summary.counts.events_stored)
 }

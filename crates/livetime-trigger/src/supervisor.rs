@@ -402,10 +402,11 @@ impl TriggerSupervisor {
         let standstill = self.poll_timeout().standstill(now);
         let pardoned = now + standstill.min(self.config.decision_timeout);
         for buffer in 0..L2_BUFFERS_MAX {
-            if let Some(entry) = &mut self.buffers[buffer] {
+            let is_due = |entry: &mut InFlight| {
                 entry.due = entry.due.max(pardoned);
-            }
-            if let Some(entry) = self.buffers[buffer].take_if(|entry| entry.due <= now) {
+                entry.due <= now
+            };
+            if let Some(entry) = self.buffers[buffer].take_if(is_due) {
                 self.losses.add(LossCause::DecisionTimeout, 1);
                 if self.timed_out.len() == LATE_MEMORY {
                     self.timed_out.pop_front();

@@ -169,7 +169,7 @@ fn files_that_would_be_lost_or_empty_are_refused() {
             "--csv ./small.toml: this is the file of the scenario",
         ),
         (
-            &["--csv", "x", "--links", "x"],
+            &["--csv", "./x", "--links", "x"],
             "--links x: this is the file of --csv",
         ),
         (
