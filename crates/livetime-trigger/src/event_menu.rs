@@ -66,6 +66,9 @@ impl CandidateCut {
     }
 }
 
+/// Names of the reasons behind those of the paths: no path fired, the event took too long.
+const OTHER_REASONS: [&str; 2] = ["no_path", "over_time"];
+
 /// What a path asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EventCut {
@@ -138,9 +141,10 @@ impl EventMenuConfig {
             let usable = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let name = &config.name;
             let twice = self.paths[..nth].iter().any(|other| other.name == *name);
-            if name.is_empty() || !name.chars().all(usable) || twice {
+            let is_taken = twice || OTHER_REASONS.contains(&name.as_str());
+            if name.is_empty() || !name.chars().all(usable) || is_taken {
                 let help = "give each path a name of its own, of letters, digits and underscores";
-                let allowed = "a name that no other path has";
+                let allowed = "a name that no other path has, not `no_path` or `over_time`";
                 problems.push(problem(key("name"), format!("\"{name}\""), allowed, help));
             }
             if config.prescale == 0 {
@@ -219,9 +223,7 @@ impl EventMenu {
         assert!(problems.is_empty(), "unchecked configuration: {problems:?}");
         let names = config.paths.iter().map(|path| path.name.clone());
         Self {
-            reasons: names
-                .chain(["no_path".to_owned(), "over_time".to_owned()])
-                .collect(),
+            reasons: names.chain(OTHER_REASONS.map(str::to_owned)).collect(),
             clock,
             leptons: Leptons::default(),
             events: 0,
@@ -270,7 +272,7 @@ impl EventMenu {
     }
 
     /// The first path that fired, and the streams of all that did.
-    fn tag(&mut self) -> FilterOutput {
+    fn tag(&self) -> FilterOutput {
         let mut streams = 0_u16;
         let fired = self
             .config
@@ -280,9 +282,6 @@ impl EventMenu {
             .filter(|(_, fired)| **fired);
         for (path, _) in fired {
             path.streams.iter().for_each(|bit| streams |= 1 << bit);
-        }
-        for (bit, count) in self.streams.iter_mut().enumerate() {
-            *count += u64::from(streams >> bit & 1);
         }
         let first = self.passed.iter().position(|fired| *fired);
         FilterOutput {
@@ -337,6 +336,9 @@ impl EventFilter for EventMenu {
                 reason: self.config.paths.len() as u16 + 1,
                 streams: EventHeader::ERROR_STREAM,
             };
+        }
+        for (bit, count) in self.streams.iter_mut().enumerate() {
+            *count += u64::from(output.streams >> bit & 1);
         }
         output
     }
@@ -524,6 +526,9 @@ mod tests {
         let output = answer(&mut menu, &with_mass(1, 91.0));
         assert!(output.accept && output.streams == EventHeader::ERROR_STREAM);
         assert_eq!(detail(&menu, "menu.over_time"), 1);
+        let in_streams = menu.details().into_iter();
+        let in_streams = in_streams.filter(|(name, _)| name.starts_with("stream."));
+        assert_eq!(in_streams.map(|(_, events)| events).sum::<u64>(), 0);
     }
 
     #[test]
@@ -538,6 +543,11 @@ mod tests {
         assert_eq!(problems(|c| c.paths.clear()), ["filter.path"]);
         assert_eq!(
             problems(|c| c.paths[1].name = "Z".to_owned()),
+            ["filter.path[1].name"]
+        );
+        // Its events could not be told from those of no path.
+        assert_eq!(
+            problems(|c| c.paths[1].name = "no_path".to_owned()),
             ["filter.path[1].name"]
         );
         assert_eq!(

@@ -18,6 +18,8 @@ use crate::filter::{EventFilter, FilterOutput};
 
 /// Most stages of a chain.
 pub const CHAIN_STAGES_MAX: usize = 64;
+/// Names of the reasons before and behind those of the stages.
+const OTHER_REASONS: [&str; 2] = ["kept", "over_time"];
 
 /// What a stage says about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,10 +187,11 @@ impl<W: Send> StageChain<W> {
     /// underscores.
     ///
     /// # Panics
-    /// If the name is taken or cannot be used, or there are 64 stages.
+    /// If the name is taken, `kept` or `over_time`, or cannot be used, or there are 64 stages.
     pub fn then(mut self, name: &str, stage: impl FilterStage<W> + 'static) -> Self {
         let is_usable = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_free = self.stage_names().all(|taken| taken != name);
+        let is_free =
+            self.stage_names().all(|taken| taken != name) && !OTHER_REASONS.contains(&name);
         assert!(
             !name.is_empty() && name.chars().all(is_usable) && is_free,
             "\"{name}\" cannot be the name of a stage"
@@ -286,15 +289,16 @@ impl<W: Send> EventFilter for StageChain<W> {
 
     fn reasons(&self) -> &[&str] {
         // The names of stages are the chain's.
-        &["kept"]
+        &OTHER_REASONS[..1]
     }
 
     /// `kept`, the stages that drop events, `over_time`.
     fn reason_names(&self) -> Vec<String> {
         let stages = self.stage_names().map(str::to_owned);
-        std::iter::once("kept".to_owned())
+        let [kept, over_time] = OTHER_REASONS.map(str::to_owned);
+        std::iter::once(kept)
             .chain(stages)
-            .chain(std::iter::once("over_time".to_owned()))
+            .chain(std::iter::once(over_time))
             .collect()
     }
 

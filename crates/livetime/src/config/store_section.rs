@@ -61,6 +61,14 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) ->
     for stream in section.integers("yielding_streams", 15).unwrap_or_default() {
         limits.output.yielding_streams |= 1 << stream;
     }
+    if limits.output.bytes_per_s == 0 && limits.output.yielding_streams != 0 {
+        let help = "remove it, or set `output_per_second`";
+        section.refuse_idle(
+            &["yielding_streams"],
+            "`yielding_streams` with `output_per_second`",
+            help,
+        );
+    }
     let given = section.integer("writers", 1..=4096);
     *writers = given.map(|count| u16::try_from(count).unwrap_or(u16::MAX));
     let choices = match *writers {

@@ -78,6 +78,14 @@ fn read_nodes(trigger: &mut Section<'_, '_>, table: &mut TriggerTable) {
         table.merger.inputs = inputs as usize;
     }
     trigger.quantity("merge_timeout", &mut table.merger.timeout);
+    if table.merger.inputs == 1 {
+        let help = "remove it, or set `inputs` to the number of parts of a trigger";
+        trigger.refuse_idle(
+            &["merge_timeout"],
+            "`merge_timeout` with two `inputs`",
+            help,
+        );
+    }
 }
 
 /// Reads `beam_spot` and the `path` tables; the default paths stay when none can be read.
@@ -196,6 +204,13 @@ fn read_menu_wide(trigger: &mut Section<'_, '_>, menu: &mut MenuConfig, findings
         fit.events = u32::try_from(events).unwrap_or(u32::MAX);
         fit.d_max = d_max.unwrap_or(fit.d_max);
         menu.beam_fit = Some(fit);
+    } else {
+        let help = "remove it, or set `beam_fit_events`";
+        trigger.refuse_idle(
+            &["beam_fit_d_max"],
+            "`beam_fit_d_max` with `beam_fit_events`",
+            help,
+        );
     }
     if let Some(window) = trigger.integer("dead_time_window", 0..=u64::from(u32::MAX)) {
         menu.dead_time.window = u32::try_from(window).unwrap_or(u32::MAX);

@@ -735,6 +735,15 @@ fn keys_that_would_change_nothing_are_problems() {
     let silence = |keys: &str| problems(&format!("{LEAST}[builder]\n{keys}"));
     let idle = each([("C0137", "builder.suspect"), ("C0137", "builder.dead")]);
     assert_eq!(silence("suspect = \"1 s\"\ndead = \"2 s\"\n"), idle);
+    for (table, key) in [
+        ("trigger", "merge_timeout = \"2 ms\""),
+        ("trigger", "beam_fit_d_max = \"1 mm\""),
+        ("store", "yielding_streams = [0]"),
+    ] {
+        let name = key.split(' ').next().unwrap_or(key);
+        let found = problems(&format!("{LEAST}[{table}]\n{key}\n"));
+        assert_eq!(found, each([("C0137", &format!("{table}.{name}"))]));
+    }
     let control = format!("{LEAST}[control]\ndead = \"1 s\"\n");
     assert_eq!(problems(&control), each([("C0137", "control.dead")]));
     let patient = |kind: &str| {
