@@ -1,6 +1,7 @@
 """A run taken by the program itself: what Python reads is what the program counted."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -33,6 +34,23 @@ def test_a_run_of_the_program(tmp_path):
     decided = run.histograms["decision_latency"]
     assert decided.total() == 2000
     assert decided.axes[0].scale == "log"
+
+
+@needs_program
+def test_the_paths_of_the_built_in_menu_are_those_of_the_run(tmp_path):
+    config = (ROOT / "examples" / "dimuon.toml").read_text()
+    tables = re.split(r"(?m)^(?=\[)", config)
+    without = [table for table in tables if not table.startswith("[[trigger.path]]")]
+    (tmp_path / "run.toml").write_text("".join(without))
+    options = ["--triggers", "500", "--lossless", "--out", "run"]
+    command = [str(PROGRAM), "run", "run.toml", *options]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    run = livetime.open(tmp_path / "run")
+    assert "path" not in run.config.get("trigger", {})
+    assert len(run.paths) > 1
+    assert list(run.paths.values()) == sorted(run.paths.values())
+    assert len(run) > 0
+    assert np.any(list(run.fired().values()), axis=0).all()
 
 
 @needs_program

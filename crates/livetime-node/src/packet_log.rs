@@ -9,6 +9,7 @@
 //! full, or the disk, packets are not recorded and counted; only a lossless run waits for the ring.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,14 +186,25 @@ fn write_packets(
         }
         std::thread::sleep(PAUSE);
     }
-    if !failed {
-        let reason = "the trigger packets of the run";
-        let end = RunEnd::new(run, Condition::GOOD, reason, last.0);
-        let closed = writer.finish(&end);
-        // What is complete is counted below, closed or not.
-        drop(closed);
-    }
+    close(&mut writer, run, last);
     writer.events_stored()
+}
+
+/// Closes the file behind its last whole chunk. What is complete is counted, closed or not.
+fn close(writer: &mut RunWriter<File>, run: RunNumber, last: RunNs) {
+    let cut = |file: &mut File, bytes: u64| {
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes)).map(|_| ())
+    };
+    let reason = "the trigger packets of the run";
+    let end = RunEnd::new(run, Condition::GOOD, reason, last.0);
+    // A disk that took no more may have room for less; a second time it may have none for that.
+    for _ in 0..2 {
+        if writer.rewind_to_complete(cut).is_ok() && writer.finish(&end).is_ok() {
+            return;
+        }
+    }
+    let _cut_off = writer.rewind_to_complete(cut);
 }
 
 fn write_packet(
@@ -234,19 +246,19 @@ fn path_of_node(first: &Path, node: u16) -> PathBuf {
 /// The packet files that are there beside a run file or in a run directory, one for each trigger
 /// node.
 pub fn packet_files_of(run: &Path) -> Vec<PathBuf> {
-    let first = packet_file_of(run);
     (0..=u16::MAX)
-        .map(|node| path_of_node(&first, node))
+        .map(|node| packet_file_of(run, node))
         .take_while(|path| path.is_file())
         .collect()
 }
 
-/// The path of the first trigger node's packets beside a run file or in a run directory.
-pub fn packet_file_of(run: &Path) -> PathBuf {
-    match run.is_dir() {
+/// The path of a trigger node's packets beside a run file or in a run directory.
+pub fn packet_file_of(run: &Path, node: u16) -> PathBuf {
+    let first = match run.is_dir() {
         true => run.join(PACKET_FILE),
         false => run.with_file_name(PACKET_FILE),
-    }
+    };
+    path_of_node(&first, node)
 }
 
 #[cfg(test)]

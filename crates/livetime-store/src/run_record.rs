@@ -35,6 +35,9 @@ pub struct RunBegin {
     /// The configuration as TOML text; options of the command go over it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config: String,
+    /// The Level-2 paths that ran, those of a built-in menu too: their bits in the decision by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub paths: BTreeMap<String, u8>,
     /// Which of the run's files this is; left out for the first part of the main file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FilePart>,
@@ -88,6 +91,7 @@ impl RunBegin {
             started_tai_ns: 0,
             command: Vec::new(),
             config: String::new(),
+            paths: BTreeMap::new(),
             file: None,
             writers: 1,
             simulated: false,

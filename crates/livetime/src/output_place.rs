@@ -1,6 +1,8 @@
-//! Whether a result can be written where it is to go: asked before the work, not found out after it.
+//! Where a result goes: whether it can be written there, asked before the work and not found out after
+//! it, and the writing, of the whole or of nothing.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
@@ -27,6 +29,34 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
     })
 }
 
+/// Writes a file: a disk that is full or a program that dies leave what was there before, or nothing,
+/// and never a part. What is no plain file, a pipe or a link, is written where it is.
+///
+/// # Errors
+/// The file, and what the system says.
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), String> {
+    let cannot = |error| format!("cannot write {}: {error}", path.display());
+    let is_plain = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
+    let beside = path.file_name().filter(|_| is_plain).map(|name| {
+        let mut fresh = name.to_owned();
+        fresh.push(".new");
+        path.with_file_name(fresh)
+    });
+    if let Some(fresh) = beside {
+        let written = fs::write(&fresh, &contents).and_then(|()| fs::rename(&fresh, path));
+        match written {
+            // A file may be ours in a folder that is not.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+            Err(error) => {
+                let _gone = fs::remove_file(&fresh);
+                return Err(cannot(error));
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+    fs::write(path, contents).map_err(cannot)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +79,29 @@ mod tests {
             );
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_whole_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.html");
+        write(&page, "first").unwrap();
+        write(&page, "second").unwrap();
+        assert_eq!(fs::read_to_string(&page).unwrap(), "second");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // Nothing can be written beside it.
+        fs::create_dir(folder.path().join("page.html.new")).unwrap();
+        let said = write(&page, "third").unwrap_err();
+        let begin = format!("cannot write {}: ", page.display());
+        assert!(said.starts_with(&begin), "{said}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), "second");
+        // What is behind a link or a device is written where it is.
+        let link = folder.path().join("link.html");
+        std::os::unix::fs::symlink(&page, &link).unwrap();
+        write(&link, "fourth").unwrap();
+        assert_eq!(fs::read_to_string(&page).unwrap(), "fourth");
+        assert!(link.is_symlink());
+        let full = write(Path::new("/dev/full"), "fifth").unwrap_err();
+        assert!(full.starts_with("cannot write /dev/full: "), "{full}");
     }
 }

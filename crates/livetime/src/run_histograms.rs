@@ -12,6 +12,7 @@ use livetime_node::Chain;
 use livetime_store::histogram::histograms_to_json;
 
 use crate::console::say;
+use crate::output_place;
 
 /// Name of the file in a run directory.
 const FILE: &str = "histograms.json";
@@ -46,15 +47,12 @@ impl HistogramFile {
         if histograms.is_empty() {
             return;
         }
-        let fresh = self.path.with_extension("json.new");
         let text = histograms_to_json(&histograms).to_string();
-        let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.path));
-        if let Err(error) = written {
+        if let Err(error) = output_place::write(&self.path, text) {
             // The run goes on: its file will have them.
             self.failed = true;
             say(format_args!(
-                "\nwarning: cannot write {}: {error}; the histograms are in the run file at the end",
-                self.path.display()
+                "\nwarning: {error}; the histograms are in the run file at the end"
             ));
         }
     }

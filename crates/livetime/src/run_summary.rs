@@ -18,6 +18,7 @@ use livetime_store::summary::{
     TransportSummary, WorkerSummary, WriterSummary,
 };
 use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
+use livetime_trigger::Menu;
 use livetime_wire::{
     ByteSize, ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,
 };
@@ -74,7 +75,7 @@ impl RunFacts {
     }
 
     /// The begin-of-run record.
-    pub(crate) fn begin_record(&self, mut begin: RunBegin, text: &str) -> RunBegin {
+    pub(crate) fn begin_record(&self, mut begin: RunBegin, text: &str, menu: &Menu) -> RunBegin {
         let utc = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let utc_ns = utc.map_or(0, |since| since.as_nanos() as u64);
         begin.seed = self.seed;
@@ -83,6 +84,8 @@ impl RunFacts {
         begin.started_tai_ns = utc_ns + tai_minus_utc_ns();
         begin.command = self.command.clone();
         begin.config = text.to_owned();
+        let paths = menu.paths().iter();
+        begin.paths = paths.map(|path| (path.name.clone(), path.bit)).collect();
         begin
     }
 }
@@ -352,6 +355,44 @@ pub(crate) fn machine() -> MachineSummary {
     }
 }
 
+/// Processes that died with their further counters, which are in no sum.
+pub(crate) fn roles_without_counters(summary: &RunSummary) -> Vec<&str> {
+    let died = |(role, counters): &(&String, &BTreeMap<String, u64>)| {
+        role.contains('~') && counters.is_empty()
+    };
+    let roles = summary.roles.iter().filter(died);
+    roles.map(|(role, _)| role.as_str()).collect()
+}
+
+/// Events that a filter unit failed on; units name no more than their first, and count all.
+fn failures_text(text: &mut String, summary: &RunSummary) {
+    const LISTED_MAX: usize = 20;
+    for failure in summary.filter_failures.iter().take(LISTED_MAX) {
+        let deaths = failure.deaths.iter();
+        let deaths: Vec<String> = deaths
+            .map(|d| format!("{} ({})", d.role, d.reason))
+            .collect();
+        let _ = writeln!(
+            text,
+            "\n  event {} is in the error stream; of it died {}",
+            failure.trigger,
+            deaths.join(", ")
+        );
+    }
+    let named = summary.filter_failures.len();
+    let counts = summary.roles.values();
+    let counted: u64 = counts
+        .filter_map(|role| role.get("filter.failed_events"))
+        .sum();
+    let more = counted.max(named as u64) - named.min(LISTED_MAX) as u64;
+    if more > 0 {
+        let _ = writeln!(
+            text,
+            "\n  and {more} more events are in the error stream; the summary names {named} in all"
+        );
+    }
+}
+
 /// What became of a writer that was lost with its building group.
 fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
     let host = writer.host.as_ref();
@@ -426,16 +467,13 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if !lost {
         let _ = writeln!(text, "  none");
     }
-    for failure in &summary.filter_failures {
-        let deaths = failure.deaths.iter();
-        let deaths: Vec<String> = deaths
-            .map(|d| format!("{} ({})", d.role, d.reason))
-            .collect();
+    failures_text(&mut text, summary);
+    let died = roles_without_counters(summary);
+    if !died.is_empty() {
         let _ = writeln!(
             text,
-            "\n  event {} is in the error stream; of it died {}",
-            failure.trigger,
-            deaths.join(", ")
+            "\n  died with their counters of paths, reasons and latencies, which lack their share: {}",
+            died.join(", ")
         );
     }
     for writer in summary.writers.iter().filter(|writer| writer.lost) {

@@ -142,7 +142,11 @@ class Run:
 
     @property
     def paths(self) -> dict[str, int]:
-        """The Level-2 paths of the configuration: their bits in the decision by name."""
+        """The Level-2 paths that ran, those of the built-in menu too: their bits in the decision
+        by name. Of a file that does not record them, those of the configuration."""
+        recorded: dict[str, int] = (self.begin or {}).get("paths", {})
+        if recorded:
+            return dict(sorted(recorded.items(), key=lambda path: path[1]))
         paths = self.config.get("trigger", {}).get("path", [])
         return {path["name"]: path["bit"] for path in paths}
 
@@ -226,7 +230,7 @@ class Run:
     def fired(
         self, start: Optional[int] = None, stop: Optional[int] = None
     ) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each path of the configuration, which events it fired on."""
+        """For each path of `paths`, which events it fired on."""
         masks = self.decisions(start, stop)
         one = np.uint64(1)
         return {

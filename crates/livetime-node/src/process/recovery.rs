@@ -32,7 +32,7 @@ use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 use super::ProcessError;
 use super::control_message::Message;
 use super::lost_group::triggers_of;
-use super::process_group::ProcessGroup;
+use super::process_group::{ProcessGroup, RoleProcess};
 use crate::building_group::{BuildingGroup, knows};
 use crate::chain_plan::{role_of, transport_of};
 use crate::role_ends::FIRST_EPOCH;
@@ -296,8 +296,15 @@ impl ProcessGroup {
     /// Deals with a process that is gone.
     pub(super) fn lose(&mut self, index: usize) -> Incident {
         let (mut incident, failed) = self.bury(index);
-        let unit = self.processes[index].unit;
+        let RoleProcess { unit, leaving, .. } = self.processes[index];
         let policy = match unit.kind {
+            // Nobody is to take the place of one that was leaving, if others can do its work.
+            UnitKind::Filter if leaving && self.filters_beside(unit).next().is_some() => {
+                match self.policy.filter {
+                    OnLoss::Restart => OnLoss::Continue,
+                    policy => policy,
+                }
+            }
             UnitKind::Filter => self.policy.filter,
             UnitKind::Builder => self.policy.builder,
             UnitKind::Writer => self.policy.writer,

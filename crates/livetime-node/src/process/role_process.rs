@@ -250,7 +250,7 @@ fn fit_to_run(config: &mut ChainConfig, run: u32, spill_origin_ns: u64, file: &P
         spill.origin = TaiNs(spill_origin_ns);
     }
     if let Some(packets) = &mut config.packets {
-        packets.path = packet_file_of(file);
+        packets.path = packet_file_of(file, 0);
     }
 }
 

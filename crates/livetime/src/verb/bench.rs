@@ -150,7 +150,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let written = document.and_then(|document| {
         if let Some(path) = &options.page {
             let page = page::to_markdown(&document);
-            std::fs::write(path, page).map_err(|error| file_error("write", path, &error))?;
+            output_place::write(path, page)?;
         }
         Ok(document)
     });
@@ -280,10 +280,7 @@ fn measure_cards(
 }
 
 fn read(path: &Path) -> Result<Value, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| file_error("read", path, &error))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{} is no JSON: {error}", path.display()))
-}
-
-fn file_error(what: &str, path: &Path, error: &std::io::Error) -> String {
-    format!("cannot {what} {}: {error}", path.display())
 }

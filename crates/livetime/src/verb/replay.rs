@@ -213,7 +213,9 @@ fn replay_trigger(options: &Options) -> Result<bool, String> {
     let own = options.filter_of.is_none();
     let found = decisions::replay(&options.run, &menu, own, options.pace)?;
     let (document, text) = (found.document(), found.text());
-    conclude(options, document, &text, &found.damage, found.differing)
+    let is_whole = found.is_whole();
+    let agreed = conclude(options, document, &text, &found.damage, found.differing)?;
+    Ok(agreed && is_whole)
 }
 
 /// Prints what came of it; `false` if the run's own stage gave other answers.

@@ -14,7 +14,8 @@ use livetime_wire::{DurationNs, LossCause, RateHz};
 
 use crate::console::{print_line, say};
 use crate::exit;
-use crate::run_summary::shell_words;
+use crate::output_place;
+use crate::run_summary::{roles_without_counters, shell_words};
 use crate::spill_figure::spill_figure;
 
 /// Options of the verb.
@@ -63,15 +64,15 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
             .map_err(|error| format!("cannot read {}: {error}", path.display()))
     };
     let summary_json = read("summary.json").map_err(|error| {
-        let file = directory.join("events.mcap");
-        match file.is_file() {
-            true => format!(
-                "{error}: the run did not end in order; `livetime inspect {}` says what is in the \
-                 file",
-                file.display()
-            ),
-            false => error,
-        }
+        let Ok(run) = RunFolder::open(directory) else {
+            return error;
+        };
+        let reason = match run.end() {
+            Some(_) => "it is an imported run, or its summary was removed",
+            None => "the run did not end in order",
+        };
+        let directory = directory.display();
+        format!("{error}: {reason}; `livetime inspect {directory}` says what is in its files")
     })?;
     let summary: RunSummary = serde_json::from_str(&summary_json).map_err(|error| {
         format!(
@@ -84,8 +85,7 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
     let spill = spill_figure(&config, directory)?;
     let mut report = page(&summary, config, summary_json, &stored);
     report.figures.splice(0..0, spill);
-    fs::write(output, report.to_html())
-        .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
+    output_place::write(output, report.to_html())?;
     Ok(shortage(&summary, &stored))
 }
 
@@ -464,6 +464,12 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
+    let died = roles_without_counters(summary).into_iter();
+    let died: Vec<Vec<String>> = died.map(|role| vec![role.to_owned()]).collect();
+    if !died.is_empty() {
+        let caption = "Died with their counters: the tables above lack their share";
+        tables.push(table(caption, &["role"], died));
+    }
     if let Some(two_step) = &summary.two_step {
         tables.extend(two_step_tables(two_step));
     }

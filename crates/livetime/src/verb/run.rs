@@ -26,6 +26,7 @@ use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
 use crate::exit;
 use crate::filter_of_run;
+use crate::output_place;
 use crate::run_control::RunControl;
 use crate::run_directory::RunDirectory;
 use crate::run_faults::RunFate;
@@ -215,7 +216,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
         packets.path = directory.file(PACKET_FILE);
     }
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
-    let begin = facts.begin_record(RunBegin::new(chain.run), &text);
+    let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
     let files = create_files(&directory, &chain, &facts, &begin, &text)?;
     let mut running = if processes {
@@ -327,10 +328,8 @@ fn create_files(
     begin: &RunBegin,
     text: &str,
 ) -> Result<RunFiles, Box<dyn std::error::Error>> {
-    std::fs::write(
-        directory.file("config.toml"),
-        facts.config_with_options(text),
-    )?;
+    let config = directory.file("config.toml");
+    output_place::write(&config, facts.config_with_options(text))?;
     let writers = chain.builder.writers;
     let files = RunFiles::create_in(directory.path(), writers, begin, chain.store, &chain.files)?;
     say(format_args!(
@@ -422,9 +421,9 @@ fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String
     summary.files = texts.collect();
     let mut errors = Vec::new();
     let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
-    match std::fs::write(&summary_file, json + "\n") {
+    match output_place::write(&summary_file, json + "\n") {
         Ok(()) => errors.extend(write_report(directory.path(), &report).err()),
-        Err(error) => errors.push(format!("cannot write {}: {error}", summary_file.display())),
+        Err(error) => errors.push(error),
     }
     if !errors.is_empty() {
         (summary.files).retain(|file| std::path::Path::new(file).is_file());

@@ -206,8 +206,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// Writes the page, and prints the document or the tables.
 fn write(document: &Value, report: &Report, output: &Output<'_>) -> ExitCode {
     let path = output.out.display();
-    if let Err(error) = std::fs::write(output.out, report.to_html()) {
-        say(format_args!("error: cannot write {path}: {error}"));
+    if let Err(error) = output_place::write(output.out, report.to_html()) {
+        say(format_args!("error: {error}"));
         return exit::PROBLEM;
     }
     say(format_args!("wrote {path}"));

@@ -162,6 +162,27 @@ fn filter_units_die_join_and_leave_and_no_event_is_lost_or_filtered_twice() {
 }
 
 #[test]
+fn nobody_takes_the_place_of_a_filter_unit_that_dies_while_it_leaves() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // It cannot leave while it is stopped, and is killed before it goes on.
+    let faults = ["stop:fu1@300ms+600s", "kill:fu1@3s"].map(str::to_owned);
+    let running = endless(&folder, "units = 2", &faults);
+    assert_eq!(
+        steer(&folder, &["filter", "remove", "fu1"], "-"),
+        "fu1 is leaving"
+    );
+    assert_eq!(steer(&folder, &["filter", "add"], "-"), "fu1 has joined");
+    let pid = Pid::from_raw(running.id() as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    let lines = crate::process_run::Lines::of(running);
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert_eq!(run.causes(), BTreeSet::new());
+}
+
+#[test]
 fn orders_that_cannot_be_obeyed_are_refused_with_the_reason() {
     let refused = |arguments: &[&str], expected: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_livetime"))

@@ -83,12 +83,15 @@ fn what_is_no_run_is_refused() {
 
 /// Takes a run of the example that records its trigger packets.
 fn taken_with_packets(more: &[&str]) -> Workbench {
+    taken_with_packets_by(1, more)
+}
+
+fn taken_with_packets_by(nodes: u16, more: &[&str]) -> Workbench {
     let bench = Workbench::new();
     let keys = "chunk = \"1 MiB\"\ntrigger_packets = true";
-    bench.write(
-        "example.toml",
-        changed(&example(), "chunk = \"1 MiB\"", keys),
-    );
+    let config = changed(&example(), "chunk = \"1 MiB\"", keys);
+    let of_nodes = format!("[trigger]\nnodes = {nodes}\n");
+    bench.write("example.toml", changed(&config, "[trigger]\n", &of_nodes));
     let options = [
         "--triggers",
         "20000",
@@ -99,10 +102,52 @@ fn taken_with_packets(more: &[&str]) -> Workbench {
     ];
     let run = bench.run(&[&["run", "example.toml"][..], &options, more].concat());
     let run = run.ended_with(0).document();
-    let recorded = run["roles"]["trg0"]["packets_recorded"].as_u64();
-    assert_eq!(recorded, Some(count(&run, "counts.triggers")), "{run}");
-    assert_eq!(run["roles"]["trg0"]["packets_unrecorded"], 0);
+    let of_nodes = |key: &str| -> u64 {
+        let counts = (0..nodes).map(|node| run["roles"][format!("trg{node}")][key].as_u64());
+        counts.map(|count| count.expect("it is counted")).sum()
+    };
+    let triggers = count(&run, "counts.triggers");
+    assert_eq!(of_nodes("packets_recorded"), triggers, "{run}");
+    assert_eq!(of_nodes("packets_unrecorded"), 0);
     bench
+}
+
+#[test]
+fn a_run_without_an_event_is_replayed_without_one() {
+    let bench = Workbench::new();
+    bench.write("example.toml", example());
+    let options = ["--triggers", "1", "--lossless", "--out", "out"];
+    bench
+        .run(&[&["run", "example.toml"][..], &options].concat())
+        .ended_with(0);
+    assert_eq!(count(&bench.inspect("out"), "events"), 0);
+    for stage in ["filter", "links", "builder"] {
+        let replayed = bench.run(&["replay", "out", "--into", stage, "--json"]);
+        assert_eq!(count(&replayed.ended_with(0).document(), "events"), 0);
+    }
+}
+
+#[test]
+fn packets_that_the_run_recorded_and_that_are_gone_are_counted() {
+    let bench = taken_with_packets_by(2, &[]);
+    let replayed = || bench.run(&["replay", "out", "--into", "trigger", "--json"]);
+    let whole = replayed().ended_with(0).document();
+    assert_eq!(count(&whole, "missing") + count(&whole, "unrecorded"), 0);
+    // Cut off between chunks the file does not say itself what it lacks.
+    let first = bench.path("out/packets.mcap");
+    let bytes = fs::read(&first).expect("it is there");
+    fs::write(&first, &bytes[..bytes.len() / 2]).expect("it is ours");
+    let cut = replayed().ended_with(1).document();
+    assert!(count(&cut, "missing") > 0, "{cut}");
+    assert_eq!(count(&cut, "missing") + count(&cut, "events"), 20000);
+    fs::write(&first, &bytes).expect("it is ours");
+    fs::remove_file(bench.path("out/packets-1.mcap")).expect("it is there");
+    let gone = replayed().ended_with(1).document();
+    assert_eq!(count(&gone, "missing"), 10000, "{gone}");
+    let text = bench.run(&["replay", "out", "--into", "trigger"]);
+    let text = text.ended_with(1).out;
+    let said = "out/packets-1.mcap is not there, with 10000 packets that the run recorded";
+    assert!(text.contains(said), "{text}");
 }
 
 #[test]

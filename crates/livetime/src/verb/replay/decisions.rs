@@ -1,16 +1,18 @@
 //! Recorded trigger packets through the Level-2 menu once more.
 //!
 //! The packets are in the order in which the run decided on them, so that prescales that count see
-//! what they saw then. Packets that were not recorded leave a gap that they see too: it is said.
+//! what they saw then. Packets that were not recorded leave a gap that they see too: it is said. What
+//! each file ought to hold is in the run's summary.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_SOURCE, packet_file_of, packet_files_of};
 use livetime_shm::TscClock;
 use livetime_shm::floor::Samples;
+use livetime_store::RunSummary;
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
-use livetime_wire::{L2Mask, TriggerNumber};
+use livetime_wire::{L2Mask, TriggerNumber, UnitId, UnitKind};
 use serde_json::{Value, json};
 
 use super::LISTED_MAX;
@@ -31,7 +33,12 @@ pub(super) struct Decisions {
     accepted: u64,
     pub(super) differing: u64,
     listed: Vec<Difference>,
+    /// Packets that the run recorded and that are not here.
     missing: u64,
+    /// Files that lack some, with how many.
+    lacking: Vec<(PathBuf, u64)>,
+    /// Packets that the run did not record.
+    unrecorded: u64,
     decision_ns: Samples,
     seconds: f64,
     /// Ranges of the packet file that were passed over, in words.
@@ -45,12 +52,13 @@ pub(super) fn replay(
     own_menu: bool,
     pace: Pace,
 ) -> Result<Decisions, String> {
-    let paths = packet_files_of(run);
-    if paths.is_empty() {
+    let told = told_by_summary(run);
+    let here = packet_files_of(run).len();
+    if told.is_empty() && here == 0 {
         return Err(format!(
             "error: {} is not there: the run did not record its trigger packets\n\
              help: `trigger_packets = true` under [store] does for the next run",
-            packet_file_of(run).display()
+            packet_file_of(run, 0).display()
         ));
     }
     let mut decision_ns = Vec::new();
@@ -63,27 +71,68 @@ pub(super) fn replay(
         differing: 0,
         listed: Vec::new(),
         missing: 0,
+        lacking: Vec::new(),
+        unrecorded: told.iter().map(|node| node.unrecorded).sum(),
         decision_ns: Samples::from_unsorted(Vec::new()),
         seconds: 0.0,
         damage: Vec::new(),
     };
     // Each trigger node has decided on its own packets, with prescale counters of its own.
-    for path in &paths {
-        decide_again(path, menu, &mut found, &mut decision_ns, &mut pacer)?;
+    for node in 0..told.len().max(here) {
+        let path = packet_file_of(run, node as u16);
+        let before = found.packets;
+        let known = match path.is_file() {
+            true => decide_again(&path, menu, &mut found, &mut decision_ns, &mut pacer)?,
+            false => 0,
+        };
+        let recorded = told.get(node).map_or(0, |node| node.recorded);
+        let missing = known.max(recorded.saturating_sub(found.packets - before));
+        if missing > 0 {
+            found.missing += missing;
+            found.lacking.push((path, missing));
+        }
     }
     found.decision_ns = Samples::from_unsorted(decision_ns);
     found.seconds = pacer.seconds();
     Ok(found)
 }
 
-/// Decides on the packets of one trigger node.
+/// What a trigger node has recorded.
+struct Told {
+    recorded: u64,
+    unrecorded: u64,
+}
+
+/// What the summary beside the files says of each trigger node; nothing if there is none, or if no
+/// packet was to be recorded.
+fn told_by_summary(run: &Path) -> Vec<Told> {
+    let path = packet_file_of(run, 0).with_file_name("summary.json");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let Ok(summary) = serde_json::from_str::<RunSummary>(&text) else {
+        return Vec::new();
+    };
+    let of_node = |index: u16| {
+        let node = UnitId {
+            kind: UnitKind::Trigger,
+            index,
+        };
+        let counts = summary.roles.get(&node.to_string())?;
+        Some(Told {
+            recorded: *counts.get("packets_recorded")?,
+            unrecorded: counts.get("packets_unrecorded").copied().unwrap_or(0),
+        })
+    };
+    (0..).map_while(of_node).collect()
+}
+
+/// Decides on the packets of one trigger node; how many are known to be missing from the file.
 fn decide_again(
     path: &Path,
     menu: &Menu,
     found: &mut Decisions,
     decision_ns: &mut Vec<u64>,
     pacer: &mut Pacer,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
     let mut node = LevelTwoNode::new(LevelTwo::new(menu), reader.run());
     found.run = reader.run().0;
@@ -115,12 +164,11 @@ fn decide_again(
             }
         }
     }
-    found.missing += reader.events_missing();
     let damage = reader.damage();
     found
         .damage
         .extend(damage.map(|(path, damage)| format!("{}: {damage}", path.display())));
-    Ok(())
+    Ok(reader.events_missing())
 }
 
 fn mask(mask: L2Mask) -> String {
@@ -146,10 +194,16 @@ impl Decisions {
             "differing": self.differing,
             "differences": listed.collect::<Vec<_>>(),
             "missing": self.missing,
+            "unrecorded": self.unrecorded,
             "damaged_ranges": self.damage.len(),
             "seconds": self.seconds,
             "decision_ns": livetime_study::bench::latency(&self.decision_ns),
         })
+    }
+
+    /// Whether every packet that the run recorded is here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing == 0
     }
 
     pub(super) fn text(&self) -> String {
@@ -170,8 +224,19 @@ impl Decisions {
         if more > 0 {
             text += &format!("  and {more} more\n");
         }
-        if self.missing > 0 {
-            text += &format!("  {} packets are missing from the file\n", self.missing);
+        for (path, missing) in &self.lacking {
+            let what = match path.is_file() {
+                true => "lacks",
+                false => "is not there, with",
+            };
+            let path = path.display();
+            text += &format!("  {path} {what} {missing} packets that the run recorded\n");
+        }
+        if self.unrecorded > 0 {
+            text += &format!(
+                "  {} packets were not recorded by the run\n",
+                self.unrecorded
+            );
         }
         if self.packets > 0 {
             text += &format!(

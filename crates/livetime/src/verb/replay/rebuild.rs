@@ -76,11 +76,6 @@ pub(super) fn replay(
     let failed = |error: &dyn std::fmt::Display| format!("error: {}: {error}", run.display());
     let mut reader = RunFolder::open(run).map_err(|error| format!("error: {error}"))?;
     let (sources, longest) = survey(&mut reader).map_err(|error| failed(&error))?;
-    let chain = RecordedChain::entering_at(entry, reader.run(), &sources, longest);
-    let mut chain = chain.map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        failed(&lines.join("\n"))
-    })?;
     let mut found = Rebuilt {
         run: reader.run().0,
         entry,
@@ -96,6 +91,16 @@ pub(super) fn replay(
         damage: Vec::new(),
         shortfall: None,
     };
+    if sources.is_empty() {
+        // A run without an event in it: there is nothing to send, and nobody to send it.
+        found.note_files(&reader);
+        return Ok(found);
+    }
+    let chain = RecordedChain::entering_at(entry, reader.run(), &sources, longest);
+    let mut chain = chain.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        failed(&lines.join("\n"))
+    })?;
     let mut pacer = Pacer::new(pace);
     while let Some(event) = reader.next_event().map_err(|error| failed(&error))? {
         let Some(data) = data_of(&event, sources.len()) else {
@@ -124,10 +129,7 @@ pub(super) fn replay(
         }
     }
     found.fragments = chain.counts().fragments_received;
-    found.shortfall = reader.shortfall();
-    found.damage = (reader.damage())
-        .map(|(path, damage)| format!("{}: {damage}", path.display()))
-        .collect();
+    found.note_files(&reader);
     found.seconds = pacer.seconds();
     Ok(found)
 }
@@ -174,6 +176,14 @@ fn judge(
 }
 
 impl Rebuilt {
+    /// What is wrong with the files, once all events were read.
+    fn note_files(&mut self, reader: &RunFolder) {
+        self.shortfall = reader.shortfall();
+        self.damage = (reader.damage())
+            .map(|(path, damage)| format!("{}: {damage}", path.display()))
+            .collect();
+    }
+
     fn stage(&self) -> &'static str {
         match self.entry {
             Entry::Links => "links",

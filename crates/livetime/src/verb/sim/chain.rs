@@ -21,6 +21,7 @@ use livetime_wire::{DurationNs, RateHz, RunNumber};
 use crate::config::{self, Loaded, Overrides};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
+use crate::output_place;
 use crate::run_summary::{BUILD_BOUND, RunFacts};
 
 /// Run number of simulated runs, which take none from the counter file.
@@ -112,7 +113,7 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
     }
     let bound = chain.supervisor.deadline;
     let facts = RunFacts::new(&text, chain.source.seed, SIMULATED_RUN);
-    let mut begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text);
+    let mut begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text, &chain.menu);
     begin.simulated = true;
     say(format_args!(
         "simulation · seed {} · configuration {} · livetime {}",
@@ -170,14 +171,12 @@ fn write_files(
         .map(|path| path.display().to_string())
         .to_vec();
     let json = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())? + "\n";
-    let cannot =
-        |path: &Path, error: std::io::Error| format!("cannot write {}: {error}", path.display());
     // Runs are never overwritten.
     File::create_new(&file)
         .and_then(|mut output| output.write_all(run_file))
-        .map_err(|error| cannot(&file, error))?;
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     for (path, text) in [(&config_file, config), (&summary_file, json.as_str())] {
-        std::fs::write(path, text).map_err(|error| cannot(path, error))?;
+        output_place::write(path, text)?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::config::{LoadedScenario, ScenarioOverrides, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
+use crate::output_place;
 use crate::run_summary::config_hash;
 
 use super::{builder_result, link_result, network_result, preset};
@@ -223,8 +224,7 @@ fn count_links(options: &Options, scenario: &mut Scenario) -> Result<(), String>
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text)
-        .map_err(|error| format!("error: cannot write {}: {error}", path.display()))
+    output_place::write(path, text).map_err(|error| format!("error: {error}"))
 }
 
 impl Finished {

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::Failure;
 use super::generator::read_text;
 use crate::console::{print, print_line, say};
+use crate::output_place;
 
 /// Units of the output at full scale.
 const FULL_SCALE: f64 = 2_147_483_647.0;
@@ -197,8 +198,7 @@ fn document(design: &Design) -> serde_json::Value {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+    output_place::write(path, text).map_err(Failure::new)
 }
 
 fn draw(
