@@ -40,6 +40,16 @@ pub enum StreamError {
         /// The number before.
         before: u64,
     },
+    /// A frame of another block than the one that goes on or comes next.
+    #[error("frame {number} of the stream is of block {found}, expected {expected}")]
+    Block {
+        /// The frame's number.
+        number: u64,
+        /// The block that it names, low half, and whether it begins there.
+        found: String,
+        /// What follows.
+        expected: String,
+    },
     /// The stream ends inside a frame or a block.
     #[error("the stream ends inside frame {number} or its block")]
     Cut {
@@ -84,6 +94,8 @@ pub struct StreamLink<R, S> {
     taking: Option<FrameStage>,
     next_number: u64,
     in_block: bool,
+    /// The number of the open block, or of the one that begins next.
+    block: u64,
     state: StreamState,
     /// Tallies that came.
     tallies: u64,
@@ -103,6 +115,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
             taking: None,
             next_number: 0,
             in_block: false,
+            block: 0,
             state: StreamState::Open,
             tallies: 0,
             discards: false,
@@ -295,6 +308,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         let sent = tally.blocks(self.blocks.blocks_settled());
         self.blocks.give_up(now, sent, cause);
         (self.next_number, self.in_block) = (found, false);
+        self.block = tally.blocks(self.block);
         self.next_at += HEADER_WORDS;
         self.tallies += 1;
         Ok(())
@@ -309,6 +323,9 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
             let (found, before) = (header.number, self.next_number.wrapping_sub(1));
             return Err(self.end(StreamError::Number { found, before }));
         }
+        if header.block_low != self.block as u32 || header.begins_block == self.in_block {
+            return Err(self.end_at_block(&header));
+        }
         let mut stage = self.taking.unwrap_or_default();
         let data = &self.buffer[self.next_at + HEADER_WORDS..][..header.data_words];
         if !self.discards && !self.blocks.take(now, &header, data, &mut stage) {
@@ -319,7 +336,24 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         self.next_at += HEADER_WORDS + header.data_words;
         self.next_number += 1;
         self.in_block = !header.ends_block;
+        self.block += u64::from(header.ends_block);
         Ok(true)
+    }
+
+    /// Nothing is behind a frame that does not go on with its block, or does not begin the next one.
+    #[cold]
+    fn end_at_block(&mut self, header: &FrameHeader) -> StreamError {
+        let of = |block: u32, begins: bool| match begins {
+            true => format!("{block}, which begins"),
+            false => format!("{block}, which goes on"),
+        };
+        let expected = of(self.block as u32, !self.in_block);
+        let found = of(header.block_low, header.begins_block);
+        self.end(StreamError::Block {
+            number: header.number,
+            found,
+            expected,
+        })
     }
 
     /// Whether the input has nothing more and no frame is begun; an input that cannot be read is at

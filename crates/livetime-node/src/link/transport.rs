@@ -156,7 +156,8 @@ pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesF
 pub struct FramesFound {
     /// Fragments that begin in it.
     pub fragments: u64,
-    /// Where the first frame begins that is not whole, or is none, in bytes from the start.
+    /// Where the first frame begins that is not whole, is none, or does not follow the one before it, in
+    /// bytes from the start.
     pub breaks_off: Option<u64>,
     /// Its length in bytes.
     pub bytes: u64,
@@ -164,7 +165,8 @@ pub struct FramesFound {
 
 /// Looks at the header of every fragment of a file of frames: the fragment in place `n` must be that
 /// of trigger `n`, or the run would file it under another trigger. Payload is passed over. Where the
-/// file breaks off or goes on with what is no frame the look ends, as playing it will.
+/// file breaks off, or goes on with what is no frame or one of another block, the look ends, as playing
+/// it will.
 ///
 /// # Errors
 /// A [`FramesFileError`].
@@ -173,15 +175,21 @@ pub fn check_frames_file(path: &Path, source: SourceId) -> Result<FramesFound, F
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut file = BufReader::with_capacity(1 << 18, file);
-    let (mut fragments, mut at) = (0, 0);
+    let (mut fragments, mut at, mut in_block) = (0_u64, 0, false);
     for number in 0.. {
         let mut head = [0; HEADER_WORDS];
         if at >= bytes || !read_whole(&mut file, &mut head)? {
             break;
         }
-        let Some(header) = (FrameHeader::parse(&head).ok()).filter(|h| h.number == number) else {
+        let block = fragments - u64::from(in_block);
+        let follows = |header: &FrameHeader| {
+            let is_of_block = header.block_low == block as u32 && header.begins_block != in_block;
+            header.number == number && is_of_block
+        };
+        let Some(header) = (FrameHeader::parse(&head).ok()).filter(follows) else {
             break;
         };
+        in_block = !header.ends_block;
         let mut words_left = header.data_words;
         if header.begins_block {
             let mut first = [0; fragment::HEADER_WORDS];
@@ -234,7 +242,10 @@ fn read_whole(file: &mut impl Read, words: &mut [u32]) -> io::Result<bool> {
 mod tests {
     use std::io::Write;
 
-    use super::super::stream_link::StreamSource;
+    use livetime_readout::{HeapPages, LinkConfig, PageLink};
+    use livetime_wire::RunNs;
+
+    use super::super::stream_link::{StreamError, StreamLink, StreamSource};
     use super::*;
 
     const SOURCE: SourceId = SourceId(0x51_0000);
@@ -277,6 +288,50 @@ mod tests {
         file.as_file().set_len(whole.bytes - last_two).unwrap();
         let shorter = look();
         assert_eq!((shorter.fragments, shorter.breaks_off), (2, None));
+    }
+
+    /// Whatever is wrong with blocks, the look ends where playing ends, with as many blocks as were whole.
+    #[test]
+    fn a_file_ends_at_a_frame_that_does_not_go_on_with_its_block() {
+        let file = file_of(&[1, 2, 3, 4].map(|trigger| (trigger, SOURCE)));
+        let whole = std::fs::read(file.path()).unwrap();
+        let mut frames = Vec::new();
+        while let Some(head) = whole.get(frames.last().map_or(0, |(_, end)| *end)..) {
+            let Some(words) = head.get(20..24) else { break };
+            let words = u32::from_le_bytes(words.try_into().unwrap()) as usize;
+            let at = whole.len() - head.len();
+            frames.push((at, at + 4 * (HEADER_WORDS + words)));
+        }
+        // The second fragment is in two frames.
+        assert_eq!(frames.len(), 5);
+        for (frame, byte, bit, first_bad) in [
+            (3, 16, 1, 3),
+            (3, 16, 64, 3),
+            (2, 16, 1, 2),
+            (2, 4, 2, 3),
+            (0, 4, 2, 1),
+            (2, 4, 1, 2),
+        ] {
+            let mut bytes = whole.clone();
+            bytes[frames[frame].0 + byte] ^= bit;
+            std::fs::write(file.path(), &bytes).unwrap();
+            let found = check_frames_file(file.path(), SOURCE).unwrap();
+            let expected = frames[first_bad].0 as u64;
+            assert_eq!(found.breaks_off, Some(expected), "{frame} {byte} {bit}");
+            let config = LinkConfig::default();
+            let pages = HeapPages::new(0, config.pages, config.page_words);
+            let mut link = StreamLink::new(&bytes[..], config, 0, pages);
+            let played = loop {
+                if let Err(error) = link.receive(RunNs(0), 1) {
+                    break error;
+                }
+                while let Some(completed) = link.poll() {
+                    link.recycle(completed.page).unwrap();
+                }
+            };
+            assert!(matches!(played, StreamError::Block { .. }), "{played}");
+            assert_eq!(link.frames_settled(), first_bad as u64);
+        }
     }
 
     #[test]

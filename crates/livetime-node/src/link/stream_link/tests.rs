@@ -47,6 +47,8 @@ fn what_is_no_stream_ends_the_link_with_the_place() {
     magic[fifth] ^= 1;
     let mut number = whole.clone();
     number[fifth + 8] ^= 1;
+    let mut block = whole.clone();
+    block[fifth + 16] ^= 2;
     let mut length = whole.clone();
     length[fifth + 23] = 0xFF;
     for (bytes, text) in [
@@ -55,6 +57,10 @@ fn what_is_no_stream_ends_the_link_with_the_place() {
             "frame 4 of the stream is none: frame starts with 0x4c544c47",
         ),
         (&number[..], "frame 5 follows frame 3, a stream loses none"),
+        (
+            &block[..],
+            "frame 4 of the stream is of block 6, which begins, expected 4, which begins",
+        ),
         (
             &length[..],
             "frame 4 of the stream is none: frame of 4278190160",

@@ -22,10 +22,10 @@ pub(crate) struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Messages to be sent
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     messages: u64,
     /// Messages per second
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rate: u64,
     /// Leave every message out whose number is one of these, to see them found
     #[arg(long, value_name = "NUMBER")]

@@ -23,10 +23,10 @@ pub(crate) struct Options {
     #[command(flatten)]
     daemon: Daemon,
     /// Messages
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     messages: u64,
     /// From one to the next [us]
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     period_us: u64,
     /// The listener polls instead of sleeping
     #[arg(long)]

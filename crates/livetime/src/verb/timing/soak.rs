@@ -34,7 +34,7 @@ enum Soak {
     /// One client of eight is stopped; all must account for every message, the others gapless
     Stop {
         /// Messages
-        #[arg(long, default_value_t = 100_000)]
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         messages: u64,
         /// Messages per second; 0 is as fast as it goes, where gaps are allowed but counted
         #[arg(long, default_value_t = 20_000)]
