@@ -51,7 +51,7 @@ impl Failure {
     pub(crate) fn open(path: &str, error: &OpenError) -> Self {
         match error {
             OpenError::Io(error) => Self::io(path, error),
-            OpenError::NotRunFile { .. } | OpenError::OtherRun { .. } => {
+            OpenError::NotRunFile { .. } | OpenError::OtherRun { .. } | OpenError::Copy { .. } => {
                 Self::new(Status::ErrorFormat, format!("{path}: {error}"))
             }
         }

@@ -62,12 +62,29 @@ impl FolderFile {
         &mut self.reader
     }
 
+    /// The name that its begin-of-run record gives it, if it has another one: it is a copy, whose
+    /// events are in the file of that name.
+    fn other_name(&self) -> Option<String> {
+        let begin = self.reader.begin()?;
+        let part = begin.file.clone().unwrap_or_default();
+        let name = FileName {
+            writer: part.writer,
+            stream: part.stream,
+            part: part.part,
+        };
+        // One whose record was lost, and made anew, does not know its place.
+        let knows = begin.file.is_some() || !begin.version.is_empty();
+        (knows && name != self.name).then(|| name.to_string())
+    }
+
     /// Events that were put into it; without an end-of-run record, as many as were read and are known to
     /// be missing.
     fn events(&self) -> u64 {
         let known = || self.reader.events_found() + self.reader.events_missing();
         let end = self.reader.end();
-        end.map_or_else(known, |end| end.events_stored)
+        end.map_or_else(known, |end| {
+            end.events_stored.saturating_add(end.events_missing)
+        })
     }
 
     /// What is in it; damage is told with its name if it is one of several.
@@ -165,6 +182,12 @@ impl RunFolder {
                 Err(OpenError::NotRunFile { .. }) if !files.is_empty() => {}
                 Err(error) => return Err(failed(&path, error)),
             }
+        }
+        let copy = files
+            .iter()
+            .find_map(|file| Some((file, file.other_name()?)));
+        if let Some((file, of)) = copy.filter(|_| files.len() > 1) {
+            return Err(failed(&file.path, OpenError::Copy { of }));
         }
         Ok(Self::of(Some(path.to_owned()), files))
     }
@@ -442,9 +465,13 @@ impl RunFolder {
                     continue;
                 }
                 match open_file(&path) {
-                    Ok(file) if is_same_run(&self.files[0], &file) => self.files.push(file),
-                    Ok(_) | Err(OpenError::NotRunFile { .. } | OpenError::OtherRun { .. }) => {}
+                    Ok(file)
+                        if is_same_run(&self.files[0], &file) && file.other_name().is_none() =>
+                    {
+                        self.files.push(file);
+                    }
                     Err(OpenError::Io(error)) => return Err(error),
+                    Ok(_) | Err(_) => {}
                 }
             }
             self.files.sort_by(|a, b| a.name.cmp(&b.name));

@@ -197,3 +197,26 @@ fn a_file_of_another_run_and_an_empty_folder_are_refused_by_name() {
     );
     assert!(RunFolder::open(&path).is_ok(), "alone it is a run");
 }
+
+/// Its events would count twice.
+#[test]
+fn a_copy_under_another_name_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..30, Some(true));
+    write(path, "events.0001.mcap", 29, 30..50, Some(false));
+    for (file, copy) in [
+        ("events.mcap", "events.backup.mcap"),
+        ("events.0001.mcap", "events.0002.mcap"),
+        ("events.0001.mcap", "events-1.mcap"),
+    ] {
+        let copied = path.join(copy);
+        fs::copy(path.join(file), &copied).unwrap();
+        let said = RunFolder::open(path).err().unwrap().to_string();
+        let expected = format!("{copy}: holds what {file} of the run holds, under another name");
+        assert!(said.contains(&expected), "{said}");
+        assert!(RunFolder::open(&copied).is_ok(), "alone it can be read");
+        fs::remove_file(&copied).unwrap();
+    }
+    assert_eq!(RunFolder::open(path).unwrap().file_count(), 2);
+}

@@ -414,6 +414,7 @@ impl Chain {
             let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
             outcome.filter_failures.extend(left.filter_failures);
             outcome.lost_groups = left.lost_groups;
+            outcome.faults_missed = left.faults_missed;
             outcome.congestion = self.congestion;
             if !lost.is_empty() {
                 let roles = outcome.roles.clone();

@@ -11,7 +11,7 @@ use livetime_wire::{
 };
 
 use crate::counter_block::RoleCounts;
-use crate::process::{FilterFailure, LostGroupLeft};
+use crate::process::{FilterFailure, LostGroupLeft, ProcessFault};
 use crate::python_filter::FilterHistograms;
 use crate::role::flagged_fragments::FlaggedFragments;
 use crate::role::{RoleResult, latency_histogram};
@@ -67,6 +67,8 @@ pub struct ChainOutcome {
     pub run_files: BTreeMap<String, ClosingFile>,
     /// Events that filter units crashed or hung on; they are in the error stream.
     pub filter_failures: Vec<FilterFailure>,
+    /// Faults of processes whose role was not there when they were due.
+    pub faults_missed: Vec<ProcessFault>,
     /// Histograms that filters have filled, those of all units in one.
     pub filter_histograms: FilterHistograms,
     /// The congestion control of the streams between the roles, where there were streams.
@@ -102,6 +104,7 @@ impl ChainOutcome {
             failures: Vec::new(),
             run_files: BTreeMap::new(),
             filter_failures: Vec::new(),
+            faults_missed: Vec::new(),
             filter_histograms: FilterHistograms::default(),
             congestion: None,
             lost_groups: Vec::new(),

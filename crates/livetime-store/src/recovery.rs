@@ -172,5 +172,6 @@ fn recovered_end<R: Read + Seek>(
         end.condition |= Condition::INCOMPLETE;
     }
     end.recovered = true;
+    end.events_missing = events_missing;
     end
 }

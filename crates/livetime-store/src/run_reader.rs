@@ -45,6 +45,15 @@ pub enum OpenError {
         /// Bytes of the file.
         bytes: u64,
     },
+    /// The file is a copy of another one of its run, whose events would count twice.
+    #[error(
+        "holds what {of} of the run holds, under another name; move it out of the directory, where it \
+         can be read alone"
+    )]
+    Copy {
+        /// The name that its begin-of-run record gives it.
+        of: String,
+    },
 }
 
 /// Why an event cannot be had.
@@ -343,7 +352,8 @@ impl<R: Read + Seek> RunReader<R> {
     }
 
     /// Events known to be missing or damaged, as far as the chunks read so far tell: by the
-    /// end-of-run record, else by what the last chunk says came before it.
+    /// end-of-run record, else by what the last chunk says came before it. Of a repaired copy those of
+    /// the file that it was made from are among them.
     ///
     /// Right once all events were read.
     pub fn events_missing(&self) -> u64 {
@@ -353,7 +363,9 @@ impl<R: Read + Seek> RunReader<R> {
         let contents =
             contents.filter_map(|(i, place)| place.good().map(|content| (known(content), i)));
         let (by_marks, last_good) = contents.max().unwrap_or((0, 0));
-        let by_end = self.end.as_ref().map_or(0, |end| end.events_stored);
+        let end = self.end.as_ref();
+        let by_end = end.map_or(0, |end| end.events_stored);
+        let before = end.map_or(0, |end| end.events_missing);
         // What was salvaged behind the last mark is in no sum of marks.
         let counted = match by_end >= by_marks.max(1) {
             true => &self.chunks[..],
@@ -363,7 +375,10 @@ impl<R: Read + Seek> RunReader<R> {
             .iter()
             .filter(|place| place.kind != PlaceKind::CutEnd);
         let found: u64 = in_chunks.map(ChunkPlace::events_found).sum();
-        by_end.max(by_marks).saturating_sub(found)
+        by_end
+            .max(by_marks)
+            .saturating_sub(found)
+            .saturating_add(before)
     }
 
     /// The next event that is whole, in the order of the file.

@@ -72,6 +72,10 @@ pub struct FilePart {
     pub events_before: u64,
 }
 
+fn is_none(events: &u64) -> bool {
+    *events == 0
+}
+
 fn is_first_writer(writer: &u16) -> bool {
     *writer == 0
 }
@@ -123,6 +127,9 @@ pub struct RunEnd {
     /// Whether this record was made by a recovery and not by the run.
     #[serde(default)]
     pub recovered: bool,
+    /// Events that a recovery knew to be missing from the file that it copied; 0 in the run's own.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub events_missing: u64,
     /// Whether the run goes on in the next part of this file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continued: bool,
@@ -152,6 +159,7 @@ impl RunEnd {
             time_ns,
             events_stored: 0,
             recovered: false,
+            events_missing: 0,
             continued: false,
             counts: None,
             losses: None,

@@ -341,7 +341,8 @@ pub struct RunSummary {
     /// Further counters by role and name: paths of the menu, reasons of the filters, messages.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Events in the error stream: filter units crashed or hung on them.
+    /// Events that filter units crashed or hung on. They are in the error stream, unless the run was
+    /// aborted before they were stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter_failures: Vec<FilterFailureSummary>,
     /// What carried the event builder's payload, where it was a network.

@@ -65,20 +65,23 @@ impl TwoStepSummary {
                 *summary.causes.entry(cause.to_owned()).or_default() += count;
             }
         }
-        for (id, counts) in roles.iter().filter(|(id, _)| id.starts_with("ru")) {
+        for (life, counts) in roles.iter().filter(|(id, _)| id.starts_with("ru")) {
             let count = |name: &str| counts.get(name).copied().unwrap_or(0);
-            let unit = TwoStepUnit {
-                first_step: first_step.contains(id),
-                bytes_sent: count("bytes_sent_to_builders"),
-                fragments_unasked: count("fragments_unasked"),
-                bytes_unasked: count("bytes_unasked"),
-            };
+            // All lives of a unit are one.
+            let id = life.split('~').next().unwrap_or(life).to_owned();
+            let first_step = first_step.contains(&id);
+            let unit = summary.readout_units.entry(id).or_default();
+            unit.first_step = first_step;
+            unit.bytes_sent += count("bytes_sent_to_builders");
+            unit.fragments_unasked += count("fragments_unasked");
+            unit.bytes_unasked += count("bytes_unasked");
+        }
+        for unit in summary.readout_units.values() {
             *match unit.first_step {
                 true => &mut summary.bytes_first_step,
                 false => &mut summary.bytes_second_step,
             } += unit.bytes_sent;
             summary.bytes_unasked += unit.bytes_unasked;
-            summary.readout_units.insert(id.clone(), unit);
         }
         let sent = summary.bytes_first_step + summary.bytes_second_step;
         let units = summary.readout_units.values();

@@ -2,9 +2,9 @@
 //!
 //! Checked views of the file's records, of full events, ROBs and RODs, and the frame into which an
 //! event falls apart when its ROBs are taken out, so that the stream can be put together again word
-//! for word. Payload is not looked into, and trailing checksums of later versions are kept, not
-//! checked. The family is ATLAS up to version 3 with its children (BESIII, test beams), and version
-//! 4, which has no sub-detector and ROS levels; the page is `docs/formats/byte-stream.md`.
+//! for word. Payload is not looked into, and trailing checksums of version 4 are kept, not checked.
+//! The family is ATLAS up to version 3 with its children (BESIII, test beams), and version 4, which
+//! has no sub-detector and ROS levels and other headers; the page is `docs/formats/byte-stream.md`.
 //!
 //! ```text
 //! 1234AAAA file   1234AABB name   1234BBBB run parameters            once
@@ -180,14 +180,33 @@ impl<'a> NestedView<'a> {
         &self.words[HEADER_WORDS_MIN..HEADER_WORDS_MIN + self.words[5] as usize]
     }
 
-    /// The words of the header after the status: their number first where the version has it.
-    pub fn specific(&self) -> &'a [u32] {
+    /// Major version.
+    fn major(&self) -> u32 {
+        self.version() >> 24
+    }
+
+    /// The words of the header after the status.
+    fn after_status(&self) -> &'a [u32] {
         &self.words[HEADER_WORDS_MIN + self.words[5] as usize..self.header_words]
     }
 
-    /// The words behind the header.
+    /// The specific words of the header: up to version 3 their number first, from version 4 on behind
+    /// the checksum type.
+    pub fn specific(&self) -> &'a [u32] {
+        let words = self.after_status();
+        match self.major() {
+            0..4 => words,
+            _ => words.get(1..).unwrap_or_default(),
+        }
+    }
+
+    /// The words between the header and the checksum: from version 4 on there is one where the checksum
+    /// type is not 0.
     pub fn payload(&self) -> &'a [u32] {
-        &self.words[self.header_words..]
+        let words = &self.words[self.header_words..];
+        let kind = self.after_status().first().filter(|_| self.major() >= 4);
+        let has_checksum = kind.is_some_and(|kind| *kind != 0);
+        &words[..words.len() - usize::from(has_checksum && !words.is_empty())]
     }
 }
 
@@ -271,8 +290,9 @@ impl<'a> FullEventView<'a> {
         let event = NestedView::new_checked(words, at, FULL_EVENT, "an event, 0xAA1234AA")?;
         let mut robs = Vec::new();
         let mut next = event.header_words();
-        while next < event.words().len() {
-            next = find_robs(event.words(), next, at, &mut robs)?;
+        let inside = &event.words()[..next + event.payload().len()];
+        while next < inside.len() {
+            next = find_robs(inside, next, at, &mut robs)?;
         }
         let mut sources: Vec<SourceId> = robs.iter().map(|(_, rob)| rob.source()).collect();
         sources.sort_unstable();
@@ -295,14 +315,22 @@ impl<'a> FullEventView<'a> {
         self.robs.iter().copied()
     }
 
-    /// The run number of the header, where it is: the third specific word.
+    /// The run number of the header, where the version is known to have it: up to 3 the third specific
+    /// word behind their number, in 4 the fifth.
     pub fn run(&self) -> Option<RunNumber> {
-        self.event.specific().get(3).map(|word| RunNumber(*word))
+        let at = match self.event.major() {
+            0..4 => 3,
+            4 => 4,
+            _ => return None,
+        };
+        self.event.specific().get(at).map(|word| RunNumber(*word))
     }
 
-    /// The event's own number: the second specific word.
+    /// The event's own number: up to version 3 the second specific word behind their number, in
+    /// version 4 the third, the global number.
     pub fn number(&self) -> Option<u32> {
-        self.event.specific().get(2).copied()
+        let specific = self.event.specific();
+        specific.get(2).filter(|_| self.event.major() <= 4).copied()
     }
 }
 
@@ -336,20 +364,15 @@ fn find_robs<'a>(
         ROB => {
             let rob = NestedView::new_checked(words, at + next, ROB, expected)?;
             let rod_at = at + next + rob.header_words();
-            let payload = rob.payload();
-            let payload = &payload[..payload.len() - checksum_words(&rob)];
-            RodView::new_checked(payload, rod_at)?;
+            // One that is known to be damaged is passed on as it is.
+            if rob.status().iter().all(|word| *word == 0) {
+                RodView::new_checked(rob.payload(), rod_at)?;
+            }
             robs.push((next, rob));
             Ok(next + rob.words().len())
         }
         found => Err(wrong_marker(at + next, found, expected)),
     }
-}
-
-/// From version 4 on a ROB whose checksum type is not 0 ends with a checksum.
-fn checksum_words(rob: &NestedView<'_>) -> usize {
-    let has_type = rob.version() >> 24 >= 4 && !rob.payload().is_empty();
-    usize::from(has_type && rob.specific().first().is_some_and(|kind| *kind != 0))
 }
 
 fn wrong_marker(position: usize, found: u32, expected: &'static str) -> ByteStreamError {

@@ -8,7 +8,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use livetime_client::RunFolder;
+use livetime_node::packet_log::packet_files_of;
 use livetime_wire::RunNumber;
+
+use crate::filter_of_run;
 
 /// A directory that this process holds for one run.
 #[derive(Debug)]
@@ -25,9 +29,17 @@ pub(crate) enum RunDirectoryError {
     /// Another run holds the directory.
     #[error("another run is writing to {0}; wait for it or choose another `--out`")]
     Locked(PathBuf),
-    /// The directory holds the files of a finished run.
-    #[error("{0} already holds a run; choose another `--out`, runs are never overwritten")]
-    Occupied(PathBuf),
+    /// The directory holds files of a run.
+    #[error(
+        "{path} already holds a run, or a part of one: {file}; choose another `--out`, runs are never \
+         overwritten"
+    )]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
+        /// One of them.
+        file: String,
+    },
     /// The counter file does not hold a number.
     #[error("counter file {path} holds \"{found}\", expected the number of the last run")]
     Counter {
@@ -79,6 +91,32 @@ fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
     Ok(RunNumber(last + 1))
 }
 
+/// Whether a directory, which must be there, holds no file that a run writes: not its events alone,
+/// since a part that is left of another run would end this one when its turn comes.
+///
+/// # Errors
+/// [`RunDirectoryError::Occupied`], or what the file system says.
+pub(crate) fn check_free(path: &Path) -> Result<(), RunDirectoryError> {
+    let events = RunFolder::paths(path).map_err(at(path))?;
+    let others = [
+        "summary.json",
+        "config.toml",
+        "report.html",
+        filter_of_run::FILE,
+    ];
+    let others = others.map(|name| path.join(name));
+    let mut files = (events.into_iter())
+        .chain(packet_files_of(path))
+        .chain(others);
+    match files.find(|file| file.exists()) {
+        None => Ok(()),
+        Some(file) => Err(RunDirectoryError::Occupied {
+            path: path.to_owned(),
+            file: file.file_name().unwrap_or_default().display().to_string(),
+        }),
+    }
+}
+
 impl RunDirectory {
     /// Creates and locks `out`, or the directory of the next run number under `base`.
     ///
@@ -119,9 +157,7 @@ impl RunDirectory {
             }
             Err(TryLockError::Error(error)) => return Err(at(&lock_path)(error)),
         }
-        if path.join("events.mcap").exists() {
-            return Err(RunDirectoryError::Occupied(path.to_owned()));
-        }
+        check_free(path)?;
         Ok(lock)
     }
 
@@ -170,13 +206,23 @@ mod tests {
             matches!(second, Err(RunDirectoryError::Locked(_))),
             "{second:?}"
         );
-        fs::write(first.file("events.mcap"), b"x").expect("the directory is ours");
+        let path = first.path().to_owned();
         drop(first);
+        // Whatever a run writes: a part that is left of one, too.
+        for file in [
+            "events.mcap",
+            "events-1.0003.mcap",
+            "packets.mcap",
+            "summary.json",
+        ] {
+            fs::write(path.join(file), b"x").expect("the directory is ours");
+            let third = RunDirectory::create(base.path(), Some(&out));
+            let said = third.expect_err("it is occupied").to_string();
+            assert!(said.contains(&format!("a part of one: {file};")), "{said}");
+            fs::remove_file(path.join(file)).expect("it is ours");
+        }
         let third = RunDirectory::create(base.path(), Some(&out));
-        assert!(
-            matches!(third, Err(RunDirectoryError::Occupied(_))),
-            "{third:?}"
-        );
+        assert!(third.is_ok(), "{third:?}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct RunFate {
     lost: Vec<String>,
     /// Events that filter units failed on; `None` if the run ended before that was settled.
     failed: Option<Vec<TriggerNumber>>,
+    /// Faults that found nobody.
+    absent: Vec<ProcessFault>,
 }
 
 impl RunFate {
@@ -32,6 +34,7 @@ impl RunFate {
             ended_at: outcome.ended_at,
             triggers: outcome.counts.triggers,
             lost: lost.map(|(role, _)| role.to_owned()).collect(),
+            absent: outcome.faults_missed.clone(),
             failed: is_settled.then(|| failed.map(|failure| failure.trigger).collect()),
         }
     }
@@ -46,6 +49,9 @@ impl RunFate {
             RunFault::Event(event) => {
                 let is_missed = !self.failed.as_ref()?.contains(&event.trigger);
                 is_missed.then(|| "no filter unit got that event".to_owned())
+            }
+            RunFault::Process(fault) if self.absent.contains(fault) => {
+                Some(format!("{} was not there", fault.role))
             }
             RunFault::Process(ProcessFault { role, at, stopped }) => {
                 let of_loss = matches!(at, FaultTime::LossOf { .. });
@@ -86,6 +92,11 @@ mod tests {
             triggers: 5000,
             lost: vec!["bu1".to_owned(), "evm".to_owned()],
             failed: Some(vec![TriggerNumber(12)]),
+            absent: vec![ProcessFault {
+                role: "fu1".to_owned(),
+                at: FaultTime::At(RunNs(500_000_000)),
+                stopped: None,
+            }],
         };
         for (fault, missed) in [
             ("link-down:3@4s+1s", Some("the run ended after 1.10 s")),
@@ -98,6 +109,8 @@ mod tests {
             ("kill:ru0@loss-of:bu1#9", Some("ru0 heard of no such loss")),
             ("crash:13", Some("no filter unit got that event")),
             ("hang:12", None),
+            ("kill:fu1@500ms", Some("fu1 was not there")),
+            ("kill:fu1@600ms", None),
         ] {
             let parsed = parse_fault(fault).unwrap();
             assert_eq!(fate.missed(&parsed).as_deref(), missed, "{fault}");

@@ -367,6 +367,11 @@ pub(crate) fn roles_without_counters(summary: &RunSummary) -> Vec<&str> {
 /// Events that a filter unit failed on; units name no more than their first, and count all.
 fn failures_text(text: &mut String, summary: &RunSummary) {
     const LISTED_MAX: usize = 20;
+    // A run that is ended by force stores nothing more.
+    let place = match summary.run.condition.contains(Condition::ABORTED) {
+        true => "was to go to the error stream before the run was aborted",
+        false => "is in the error stream",
+    };
     for failure in summary.filter_failures.iter().take(LISTED_MAX) {
         let deaths = failure.deaths.iter();
         let deaths: Vec<String> = deaths
@@ -374,7 +379,7 @@ fn failures_text(text: &mut String, summary: &RunSummary) {
             .collect();
         let _ = writeln!(
             text,
-            "\n  event {} is in the error stream; of it died {}",
+            "\n  event {} {place}; of it died {}",
             failure.trigger,
             deaths.join(", ")
         );
@@ -472,7 +477,7 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if !died.is_empty() {
         let _ = writeln!(
             text,
-            "\n  died with their counters of paths, reasons and latencies, which lack their share: {}",
+            "\n  died with their counters of paths, reasons, latencies and bytes, which lack their share: {}",
             died.join(", ")
         );
     }

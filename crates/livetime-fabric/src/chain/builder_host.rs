@@ -66,8 +66,10 @@ impl BuilderHost {
                 let Some(filter) = self.core.poll_ticket(&mut self.ticket) else {
                     return;
                 };
-                let build = self.ticket.built_at.since(self.ticket.assigned_at);
-                record_latency(&mut s.hall.latencies.build, build);
+                if !self.ticket.is_first_step() {
+                    let build = self.ticket.built_at.since(self.ticket.assigned_at);
+                    record_latency(&mut s.hall.latencies.build, build);
+                }
                 self.ticket.emit(&mut self.words);
                 self.waiting = Some(filter.index);
             }

@@ -120,6 +120,8 @@ pub struct GroupLeft {
     pub filter_failures: Vec<FilterFailure>,
     /// Building groups that the run went on without.
     pub lost_groups: Vec<LostGroupLeft>,
+    /// Faults whose role was not there when they were due.
+    pub faults_missed: Vec<ProcessFault>,
 }
 
 /// The processes of a run.
@@ -145,6 +147,8 @@ pub struct ProcessGroup {
     /// Blocks of the run page in use.
     pub(super) blocks_used: usize,
     pub(super) faults: Vec<ProcessFault>,
+    /// Faults whose role was not there when they were due.
+    pub(super) faults_missed: Vec<ProcessFault>,
     /// Stopped processes, and when they go on.
     pub(super) stopped: Vec<(usize, RunNs)>,
     /// Processes heard to be gone without having ended, and not yet dealt with.
@@ -227,6 +231,7 @@ impl ProcessGroup {
             epochs: BTreeMap::new(),
             ring_epoch: FIRST_RING_EPOCH,
             faults,
+            faults_missed: Vec::new(),
             stopped: Vec::new(),
             missed: Vec::new(),
             cuts: CutStreams::default(),
@@ -680,6 +685,7 @@ impl ProcessGroup {
             workers: Vec::new(),
             filter_failures: self.watch.take_failures(),
             lost_groups: Vec::new(),
+            faults_missed: std::mem::take(&mut self.faults_missed),
         };
         for process in &mut self.processes {
             let exit = process.end();

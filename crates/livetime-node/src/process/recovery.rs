@@ -245,6 +245,7 @@ impl ProcessGroup {
         let Some((index, process)) =
             found.find(|(_, process)| process.id == fault.role && !process.gone)
         else {
+            self.faults_missed.push(fault.clone());
             return;
         };
         match fault.stopped {

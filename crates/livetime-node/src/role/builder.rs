@@ -120,6 +120,20 @@ impl Builder {
         }
     }
 
+    /// Counts the event of the ticket. One that has come with its first step alone is not built: it
+    /// comes again, or is released.
+    fn count_built(&mut self) {
+        if self.ticket.is_first_step() {
+            return;
+        }
+        let build = self.ticket.built_at.since(self.ticket.assigned_at).0;
+        record_latency(&mut self.latency, build);
+        self.counts.gauges.record_latency(build);
+        let fragments = self.ticket.fragments.iter();
+        let words: u64 = fragments.map(|fragment| u64::from(fragment.words)).sum();
+        self.counts.gauges.bytes += 4 * words;
+    }
+
     /// Hands built events to filter units.
     fn send_tickets(&mut self) -> usize {
         let mut work = 0;
@@ -128,16 +142,7 @@ impl Builder {
                 let Some(filter) = self.parts.core.poll_ticket(&mut self.ticket) else {
                     break;
                 };
-                let build = self.ticket.built_at.since(self.ticket.assigned_at).0;
-                record_latency(&mut self.latency, build);
-                self.counts.gauges.record_latency(build);
-                let words: u32 = self
-                    .ticket
-                    .fragments
-                    .iter()
-                    .map(|fragment| fragment.words)
-                    .sum();
-                self.counts.gauges.bytes += u64::from(words) * 4;
+                self.count_built();
                 if let Some(streams) = &mut self.parts.streams {
                     streams.push(filter.index, &mut self.ticket);
                     continue;

@@ -346,7 +346,7 @@ impl Writer {
                 if waits && is_full(&error) {
                     self.note_full(now, cause(&error));
                 } else if self.full.is_none() {
-                    self.failure = Some(cause(&error));
+                    self.give_up(cause(&error));
                 }
                 true
             }
@@ -388,9 +388,10 @@ impl Writer {
             _ => DurationNs(0),
         };
         if waited >= patience {
-            self.failure = Some(full.reason.clone());
+            let reason = full.reason.clone();
             self.full_ns += waited.0;
             self.full = None;
+            self.give_up(reason);
         }
         self.full.is_some()
     }
@@ -401,8 +402,15 @@ impl Writer {
         match self.parts.file.retry(now) {
             Ok(()) => self.full_ns += now.since(full.since).0,
             Err(error) if is_full(&error) => self.full = Some(full),
-            Err(error) => self.failure = Some(cause(&error)),
+            Err(error) => self.give_up(cause(&error)),
         }
+    }
+
+    /// No further event is written. What waits for its chunk to be full goes out as far as it can:
+    /// it is written when the files are closed, and must be counted as stored.
+    fn give_up(&mut self, reason: String) {
+        let _as_far_as_it_goes = self.parts.file.flush_chunks();
+        self.failure = Some(reason);
     }
 
     fn flush_if_due(&mut self, now: RunNs) -> usize {
@@ -532,7 +540,7 @@ impl Role for Writer {
         }
         if let Some(full) = self.full.take() {
             self.full_ns += now.since(full.since).0;
-            self.failure = Some(full.reason);
+            self.give_up(full.reason);
         }
         let (slowest, stalls) = self.parts.file.waits();
         self.publish();

@@ -177,7 +177,8 @@ impl PageMemory {
     fn range(&self, address: u32, words: usize) -> Option<core::ops::Range<usize>> {
         let offset = address.checked_sub(self.map.base)?;
         let first = offset as usize / 4;
-        offset.is_multiple_of(4).then(|| first..first + words)
+        let behind = first.checked_add(words)?;
+        offset.is_multiple_of(4).then_some(first..behind)
     }
 
     fn segment(&self, id: SegmentId) -> Result<&Segment, SegmentError> {

@@ -406,6 +406,10 @@ fn recovered_copy_is_whole_and_says_what_is_missing() {
         let inspection = inspect(&mut reader).unwrap();
         assert!(inspection.recovered && !inspection.complete);
         assert_eq!(inspection.checksum_errors, 0);
+        // The copy says so as long as it lives, a copy of it, too.
+        assert_eq!(inspection.events_missing, missing);
+        let (_, again) = recover(Cursor::new(&copy), Vec::new()).unwrap();
+        assert_eq!(again.end.events_missing, missing);
     }
 }
 

@@ -49,11 +49,18 @@ fn event(number: u32, version: u32, data: &[u32]) -> Vec<u32> {
         ]
     };
     let payload = inner.concat();
-    let header = [1, 0, 3, 5, number, 9];
-    let total = 5 + header.len() as u32 + payload.len() as u32;
-    let mut words = vec![FULL_EVENT, total, 11, 0x0300_0000, 0x79];
+    // One status word; then the number of specific words, or the checksum type: date, event, run, or
+    // seconds and nanoseconds, event, run type, run, luminosity block.
+    let (header, checksum): (&[u32], &[u32]) = match version >> 24 {
+        3 => (&[1, 0, 3, 5, number, 9], &[]),
+        _ => (&[1, 0, 1, 500, 3, number, 2, 9, 4], &[0xC0DE]),
+    };
+    let header_words = 5 + header.len() as u32;
+    let total = header_words + (payload.len() + checksum.len()) as u32;
+    let mut words = vec![FULL_EVENT, total, header_words, version, 0x79];
     words.extend(header);
     words.extend(payload);
+    words.extend(checksum);
     words
 }
 
@@ -99,8 +106,7 @@ fn streams_of_both_versions_fall_apart_and_come_together() {
         assert_eq!(numbers, [Some(7), Some(5), Some(6)]);
         assert_eq!(pieces[0].event.run(), Some(RunNumber(9)));
         let (_, third) = pieces[0].event.robs().last().unwrap();
-        let words_of_rod = &third.payload()[..third.payload().len() - checksum_words(&third)];
-        let rod = RodView::new_checked(words_of_rod, 0).unwrap();
+        let rod = RodView::new_checked(third.payload(), 0).unwrap();
         assert_eq!(
             (rod.source(), rod.level_one_id()),
             (SourceId(0xA2), Some(77))
@@ -113,6 +119,22 @@ fn streams_of_both_versions_fall_apart_and_come_together() {
     }
     assert_eq!(rebuilt(&[]), Ok(vec![]));
     assert_eq!(rebuilt(&[FILE_START, 2]), Ok(vec![]));
+}
+
+#[test]
+fn a_rod_that_contradicts_its_trailer_is_passed_on_if_its_rob_says_that_it_is_damaged() {
+    for version in [0x0300_0000, 0x0400_0000] {
+        let mut words = event(1, version, &[1, 2, 3, 4, 5]);
+        let rob = words.iter().rposition(|word| *word == ROB).unwrap();
+        let rod_end = rob + words[rob + 1] as usize - usize::from(version >> 24 == 4);
+        words[rod_end - 2] += 1;
+        assert!(matches!(
+            rebuilt(&words),
+            Err(ByteStreamError::Trailer { .. })
+        ));
+        words[rob + 6] = 0x20;
+        assert_eq!(rebuilt(&words).as_ref(), Ok(&words));
+    }
 }
 
 #[test]

@@ -38,11 +38,23 @@ pub(crate) fn read_event_menu(
         menu.streams = streams;
     }
     section.quantity("event_limit", &mut menu.event_limit);
-    for mut path in section.sections("path") {
+    let paths = section.sections("path");
+    let is_empty = paths.is_empty();
+    for mut path in paths {
         if let Some(read) = read_path(&mut path, &menu.streams, findings) {
             menu.paths.push(read);
         }
         path.finish();
+    }
+    if menu.paths.is_empty() && !is_empty {
+        // That no path could be read was said; that there is none would not be true.
+        menu.paths.push(EventPathConfig {
+            name: "unread".to_owned(),
+            cut: EventCut::All,
+            l2: Vec::new(),
+            prescale: 1,
+            streams: vec![0],
+        });
     }
     menu
 }

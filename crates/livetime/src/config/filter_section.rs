@@ -146,6 +146,18 @@ fn read_first_step(
     if let Some(one_in) = table.integer("keep_one_in", 0..=u64::from(u32::MAX)) {
         config.keep_one_in = u32::try_from(one_in).unwrap_or(u32::MAX);
     }
+    if config.leptons == 0 {
+        let help = "remove it, or set `leptons`";
+        table.refuse_idle(&["pt_min"], "`pt_min` with `leptons`", help);
+    }
+    if config.leptons == 0 && config.l2.is_empty() {
+        let help = "remove it, or set `l2` or `leptons`: without them every event passes";
+        table.refuse_idle(
+            &["keep_one_in"],
+            "`keep_one_in` with `l2` or `leptons`",
+            help,
+        );
+    }
     table.finish();
     config
 }

@@ -18,7 +18,13 @@ pub(crate) fn parse_fault(text: &str) -> Result<LinkFault, String> {
             .map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
     };
     let from = RunNs(duration(start)?.0);
-    let until = from.after(duration(length)?);
+    let length = duration(length)?;
+    if length == DurationNs(0) {
+        return Err(format!(
+            "a link that is down for no time is not down; {FORM}"
+        ));
+    }
+    let until = from.after(length);
     let link = link.parse().map_err(|_| FORM)?;
     Ok(LinkFault { link, from, until })
 }
@@ -49,6 +55,7 @@ mod tests {
             "link-down:-1@4s+1s",
             "link-down:3@4+1s",
             "link-down:3@4s+1",
+            "link-down:3@4s+0s",
         ] {
             let error = parse_fault(text).expect_err(text);
             assert!(error.contains("link-down:3@4s+1s"), "{text}: {error}");

@@ -96,10 +96,16 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
         }),
         "stop" => {
             let (start, length) = when.split_once('+').ok_or(FORM)?;
+            let length = time(length)?;
+            if length == DurationNs(0) {
+                return Err(format!(
+                    "a role that is stopped for no time is not stopped; {FORM}"
+                ));
+            }
             Ok(RunFault::Process(ProcessFault {
                 role,
                 at: fault_time(start, time)?,
-                stopped: Some(time(length)?),
+                stopped: Some(length),
             }))
         }
         _ => Err(FORM.to_owned()),
@@ -338,6 +344,7 @@ mod tests {
             "kill:bu1",
             "link-down:0xg@1s+1s",
             "stop:fu0@3s",
+            "stop:fu0@3s+0s",
             "kill:bu1@5",
             "burn:bu1@5s",
             "cut:fu1",

@@ -78,6 +78,16 @@ fn read_nodes(trigger: &mut Section<'_, '_>, table: &mut TriggerTable) {
         table.merger.inputs = inputs as usize;
     }
     trigger.quantity("merge_timeout", &mut table.merger.timeout);
+    let decision_timeout = table.supervisor.decision_timeout;
+    if table.merger.inputs > 1 && table.merger.timeout >= decision_timeout {
+        trigger.report(Problem::new(
+            OUT_OF_RANGE,
+            trigger.key_path("merge_timeout"),
+            table.merger.timeout,
+            format!("less than `decision_timeout`, {decision_timeout}"),
+            "set both so that the merger gives up first, or no trigger is ever closed by it",
+        ));
+    }
     if table.merger.inputs == 1 {
         let help = "remove it, or set `inputs` to the number of parts of a trigger";
         trigger.refuse_idle(

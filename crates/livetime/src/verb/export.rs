@@ -259,15 +259,27 @@ fn emit_event(
     out: &mut Vec<u32>,
 ) {
     let header = event.header();
-    // Marker to source, one status word, and as specific words: their number, date (not known),
-    // event number, run number, Level-1 number.
+    let number = header.trigger.low();
+    // Checksum type 0 (none), then seconds and nanoseconds (not known), global number, run type, run,
+    // luminosity block, Level-1 number, bunch crossing, Level-1 trigger type, and no words of any level
+    // or stream.
     let specific = [
-        4,
         0,
-        header.trigger.low(),
+        0,
+        0,
+        number,
+        0,
         header.run.0,
-        header.trigger.low(),
+        0,
+        number,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
     ];
+    // Marker to source, and one status word.
     let header_words = 7 + specific.len();
     let rob_words = |words: &[u32]| words.len() + 8;
     let of_robs = robs.values().map(|(_, words)| rob_words(words));

@@ -9,20 +9,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_node::recorded_chain::RecordedChain;
 use livetime_store::condition::Condition;
-use livetime_store::{RunBegin, RunEnd, RunWriter, WriterLimits};
+use livetime_store::{FileSummary, RunBegin, RunEnd, RunWriter, WriterLimits};
 use livetime_wire::bytestream::{StreamPiece, StreamReader};
 use livetime_wire::bytestream_frame::{self, FRAME_SOURCE};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use serde_json::json;
 
-use crate::console::{print, print_line, say};
+use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
+use crate::run_directory;
 
 mod sample;
 
@@ -95,7 +96,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn import(options: &ByteStreamOptions) -> Result<String, String> {
     let words = read_words(&options.file)?;
     let contents = survey(&options.file, &words)?;
-    let run = contents.run.unwrap_or(RunNumber(1));
+    let run = contents.run();
     let mut sources: Vec<SourceId> = contents.sources.iter().copied().collect();
     sources.push(FRAME_SOURCE);
     let chain = RecordedChain::new(run, &sources, contents.data_words_max);
@@ -104,32 +105,12 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
         lines.join("\n")
     })?;
     let path = options.out.join("events.mcap");
-    let cannot =
-        |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
     let file = create(&options.out, &path)?;
-    let begin = RunBegin {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().collect(),
-        ..RunBegin::new(run)
-    };
-    let mut writer = RunWriter::new(BufWriter::new(file), &begin, WriterLimits::default())
-        .map_err(|error| cannot(&error))?;
-    let mut frame = Vec::new();
-    for (trigger, piece) in (1..).map(TriggerNumber).zip(StreamReader::new(&words)) {
-        let piece = piece.map_err(|error| at_place(&options.file, &error))?;
-        frame.clear();
-        bytestream_frame::emit(&piece, &mut frame);
-        let data = data_of(&piece, &frame);
-        let find = |source: SourceId| data.get(&source).copied().unwrap_or(&[]);
-        chain
-            .event(trigger, find, |trigger, time, parts| {
-                writer.write_event(trigger, time, parts)
-            })
-            .map_err(|error| cannot(&error))?;
-    }
-    let (condition, time) = (contents.condition(), contents.events * 1000);
-    let end = RunEnd::new(run, condition, "imported", time);
-    let written = writer.finish(&end).map_err(|error| cannot(&error))?;
+    let written = write_run(options, &words, &contents, BufWriter::new(file), &mut chain);
+    let written = written.inspect_err(|_| {
+        // A part of a run is none, and would be in the way of the next try.
+        let _gone = std::fs::remove_file(&path);
+    })?;
     let counts = chain.counts();
     if options.json {
         let document = json!({
@@ -161,7 +142,50 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
     ))
 }
 
+/// Sends all events through the links of `chain` and writes what comes out.
+fn write_run(
+    options: &ByteStreamOptions,
+    words: &[u32],
+    contents: &Contents,
+    output: impl Write,
+    chain: &mut RecordedChain,
+) -> Result<FileSummary, String> {
+    let cannot = |error: &dyn std::error::Error| {
+        let folder = options.out.display();
+        format!("cannot write {folder}/events.mcap: {}", with_causes(error))
+    };
+    let run = contents.run();
+    let begin = RunBegin {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        ..RunBegin::new(run)
+    };
+    let mut writer =
+        RunWriter::new(output, &begin, WriterLimits::default()).map_err(|error| cannot(&error))?;
+    let mut frame = Vec::new();
+    for (trigger, piece) in (1..).map(TriggerNumber).zip(StreamReader::new(words)) {
+        let piece = piece.map_err(|error| at_place(&options.file, &error))?;
+        frame.clear();
+        bytestream_frame::emit(&piece, &mut frame);
+        let data = data_of(&piece, &frame);
+        let find = |source: SourceId| data.get(&source).copied().unwrap_or(&[]);
+        chain
+            .event(trigger, find, |trigger, time, parts| {
+                writer.write_event(trigger, time, parts)
+            })
+            .map_err(|error| cannot(&error))?;
+    }
+    let (condition, time) = (contents.condition(), contents.events * 1000);
+    let end = RunEnd::new(run, condition, "imported", time);
+    writer.finish(&end).map_err(|error| cannot(&error))
+}
+
 impl Contents {
+    /// The run of its first event that tells one, else 1.
+    fn run(&self) -> RunNumber {
+        self.run.unwrap_or(RunNumber(1))
+    }
+
     /// What the stream cannot tell, such as a source that is in no event, is in no condition.
     fn condition(&self) -> Condition {
         match self.lacking_sources {
@@ -270,5 +294,6 @@ fn at_place(path: &Path, error: &livetime_wire::bytestream::ByteStreamError) -> 
 fn create(folder: &Path, path: &Path) -> Result<File, String> {
     let cannot = |error| format!("cannot make {}: {error}", path.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
+    run_directory::check_free(folder).map_err(|error| error.to_string())?;
     File::create_new(path).map_err(cannot)
 }

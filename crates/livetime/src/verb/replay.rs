@@ -163,6 +163,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn try_run(options: &Options) -> Result<bool, String> {
+    if options.stream == Stream::Error && options.into != Stage::Filter {
+        let reason = "error: events of the error stream can be replayed into the filter alone\n\
+                      help: leave out `--into`, or `--stream error`";
+        return Err(reason.to_owned());
+    }
     let entry = match options.into {
         Stage::Trigger => return replay_trigger(options),
         Stage::Links => Some(Entry::Links),

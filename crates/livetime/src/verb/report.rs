@@ -476,8 +476,8 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
     let failures = failure_rows(summary);
     if !failures.is_empty() {
         tables.push(table(
-            "Events in the error stream",
-            &["event", "filter unit that died of it", "how"],
+            "Events that filter units died of",
+            &["event", "filter unit", "how"],
             failures,
         ));
     }

@@ -568,6 +568,7 @@ fn report_incident(incident: &Incident) {
         held => format!(", {held} page holds dropped"),
     };
     match event {
+        Some(event) if handled.is_err() => pages += &format!(", it had event {event}"),
         Some(event) if *given_up => {
             pages += &format!(", event {event} goes to the error stream");
         }

@@ -202,7 +202,10 @@ fn too_little_free_space_holds_the_run_and_then_ends_it() {
     );
     assert_eq!(document["roles"]["wr0"]["disk_full_waits"], 1);
     assert!(document["roles"]["wr0"]["disk_full_ns"].as_u64() >= Some(300_000_000));
-    assert_eq!(bench.inspect("out")["complete"], true);
+    let inspected = bench.inspect("out");
+    assert_eq!(inspected["complete"], true);
+    let stored = count(&document, "counts.events_stored");
+    assert_eq!(count(&inspected, "events"), stored, "{document}");
 }
 
 /// Mounts a disk of 8 MiB at `disk`, seen by the command alone, with a file that takes most of it.

@@ -144,6 +144,13 @@ fn packets_that_the_run_recorded_and_that_are_gone_are_counted() {
     fs::remove_file(bench.path("out/packets-1.mcap")).expect("it is there");
     let gone = replayed().ended_with(1).document();
     assert_eq!(count(&gone, "missing"), 10000, "{gone}");
+    let stream = ["replay", "out", "--into", "trigger", "--stream", "error"];
+    let refused = bench.run(&stream).ended_with(1);
+    assert!(
+        refused.err.contains("into the filter alone"),
+        "{}",
+        refused.err
+    );
     let text = bench.run(&["replay", "out", "--into", "trigger"]);
     let text = text.ended_with(1).out;
     let said = "out/packets-1.mcap is not there, with 10000 packets that the run recorded";

@@ -72,7 +72,7 @@ fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
     );
     let simulated = ["sim", "small.toml", "--triggers", "100", "--out", "out"];
     let simulated = bench.run(&simulated).ended_with(1);
-    let said = "error: cannot write out/events.mcap: File exists";
+    let said = "error: out already holds a run, or a part of one: events.mcap";
     assert!(simulated.err.contains(said), "{}", simulated.err);
     assert_eq!(
         bench.inspect("out/events.mcap"),

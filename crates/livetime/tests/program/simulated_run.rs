@@ -30,7 +30,7 @@ fn a_simulated_run_says_so_in_all_it_leaves() {
     assert!(
         again
             .err
-            .contains("cannot write out/events.mcap: File exists"),
+            .contains("out already holds a run, or a part of one: events.mcap"),
         "{}",
         again.err
     );

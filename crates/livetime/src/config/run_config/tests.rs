@@ -744,6 +744,11 @@ fn keys_that_would_change_nothing_are_problems() {
         let found = problems(&format!("{LEAST}[{table}]\n{key}\n"));
         assert_eq!(found, each([("C0137", &format!("{table}.{name}"))]));
     }
+    // The merger would never come to give up.
+    let late = problems(&format!(
+        "{LEAST}[trigger]\ninputs = 2\nmerge_timeout = \"1 s\"\n"
+    ));
+    assert_eq!(late, each([("C0006", "trigger.merge_timeout")]));
     let control = format!("{LEAST}[control]\ndead = \"1 s\"\n");
     assert_eq!(problems(&control), each([("C0137", "control.dead")]));
     let patient = |kind: &str| {
@@ -935,6 +940,8 @@ fn a_level_three_menu_is_read_with_its_streams() {
         (muon_path.prescale, muon_path.streams.as_slice()),
         (5, &[1, 0][..])
     );
+    let (_, codes) = menu("[[filter.path]]\nname = \"Z\"\ncut = \"all\"\nstreams = [\"w\"]\n");
+    assert_eq!(codes, ["C0005"], "and not that there is no path");
     for (paths, code) in [
         ("", "T0302"),
         ("[[filter.path]]\nname = \"Z\"\n", "C0007"),

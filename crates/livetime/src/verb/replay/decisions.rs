@@ -41,7 +41,7 @@ pub(super) struct Decisions {
     unrecorded: u64,
     decision_ns: Samples,
     seconds: f64,
-    /// Ranges of the packet file that were passed over, in words.
+    /// Ranges of the packet files that were passed over, in words.
     pub(super) damage: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn replay(
     own_menu: bool,
     pace: Pace,
 ) -> Result<Decisions, String> {
-    let told = told_by_summary(run);
+    let (number, told) = told_by_summary(run).unwrap_or_default();
     let here = packet_files_of(run).len();
     if told.is_empty() && here == 0 {
         return Err(format!(
@@ -64,7 +64,7 @@ pub(super) fn replay(
     let mut decision_ns = Vec::new();
     let mut pacer = Pacer::new(pace);
     let mut found = Decisions {
-        run: 0,
+        run: number,
         own_menu,
         packets: 0,
         accepted: 0,
@@ -103,14 +103,12 @@ struct Told {
     unrecorded: u64,
 }
 
-/// What the summary beside the files says of each trigger node; nothing if there is none, or if no
+/// The run by the summary beside its files, and what that says of each trigger node: nothing if no
 /// packet was to be recorded.
-fn told_by_summary(run: &Path) -> Vec<Told> {
+fn told_by_summary(run: &Path) -> Option<(u32, Vec<Told>)> {
     let path = packet_file_of(run, 0).with_file_name("summary.json");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let Ok(summary) = serde_json::from_str::<RunSummary>(&text) else {
-        return Vec::new();
-    };
+    let text = std::fs::read_to_string(path).ok()?;
+    let summary: RunSummary = serde_json::from_str(&text).ok()?;
     let of_node = |index: u16| {
         let node = UnitId {
             kind: UnitKind::Trigger,
@@ -122,7 +120,7 @@ fn told_by_summary(run: &Path) -> Vec<Told> {
             unrecorded: counts.get("packets_unrecorded").copied().unwrap_or(0),
         })
     };
-    (0..).map_while(of_node).collect()
+    Some((summary.run.number, (0..).map_while(of_node).collect()))
 }
 
 /// Decides on the packets of one trigger node; how many are known to be missing from the file.

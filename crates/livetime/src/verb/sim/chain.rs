@@ -22,6 +22,7 @@ use crate::config::{self, Loaded, Overrides};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::output_place;
+use crate::run_directory;
 use crate::run_summary::{BUILD_BOUND, RunFacts};
 
 /// Run number of simulated runs, which take none from the counter file.
@@ -148,14 +149,7 @@ fn check_place(directory: &Path) -> Result<(), String> {
             "cannot make {directory}: {error}\nhelp: name a directory that can be written with --out"
         )
     })?;
-    let file = directory.join(RUN_FILE);
-    match file.exists() {
-        true => Err(format!(
-            "cannot write {}: File exists, and runs are never overwritten\nhelp: name another directory with --out",
-            file.display()
-        )),
-        false => Ok(()),
-    }
+    run_directory::check_free(directory).map_err(|error| error.to_string())
 }
 
 /// Writes run file, configuration and summary.
