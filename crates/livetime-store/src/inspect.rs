@@ -108,8 +108,7 @@ impl Inspection {
 
     /// Whether it was written by a recovery and no event is known to be missing.
     pub fn is_whole_copy(&self) -> bool {
-        let missing = self.condition.contains(Condition::INCOMPLETE) || self.events_missing > 0;
-        self.recovered && !missing && self.files_missing.is_empty()
+        self.recovered && self.events_missing == 0 && self.files_missing.is_empty()
     }
 
     /// Whether the file is complete, or a whole repaired copy, and nothing in it is damaged.

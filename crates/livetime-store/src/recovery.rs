@@ -10,7 +10,7 @@ use livetime_wire::{RunNs, TriggerNumber};
 
 use crate::chunk_data::words_of;
 use crate::condition::Condition;
-use crate::damage::{DamageList, DamageReason};
+use crate::damage::{Damage, DamageList, DamageReason};
 use crate::run_chunk::{Channel, Messages};
 use crate::run_reader::{OpenError, RunReader, checked_event};
 use crate::run_record::{RunBegin, RunEnd};
@@ -162,16 +162,21 @@ fn recovered_end<R: Read + Seek>(
             RunEnd::new(reader.run(), Condition::INTERRUPTED, reason, last_time.0)
         }
     };
-    let damaged_events = reader.damage().entries().iter().any(|damage| {
+    let is_of_event = |damage: &&Damage| {
         matches!(
             damage.reason,
             DamageReason::Event(_) | DamageReason::Fragment(_)
         )
-    });
-    if events_missing > 0 || damaged_events {
+    };
+    let damaged = reader.damage().entries().iter().filter(is_of_event).count();
+    // A damaged event in a chunk that is cut off is in no sum that could miss it.
+    end.events_missing = match events_missing {
+        0 => damaged as u64,
+        missing => missing,
+    };
+    if end.events_missing > 0 {
         end.condition |= Condition::INCOMPLETE;
     }
     end.recovered = true;
-    end.events_missing = events_missing;
     end
 }

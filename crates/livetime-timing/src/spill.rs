@@ -102,6 +102,17 @@ impl SpillConfig {
                 "give the distance of the moments in TAI at which a first turn may begin",
             ));
         }
+        if let Some((open, close)) = self.gate
+            && open == close
+        {
+            problems.push(Problem::new(
+                problem_code::SPILL_MESSAGES,
+                format!("{path}.gate_close"),
+                close,
+                "another message than the one that opens the gate",
+                "give the gate two event IDs",
+            ));
+        }
         if self.ramps.len() > 64 {
             problems.push(Problem::new(
                 problem_code::SPILL_RAMP,

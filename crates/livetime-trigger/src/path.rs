@@ -300,7 +300,8 @@ pub(crate) fn muon_problems(path: &str, types: u32, pt_min: EnergyMev) -> Vec<Pr
 fn two_track_problems(path: &str, cut: &TwoTrackCut) -> Vec<Problem> {
     // Beyond 1 TeV only tracks with c = 0 are left; 1 m is more than a track's d can reach.
     let energy = EnergyMev(0)..=EnergyMev(1_000_000);
-    let angle = AngleMdeg(0)..=AngleMdeg(360_000);
+    // Two tracks are at most 180 deg apart; an upper threshold beyond leaves the window open.
+    let angle = |max| AngleMdeg(0)..=AngleMdeg(max);
     let length = |min| LengthUm(min)..=LengthUm(1_000_000);
     let d_pair = cut
         .d_pair_max
@@ -314,8 +315,8 @@ fn two_track_problems(path: &str, cut: &TwoTrackCut) -> Vec<Problem> {
             cut.chi2_max,
             Sixteenths(1)..=Sixteenths(2048),
         ),
-        outside(path, "dphi_min", cut.dphi_min, angle.clone()),
-        outside(path, "dphi_max", cut.dphi_max, angle),
+        outside(path, "dphi_min", cut.dphi_min, angle(180_000)),
+        outside(path, "dphi_max", cut.dphi_max, angle(360_000)),
         outside(path, "d_min", cut.d_min, length(0)),
         outside(path, "d_max", cut.d_max, length(0)),
         outside(path, "lxy_min", cut.lxy_min, length(-1_000_000)),

@@ -6,7 +6,7 @@ use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_wire::{ByteSize, DurationNs, Problem, UnitKind};
 
 use super::document::{Findings, Section};
-use super::problem_code::{BAD_CHOICE, BOTH_KEYS, OUT_OF_RANGE};
+use super::problem_code::{BAD_CHOICE, IDLE_KEY, OUT_OF_RANGE};
 use super::shaping_keys::read_shaping;
 
 /// Largest receive buffer of a socket that may be asked for.
@@ -141,7 +141,7 @@ pub(super) fn read_transport(
     }
     if let Some(name) = congestion {
         findings.report(Problem::new(
-            BOTH_KEYS,
+            IDLE_KEY,
             section.key_path("congestion"),
             name,
             "only with `transport = \"tcp\"`",
@@ -176,7 +176,7 @@ fn read_receive_buffer(
             "leave the key out: the buffers are then as large as the credits need",
         )),
         _ if bytes.0 > 0 => findings.report(Problem::new(
-            BOTH_KEYS,
+            IDLE_KEY,
             section.key_path("receive_buffer"),
             bytes,
             "only with `transport = \"udp\"`",

@@ -51,9 +51,16 @@ impl Findings {
         self.spans.borrow_mut().insert(path.to_owned(), span);
     }
 
-    /// The places and the problems.
+    /// The places and the problems. Behind a syntax error a value may stand for one that could not be
+    /// read, at a place without extent: what is wrong with it is nothing that the text says.
     pub(crate) fn into_parts(self) -> (BTreeMap<String, Range<usize>>, Vec<Problem>) {
-        (self.spans.into_inner(), self.problems.into_inner())
+        let is_broken = self.has_any(&[SYNTAX]);
+        let (spans, mut problems) = (self.spans.into_inner(), self.problems.into_inner());
+        if is_broken {
+            let is_unread = |path: &str| spans.get(path).is_some_and(Range::is_empty);
+            problems.retain(|problem| problem.code == SYNTAX || !is_unread(&problem.path));
+        }
+        (spans, problems)
     }
 }
 
@@ -576,6 +583,21 @@ mod tests {
                 .iter()
                 .any(|problem| problem.code == WRONG_TYPE && problem.path == "b")
         );
+    }
+
+    #[test]
+    fn what_stands_for_a_value_that_could_not_be_read_is_no_problem_of_its_own() {
+        let findings = Findings::default();
+        let table = parse("[t]\na == 3\nb =\nc = 4\n", &findings);
+        let mut root = Section::root(table.get_ref(), &findings);
+        let mut section = root.section("t").expect("it is there");
+        for key in ["a", "b", "c"] {
+            assert_eq!(section.integer(key, 1..=3), None);
+        }
+        let (_, problems) = findings.into_parts();
+        let others = problems.iter().filter(|problem| problem.code != SYNTAX);
+        let paths: Vec<&str> = others.map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["t.c"]);
     }
 
     #[test]

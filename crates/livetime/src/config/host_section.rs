@@ -12,8 +12,8 @@ use livetime_wire::{DurationNs, Problem, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{
-    BOTH_KEYS, CONTROL_ADDRESS, HOST_TWICE, LAUNCHER_COMMAND, ROLE_ON_NO_HOST, ROLE_TWICE,
-    ROLES_APART, UNKNOWN_ROLE,
+    CONTROL_ADDRESS, HOST_TWICE, IDLE_KEY, LAUNCHER_COMMAND, OUT_OF_RANGE, ROLE_ON_NO_HOST,
+    ROLE_TWICE, ROLES_APART, UNKNOWN_ROLE,
 };
 
 /// How hosts are started, by name.
@@ -80,6 +80,15 @@ pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> Hos
         table.control = section.parsed("address", ADDRESS, str::parse::<SocketAddr>);
         section.quantity("suspect", &mut table.suspect);
         section.quantity("dead", &mut table.dead);
+        if table.dead < table.suspect {
+            section.report(Problem::new(
+                OUT_OF_RANGE,
+                section.key_path("dead"),
+                table.dead,
+                format!("at least `suspect`, {}", table.suspect),
+                "a host is dead when it was silent for longer than one that is reported",
+            ));
+        }
         if !has_hosts {
             let keys = ["address", "suspect", "dead"];
             let help = "add a `[[host]]`, or remove `[control]`: a run on one host needs none";
@@ -115,7 +124,7 @@ fn read_launcher(section: &mut Section<'_, '_>, findings: &Findings) -> HostLaun
         (false, Some(command)) => {
             let help = "leave the key out, or set `launcher = \"exec\"`";
             let allowed = "only with `launcher = \"exec\"`";
-            findings.report(Problem::new(BOTH_KEYS, key, command, allowed, help));
+            findings.report(Problem::new(IDLE_KEY, key, command, allowed, help));
             HostLauncher::Local
         }
         (true, Some(command)) if command.contains(COMMAND) => HostLauncher::Exec(command),
@@ -199,7 +208,7 @@ impl HostTable {
         if let Some(host) = remote.filter(|_| !is_reached) {
             let found = match self.control {
                 Some(at) => format!("{at}, which {} cannot reach", host.name),
-                None => "not there".to_owned(),
+                None => "no `[control] address`".to_owned(),
             };
             let allowed = "an address of this machine that the hosts reach";
             let help = "add `[control]` with `address = \"10.0.0.1:7450\"`, for instance";

@@ -9,7 +9,7 @@ use livetime_wire::{ByteSize, DurationNs, Problem};
 
 use super::builder_scenario::RATE;
 use super::document::{Findings, Quantity, Section};
-use super::problem_code::{BOTH_KEYS, MISSING_KEY, OUT_OF_RANGE};
+use super::problem_code::{BOTH_KEYS, IDLE_KEY, MISSING_KEY, OUT_OF_RANGE};
 use super::scenario::parse_bit_rate;
 
 /// Who says when the next builder unit has its turn, by its name.
@@ -197,7 +197,7 @@ where
 fn refuse(section: &Section<'_, '_>, findings: &Findings, key: &str, needed: &str) {
     if section.has(key) {
         findings.report(Problem::new(
-            BOTH_KEYS,
+            IDLE_KEY,
             section.key_path(key),
             "set",
             format!("only with {needed}"),

@@ -18,8 +18,10 @@ use crate::extensions;
 /// Most decision nodes.
 const NODES_MAX: u64 = 16;
 
-pub(crate) const ENERGY: &str = "an energy with unit in quotes, such as \"1.5 GeV\" (MeV, GeV)";
-pub(crate) const LENGTH: &str = "a length with unit in quotes, such as \"120 um\" (um, mm, cm)";
+pub(crate) const ENERGY: &str =
+    "an energy with unit in quotes, such as \"1.5 GeV\" (keV, MeV, GeV, TeV)";
+pub(crate) const LENGTH: &str =
+    "a length with unit in quotes, such as \"120 um\" (nm, um, mm, cm, m)";
 
 /// The table's parts, which go to three cores.
 #[derive(Debug)]

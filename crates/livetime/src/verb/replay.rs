@@ -194,10 +194,15 @@ fn try_run(options: &Options) -> Result<bool, String> {
         return Ok(is_whole(path, found.shortfall.as_ref()) && agrees);
     }
     let mut judge = Judge::new(&filter, options)?;
+    // A number means what it meant to the filter that gave it.
+    let recorded_reasons = match options.filter_of {
+        Some(_) => reasons_of_run(path, &reader),
+        None => judge.reasons(),
+    };
     let found = replay(&mut reader, &mut judge, options).map_err(|error| failed(&error))?;
     let printed = match options.json {
         true => print_line(document(&found)),
-        false => print(text(&found, &judge.reasons())),
+        false => print(text(&found, &recorded_reasons, &judge.reasons())),
     };
     printed.map_err(|error| failed(&error))?;
     warn_of_damage(&found.damage);
@@ -397,10 +402,18 @@ fn document(found: &Replayed) -> Value {
     })
 }
 
-fn text(found: &Replayed, reasons: &[String]) -> String {
-    let reason = |index: u16| -> String {
-        let name = reasons.get(usize::from(index));
-        name.map_or_else(|| index.to_string(), Clone::clone)
+/// Names of the reasons of the run's own filter; none if that is not known.
+fn reasons_of_run(path: &Path, reader: &RunFolder) -> Vec<String> {
+    let own = own_config(path, reader).ok();
+    let filter = own.and_then(|own| own.chain.filter.to_filter());
+    filter.map_or_else(Vec::new, |filter| filter.reason_names())
+}
+
+/// With the names of the reasons of the run's filter, and of the one that was asked.
+fn text(found: &Replayed, recorded_reasons: &[String], reasons: &[String]) -> String {
+    let named = |names: &[String], index: u16| -> String {
+        let name = names.get(usize::from(index));
+        name.map_or_else(|| format!("reason {index}"), Clone::clone)
     };
     let mut text = format!(
         "run {}: {} events through the filter, {} accepted, {} with another answer than recorded\n",
@@ -418,9 +431,9 @@ fn text(found: &Replayed, reasons: &[String]) -> String {
         };
         text += &format!(
             "  trigger {trigger}: recorded {} in streams {:#06x}, now {verdict} as {} in streams {:#06x}\n",
-            reason(recorded.0),
+            named(recorded_reasons, recorded.0),
             recorded.1,
-            reason(now.reason),
+            named(reasons, now.reason),
             now.streams
         );
     }

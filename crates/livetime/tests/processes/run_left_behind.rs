@@ -51,11 +51,15 @@ fn the_directory_of_a_killed_run_is_refused_by_name_and_its_file_can_be_read() {
     assert!(found.contains("\"checksum_errors\":0"), "{found}");
     let (code, _, errors) = livetime(&folder, &["report", "run"]);
     assert_eq!(code, Some(1));
-    let help = "`livetime inspect run/events.mcap` says what is in the file";
+    let help = "the run did not end in order; `livetime inspect run` says what is in its files";
     assert!(errors.contains(help), "{errors}");
 
-    // Without the run file the directory is as good as new, whatever else was left.
+    // Without the files of a run the directory is as good as new, whatever else was left.
     fs::remove_file(&file).expect("the folder is ours");
+    let (code, _, errors) = livetime(&folder, &again);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("a part of one: config.toml;"), "{errors}");
+    fs::remove_file(folder.path().join("run/config.toml")).expect("the folder is ours");
     let (code, _, errors) = livetime(&folder, &again);
     assert_eq!(code, Some(0), "{errors}");
     assert!(!folder.path().join("run/control").exists());

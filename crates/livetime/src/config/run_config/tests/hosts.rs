@@ -59,7 +59,7 @@ fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
         (
             "name = \"readout\"",
             "name = \"readout\"\ncommand = \"x\"",
-            "C0120",
+            "C0137",
             "host[0].command",
         ),
         (

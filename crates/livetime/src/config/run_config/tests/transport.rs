@@ -12,9 +12,9 @@ fn a_congestion_control_without_streams_is_a_problem() {
     assert_eq!(
         found,
         [
-            ("C0120", "builder.congestion"),
+            ("C0137", "builder.congestion"),
             ("L0207", "builder.shaping"),
-            ("C0120", "filter.congestion")
+            ("C0137", "filter.congestion")
         ]
     );
 }
@@ -34,7 +34,7 @@ fn datagrams_have_a_receive_buffer_and_carry_no_whole_events() {
             .collect()
     };
     let refused = |code, key: &str| vec![(code, key.to_owned())];
-    assert_eq!(problems(&udp), refused("C0120", "builder.receive_buffer"));
+    assert_eq!(problems(&udp), refused("C0137", "builder.receive_buffer"));
     let huge = text.replace("\"3 MiB\"", "\"3 GiB\"");
     assert_eq!(problems(&huge), refused("C0006", "builder.receive_buffer"));
     let events = EVERY_KEY.replace("congestion = \"reno\"\n", "");
@@ -100,26 +100,26 @@ fn traffic_is_shaped_by_the_keys_that_go_together() {
     let shaped = "shaping = \"barrel-shifter\"\n";
     let clock = "shaping = \"barrel-shifter\"\npace = \"clock\"\n";
     for (lines, expected) in [
-        ("block = \"4 KiB\"\n", vec![("C0120", "builder.block")]),
+        ("block = \"4 KiB\"\n", vec![("C0137", "builder.block")]),
         (
             "shaping = \"none\"\npace = \"clock\"\nlink_rate = \"1 Gb/s\"\n",
-            vec![("C0120", "builder.pace"), ("C0120", "builder.link_rate")],
+            vec![("C0137", "builder.pace"), ("C0137", "builder.link_rate")],
         ),
         ("shaping = \"barrel\"\n", vec![("C0005", "builder.shaping")]),
         (
             "barrier_retry = \"1 ms\"\n",
-            vec![("C0120", "builder.barrier_retry")],
+            vec![("C0137", "builder.barrier_retry")],
         ),
         (
             &format!("{shaped}barrier_retry = \"1 ms\"\n"),
-            vec![("C0120", "builder.barrier_retry")],
+            vec![("C0137", "builder.barrier_retry")],
         ),
         (
             &format!("{linear}pace = \"clock\"\nstep = \"1 ms\"\nlink_rate = \"1 Gb/s\"\n"),
             vec![
-                ("C0120", "builder.pace"),
-                ("C0120", "builder.step"),
-                ("C0120", "builder.link_rate"),
+                ("C0137", "builder.pace"),
+                ("C0137", "builder.step"),
+                ("C0137", "builder.link_rate"),
             ],
         ),
         (
@@ -135,7 +135,7 @@ fn traffic_is_shaped_by_the_keys_that_go_together() {
             &format!("{clock}step = \"1 ms\"\nlink_rate = \"1 Gb/s\"\nturn_max = \"1 ms\"\n"),
             vec![
                 ("C0120", "builder.link_rate"),
-                ("C0120", "builder.turn_max"),
+                ("C0137", "builder.turn_max"),
             ],
         ),
         (
@@ -149,7 +149,7 @@ fn traffic_is_shaped_by_the_keys_that_go_together() {
         (
             &format!("{shaped}step = \"1 ms\"\nshift_numbers = [7]\n"),
             vec![
-                ("C0120", "builder.step"),
+                ("C0137", "builder.step"),
                 ("B0114", "builder.shift_numbers[0]"),
             ],
         ),
