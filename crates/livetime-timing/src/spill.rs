@@ -113,6 +113,12 @@ impl SpillConfig {
                 "give the gate two event IDs",
             ));
         }
+        problems.extend(self.ramp_problems(path));
+        problems
+    }
+
+    fn ramp_problems(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
         if self.ramps.len() > 64 {
             problems.push(Problem::new(
                 problem_code::SPILL_RAMP,

@@ -93,13 +93,18 @@ fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::er
     })
 }
 
+/// How much is drawn, as far as there are events: turns may be hours long, and a core goes through all
+/// of the time.
+fn drawn_ns(spill: &ChainSpill, taken: &Taken, waited: u64) -> u64 {
+    let last = taken.events.last().map_or(0, |(at, _)| at.0);
+    let ran = last.saturating_sub(waited).max(DurationNs::SECOND.0);
+    spill.spill.period.0.saturating_mul(TURNS).min(ran)
+}
+
 fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
     let first = spill.spill.first_turn(taken.origin);
     let waited = first.0 - taken.origin.0;
-    // As far as there are events: turns may be hours long, and a core goes through all of the time.
-    let last = taken.events.last().map_or(0, |(at, _)| at.0);
-    let ran = last.saturating_sub(waited).max(DurationNs::SECOND.0);
-    let length = spill.spill.period.0.saturating_mul(TURNS).min(ran);
+    let length = drawn_ns(spill, taken, waited);
     let percent = |value: i32| f64::from(value) / FULL_SCALE * 100.0;
     let seconds = |ns: u64| ns as f64 * 1e-9;
     let shown = shown_ramps(spill);
