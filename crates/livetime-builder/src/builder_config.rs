@@ -388,7 +388,7 @@ impl BuilderConfig {
                 problems.push(Problem::new(
                     problem_code::TOO_MANY_SOURCES,
                     key,
-                    format!("{} sources", sources.len()),
+                    format!("{} sources of ru{unit}", sources.len()),
                     format!("at most {READOUT_SOURCES_MAX} per readout unit"),
                     "spread the links over more readout units",
                 ));

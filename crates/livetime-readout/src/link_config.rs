@@ -106,8 +106,12 @@ impl LinkConfig {
             problems.push(Problem::new(
                 problem_code::PAGE_SIZE,
                 format!("{path}.page_words"),
-                self.page_words,
-                format!("{PAGE_WORDS_MIN} to {PAGE_WORDS_MAX} words"),
+                in_bytes(self.page_words),
+                format!(
+                    "{} to {}",
+                    in_bytes(PAGE_WORDS_MIN),
+                    in_bytes(PAGE_WORDS_MAX)
+                ),
                 "set the page to about twice the mean fragment; 4 KiB is the default",
             ));
         }
@@ -131,8 +135,11 @@ impl LinkConfig {
                 Problem::new(
                     problem_code::FRAGMENT_SIZE,
                     format!("{path}.fragment_words_max"),
-                    self.fragment_words_max,
-                    format!("1 to {words_max} words ({FRAGMENT_PAGES_MAX} pages)"),
+                    in_bytes(self.fragment_words_max),
+                    format!(
+                        "1 word to {} ({FRAGMENT_PAGES_MAX} pages)",
+                        in_bytes(words_max)
+                    ),
                     "set a larger page or a smaller longest fragment",
                 )
                 .with_related(format!("{path}.page_words"), "words of a page"),
@@ -192,6 +199,11 @@ impl LinkConfig {
         }
         problems
     }
+}
+
+/// Words, and the bytes that a file names.
+fn in_bytes(words: u32) -> String {
+    format!("{words} words, {} B", 4 * u64::from(words))
 }
 
 #[cfg(test)]

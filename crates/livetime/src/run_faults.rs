@@ -48,7 +48,7 @@ impl RunFate {
             RunFault::Cut { at, .. } => self.before(*at),
             RunFault::Event(event) => {
                 let is_missed = !self.failed.as_ref()?.contains(&event.trigger);
-                is_missed.then(|| "no filter unit got that event".to_owned())
+                is_missed.then(|| "no filter unit was asked for that whole event".to_owned())
             }
             RunFault::Process(fault) if self.absent.contains(fault) => {
                 Some(format!("{} was not there", fault.role))
@@ -107,7 +107,10 @@ mod tests {
             ("kill:evm@loss-of:bu1", None),
             ("kill:evm@loss-of:bu0", Some("bu0 was not lost")),
             ("kill:ru0@loss-of:bu1#9", Some("ru0 heard of no such loss")),
-            ("crash:13", Some("no filter unit got that event")),
+            (
+                "crash:13",
+                Some("no filter unit was asked for that whole event"),
+            ),
             ("hang:12", None),
             ("kill:fu1@500ms", Some("fu1 was not there")),
             ("kill:fu1@600ms", None),

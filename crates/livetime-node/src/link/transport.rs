@@ -81,6 +81,9 @@ pub enum FramesFileError {
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
+    /// It is a pipe or a device, which cannot be looked at and played afterwards.
+    #[error("it is no plain file")]
+    NoFile,
     /// It does not start with the frame that begins block 0.
     #[error("it does not start with the first frame of a link")]
     NoFrame,
@@ -124,6 +127,9 @@ pub enum FramesFileError {
 /// # Errors
 /// A [`FramesFileError`].
 pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesFileError> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(FramesFileError::NoFile);
+    }
     let mut file = BufReader::new(File::open(path)?);
     let mut read = |words: usize, otherwise: FramesFileError| {
         let mut buffer = vec![0_u32; words];

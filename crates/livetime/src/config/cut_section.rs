@@ -13,7 +13,7 @@ use livetime_wire::Problem;
 use livetime_wire::trigger_packet::MuonStub;
 
 use super::document::{Findings, Section};
-use super::problem_code::OUT_OF_RANGE;
+use super::problem_code::{BAD_CHOICE, OUT_OF_RANGE};
 use super::trigger_section::{ENERGY, LENGTH};
 
 const ANGLE: &str = "an angle with unit in quotes, such as \"90 deg\" (mdeg, deg)";
@@ -197,7 +197,7 @@ impl CutReader<'_, '_, '_> {
             match TYPES.iter().find(|(known, _)| *known == name) {
                 Some((_, bit)) => mask |= bit,
                 None => self.findings.report(Problem::new(
-                    OUT_OF_RANGE,
+                    BAD_CHOICE,
                     self.section.key_path("types"),
                     format!("\"{name}\""),
                     "CMU, CMP, CMX, BMU",

@@ -35,6 +35,9 @@ pub(super) fn import(format: &str, options: &SampleOptions) -> Result<String, St
         return Err(format!("cannot read {}: no such file", file.display()));
     }
     check_ending(format, file)?;
+    if format == "csv" && options.tree.is_some() {
+        return Err("`--tree` names a tree of a ROOT file; a CSV file has none".to_owned());
+    }
     if out.exists() {
         return Err(format!("cannot make {}: it exists", out.display()));
     }
