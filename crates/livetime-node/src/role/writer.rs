@@ -571,7 +571,10 @@ impl Role for Writer {
         RoleResult {
             id: parts.id,
             counts,
-            failure,
+            failure: failure.map(|reason| {
+                let path = parts.file.path().display();
+                format!("cannot write {path}: {reason}")
+            }),
             bytes_copied,
             details: details
                 .into_iter()

@@ -433,8 +433,13 @@ fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String
 
 /// Says what went wrong, if anything did; `true` for a good run.
 fn conclude(summary: &RunSummary, errors: &[String]) -> bool {
+    let mut said: Vec<&String> = Vec::new();
     for error in errors.iter().chain(&summary.conservation_problems) {
-        say(format_args!("error: {error}"));
+        // A file that could not be written cannot be closed for the same reason.
+        if !said.contains(&error) {
+            say(format_args!("error: {error}"));
+            said.push(error);
+        }
     }
     let good = summary.conserved && errors.is_empty();
     if !good {

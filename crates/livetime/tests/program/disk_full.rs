@@ -18,7 +18,12 @@ fn run_into_limit(blocks: u32) -> bool {
     bench.write("small.toml", config);
     let arguments = ["run", "small.toml", "--lossless", "--json", "--out", "out"];
     let run = finished(bench.command_after(&limit(blocks), &arguments)).ended_with(1);
-    assert!(run.err.contains("error: File too large"), "{}", run.err);
+    assert!(
+        run.err
+            .contains("error: cannot write out/events.mcap: File too large"),
+        "{}",
+        run.err
+    );
     let document = run.document();
     assert_conserved(&document);
     let failed = count(&document, "losses.store.write_failed");
