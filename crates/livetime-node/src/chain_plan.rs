@@ -334,7 +334,13 @@ impl ChainPlan {
         let credits = builder.credits_total();
         let mut connect = |from: UnitId, to: UnitId, slots| {
             if transport_of(config, (from, to)) == &BuilderTransport::Shm {
-                self.add_ring(from, to, Channel::Messages, slots, MESSAGE_WORDS_MAX);
+                self.add_ring(
+                    from,
+                    to,
+                    Channel::Messages,
+                    with_room(slots),
+                    MESSAGE_WORDS_MAX,
+                );
             } else if !self.streams.contains(&(to, from)) {
                 self.streams.push((from, to));
             }
@@ -528,4 +534,10 @@ fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u6
     };
     let units = 0..config.builder.readout_units.len() as u16;
     units.map(of_unit).max().unwrap_or(1) * of_page
+}
+
+/// Slots of which so many are free for the sender, whatever a reader that stands still has read: it
+/// gives slots back by quarters of the ring, so that almost one of them may stay with it.
+fn with_room(slots: u64) -> u64 {
+    4 * slots.div_ceil(3)
 }
