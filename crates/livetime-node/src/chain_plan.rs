@@ -537,7 +537,8 @@ fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u6
 }
 
 /// Slots of which so many are free for the sender, whatever a reader that stands still has read: it
-/// gives slots back by quarters of the ring, so that almost one of them may stay with it.
+/// gives slots back by quarters of the ring (`tail_batch` in `livetime-shm`), so that almost one of them
+/// may stay with it.
 fn with_room(slots: u64) -> u64 {
     4 * slots.div_ceil(3)
 }
