@@ -56,6 +56,9 @@ struct Sender {
     said: Option<PhaseDemand>,
     /// It is to be told the phase.
     is_told_next: bool,
+    /// How often it was told a phase that it may have known: each time it says once more that it is
+    /// through. Such an answer says nothing of others that were not heard.
+    answers_due: u32,
 }
 
 /// The barrier.
@@ -82,6 +85,7 @@ impl PhaseBarrier {
             part: Part::Awaited,
             said: None,
             is_told_next: false,
+            answers_due: 0,
         };
         Self {
             phase: 0,
@@ -128,15 +132,20 @@ impl PhaseBarrier {
         if phase != self.phase {
             // It did not hear; a phase to come is none.
             self.counts.repetitions += 1;
-            speaker.is_told_next |= phase < self.phase;
+            if phase < self.phase {
+                speaker.tell_again();
+            }
             return;
         }
         match speaker.said.replace(demand) {
             None => self.missing -= 1,
-            // It has waited since: those that are missing may not have been heard.
             Some(said) if said == demand => {
                 self.counts.repetitions += 1;
-                if demand == PhaseDemand::Waiting {
+                if speaker.answers_due > 0 {
+                    // Would it ask others, who would answer so, there were ever more messages.
+                    speaker.answers_due -= 1;
+                } else if demand == PhaseDemand::Waiting {
+                    // It has waited since: those that are missing may not have been heard.
                     self.ask_the_missing();
                 }
             }
@@ -155,13 +164,14 @@ impl PhaseBarrier {
         self.missing = 0;
         for sender in &mut self.senders {
             sender.is_told_next |= sender.said.take().is_some();
+            sender.answers_due = 0;
             self.missing += usize::from(sender.is_missing());
         }
     }
 
     fn ask_the_missing(&mut self) {
         let missing = self.senders.iter_mut().filter(|sender| sender.is_missing());
-        missing.for_each(|sender| sender.is_told_next = true);
+        missing.for_each(Sender::tell_again);
     }
 
     fn begin_if_all_are_through(&mut self) {
@@ -172,7 +182,7 @@ impl PhaseBarrier {
         self.counts.phases += 1;
         self.wanted_since = None;
         for sender in &mut self.senders {
-            sender.said = None;
+            (sender.said, sender.answers_due) = (None, 0);
             // One that is silent takes no messages, or none in time: it is told once it speaks.
             sender.is_told_next = sender.part == Part::Awaited;
             self.missing += usize::from(sender.part == Part::Awaited);
@@ -193,7 +203,7 @@ impl PhaseBarrier {
     pub fn handle_back(&mut self, sender: usize) {
         if let Some(back) = self.senders.get_mut(sender) {
             self.missing += usize::from(!back.is_missing());
-            (back.part, back.said) = (Part::Awaited, None);
+            (back.part, back.said, back.answers_due) = (Part::Awaited, None, 0);
         }
     }
 
@@ -235,6 +245,12 @@ impl PhaseBarrier {
 }
 
 impl Sender {
+    /// It is told the phase, which it may know: what is to be told already is told once.
+    fn tell_again(&mut self) {
+        self.answers_due += u32::from(!self.is_told_next);
+        self.is_told_next = true;
+    }
+
     /// Whether it is waited for and not through.
     fn is_missing(&self) -> bool {
         self.part == Part::Awaited && self.said.is_none()
@@ -279,6 +295,32 @@ mod tests {
         barrier.handle_through(RunNs(7), 2, 1, Idle);
         assert_eq!(barrier.phase(), 2);
         assert_eq!(barrier.counts().repetitions, 4);
+    }
+
+    /// Two that are asked while what they said is under way would ask each other for ever more.
+    #[test]
+    fn who_answers_asks_nobody() {
+        let mut barrier = PhaseBarrier::new(3, PATIENCE);
+        barrier.handle_through(RunNs(1), 0, 0, Waiting);
+        barrier.handle_through(RunNs(2), 0, 0, Waiting);
+        assert_eq!(told(&mut barrier), [(1, 0), (2, 0)]);
+        barrier.handle_through(RunNs(3), 1, 0, Waiting);
+        barrier.handle_through(RunNs(4), 1, 0, Waiting);
+        assert_eq!(told(&mut barrier), [], "that was its answer");
+        barrier.handle_through(RunNs(5), 1, 0, Waiting);
+        assert_eq!(
+            told(&mut barrier),
+            [(2, 0)],
+            "it waits, and nothing follows"
+        );
+        barrier.handle_through(RunNs(6), 2, 0, Waiting);
+        assert_eq!(told(&mut barrier), [(0, 1), (1, 1), (2, 1)]);
+        // So does one that said more before it heard of the phase.
+        barrier.handle_through(RunNs(7), 2, 0, Waiting);
+        assert_eq!(told(&mut barrier), [(2, 1)]);
+        barrier.handle_through(RunNs(8), 2, 1, Waiting);
+        barrier.handle_through(RunNs(9), 2, 1, Waiting);
+        assert_eq!(told(&mut barrier), []);
     }
 
     #[test]

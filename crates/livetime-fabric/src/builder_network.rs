@@ -218,6 +218,9 @@ pub struct BuilderNetwork {
     pub timeout: DurationNs,
     /// After it missing fragments are asked for again.
     pub retry: DurationNs,
+    /// With the linear shift: after it a readout unit that waits for the next phase says again that it
+    /// is through with the last one.
+    pub barrier_retry: DurationNs,
     /// Shaping.
     pub shaping: Shaping,
     /// Who shapes.
@@ -251,6 +254,7 @@ impl Default for BuilderNetwork {
             queue: 64,
             timeout: DurationNs(5 * DurationNs::SECOND.0),
             retry: DurationNs::SECOND,
+            barrier_retry: DurationNs(5 * DurationNs::MILLISECOND.0),
             shaping: Shaping::None,
             shaper: ShaperPlace::Adapter,
             control: Control::Separate {
@@ -540,6 +544,12 @@ impl BuilderNetwork {
                 self.retry,
                 DurationNs::MICROSECOND..=retry_most,
                 "set it between the worst round trip and `timeout`",
+            ),
+            (
+                "builder.barrier_retry",
+                self.barrier_retry,
+                DurationNs::MICROSECOND..=DurationNs::SECOND,
+                "set it to a few round trips of control messages",
             ),
         ] {
             if !allowed.contains(&time) {

@@ -303,7 +303,8 @@ impl<'t> Network<'t> {
         }
         self.sources.keep_admitted(admitted);
         // Without a move no channel and no credit becomes free, and no packet is yet to start or go on.
-        self.is_dry = is_still && self.idle.is_empty() && self.cycle >= self.all_rested_at;
+        let is_rested = self.cycle > self.all_rested_at;
+        self.is_dry = is_still && self.idle.is_empty() && is_rested;
     }
 
     /// Packets that are due take the channel of their slot.

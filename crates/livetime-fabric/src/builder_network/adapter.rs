@@ -166,6 +166,14 @@ impl Adapter {
         }
     }
 
+    /// When it has something to do though nothing comes. Ask when [`Adapter::next`] had nothing.
+    pub(super) fn poll_timeout(&self) -> RunNs {
+        match &self.shaper {
+            Shaper::Linear(shift) if self.is_idle => shift.poll_timeout(),
+            _ => RunNs::MAX,
+        }
+    }
+
     /// A phase of the linear shift begins.
     pub(super) fn handle_phase(&mut self, phase: u64) {
         if let Shaper::Linear(shift) = &mut self.shaper {

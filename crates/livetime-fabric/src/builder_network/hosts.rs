@@ -264,7 +264,7 @@ pub(super) fn adapters(
     let queue = 2 * plan.credits as usize;
     let most = (queue, 2 * config.trigger_window as usize);
     let schedule = Arc::new(schedule);
-    let adapter = |unit| Adapter::new(plan.shaping, &schedule, unit, most, plan.retry);
+    let adapter = |unit| Adapter::new(plan.shaping, &schedule, unit, most, plan.barrier_retry);
     (0..config.readout_units.len() * rails)
         .map(|number| adapter((number / rails) as u16))
         .collect()

@@ -5,7 +5,7 @@ use super::outcome::{BatchCounts, BuilderNetworkOutcome};
 use super::parts::Parts;
 use super::placement::slow_share;
 use super::world::NetworkWorld;
-use crate::kernel::RunReport;
+use crate::kernel::{RunReport, StopReason};
 use crate::network::LinkReport;
 use crate::network::measure::{Estimate, fairness};
 use crate::time::SimPs;
@@ -72,6 +72,12 @@ impl NetworkWorld<'_> {
     /// The numbers at the end.
     pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
         self.check_end(report.now);
+        if let StopReason::PendingLimit | StopReason::EventLimit = report.stop {
+            self.check.report(report.now, || {
+                let waiting = report.pending;
+                format!("the run ended before its time: {waiting} events wait, more than are held")
+            });
+        }
         let Held {
             in_flight,
             blocks,

@@ -431,7 +431,17 @@ impl<'t> NetworkWorld<'t> {
                 self.feed_adapter(unit, rail, s);
             }
         }
-        let timeout = self.readouts[usize::from(unit)].unit.poll_timeout();
+        self.arm_readout(unit, s);
+    }
+
+    /// Has a readout unit woken when it or its linear shift has something to do though nothing comes.
+    fn arm_readout(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
+        let mut timeout = self.readouts[usize::from(unit)].unit.poll_timeout();
+        if let Shaping::LinearShift { .. } = self.plan.shaping {
+            let adapters = &self.adapters[usize::from(unit) * self.rails..][..self.rails];
+            let of_adapters = adapters.iter().map(Adapter::poll_timeout).min();
+            timeout = timeout.min(of_adapters.unwrap_or(RunNs::MAX));
+        }
         self.arm(1 + self.builders.len() + usize::from(unit), timeout, s);
     }
 
@@ -548,6 +558,9 @@ impl<'t> NetworkWorld<'t> {
         }
         self.work(unit, s);
         self.feed_adapter(unit, network, s);
+        if let Shaping::LinearShift { .. } = self.plan.shaping {
+            self.arm_readout(unit, s);
+        }
     }
 
     fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<EventWord>) {

@@ -414,6 +414,18 @@ mod tests {
         events.source_gap = DurationPs::from_us(100);
         let events = outcome(&crossbar, &events, 2);
         assert!(!events.is_deadlocked() && events.packets_in_all > 50);
+        // Nor does the last cycle of a pause, in which all have their next packet ready.
+        let mut staggered = load(Pattern::Staggered);
+        staggered.traffic = staggered.traffic.with_window(1);
+        for gap in [1_000, 3_040, 8, 9] {
+            staggered.source_gap = DurationPs::from_ns(gap);
+            let staggered = outcome(&crossbar, &staggered, 1);
+            let packets = staggered.packets_in_all;
+            assert!(
+                !staggered.is_deadlocked() && packets > 50,
+                "{gap} ns: {packets}"
+            );
+        }
     }
 
     #[test]

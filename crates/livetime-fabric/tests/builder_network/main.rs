@@ -2,6 +2,7 @@
 //! network does to its packets. All of it is simulated.
 
 mod parts;
+mod phases;
 
 use std::ops::Range;
 

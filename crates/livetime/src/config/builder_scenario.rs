@@ -76,6 +76,12 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     builder.mode = section.choice("mode", &modes).unwrap_or_default();
     builder.two_step = read_two_step(&mut section);
     builder.shaping = read_shaping(&mut section);
+    section.quantity("barrier_retry", &mut builder.barrier_retry);
+    if !matches!(builder.shaping, Shaping::LinearShift { .. }) {
+        let help = "set `shaping = \"linear-shift\"`, or remove the key";
+        let needed = "`barrier_retry` with the linear shift";
+        section.refuse_idle(&["barrier_retry"], needed, help);
+    }
     if builder.shaping == Shaping::None {
         let help = "set `shaping`, or remove the key";
         section.refuse_idle(
