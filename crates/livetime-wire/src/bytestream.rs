@@ -39,6 +39,8 @@ pub const ROD: u32 = crate::fragment::MARKER;
 /// Words of the fixed part of a header: marker, length, header length, version, source, number of
 /// status words.
 const HEADER_WORDS_MIN: usize = 6;
+/// Of the end of a file: the word with the number of its events.
+const EVENTS_IN_FILE: usize = 4;
 /// Words of a ROD's trailer.
 const ROD_TRAILER_WORDS: usize = 3;
 
@@ -408,6 +410,58 @@ pub struct StreamPiece<'a> {
     pub after: &'a [u32],
 }
 
+/// What the records of a stream's files say of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileRecords {
+    /// Files that begin.
+    pub starts: u64,
+    /// Files that end.
+    pub ends: u64,
+    /// Events in those that end.
+    pub events: u64,
+}
+
+impl FileRecords {
+    /// Takes the records before or behind an event.
+    pub fn note(&mut self, records: &[u32]) {
+        let mut next = 0;
+        while let Some(words) = record_words(records, next).filter(|words| *words > 0) {
+            let record = &records[next..records.len().min(next.saturating_add(words))];
+            match record[0] {
+                FILE_START => self.starts += 1,
+                FILE_END => {
+                    self.ends += 1;
+                    let events = record.get(EVENTS_IN_FILE).copied();
+                    self.events += u64::from(events.unwrap_or(0));
+                }
+                _ => {}
+            }
+            next = next.saturating_add(words);
+        }
+    }
+}
+
+/// Words of the record at a position, if one is there; more than any stream has where they are cut.
+fn record_words(words: &[u32], at: usize) -> Option<usize> {
+    match *words.get(at)? {
+        FILE_NAME => Some(name_words(words, at)),
+        FILE_START | RUN_PARAMETERS | SEPARATOR | FILE_END => {
+            Some(words.get(at + 1).map_or(usize::MAX, |n| *n as usize))
+        }
+        _ => None,
+    }
+}
+
+/// Two texts, each with its number of bytes before it and padded to words.
+fn name_words(stream: &[u32], at: usize) -> usize {
+    let mut words = 1;
+    for _ in 0..2 {
+        let bytes = stream.get(at + words).map_or(u32::MAX, |n| *n);
+        words += 1 + bytes.div_ceil(4) as usize;
+    }
+    words
+}
+
 /// Goes through a stream, event by event.
 #[derive(Debug, Clone)]
 pub struct StreamReader<'a> {
@@ -431,21 +485,14 @@ impl<'a> StreamReader<'a> {
     fn pass_records(&self, from: usize) -> Result<usize, ByteStreamError> {
         let mut next = from;
         while let Some(word) = self.words.get(next).copied() {
-            let left = self.words.len() - next;
-            let words = match word {
-                FULL_EVENT => break,
-                FILE_NAME => self.name_words(next),
-                FILE_START | RUN_PARAMETERS | SEPARATOR | FILE_END => {
-                    self.words.get(next + 1).map_or(usize::MAX, |n| *n as usize)
-                }
-                found => {
-                    return Err(wrong_marker(
-                        next,
-                        found,
-                        "a record of the file or an event",
-                    ));
-                }
+            if word == FULL_EVENT {
+                break;
+            }
+            let Some(words) = record_words(self.words, next) else {
+                let expected = "a record of the file or an event";
+                return Err(wrong_marker(next, word, expected));
             };
+            let left = self.words.len() - next;
             if !(2..=left).contains(&words) {
                 return Err(ByteStreamError::Length {
                     position: next + 1,
@@ -456,16 +503,6 @@ impl<'a> StreamReader<'a> {
             next += words;
         }
         Ok(next)
-    }
-
-    /// Two texts, each with its number of bytes before it and padded to words.
-    fn name_words(&self, at: usize) -> usize {
-        let mut words = 1;
-        for _ in 0..2 {
-            let bytes = self.words.get(at + words).map_or(u32::MAX, |n| *n);
-            words += 1 + bytes.div_ceil(4) as usize;
-        }
-        words
     }
 
     fn next_piece(&mut self) -> Result<Option<StreamPiece<'a>>, ByteStreamError> {

@@ -73,7 +73,7 @@ fn stream(version: u32) -> Vec<u32> {
         words.extend([SEPARATOR, 4, number, event.len() as u32 * 4]);
         words.extend(event);
     }
-    words.extend([FILE_END, 3, 0x1234_EEEE]);
+    words.extend([FILE_END, 10, 0, 0, 3, 0, 3, 0, 0, 0x1234_EEEE]);
     words
 }
 
@@ -101,7 +101,7 @@ fn streams_of_both_versions_fall_apart_and_come_together() {
         let pieces: Vec<_> = StreamReader::new(&words).map(Result::unwrap).collect();
         assert_eq!(pieces.len(), 3);
         assert_eq!((pieces[0].before.len(), pieces[1].before.len()), (17, 4));
-        assert_eq!((pieces[1].after.len(), pieces[2].after.len()), (0, 3));
+        assert_eq!((pieces[1].after.len(), pieces[2].after.len()), (0, 10));
         let numbers: Vec<_> = pieces.iter().map(|piece| piece.event.number()).collect();
         assert_eq!(numbers, [Some(7), Some(5), Some(6)]);
         assert_eq!(pieces[0].event.run(), Some(RunNumber(9)));
@@ -119,6 +119,28 @@ fn streams_of_both_versions_fall_apart_and_come_together() {
     }
     assert_eq!(rebuilt(&[]), Ok(vec![]));
     assert_eq!(rebuilt(&[FILE_START, 2]), Ok(vec![]));
+}
+
+#[test]
+fn records_say_how_many_files_and_events_there_are() {
+    let words = [stream(0x0300_0000), stream(0x0400_0000)].concat();
+    let records = |words: &[u32]| {
+        let mut records = FileRecords::default();
+        for piece in StreamReader::new(words) {
+            let piece = piece.unwrap();
+            records.note(piece.before);
+            records.note(piece.after);
+        }
+        (records.starts, records.ends, records.events)
+    };
+    assert_eq!(records(&words), (2, 2, 6));
+    assert_eq!(records(&words[..words.len() - 10]), (2, 1, 3));
+    assert_eq!(records(&event(1, 0x0400_0000, &[])), (0, 0, 0));
+    // Cut in its own words, or of no length.
+    let mut records = FileRecords::default();
+    records.note(&[FILE_END, 10, 0]);
+    records.note(&[FILE_START, 0, 0]);
+    assert_eq!((records.starts, records.ends, records.events), (0, 1, 0));
 }
 
 #[test]

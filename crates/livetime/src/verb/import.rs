@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use livetime_node::recorded_chain::RecordedChain;
 use livetime_store::condition::Condition;
 use livetime_store::{FileSummary, RunBegin, RunEnd, RunWriter, WriterLimits};
-use livetime_wire::bytestream::{StreamPiece, StreamReader};
+use livetime_wire::bytestream::{FileRecords, StreamPiece, StreamReader};
 use livetime_wire::bytestream_frame::{self, FRAME_SOURCE};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use serde_json::json;
@@ -68,6 +68,8 @@ struct Contents {
     events: u64,
     robs: u64,
     out_of_order: u64,
+    /// What the files say of themselves.
+    records: FileRecords,
     /// Events without a ROB of a source that other events have.
     lacking_sources: u64,
     /// Events whose own status word, or that of one of their ROBs, is not 0.
@@ -122,6 +124,8 @@ fn import(options: &ByteStreamOptions) -> Result<String, String> {
             "events_out_of_order": contents.out_of_order,
             "events_lacking_sources": contents.lacking_sources,
             "events_flagged": contents.flagged,
+            "events_told": contents.told(),
+            "cut": contents.is_cut(),
             "links": sources.len(),
             "robs": contents.robs,
             "fragments_sent": counts.fragments_sent,
@@ -188,15 +192,37 @@ impl Contents {
 
     /// What the stream cannot tell, such as a source that is in no event, is in no condition.
     fn condition(&self) -> Condition {
-        match self.lacking_sources {
-            0 => Condition::GOOD,
-            _ => Condition::INCOMPLETE,
+        match self.lacking_sources == 0
+            && !self.is_cut()
+            && self.told().is_none_or(|n| n == self.events)
+        {
+            true => Condition::GOOD,
+            false => Condition::INCOMPLETE,
         }
+    }
+
+    /// Whether a file has a beginning and no end.
+    fn is_cut(&self) -> bool {
+        self.records.ends < self.records.starts
+    }
+
+    /// Events by the ends of the files, if each has one.
+    fn told(&self) -> Option<u64> {
+        (self.records.ends > 0 && !self.is_cut()).then_some(self.records.events)
     }
 
     /// Lines about what was missing or flagged before the file was written.
     fn said_of_losses(&self) -> String {
         let mut text = String::new();
+        if self.is_cut() {
+            text += "  the stream has no end-of-file record: it was cut behind an event\n";
+        }
+        if let Some(told) = self.told().filter(|told| *told != self.events) {
+            text += &format!(
+                "  {} events are there, {told} by the end-of-file record\n",
+                self.events
+            );
+        }
         if self.lacking_sources > 0 {
             text += &format!(
                 "  {} events have no ROB of a source that others have; an empty fragment stands \
@@ -237,6 +263,8 @@ fn survey(path: &Path, words: &[u32]) -> Result<Contents, String> {
     for piece in StreamReader::new(words) {
         let piece = piece.map_err(|error| at_place(path, &error))?;
         contents.events += 1;
+        contents.records.note(piece.before);
+        contents.records.note(piece.after);
         contents.run = contents.run.or(piece.event.run());
         let number = piece.event.number();
         contents.out_of_order += u64::from(number < last);

@@ -49,6 +49,7 @@ fn real_built_events_go_through_42_links_and_come_out_identical() {
         ("links", 43),
         ("fragments_sent", 430),
         ("fragments_received", 430),
+        ("events_told", 10),
     ] {
         assert_eq!(count(&document, key), expected, "{key}");
     }
@@ -103,6 +104,42 @@ fn events_with_missing_sources_come_out_as_they_went_in() {
             .err
             .contains("cannot make out.raw")
     );
+}
+
+#[test]
+fn a_stream_that_was_cut_behind_an_event_or_lacks_one_is_no_good_run() {
+    let bench = Workbench::new();
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let start = words(&[0x1234_AAAA, 4, 1, 2]);
+    let end = words(&[0x1234_DDDD, 10, 0, 0, 3, 0, 3, 0, 0, 0x1234_EEEE]);
+    let whole_events = || {
+        // Without the second, which lacks a source.
+        let first = 4 * u32::from_le_bytes(small_stream()[4..8].try_into().expect("a word"));
+        small_stream()[..first as usize].to_vec()
+    };
+    bench.write("cut.raw", [start.clone(), whole_events()].concat());
+    bench.write("short.raw", [start, whole_events(), end].concat());
+    for (name, said, told, cut) in [
+        ("cut", "it was cut behind an event", None, true),
+        (
+            "short",
+            "1 events are there, 3 by the end-of-file",
+            Some(3),
+            false,
+        ),
+    ] {
+        let file = format!("{name}.raw");
+        let import = bench.run(&["import", "bytestream", &file, "--out", name]);
+        let text = import.ended_with(0).out;
+        assert!(text.contains(said), "{text}");
+        let inspected = bench.inspect(&format!("{name}/events.mcap"));
+        assert_eq!(inspected["condition"], "INCOMPLETE", "{name}");
+        let out = format!("{name}_again");
+        let import = bench.run(&["import", "bytestream", &file, "--out", &out, "--json"]);
+        let document = import.ended_with(0).document();
+        assert_eq!(document["events_told"].as_u64(), told, "{name}");
+        assert_eq!(document["cut"], cut, "{name}");
+    }
 }
 
 #[test]
