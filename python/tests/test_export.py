@@ -121,6 +121,35 @@ def test_what_is_there_is_kept_unless_asked(run, tmp_path):
     assert livetime.export(run, target, overwrite=True) == 3000
 
 
+@pytest.mark.parametrize(
+    "name, objects",
+    [
+        ("out.CSV", "out.objects.CSV"),
+        ("out.txt", "out.objects.txt"),
+        ("run.csv-old.csv", "run.csv-old.objects.csv"),
+        ("out", "out.objects"),
+    ],
+)
+def test_the_two_tables_of_a_csv_export_have_two_names(run, tmp_path, name, objects):
+    assert livetime.export(run, tmp_path / name, format="csv") == 3000
+    assert {path.name for path in tmp_path.iterdir()} == {name, objects}
+    again = livetime.read_export(tmp_path / name, format="csv")
+    assert differing_events(run, again) == 0
+
+
+def test_a_damaged_event_differs_alone_whatever_the_step(tmp_path, sample, copy_of):
+    data = bytearray(sample.data)
+    magic = (0x4C54_4556).to_bytes(4, "little")
+    for share in (4, 2):
+        data[data.index(magic, len(data) // share) + 400] ^= 4
+    damaged = livetime.open(copy_of(bytes(data)))
+    with pytest.warns(livetime.DataWarning):
+        assert livetime.export(damaged, tmp_path / "out.parquet") == 2998
+        again = livetime.read_export(tmp_path / "out.parquet")
+        for step in (10_000, 100, 7):
+            assert differing_events(damaged, again, step=step) == 2
+
+
 def test_impossible_exports_are_refused_before_anything_is_written(run, tmp_path):
     for options, message in [
         ({"path": "out.xml"}, "ends in '.xml', expected one of .root"),

@@ -21,7 +21,8 @@ pytestmark = needs_program
 
 #: Keeps even triggers; what it does on some events comes from the environment.
 FILTER = '''
-    import json, os, sys
+    import copy, json, os, sys
+    import awkward as ak
     import numpy as np
     import livetime
 
@@ -61,6 +62,21 @@ FILTER = '''
             if answer is not None:
                 return answer
         return triggers % 2 == 0
+
+    kept = []
+
+    @livetime.filter
+    def copies(events):
+        # What is done to all words at once, and what is kept for later.
+        fragments = events.fragments
+        wide = ak.values_astype(fragments.words, "uint64")
+        kept.append((ak.copy(fragments), copy.deepcopy(fragments), ak.concatenate([wide, wide])))
+        for one, other, twice in kept:
+            assert ak.all(one.words == other.words) and ak.all(one.words[:, 0, 0] == 0xEE1234EE)
+            assert len(twice) == 2 * len(one)
+        # Bins that each unit has of its own.
+        events.fill("own", [1.0], bins=2, label=str(os.getpid()))
+        return np.ones(len(events), bool)
 
     @livetime.filter
     def everything(events):
@@ -232,6 +248,20 @@ def test_the_file_of_the_filter_is_kept_with_the_run(bench, tmp_path):
     assert str(kept) in [str(bench.folder / file) for file in bench.whole.summary["files"]]
 
 
+def test_fragments_can_be_copied_and_kept_and_bins_of_one_unit_are_named(tmp_path):
+    bench = Bench(tmp_path)
+    bench.configure("copies", filter_keys="units = 2")
+    taken = bench.take("copies")
+    assert taken.run.condition == "GOOD", taken.said
+    assert taken.details["filter.deaths"] == taken.details["filter.failed_events"] == 0
+    assert len(taken.run) == taken.counts["events_built"] > 100
+    roles = taken.summary["roles"].items()
+    batches = [count["filter.batches"] for role, count in roles if role.startswith("fu")]
+    # Where one unit had all the work there is no other to disagree with.
+    named = ["own"] if min(batches) > 0 else []
+    assert taken.summary.get("histograms_not_summed", []) == named
+
+
 def test_columns_and_tags_of_a_filter_unit(tmp_path):
     bench = Bench(tmp_path)
     bench.configure("everything", 'streams = ["z", "rest", "fired"]')
@@ -285,7 +315,7 @@ def test_columns_of_events_that_come_over_streams(tmp_path):
     ("file", "function", "expected"),
     [
         ("missing.py", "select", "there is no such file"),
-        ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, everything"),
+        ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, copies, everything"),
         ("broken.py", "select", "ZeroDivisionError"),
         ("leaving.py", "select", "SystemExit"),
         ("number.py", "select", "is a int, expected a function"),

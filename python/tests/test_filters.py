@@ -119,7 +119,67 @@ def test_a_histogram_has_one_axis(run):
     def empty(events):
         events.fill("x", [1.0], range=(1, 1))
 
-    assert "expected bins from low to high" in livetime.replay(run, empty, stop=1).failed[0].reason
+    reason = livetime.replay(run, empty, stop=1).failed[0].reason
+    assert "expected 1 to 4000 bins from low to high" in reason
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        (5, {}, "name of a histogram is 5, expected a text"),
+        ("\ud800", {}, "expected a text"),
+        ("decision_latency", {}, "is one of the run itself"),
+        ("x", {"bins": 10.0}, "histogram 'x' has bins 10.0 and range"),
+        ("x", {"bins": 4001}, "expected 1 to 4000 bins"),
+        ("x", {"range": (0, float("inf"))}, "has 100 bins from 0 to inf"),
+        ("x", {"range": (-1e308, 1e308)}, "expected 1 to 4000 bins from low to high"),
+        ("x", {"range": ("a", 1)}, "and two numbers"),
+    ],
+)
+def test_a_histogram_that_cannot_be_is_refused(run, name, options, message):
+    def wrong(events):
+        events.fill(name, [0.5], **options)
+        return np.ones(len(events), bool)
+
+    done = livetime.replay(run, wrong, stop=1)
+    assert message in done.failed[0].reason
+    assert done.histograms == {}
+
+
+def test_a_filter_has_so_many_histograms_and_no_more(run):
+    def many(events):
+        for nth in range(257):
+            events.fill(f"h{nth}", [0.5])
+        return np.ones(len(events), bool)
+
+    reason = livetime.replay(run, many, stop=1).failed[0].reason
+    assert "histogram 'h256' is one more than 256" in reason
+
+
+def test_numbers_of_numpy_are_numbers(run):
+    def fill(events):
+        limits = (np.float32(0), np.int32(10))
+        events.fill("pt", [3.0], bins=np.int64(10), range=limits)
+        return np.ones(len(events), bool)
+
+    filled = livetime.replay(run, fill, stop=1).histograms["pt"]
+    assert (len(filled.axes[0]), filled.total()) == (10, 1)
+
+
+def test_what_is_masked_is_no_value(run):
+    def masked(events):
+        values = np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+        events.fill("n", values, bins=4, range=(0, 4))
+        return np.ones(len(events), bool)
+
+    assert livetime.replay(run, masked, stop=1).histograms["n"].values().tolist() == [0, 1, 0, 1]
+    for lacking in [
+        lambda n: np.ma.masked_array(np.ones(n, bool), mask=np.ones(n, bool)),
+        lambda n: ak.Array([None] + [True] * (n - 1)),
+    ]:
+        wrong = livetime.filter(lambda events: lacking(len(events)), name="wrong")
+        with pytest.raises(livetime.FilterError, match="its result has no value for some events"):
+            livetime.replay(run, wrong)
 
 
 def test_a_histogram_has_one_axis_within_a_batch(run):

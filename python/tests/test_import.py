@@ -49,6 +49,13 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path):
     (tmp_path / "bad.csv").write_text("Run,Event,pt1,eta1,phi1,Q1\n1,1,x,0,0,1\n")
     with pytest.raises(livetime.SampleError, match="line 2: "):
         livetime.import_events(tmp_path / "bad.csv", tmp_path / "out.csv")
+    for row, place in [
+        ("1,1,,,,\n\n1,2,30,,0,1", "line 4: eta1 is empty"),
+        (f"1,{2**64},30,0,0,1", f"event 1, event is {2**64}, expected 0 to {2**64 - 1}"),
+    ]:
+        (tmp_path / "bad.csv").write_text(f"Run,Event,pt1,eta1,phi1,Q1\n{row}\n")
+        with pytest.raises(livetime.SampleError, match=place):
+            livetime.import_events(tmp_path / "bad.csv", tmp_path / "out.csv")
     (tmp_path / "out.csv").write_text("mine")
     with pytest.raises(FileExistsError):
         livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")

@@ -1,6 +1,7 @@
 """A good run: every column against the truth that was written beside it."""
 
 import gc
+import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -189,6 +190,28 @@ def test_a_run_can_be_sent_to_another_process(run):
     again = pickle.loads(pickle.dumps(run))
     assert again.number == run.number
     assert again.events(0, 5).tolist() == run.events(0, 5).tolist()
+
+
+def test_a_run_is_found_again_wherever_the_program_goes(sample, tmp_path, monkeypatch):
+    for folder, name in [("here", "a"), ("there", "b")]:
+        (tmp_path / folder / "r").mkdir(parents=True)
+        (tmp_path / folder / "r" / "events.mcap").write_bytes(sample.data)
+        summary = {"run": {"number": 42}, "of": name}
+        (tmp_path / folder / "r" / "summary.json").write_text(json.dumps(summary))
+    monkeypatch.chdir(tmp_path / "here")
+    run = livetime.open("r")
+    monkeypatch.chdir(tmp_path / "there")
+    assert run.summary["of"] == "a"
+    assert pickle.loads(pickle.dumps(run)).summary["of"] == "a"
+    monkeypatch.chdir("/")
+    run.refresh()
+    assert len(run) == 3000
+
+
+def test_sources_are_numbers_of_sources(run):
+    for source in (-1, 2**33):
+        with pytest.raises(ValueError, match=f"source is {source}, expected 0 to"):
+            run.fragments(0, 1, sources=[source])
 
 
 def test_text_for_people(sample, run):

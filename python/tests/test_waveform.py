@@ -63,3 +63,10 @@ def test_plot_shows_curve_and_bound():
     matplotlib.use("Agg")
     axes = design("0.1 + t", 0.01).plot()
     assert "ppm" in axes.get_title() and len(axes.lines) == 2
+
+
+def test_time_begins_with_the_waveform():
+    with pytest.raises(ValueError, match="0 or more"):
+        design(POINTS, tolerance=2e-5).output([0.01, -1e-9])
+    with pytest.raises(livetime.LivetimeError, match="point 0 is at -1 s"):
+        design([(-1, 0.0), (1, 0.5)])

@@ -117,11 +117,14 @@ impl RecordedEvents {
     ///
     /// # Errors
     /// [`RecordedError`]: reading failed, or the bad values of the file.
-    pub fn read(input: impl Read) -> Result<Self, RecordedError> {
+    pub fn read(mut input: impl Read) -> Result<Self, RecordedError> {
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes).map_err(csv::Error::from)?;
+        let mut lines = LineCount::new(&bytes);
         let mut reader = ReaderBuilder::new()
             .trim(Trim::All)
             .flexible(true)
-            .from_reader(input);
+            .from_reader(bytes.as_slice());
         let mut reading = Reading {
             header: reader.headers()?.clone(),
             problems: Vec::new(),
@@ -136,7 +139,7 @@ impl RecordedEvents {
         };
         let mut row = StringRecord::new();
         while reading.problems.len() < PROBLEMS_MAX && reader.read_record(&mut row)? {
-            let line = row.position().map_or(0, csv::Position::line);
+            let line = lines.at(row.position().map_or(0, csv::Position::byte));
             if events.numbers.len() == ROWS_MAX {
                 let allowed = format!("at most {ROWS_MAX} rows");
                 reading.report(line, "Run", "one more row", &allowed);
@@ -191,6 +194,38 @@ impl RecordedEvents {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         let objects = &self.objects[start..self.ends[row]];
         event.objects.extend_from_slice(objects);
+    }
+}
+
+/// Numbers of lines, from 1, as an editor has them. The parser says where it began to look for a
+/// row: before what is left of the end of the last line, and before empty lines.
+struct LineCount<'a> {
+    bytes: &'a [u8],
+    counted: usize,
+    line: u64,
+}
+
+impl<'a> LineCount<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            counted: 0,
+            line: 1,
+        }
+    }
+
+    /// The line of a row that begins at `byte` or behind the ends of lines there; rows in order.
+    fn at(&mut self, byte: u64) -> u64 {
+        let begin =
+            usize::try_from(byte).map_or(self.bytes.len(), |byte| byte.min(self.bytes.len()));
+        let blank = self.bytes[begin..].iter();
+        let blank = blank
+            .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+            .count();
+        let passed = &self.bytes[self.counted.min(begin + blank)..begin + blank];
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.counted = begin + blank;
+        self.line
     }
 }
 

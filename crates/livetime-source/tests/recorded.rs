@@ -175,6 +175,20 @@ fn bad_values_are_reported_with_line_column_value_and_what_is_allowed() {
 }
 
 #[test]
+fn lines_are_counted_as_an_editor_does_it() {
+    let header = MUONS.lines().next().unwrap();
+    let good = "165617,1,54,-0.4,2.5,1,-0.07,0.5,34,-0.9,-0.4,-1,0.07,3.4";
+    let bad = good.replace(",54,", ",0,");
+    for end in ["\n", "\r\n", "\r\n\r\n"] {
+        let text = [header, good, &bad, good, &bad].join(end) + end;
+        let apart = end.matches('\n').count();
+        let expected = [2, 4].map(|row| format!("{}:pt1=0", 1 + row * apart));
+        assert_eq!(places(&text), expected, "{end:?}");
+        assert_eq!(places(text.trim_end()), expected, "{end:?}");
+    }
+}
+
+#[test]
 fn unknown_particles_are_refused() {
     let text = LEPTONS.replace(",13,", ",15,");
     assert_eq!(places(&text), ["2:PID2=15"]);

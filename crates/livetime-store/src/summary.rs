@@ -345,6 +345,9 @@ pub struct RunSummary {
     /// aborted before they were stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter_failures: Vec<FilterFailureSummary>,
+    /// Histograms to which filter units gave different bins: the run file has one unit's alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histograms_not_summed: Vec<String>,
     /// What carried the event builder's payload, where it was a network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builder_transport: Option<TransportSummary>,
@@ -597,6 +600,7 @@ impl RunSummary {
             command: Vec::new(),
             roles: BTreeMap::new(),
             filter_failures: Vec::new(),
+            histograms_not_summed: Vec::new(),
             builder_transport: None,
             filter_menu: None,
             two_step: None,

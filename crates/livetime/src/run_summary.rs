@@ -145,6 +145,8 @@ pub(crate) fn summarise(
     summary.command = facts.command.clone();
     summary.roles = outcome.details.clone();
     summary.filter_failures = filter_failures(outcome);
+    let unlike = outcome.filter_histograms.unlike();
+    summary.histograms_not_summed = unlike.map(str::to_owned).collect();
     summary.builder_transport = builder_transport(chain, outcome);
     summary.writers = writers(chain, outcome);
     summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
@@ -473,6 +475,13 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
         let _ = writeln!(text, "  none");
     }
     failures_text(&mut text, summary);
+    for name in &summary.histograms_not_summed {
+        let _ = writeln!(
+            text,
+            "\n  filter units gave histogram {name} different bins: the run file has what one of \
+             them filled. Give it the same `bins`, `range` and `label` in every batch"
+        );
+    }
     let died = roles_without_counters(summary);
     if !died.is_empty() {
         let _ = writeln!(

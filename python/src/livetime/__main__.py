@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
 from ._native import LivetimeError
 from .exports import FORMATS, ExportError, differing_events, export, read
 from .imports import SampleError, import_events
 from .run import DataWarning, open_run
+
+if TYPE_CHECKING:
+    import awkward as ak
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -52,7 +55,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             overwrite=given.overwrite,
             progress=_progress if sys.stderr.isatty() else None,
         )
-        differing = differing_events(run, read(given.out), given.step) if given.verify else None
+        differing = differing_events(run, _again(given), given.step) if given.verify else None
         lacking = run.shortfall()
     except (ExportError, LivetimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -81,6 +84,10 @@ def _import(given: argparse.Namespace) -> int:
     if done.objects_left_out:
         print(f"warning: {done.objects_left_out} objects left out", file=sys.stderr)
     return 0
+
+
+def _again(given: argparse.Namespace) -> ak.Array:
+    return read(given.out, format=given.format)
 
 
 def _progress(done: int, total: int) -> None:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 PROTOCOL = 2
 #: The other side maps what it gives at multiples of this.
 REGION_STEP = 2 << 20
-#: Most bins of a histogram that a filter fills while data are taken.
-BINS_MAX = 4_000
 #: Most descriptors that come with one packet.
 DESCRIPTORS_MAX = 16
 
@@ -171,21 +169,25 @@ class _Columns:
     def fragments(self, start: int, stop: int) -> ak.Array:
         import awkward as ak
 
+        offsets = self._column(6, self.count + 1, np.int64)[start : stop + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
         names = ("source", "status", "word_count")
         fields: dict[str, Any] = {
-            name: self._column(7 + nth, self._fragments, np.uint32)
+            name: self._column(7 + nth, self._fragments, np.uint32)[first:last]
             for nth, name in enumerate(names)
         }
-        starts = self._column(17, self._fragments, np.int64)
-        stops = self._column(18, self._fragments, np.int64)
-        words = ak.contents.ListArray(
-            ak.index.Index64(starts),
-            ak.index.Index64(stops),
-            ak.contents.NumpyArray(self._memory.words),
+        starts, stops = (self._column(n, self._fragments, np.int64)[first:last] for n in (17, 18))
+        # Copied together: between the words of two fragments lies memory that nobody may read, and
+        # some functions of awkward arrays read all from the first word to the last.
+        places = zip(starts.tolist(), stops.tolist())
+        pieces = [self._memory.words[begin:end] for begin, end in places]
+        words = np.concatenate(pieces) if pieces else np.zeros(0, np.uint32)
+        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(stops - starts)])
+        content = ak.contents.NumpyArray(words)
+        fields["words"] = ak.Array(
+            ak.contents.ListOffsetArray(ak.index.Index64(inner), content)
         )
-        fields["words"] = ak.Array(words)
-        offsets = self._column(6, self.count + 1, np.int64)
-        return self._part(_jagged_records(offsets, fields), start, stop)
+        return _jagged_records(offsets - first, fields)
 
 
 class _Life:
@@ -275,8 +277,6 @@ class _Life:
         return bits
 
     def _fill(self, name: str, values: Values, axis: _Axis) -> bytes:
-        if axis.bins > BINS_MAX:
-            raise ValueError(f"histogram {name!r} has {axis}, expected at most {BINS_MAX} bins")
         self._filled.setdefault(name, _Filling(axis))
         filling = _Filling(axis)
         filling.add(values)

@@ -43,6 +43,10 @@ ObjectColumns = tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]
 
 #: Events that a filter gets at once unless it asks for another number.
 BATCH = 256
+#: Most histograms that a filter fills, and most bins of one.
+HISTOGRAMS_MAX, BINS_MAX = 256, 4_000
+#: Histograms of the run itself, which no filter fills.
+RUN_HISTOGRAMS = ("decision_latency", "build_latency", "hand_over_latency")
 #: Longest trace-back that is kept of a failed event, in characters.
 TRACEBACK_MAX = 8_000
 
@@ -122,18 +126,19 @@ class EventBatch:
     ) -> None:
         """Fills the histogram `name` of the filter with numbers, one or several per event.
 
-        Made at the first call; NaN is left out. What a batch fills counts only when the filter
-        returns: a failed event is in no histogram. Raises ValueError for other bins than before.
+        Made at the first call; NaN and what is masked are left out. What a batch fills counts only
+        when the filter returns: a failed event is in no histogram. A filter has at most 256 of them
+        with at most 4000 bins. Raises ValueError for other bins than before, and for a name or bins
+        that cannot be.
         """
         flat = np.asarray(_flattened(values), dtype=np.float64)
-        axis = _Axis(bins, float(range[0]), float(range[1]), label or name)
-        filled = self._filled.get(name)
-        pending = (of for known, _, of in self._pending if known == name)
-        known = filled.axis if filled is not None else next(pending, None)
-        if known is not None and known != axis:
-            raise ValueError(f"histogram {name!r} has {known}, not {axis}")
-        if not (bins >= 1 and axis.lower < axis.upper):
-            raise ValueError(f"histogram {name!r} has {axis}, expected bins from low to high")
+        axis = _axis(name, bins, range, label)
+        known = {of: axis for of, _, axis in self._pending}
+        known.update((of, filling.axis) for of, filling in self._filled.items())
+        if known.setdefault(name, axis) != axis:
+            raise ValueError(f"histogram {name!r} has {known[name]}, not {axis}")
+        if len(known) > HISTOGRAMS_MAX:
+            raise ValueError(f"histogram {name!r} is one more than {HISTOGRAMS_MAX}, the most")
         self._pending.append((name, flat[~np.isnan(flat)], axis))
 
     def _commit(self) -> None:
@@ -154,6 +159,28 @@ class _Axis:
 
     def __str__(self) -> str:
         return f"{self.bins} bins from {self.lower:g} to {self.upper:g} ({self.label})"
+
+
+def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
+    """The axis of a histogram, checked together with its name."""
+    is_name = isinstance(name, str) and name != ""
+    if not is_name or any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise ValueError(f"name of a histogram is {name!r}, expected a text")
+    if name in RUN_HISTOGRAMS:
+        raise ValueError(f"histogram {name!r} is one of the run itself; another name is expected")
+    try:
+        axis = _Axis(operator.index(bins), float(limits[0]), float(limits[1]), str(label or name))
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"histogram {name!r} has bins {bins!r} and range {limits!r}, expected a whole number "
+            "and two numbers"
+        ) from error
+    width = axis.upper - axis.lower
+    if not (1 <= axis.bins <= BINS_MAX and 0 < width < float("inf")):
+        raise ValueError(
+            f"histogram {name!r} has {axis}, expected 1 to {BINS_MAX} bins from low to high"
+        )
+    return axis
 
 
 class _Filling:
@@ -232,11 +259,13 @@ class Filter:
 
     def _mask(self, result: Any, count: int, what: str) -> Mask:
         try:
-            mask = np.asarray(result)
+            mask = np.asarray(_all_there(result))
         except Exception as error:
+            why = "has no value for some events (None or masked)" if _lacks_values(result) else (
+                f"is a {type(result).__name__} that is no array"
+            )
             raise FilterError(
-                f"filter {self.name!r}: {what} is a {type(result).__name__} that is no array; "
-                f"expected {count} bools, or tags with such"
+                f"filter {self.name!r}: {what} {why}; expected {count} bools, or tags with such"
             ) from error
         if mask.dtype != np.bool_:
             raise FilterError(
@@ -460,8 +489,30 @@ def _milliseconds(wait: Union[str, float]) -> float:
     return value
 
 
+def _is_awkward(values: Any) -> bool:
+    return type(values).__module__.split(".")[0] == "awkward"
+
+
+def _lacks_values(values: Any) -> bool:
+    """Whether an array says that some of its values are not there."""
+    if _is_awkward(values):
+        import awkward as ak
+
+        return bool(ak.any(ak.is_none(values)))
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.is_masked(values))
+
+
+def _all_there(values: Any) -> Any:
+    # A masked array would be taken for what lies below its mask.
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError("some values are masked")
+    return values
+
+
 def _flattened(values: Any) -> Any:
-    if type(values).__module__.split(".")[0] == "awkward":
+    if isinstance(values, np.ma.MaskedArray):
+        return values.compressed()
+    if _is_awkward(values):
         import awkward as ak
 
         return ak.to_numpy(ak.drop_none(ak.flatten(values, axis=None)))

@@ -95,8 +95,11 @@ def _write(
     kept: list[_Row] = []
     for run, event, found in rows:
         events += 1
-        if not 0 <= run < 2**32:
-            raise SampleError(f"{source}: event {events}, run is {run}, expected 0 to {2**32 - 1}")
+        for what, number, bits in (("run", run, 32), ("event", event, 64)):
+            if not 0 <= number < 2**bits:
+                raise SampleError(
+                    f"{source}: event {events}, {what} is {number}, expected 0 to {2**bits - 1}"
+                )
         fitting = sorted((o for o in found if o.pid), key=lambda o: -o.pt)[:OBJECTS_MAX]
         left_out += len(found) - len(fitting)
         objects += len(fitting)
@@ -311,6 +314,9 @@ def _numbered_objects(row: Any, places: list[int], at: Optional[int] = None) -> 
     for n in places:
         if f"pt{n}" not in row:
             continue
+        for name in ("eta", "phi"):
+            if f"{name}{n}" not in row:
+                raise ValueError(f"{name}{n} is empty, expected a number as pt{n} has one")
         has_pid, has_charge = f"PID{n}" in row, f"Q{n}" in row
         pid = int(float(value(f"PID{n}"))) if has_pid else 13
         if not (has_pid or has_charge):
@@ -349,18 +355,18 @@ def _numbered_rows(
 ) -> Iterator[_Row]:
     numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
     places = _places(names)
-    for line, raw in enumerate(reader, start=2):
+    for index, raw in enumerate(reader, start=1):
         row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
         try:
             run = _whole(row[numbers[0]]) if numbers[0] else 1
-            event = _whole(row[numbers[1]]) if numbers[1] else line - 1
+            event = _whole(row[numbers[1]]) if numbers[1] else index
             # An empty place is no object.
             given = {name: text for name, text in row.items() if text}
             # Some files went through a signed 32-bit integer.
             event += 2**32 if event < 0 else 0
             yield run, event, _numbered_objects(given, places)
         except (ValueError, KeyError) as error:
-            raise SampleError(f"{source}: line {line}: {error}") from error
+            raise SampleError(f"{source}: line {reader.line_num}: {error}") from error
 
 
 def _exported_rows(source: Path, reader: csv.DictReader[str]) -> Iterator[_Row]:

@@ -8,6 +8,7 @@ here is to give them names and shapes. How a run is shown is in `run_text`.
 from __future__ import annotations
 
 import json
+import operator
 import os
 import sys
 import warnings
@@ -85,7 +86,8 @@ class Run:
     """
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
-        given = Path(path)
+        # Absolute, so that it is found again wherever the program goes.
+        given = Path(path).absolute()
         #: The run file; of a run in several files, the first part of the main one.
         self.file: Path = given / "events.mcap" if given.is_dir() else given
         self._opened: Path = given
@@ -274,7 +276,7 @@ class Run:
                 f"events {first} to {last} hold {range_bytes} bytes, more than bytes_max "
                 f"{bytes_max}; read fewer at a time, for example with iterate"
             )
-        wanted = None if sources is None else [int(source) for source in sources]
+        wanted = None if sources is None else [_source(source) for source in sources]
         columns = self._native.fragments(first, last, wanted, words)
         fields: dict[str, Any] = {
             name: columns[name] for name in ("source", "status", "word_count")
@@ -371,7 +373,7 @@ class Run:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes: a run is opened again where it is unpickled.
-        return Run, (str(self._opened.absolute()),)
+        return Run, (str(self._opened),)
 
 
 def open_run(path: Union[str, os.PathLike[str]]) -> Run:
@@ -386,6 +388,13 @@ def open_run(path: Union[str, os.PathLike[str]]) -> Run:
     Raises OSError if the file cannot be read, and FormatError if it is not a run file.
     """
     return Run(path)
+
+
+def _source(given: Any) -> int:
+    source = operator.index(given)
+    if not 0 <= source < 2**32:
+        raise ValueError(f"source is {source}, expected 0 to {2**32 - 1}")
+    return source
 
 
 def _parsed(text: Optional[str]) -> Optional[dict[str, Any]]:

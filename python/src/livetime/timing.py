@@ -214,6 +214,9 @@ class Control:
     def inject(self, id: int, param: int = 0, *, time: Optional[int] = None) -> None:
         """Injects one message; without `time` it is due a millisecond from now."""
         due = self.time() + 1_000_000 if time is None else time
+        for name, word in (("id", id), ("param", param), ("time", due)):
+            if not 0 <= word < 2**64:
+                raise ValueError(f"{name} is {word}, expected 0 to {2**64 - 1}")
         self._native.inject(id, param, due)
 
     def play(

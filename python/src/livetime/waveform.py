@@ -76,7 +76,10 @@ class Waveform:
 
     def output(self, times: Any) -> np.ndarray:
         """What the generator puts out at these seconds, bit for bit, as fractions of full scale."""
-        ns = np.rint(np.asarray(times, dtype=float) * 1e9).astype("u8")
+        seconds = np.asarray(times, dtype=float)
+        if not (seconds >= 0).all():
+            raise ValueError("times are seconds from the start of the waveform, 0 or more")
+        ns = np.rint(seconds * 1e9).astype("u8")
         values = _native.WaveformDesigner.output(self.data, ns.ravel().tolist())
         return np.asarray(values, dtype="i4").reshape(ns.shape) / FULL_SCALE
 
@@ -128,6 +131,9 @@ def design(
         points = [(float(t), float(v)) for t, v in zip(times, values)]
     else:
         points = [(float(t), float(v)) for t, v in curve]
+        early = next(((n, t) for n, (t, _) in enumerate(points) if t < 0), None)
+        if early is not None:
+            raise _native.LivetimeError(f"point {early[0]} is at {early[1]:g} s, expected 0 or more")
         if duration is None:
             duration = max((t for t, _ in points), default=0.0)
     if duration is None:

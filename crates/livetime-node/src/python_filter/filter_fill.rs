@@ -4,7 +4,7 @@
 //! belong to is judged, so that an event that failed is in none. How the sums of the units come
 //! together is the business of those who have them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use livetime_store::{Axis, Histogram};
 use serde_json::Value;
@@ -59,6 +59,7 @@ fn title_and_unit(label: &str) -> (&str, &str) {
 pub struct FilterHistograms {
     by_name: BTreeMap<String, Histogram>,
     refused: u64,
+    unlike: BTreeSet<String>,
 }
 
 impl FilterHistograms {
@@ -88,16 +89,23 @@ impl FilterHistograms {
         }
     }
 
-    /// Adds the histograms of another unit; those with other bins are refused and counted.
+    /// Adds the histograms of another unit; those with other bins are refused, counted and named.
     pub fn merge(&mut self, others: &[Histogram]) {
         for other in others {
-            match self.by_name.get_mut(other.name()) {
-                None => {
-                    self.by_name.insert(other.name().to_owned(), other.clone());
-                }
-                Some(ours) => self.refused += u64::from(ours.merge(other).is_err()),
+            let Some(ours) = self.by_name.get_mut(other.name()) else {
+                self.by_name.insert(other.name().to_owned(), other.clone());
+                continue;
+            };
+            if ours.merge(other).is_err() {
+                self.refused += 1;
+                self.unlike.insert(other.name().to_owned());
             }
         }
+    }
+
+    /// Names of histograms to which units gave different bins, so that they are no sum over all.
+    pub fn unlike(&self) -> impl Iterator<Item = &str> {
+        self.unlike.iter().map(String::as_str)
     }
 
     /// All of them, by name.
@@ -141,7 +149,13 @@ mod tests {
         let counts: Vec<f64> = (0..5).map(|bin| merged[0].count(bin)).collect();
         assert_eq!(counts, [1.0, 0.0, 6.0, 4.0, 2.0]);
         assert_eq!(merged[0].axes()[0].unit(), "GeV");
-        assert_eq!(second.refused(), 0);
+        assert_eq!((second.refused(), second.unlike().count()), (0, 0));
+        // A unit that took its bins from its own first events.
+        let mut third = FilterHistograms::default();
+        third.add(&fill(4, &[[1, 1]]));
+        second.merge(&third.to_vec());
+        assert_eq!(second.refused(), 1);
+        assert_eq!(second.unlike().collect::<Vec<_>>(), ["mass"]);
     }
 
     #[test]

@@ -215,9 +215,10 @@ fn read_python(section: &mut Section<'_, '_>, policy: &LossPolicy) -> PythonConf
         let (file, function) = text.rsplit_once(':').ok_or("there is no colon in it")?;
         Ok((PathBuf::from(file), function.to_owned()))
     };
+    // One that is not there or none is said once: nothing more is to be found in its place.
     let (file, function) = section
         .parsed("python", FUNCTION, split)
-        .unwrap_or_default();
+        .unwrap_or_else(|| (PathBuf::from("filter.py"), "select".to_owned()));
     let mut python = PythonConfig::new(file, function);
     python.interpreter = default_interpreter();
     if let Some(interpreter) = section.text("interpreter") {

@@ -29,11 +29,12 @@ FORMATS = {
     "csv": (".csv",),
 }
 
-_WRITERS: dict[str, Callable[[Path, dict[str, str]], Writer]] = {
-    "root": root_file.TreeWriter,
-    "rntuple": root_file.NtupleWriter,
-    "parquet": parquet_file.ParquetWriter,
-    "hdf5": hdf5_file.Hdf5Writer,
+#: How a writer is made of the files of an export and the record of its run.
+_WRITERS: dict[str, Callable[[list[Path], dict[str, str]], Writer]] = {
+    "root": lambda files, record: root_file.TreeWriter(files[0], record),
+    "rntuple": lambda files, record: root_file.NtupleWriter(files[0], record),
+    "parquet": lambda files, record: parquet_file.ParquetWriter(files[0], record),
+    "hdf5": lambda files, record: hdf5_file.Hdf5Writer(files[0], record),
     "csv": csv_file.CsvWriter,
 }
 
@@ -76,12 +77,11 @@ def export(
     for file in files:
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} is there already; ask for overwrite or another name")
-    part = target.with_name(target.name + ".part")
-    parts = csv_file.names(part) if name == "csv" else [part]
+    parts = [file.with_name(file.name + ".part") for file in files]
     total = len(run)
     done = 0
     try:
-        writer = _WRITERS[name](part, run_record(run))
+        writer = _WRITERS[name](parts, run_record(run))
         try:
             for batch in batches(run, step, fragments):
                 writer.append(batch)
@@ -98,15 +98,18 @@ def export(
     return done
 
 
-def read(path: Union[str, os.PathLike[str]]) -> ak.Array:
+def read(path: Union[str, os.PathLike[str]], *, format: Optional[str] = None) -> ak.Array:
     """Reads an exported file of any of the formats: one record per event, with the columns of
-    `livetime.exports.table`, in the same types in which they were written.
+    `livetime.exports.table`, in the same types in which they were written. `format` is one of
+    `FORMATS`; without it the ending of `path` says it.
 
-    Raises ExportError if the ending of the name is of no format, KeyError if the file was not made
+    Raises ExportError for an unknown format or an ending of none, KeyError if the file was not made
     by `export`.
     """
     source = Path(path)
-    name = format_of(source)
+    name = format or format_of(source)
+    if name not in FORMATS:
+        raise ExportError(f"format is {name!r}, expected one of {', '.join(FORMATS)}")
     if name in ("root", "rntuple"):
         return root_file.read(source)
     if name == "parquet":

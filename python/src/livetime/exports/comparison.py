@@ -19,15 +19,14 @@ def differing_events(run: Run, again: ak.Array, step: int = 10_000) -> int:
     Raises ValueError if the columns are not those of an export.
     """
     with_fragments = "fragment" in again.fields
-    count = min(len(run), len(again))
-    differing = max(len(run), len(again)) - count
-    for start, batch in zip(
-        range(0, max(len(run), 1), step), table.batches(run, step, with_fragments)
-    ):
+    # A damaged event has a row in neither.
+    compared, differing = 0, 0
+    for batch in table.batches(run, step, with_fragments):
         expected = table.in_types(table.as_array(batch))
-        part = again[start : start + len(expected)]
+        part = again[compared : compared + len(expected)]
         differing += int(_differing(expected[: len(part)], part).sum())
-    return differing
+        compared += len(part)
+    return differing + max(len(run), len(again)) - compared
 
 
 def _differing(expected: ak.Array, found: ak.Array) -> npt.NDArray[np.bool_]:

@@ -20,14 +20,14 @@ from .table import FLAT, OBJECT, WORD, Batch, in_types
 
 def names(path: Path) -> list[Path]:
     """The two files of an export to `path`."""
-    return [path, path.with_name(path.name.replace(".csv", ".objects.csv", 1))]
+    return [path, path.with_name(f"{path.stem}.objects{path.suffix}")]
 
 
 class CsvWriter:
     """The two files."""
 
-    def __init__(self, path: Path, record: dict[str, str]) -> None:
-        events, objects = names(path)
+    def __init__(self, files: list[Path], record: dict[str, str]) -> None:
+        events, objects = files
         self._files = [events.open("w", newline=""), objects.open("w", newline="")]
         self._events, self._objects = (csv.writer(file) for file in self._files)
         self._events.writerow([*FLAT, "missing_source"])
