@@ -34,8 +34,6 @@ const PARTS: usize = 512;
 const FLUSH_AFTER: DurationNs = DurationNs::SECOND;
 /// How often a full disk is looked at again, and the free space of one that is not.
 const LOOK_AT_DISK: DurationNs = DurationNs(100_000_000);
-/// How long a full disk holds up a run that is to end, at most.
-const FULL_IN_DRAIN: DurationNs = DurationNs::SECOND;
 
 /// Everything that a writer is made of.
 pub struct WriterParts {
@@ -383,8 +381,7 @@ impl Writer {
         let Some(full) = &self.full else { return false };
         let waited = now.since(full.since);
         let patience = match phase {
-            Phase::Running => self.parts.file.plan().full_wait,
-            Phase::Draining => (self.parts.file.plan().full_wait).min(FULL_IN_DRAIN),
+            Phase::Running | Phase::Draining => self.parts.file.plan().full_wait,
             _ => DurationNs(0),
         };
         if waited >= patience {
@@ -413,20 +410,27 @@ impl Writer {
         self.failure = Some(reason);
     }
 
-    fn flush_if_due(&mut self, now: RunNs) -> usize {
+    fn flush_if_due(&mut self, now: RunNs, phase: Phase) -> usize {
         if self.failure.is_some() || self.full.is_some() {
             return 0;
         }
         let rolled = self.parts.file.roll_if_due(now);
         self.note_result(now, rolled);
-        let is_due = now.since(self.flushed_at) >= FLUSH_AFTER && self.full.is_none();
-        if !is_due || self.parts.file.events_pending() == 0 {
+        // The last chunk of a run may be the one for which the disk has no room: a run that is to end
+        // waits for that as one that goes on does.
+        let is_last = phase == Phase::Draining && self.has_nothing_to_take();
+        let is_due = is_last || now.since(self.flushed_at) >= FLUSH_AFTER;
+        if !is_due || self.full.is_some() || self.parts.file.events_pending() == 0 {
             return 0;
         }
         self.flushed_at = now;
         let flushed = self.parts.file.flush_chunks();
         self.note_result(now, flushed);
         1
+    }
+
+    fn has_nothing_to_take(&mut self) -> bool {
+        self.waiting.is_none() && self.parts.tickets.iter_mut().all(Consumer::is_empty)
     }
 
     fn publish(&mut self) {
@@ -449,8 +453,8 @@ impl Writer {
             .add(LossCause::StoreAborted, self.aborted);
         self.counts.gauges.disk_full = u64::from(self.full.is_some());
         self.counts.gauges.held = self.parts.file.events_pending();
-        let idle = self.waiting.is_none() && self.parts.tickets.iter_mut().all(Consumer::is_empty);
-        self.counts.gauges.idle = u64::from(idle);
+        let is_idle = self.has_nothing_to_take() && self.full.is_none();
+        self.counts.gauges.idle = u64::from(is_idle);
         self.parts.block.publish(&self.counts);
     }
 }
@@ -478,7 +482,7 @@ impl Role for Writer {
                 work += 1;
             }
         }
-        work += self.flush_if_due(now);
+        work += self.flush_if_due(now, phase);
         if work > 0 || phase >= Phase::Draining {
             self.publish();
         }

@@ -402,7 +402,11 @@ impl RunHosts {
 
 /// How long a drain may stand still: whatever the configuration waits for must have passed.
 fn drain_patience(chain: &ChainConfig) -> Duration {
-    let waits = [chain.builder.timeout, chain.supervisor.decision_timeout];
+    let waits = [
+        chain.builder.timeout,
+        chain.supervisor.decision_timeout,
+        chain.files.full_wait,
+    ];
     DRAIN_PATIENCE + waits.map(|wait| Duration::from_nanos(wait.0)).iter().sum()
 }
 
@@ -604,6 +608,15 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
         Ending::Killed => Condition::INTERRUPTED | Condition::ABORTED,
         Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
     };
+    // Files that could not be written, and those that were left behind open.
+    let mut writers = outcome.roles.iter();
+    let mut lost = outcome.lost_groups.iter();
+    let is_open = |writer| !outcome.run_files.contains_key(&format!("wr{writer}"));
+    if writers.any(|(id, role)| id.starts_with("wr") && role.gauges.failed == 1)
+        || lost.any(|group| is_open(group.writer))
+    {
+        condition |= Condition::INTERRUPTED;
+    }
     let failed = !outcome.filter_failures.is_empty();
     let damaged = outcome.counts.events_incomplete + outcome.flagged_fragments().all;
     if faults || failed || damaged > 0 {

@@ -212,8 +212,8 @@ fn too_little_free_space_holds_the_run_and_then_ends_it() {
 const SMALL_DISK: &str =
     "mount -t tmpfs -o size=8m tmpfs disk && head -c 6000000 /dev/zero >disk/filler";
 
-#[test]
-fn a_full_disk_holds_the_run_until_there_is_room_and_nothing_is_lost() {
+/// Takes a run on a small disk until it is full, makes room, and lets it go on: nothing may be lost.
+fn fill_and_make_room(store: &str, triggers: &str) {
     let bench = Workbench::new();
     fs::create_dir(bench.path("disk")).expect("the folder is ours");
     let mut probe = Command::new("unshare");
@@ -224,14 +224,13 @@ fn a_full_disk_holds_the_run_until_there_is_room_and_nothing_is_lost() {
         println!("SKIPPED: mounting a disk of its own is not permitted");
         return;
     }
-    let keys = "chunk = \"64 KiB\"\nfree_space_min = \"0 B\"\nfull_wait = \"100 s\"\n\
-                file_max = \"1 MiB\"";
-    let config = changed(SMALL, "chunk = \"16 KiB\"", keys);
+    let keys = format!("{store}\nfree_space_min = \"0 B\"\nfull_wait = \"100 s\"");
+    let config = changed(SMALL, "chunk = \"16 KiB\"", &keys);
     bench.write("small.toml", config);
     let mut command = Command::new("unshare");
     let script = format!("{SMALL_DISK} && exec \"$0\" \"$@\"");
     command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_livetime")]);
-    command.args(["run", "small.toml", "--triggers", "12000", "--lossless"]);
+    command.args(["run", "small.toml", "--triggers", triggers, "--lossless"]);
     command
         .args(["--out", "disk/out", "--json"])
         .current_dir(bench.path("."));
@@ -257,6 +256,17 @@ fn a_full_disk_holds_the_run_until_there_is_room_and_nothing_is_lost() {
         count(&document, "counts.filter_accepted")
     );
     assert!(document["roles"]["wr0"]["disk_full_waits"].as_u64() >= Some(1));
+}
+
+#[test]
+fn a_full_disk_holds_the_run_until_there_is_room_and_nothing_is_lost() {
+    fill_and_make_room("chunk = \"64 KiB\"\nfile_max = \"1 MiB\"", "12000");
+}
+
+/// All of it is one chunk, for which there is no room when the run ends.
+#[test]
+fn a_run_that_is_to_end_waits_for_room_as_one_that_goes_on() {
+    fill_and_make_room("chunk = \"64 MiB\"", "12000");
 }
 
 #[test]
