@@ -72,7 +72,7 @@ impl NetworkWorld<'_> {
         moving.packets -= left as u64;
         moving.steps = moving.steps + (s.pending() - pending) - 1;
         if moving.is_deadlock() {
-            self.packets_deadlocked = moving.packets;
+            self.deadlocked = Some((network, moving.packets));
             s.halt();
         }
     }

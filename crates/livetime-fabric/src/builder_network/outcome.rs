@@ -121,6 +121,8 @@ pub struct BuilderNetworkOutcome {
     /// Packets in the network that stood still at [`Self::simulated`], where the run ends then: each
     /// waits for what another one holds. 0 without a deadlock.
     pub packets_deadlocked: u64,
+    /// The data network that they are in; `None` without a deadlock, and of that of control messages.
+    pub rail_deadlocked: Option<usize>,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
     /// Events of the kernel.

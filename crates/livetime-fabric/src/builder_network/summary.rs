@@ -90,7 +90,7 @@ impl NetworkWorld<'_> {
         let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
         let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
         let mut event_rate = Estimate::of(&rates);
-        event_rate.converged &= self.packets_deadlocked == 0;
+        event_rate.converged &= self.deadlocked.is_none();
         let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
         let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
         let units = self.builders.len() as f64;
@@ -140,7 +140,9 @@ impl NetworkWorld<'_> {
             links,
             is_event_too_large: self.check.is_event_too_large(),
             violations: self.check.into_violations(),
-            packets_deadlocked: self.packets_deadlocked,
+            packets_deadlocked: self.deadlocked.map_or(0, |(_, packets)| packets),
+            // Behind the rails is the network of shared control messages.
+            rail_deadlocked: self.deadlocked.map(|(n, _)| n).filter(|n| *n < self.rails),
             simulated: report.now,
             events: report.events,
             trace_hash: report.trace_hash,

@@ -55,8 +55,8 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) may_deadlock: bool,
     /// What moves in each of them, if so.
     pub(super) moving: Vec<Moving>,
-    /// Packets of the first one that stood still.
-    pub(super) packets_deadlocked: u64,
+    /// The first one that stood still, and its packets.
+    pub(super) deadlocked: Option<(usize, u64)>,
     pub(super) rails: usize,
     pub(super) control_bits_per_s: u64,
     pub(super) control_latency: DurationPs,
@@ -129,7 +129,7 @@ impl<'t> NetworkWorld<'t> {
                 .collect(),
             may_deadlock: topology.may_deadlock(),
             moving: vec![Moving::default(); engines as usize],
-            packets_deadlocked: 0,
+            deadlocked: None,
             rails: rails as usize,
             control_bits_per_s,
             control_latency,

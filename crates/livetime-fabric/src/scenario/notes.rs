@@ -19,6 +19,7 @@ impl Scenario {
         notes.extend(self.size_note());
         notes.extend(self.loss_note(topology));
         notes.extend(self.cable_note(topology));
+        notes.extend(self.rounding_note());
         notes
     }
 
@@ -90,6 +91,31 @@ impl Scenario {
             "`per_event` of `[size]` where the pattern of `[traffic]` has no events: the n-th packets \
              of all sources are of one size"
                 .to_owned()
+        })
+    }
+
+    /// Whether packets or flits are so short that the simulated clock, of whole picoseconds, tells.
+    fn rounding_note(&self) -> Option<String> {
+        let sizes = &self.load.sizes;
+        let (what, bytes, is_fixed) = match self.level {
+            Level::Analytic => return None,
+            Level::Flit => ("a flit", f64::from(self.flits.flit_bytes), true),
+            Level::Packet => {
+                let bytes = sizes.mean() + f64::from(self.load.overhead_bytes);
+                ("a packet", bytes, matches!(sizes, SizeLaw::Fixed(_)))
+            }
+        };
+        let exact = bytes * 8e12 / self.load.link_bits_per_s as f64;
+        let taken = match is_fixed {
+            true => exact.ceil(),
+            false => exact + 0.5,
+        };
+        (taken > 1.005 * exact).then(|| {
+            format!(
+                "{what} of {bytes} B takes {exact:.2} ps on the link and {taken:.2} ps here, where time \
+                 is in whole picoseconds: what is simulated is up to {:.1} % slower",
+                (taken / exact - 1.0) * 100.0
+            )
         })
     }
 
@@ -237,6 +263,25 @@ mod tests {
         plain.flits.channels = 4;
         let text = "level packet takes no notice of `[flit]`: it knows no flits";
         assert_eq!(notes(&plain), text);
+    }
+
+    #[test]
+    fn packets_of_few_picoseconds_are_named() {
+        let mut fast = scenario(TopologyChoice::Crossbar { ports: 4 });
+        fast.load.sizes = SizeLaw::Fixed(64);
+        fast.load.link_bits_per_s = 100_000_000_000_000;
+        let said = notes(&fast);
+        let expected = "a packet of 64 B takes 5.12 ps on the link and 6.00 ps here";
+        assert!(
+            said.starts_with(expected) && said.ends_with("up to 17.2 % slower"),
+            "{said}"
+        );
+        fast.level = Level::Flit;
+        assert!(notes(&fast).starts_with("a flit of 8 B takes 0.64 ps"));
+        fast.load.link_bits_per_s = 100_000_000_000;
+        assert_eq!(notes(&fast), "");
+        fast.level = Level::Packet;
+        assert_eq!(notes(&fast), "");
     }
 
     #[test]

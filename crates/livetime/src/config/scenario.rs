@@ -4,7 +4,8 @@
 //! lists of sizes) are read from the folder of the scenario. What the values mean together is
 //! checked by the simulator itself.
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{BuilderNetwork, Shaping};
@@ -125,12 +126,16 @@ pub(crate) struct LoadedScenario {
     pub(crate) text: String,
     /// What it says.
     pub(crate) scenario: Scenario,
+    /// Files that it names: graphs and lists.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// What is on the way from a table to a value.
 struct Reader<'r> {
     folder: &'r Path,
     findings: &'r Findings,
+    /// Files that were named so far.
+    files: RefCell<Vec<PathBuf>>,
 }
 
 /// What options of a command change in a scenario before it is checked.
@@ -202,6 +207,7 @@ pub(crate) fn read_scenario(
     let reader = Reader {
         folder,
         findings: &findings,
+        files: RefCell::default(),
     };
     let mut root = Section::root(table.get_ref(), &findings);
     let (title, mut scenario) = reader.root(&mut root);
@@ -218,6 +224,7 @@ pub(crate) fn read_scenario(
             name: title.unwrap_or_else(|| name.to_owned()),
             text,
             scenario,
+            files: reader.files.into_inner(),
         });
     }
     let (spans, problems) = findings.into_parts();
@@ -443,7 +450,9 @@ impl Reader<'_> {
     /// The text of a file that a key names.
     fn file(&self, section: &mut Section<'_, '_>, key: &'static str) -> Option<String> {
         let name = section.text(key)?;
-        match std::fs::read_to_string(self.folder.join(&name)) {
+        let path = self.folder.join(&name);
+        self.files.borrow_mut().push(path.clone());
+        match std::fs::read_to_string(path) {
             Ok(text) => Some(text),
             Err(error) => {
                 let found = format!("\"{name}\" ({error})");

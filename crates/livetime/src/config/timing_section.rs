@@ -5,13 +5,14 @@
 //! followed is a problem of the file. What the messages then do is said in
 //! `livetime_timing::spill`.
 
+use livetime_node::link::LinkTransport;
 use livetime_node::{ChainSpill, DataLinkConfig};
 use livetime_timing::waveform::{DesignOptions, PointCurve, design};
 use livetime_timing::{Schedule, SpillConfig};
 use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, SourceId, TaiNs};
 
 use super::document::{Findings, Quantity as _, Section};
-use super::problem_code::{BAD_QUANTITY, LINK_TARGET, MISSING_KEY};
+use super::problem_code::{BAD_QUANTITY, LINK_KIND, LINK_TARGET, MISSING_KEY};
 
 const MESSAGE: &str = "an event ID such as \"0x112c101000000000\"";
 const POINTS: &str =
@@ -192,6 +193,16 @@ pub(crate) fn place_spill(
             "the source id of one of several data links, with ramps to report",
             "add a `[[link]]` with this `source_id` for the read-back alone",
         ));
+    } else if let Some(at) = link
+        && matches!(links[at].transport, LinkTransport::File { .. })
+    {
+        findings.report(Problem::new(
+            LINK_KIND,
+            "timing.read_back",
+            "a link of `kind = \"file\"`",
+            "a link of another kind",
+            "the run itself makes the words of this link: leave `kind` and `frames` out",
+        ));
     }
     Some(ChainSpill {
         spill,
@@ -202,6 +213,8 @@ pub(crate) fn place_spill(
 
 #[cfg(test)]
 mod tests {
+    use livetime_readout::LinkConfig;
+
     use super::super::document::parse;
     use super::*;
 
@@ -241,6 +254,30 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
         let aligned = GOOD.replace("period =", "align = \"250 ms\"\nperiod =");
         let spill = read(&aligned).0.unwrap().spill;
         assert_eq!(spill.align, Some(DurationNs(250_000_000)));
+    }
+
+    #[test]
+    fn read_back_is_a_link_whose_words_the_run_makes() {
+        let link = |source: u32, transport: LinkTransport| DataLinkConfig {
+            source: SourceId(source),
+            unit: 0,
+            link: LinkConfig::default(),
+            transport,
+        };
+        let frames = || LinkTransport::File { path: "a".into() };
+        let place = |transport: LinkTransport| {
+            let findings = Findings::default();
+            let links = [link(0x51_0000, frames()), link(0x7F_0000, transport)];
+            let spill = place_spill(read(GOOD).0, &links, &findings).unwrap();
+            assert_eq!(spill.read_back, Some(1));
+            let (_, problems) = findings.into_parts();
+            problems
+                .iter()
+                .map(|problem| problem.code.code)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(place(LinkTransport::Emulated), [""; 0]);
+        assert_eq!(place(frames()), [LINK_KIND.code]);
     }
 
     #[test]

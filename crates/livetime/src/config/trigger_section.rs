@@ -107,10 +107,11 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
     }
     read_menu_wide(trigger, &mut table.menu, findings);
     if !trigger.has("path") {
+        refuse_idle(trigger, &table.menu.paths);
         return;
     }
     let sections = trigger.sections("path");
-    let is_empty = sections.is_empty();
+    let (is_empty, written) = (sections.is_empty(), sections.len());
     let mut paths = Vec::new();
     for section in sections {
         let key = section.path().to_owned();
@@ -119,9 +120,32 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
             table.path_keys.push(key);
         }
     }
+    // A path with problems may be the one that needs a key.
+    if paths.len() == written {
+        refuse_idle(trigger, &paths);
+    }
     // A menu that is empty only because its paths have problems is not a problem of its own.
     if is_empty || !paths.is_empty() {
         table.menu.paths = paths;
+    }
+}
+
+/// Reports keys of the whole menu that none of its paths looks at.
+fn refuse_idle(trigger: &mut Section<'_, '_>, paths: &[PathConfig]) {
+    let has_steps = paths.iter().any(|path| path.prescale.steps.len() > 1);
+    let has_limit = paths
+        .iter()
+        .any(|path| path.prescale.luminosity_max.is_some());
+    let of_steps = ["dead_time_window", "dead_time_high", "dead_time_low"].as_slice();
+    for (is_used, keys, needed) in [
+        (has_steps, of_steps, "prescales"),
+        (has_limit, &["luminosity"], "luminosity_max"),
+    ] {
+        if !is_used {
+            let reason = format!("these keys with `{needed}` of a path");
+            let help = format!("remove it, or give a path `{needed}`");
+            trigger.refuse_idle(keys, &reason, &help);
+        }
     }
 }
 

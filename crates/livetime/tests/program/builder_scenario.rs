@@ -33,8 +33,9 @@ fn a_ring_that_stands_still_is_a_deadlock_and_no_run_that_was_too_short() {
         "[switch]\nmode = \"cut-through\"\nbuffer = \"2 KiB\"\n",
         "[switch]\nmode = \"store-and-forward\"\nbuffer = \"4 KiB\"\nflow_control = \"stop-go\"\n",
     ] {
+        let rails = 1 + usize::from(switch.contains("2 KiB"));
         let text = format!(
-            "format = 1\nduration = \"20 s\"\nduration_max = \"1 min\"\nwarm_up = \"1 s\"\n[topology]\n\
+            "format = 1\nrails = {rails}\nduration = \"20 s\"\nduration_max = \"1 min\"\nwarm_up = \"1 s\"\n[topology]\n\
              kind = \"graph\"\nfile = \"ring.graph\"\n[builder]\n[host]\nevent = \"1 us\"\n{switch}"
         );
         bench.write("ring.toml", &text);
@@ -47,6 +48,8 @@ fn a_ring_that_stands_still_is_a_deadlock_and_no_run_that_was_too_short() {
         let packets = value(&document, "builder.packets_deadlocked").as_u64();
         assert!(packets >= Some(5), "{document:#}");
         assert!(document["simulated_s"].as_f64() < Some(0.5), "{document:#}");
+        let held = value(&document, "links.held").as_array().map(Vec::len);
+        assert!(held >= Some(5), "{document:#}");
         let text = bench.run(&["sim", "run", "ring.toml"]).ended_with(0).out;
         assert!(
             text.contains("  deadlock          nothing moves in"),

@@ -163,6 +163,16 @@ fn files_that_would_be_lost_or_empty_are_refused() {
     let bench = Workbench::new();
     let scenario = "format = 1\npacket_times = 50\n[topology]\nkind = \"crossbar\"\nports = 4\n";
     bench.write("small.toml", scenario);
+    bench.write("sizes.txt", "100\n200\n");
+    let listed = format!("{scenario}[size]\nlaw = \"list\"\nfile = \"sizes.txt\"\n");
+    bench.write("listed.toml", listed);
+    for option in ["--csv", "--links", "--html"] {
+        let run = bench.run(&["sim", "run", "listed.toml", option, "sizes.txt"]);
+        let said = format!("{option} sizes.txt: this is the file of the scenario");
+        assert!(run.ended_with(1).err.contains(&said), "{option}");
+    }
+    let kept = std::fs::read_to_string(bench.path("sizes.txt"));
+    assert_eq!(kept.expect("it is there"), "100\n200\n");
     for (options, said) in [
         (
             &["--csv", "./small.toml"][..],

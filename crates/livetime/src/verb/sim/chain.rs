@@ -13,7 +13,8 @@ use livetime_fabric::chain::{
     FilterChoice, SimulatedChain, SimulatedChainConfig, SimulatedDataLink, SimulatedOutcome,
     SimulatedSpill,
 };
-use livetime_node::{ChainConfig, FilterConfig, latency_summary};
+use livetime_node::link::LinkTransport;
+use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig, latency_summary};
 use livetime_store::summary::{DeadTime, Latencies, RunIdentification};
 use livetime_store::{RunBegin, RunReader, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
@@ -120,6 +121,7 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         "simulation · seed {} · configuration {} · livetime {}",
         facts.seed, facts.config_hash, facts.version
     ));
+    say_what_is_made(&chain);
     let config_text = facts.config_with_options(&text);
     if let Some(directory) = &options.out {
         check_place(directory)?;
@@ -139,6 +141,20 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         say(format_args!("error: {problem}"));
     }
     Ok(summary.conserved && outcome.is_drained)
+}
+
+/// Says whose data a run would read, and the simulation does not.
+fn say_what_is_made(chain: &ChainConfig) {
+    let is_file = |link: &&DataLinkConfig| matches!(link.transport, LinkTransport::File { .. });
+    let of_files = chain.data_links.iter().filter(is_file);
+    let sources: Vec<String> = of_files.map(|link| link.source.to_string()).collect();
+    if !sources.is_empty() {
+        say(format_args!(
+            "note: the files of links with `kind = \"file\"` are not read, their fragments are made \
+             here: {}",
+            sources.join(", ")
+        ));
+    }
 }
 
 /// Makes the directory of a run's files, which may not hold one: before the work, not after it.

@@ -204,7 +204,14 @@ fn simulate(request: &PlanRequest, threads: usize) -> Vec<PlanOption> {
         }
     });
     let found = run_all(told.collect(), threads, |_| {});
-    found.into_iter().flatten().collect()
+    let found: Vec<PlanOption> = found.into_iter().flatten().collect();
+    if found.len() < all {
+        say(format_args!(
+            "{} of them are left out: their network has no such way of sending",
+            all - found.len()
+        ));
+    }
+    found
 }
 
 /// Those that hold first, those that fail last.

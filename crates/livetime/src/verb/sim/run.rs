@@ -134,7 +134,7 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
         env!("CARGO_PKG_VERSION")
     ));
     count_links(options, &mut loaded.scenario)?;
-    check_outputs(options, &loaded.scenario)?;
+    check_outputs(options, &loaded)?;
     for path in [&options.csv, &options.links, &options.html]
         .into_iter()
         .flatten()
@@ -175,9 +175,10 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
     }
 }
 
-/// Refuses files that would be written over each other or over the scenario, and one that would be empty.
-fn check_outputs(options: &Options, scenario: &Scenario) -> Result<(), String> {
-    if options.csv.is_some() && scenario.level == Level::Analytic {
+/// Refuses files that would be written over each other, over the scenario or what it names, and one that
+/// would be empty.
+fn check_outputs(options: &Options, loaded: &LoadedScenario) -> Result<(), String> {
+    if options.csv.is_some() && loaded.scenario.level == Level::Analytic {
         return Err(
             "error: --csv needs a simulation: a closed form says nothing against time\n\
              help: leave --csv out, or change the level"
@@ -190,9 +191,11 @@ fn check_outputs(options: &Options, scenario: &Scenario) -> Result<(), String> {
         ("--links", &options.links),
         ("--html", &options.html),
     ];
-    let files = files
+    let of_options = files
         .iter()
         .filter_map(|(what, path)| path.as_ref().map(|path| (*what, path)));
+    let named = loaded.files.iter().map(|path| ("the scenario", path));
+    let files = named.chain(of_options);
     // Most are not there yet.
     let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
     let same = |a: &Path, b: &Path| place(a).ok() == place(b).ok();
@@ -232,10 +235,10 @@ impl Finished {
         self.outcome.network.as_ref()
     }
 
-    /// What the links did, of one rail.
+    /// What the links did, of one rail: of the one that stands still, if one does.
     fn links(&self) -> Option<&LinkReport> {
         match &self.outcome.builder {
-            Some(builder) => builder.links.first(),
+            Some(builder) => builder.links.get(builder.rail_deadlocked.unwrap_or(0)),
             None => self.network()?.links.as_ref(),
         }
     }
@@ -259,7 +262,7 @@ impl Finished {
             "efficiency_analytic": self.outcome.analytic,
             "scenario_hash": config_hash(&self.loaded.text),
             "version": env!("CARGO_PKG_VERSION"),
-            "command": std::env::args().skip(1).collect::<Vec<_>>(),
+            "command": std::env::args().collect::<Vec<_>>(),
             "notes": self.outcome.notes,
         });
         if let Some(builder) = &self.outcome.builder {
@@ -316,10 +319,7 @@ impl Finished {
 
     /// Whether nothing moves any more in the network of the link report.
     fn is_deadlocked(&self) -> bool {
-        let of_builder = |builder: &BuilderNetworkOutcome| {
-            // Of several networks it is not known which one stands still.
-            builder.links.len() == 1 && builder.is_deadlocked()
-        };
+        let of_builder = |builder: &BuilderNetworkOutcome| builder.rail_deadlocked.is_some();
         self.network().is_some_and(NetworkOutcome::is_deadlocked)
             || self.outcome.builder.as_ref().is_some_and(of_builder)
     }
