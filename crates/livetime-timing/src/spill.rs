@@ -18,6 +18,7 @@ use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, TaiNs};
 
 use crate::action_unit::{Action, ActionUnitConfig};
 use crate::condition::ConditionSpec;
+use crate::flag::{ActionFlag, FlagSet};
 use crate::function_generator::segment::Segment;
 use crate::function_generator::{GeneratorConfig, MasterFunctionGenerator, MasterOutput};
 use crate::id_filter::IdFilter;
@@ -31,6 +32,8 @@ use crate::sink::{SinkId, SinkKind, SinkSpec, TAG_OFF, TAG_ON};
 
 /// Scheduled triggers that wait to be fetched at most; more are counted as missed.
 const TRIGGERS_MAX: usize = 1024;
+/// Largest queue of a channel.
+const QUEUE_MAX: u64 = 1 << 20;
 /// The start tag of the ramps.
 const START_TAG: u32 = 1;
 /// Messages come so long before their time.
@@ -102,10 +105,16 @@ impl SpillConfig {
                 "give the distance of the moments in TAI at which a first turn may begin",
             ));
         }
-        if let Some((open, close)) = self.gate
-            && open == close
-        {
-            problems.push(Problem::new(
+        problems.extend(self.gate_problem(path));
+        problems.extend(self.ramp_problems(path));
+        problems
+    }
+
+    /// Messages of the gate of which nobody can say what they make of it.
+    fn gate_problem(&self, path: &str) -> Option<Problem> {
+        let (open, close) = self.gate?;
+        if open == close {
+            return Some(Problem::new(
                 problem_code::SPILL_MESSAGES,
                 format!("{path}.gate_close"),
                 close,
@@ -113,8 +122,57 @@ impl SpillConfig {
                 "give the gate two event IDs",
             ));
         }
-        problems.extend(self.ramp_problems(path));
-        problems
+        let entries = self.schedule.entries().iter();
+        let of_gate: Vec<_> = entries
+            .filter(|entry| entry.id == open || entry.id == close)
+            .collect();
+        let together = of_gate.windows(2).find(|pair| pair[0].at == pair[1].at);
+        let found = match (together, of_gate.first(), of_gate.last()) {
+            (Some(pair), ..) => {
+                format!(
+                    "{} and {} both at {} ns",
+                    pair[0].id, pair[1].id, pair[0].at.0
+                )
+            }
+            // Closed at the end of a turn and opened at the start of the next it stays open.
+            (None, Some(first), Some(last))
+                if first.id == close && last.id == open && self.is_next_turn(last.at, first.at) =>
+            {
+                format!(
+                    "{open} at {} ns and {close} at {} ns of the next turn, at which it begins",
+                    last.at.0, first.at.0
+                )
+            }
+            _ => return None,
+        };
+        Some(Problem::new(
+            problem_code::SPILL_MESSAGES,
+            format!("{path}.schedule"),
+            found,
+            "messages of the gate at different times, those that open it before those that close it",
+            "give one of them another time, or leave one out",
+        ))
+    }
+
+    /// Whether a time of one turn and a time of the next are the same moment.
+    fn is_next_turn(&self, late: DurationNs, early: DurationNs) -> bool {
+        late.0 == early.0.saturating_add(self.period.0)
+    }
+
+    /// The shortest time from one start of the ramps to the next.
+    fn shortest_cycle(&self) -> DurationNs {
+        let entries = self.schedule.entries().iter();
+        let starts: Vec<u64> = entries
+            .filter(|entry| Some(entry.id) == self.ramp_start)
+            .map(|entry| entry.at.0)
+            .collect();
+        let (Some(first), Some(last)) = (starts.first(), starts.last()) else {
+            return self.period;
+        };
+        // The period may be too short, which is a problem of its own.
+        let over_the_end = first.saturating_add(self.period.0).saturating_sub(*last);
+        let inside = starts.windows(2).map(|pair| pair[1] - pair[0]);
+        DurationNs(inside.fold(over_the_end, u64::min))
     }
 
     fn ramp_problems(&self, path: &str) -> Vec<Problem> {
@@ -128,12 +186,13 @@ impl SpillConfig {
                 "a master drives up to 64 function generators",
             ));
         }
+        let cycle = self.shortest_cycle();
         // Of ramps as long as each other one is named.
         let mut unfit: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
         for (index, sets) in self.ramps.iter().enumerate() {
             let length: u64 = sets.iter().map(|set| Segment::new(set).duration().0).sum();
             // Stopped, appended to and armed again before the next start.
-            if sets.is_empty() || length + DurationNs::MILLISECOND.0 > self.period.0 {
+            if sets.is_empty() || length.saturating_add(DurationNs::MILLISECOND.0) > cycle.0 {
                 unfit.entry(length).or_insert((index, 0)).1 += 1;
             }
         }
@@ -148,10 +207,10 @@ impl SpillConfig {
                 format!("{path}.ramp"),
                 found,
                 format!(
-                    "more than 0 and 1 ms less than the period of {}",
-                    self.period
+                    "more than 0 and 1 ms less than the {cycle} from one start to the next, in a turn \
+                     or over its end"
                 ),
-                "each ramp is armed again before its next start; shorten it",
+                "each ramp is armed again before its next start; shorten it, or start it less often",
             ));
         }
         if !self.ramps.is_empty() && self.ramp_start.is_none() {
@@ -200,14 +259,54 @@ pub struct SpillCounters {
     pub cycles: u64,
     /// Start messages that found ramps not armed, or ramps that ran dry.
     pub ramp_faults: u64,
+    /// Actions of the gate, the triggers and the ramps that found no place in the receiver's queue.
+    pub actions_dropped: u64,
+}
+
+/// The sinks of a spill structure.
+#[derive(Debug, Clone, Copy)]
+struct SpillSinks {
+    close: SinkId,
+    open: SinkId,
+    triggers: SinkId,
+    ramps: SinkId,
+}
+
+impl SpillSinks {
+    /// Closing and opening the gate have a channel each, so that the close at the end of a turn and
+    /// the open at the start of the next, in one nanosecond, conflict with nothing and both happen in
+    /// it: the lower channel first, so that the gate stays open.
+    fn add(registry: &mut Registry) -> Self {
+        let mut add = |kind, name: &str| {
+            registry
+                .add_fixed_sink(SinkSpec::new(kind, name))
+                .expect("four sinks of different names fit")
+        };
+        Self {
+            close: add(SinkKind::Output, "gate_close"),
+            open: add(SinkKind::EmbeddedCpu, "gate_open"),
+            triggers: add(SinkKind::Software, "triggers"),
+            ramps: add(SinkKind::BusTag, "ramps"),
+        }
+    }
+
+    fn all(self) -> [SinkId; 4] {
+        [self.close, self.open, self.triggers, self.ramps]
+    }
+}
+
+/// Places of a queue with room for all that a schedule hands out within the lead time.
+fn queue_places(config: &SpillConfig) -> usize {
+    let turns = (LEAD.0 / config.period.0.max(1)).saturating_add(2);
+    let messages = (config.schedule.entries().len() as u64).saturating_mul(turns);
+    messages.clamp(ActionUnitConfig::HARDWARE.queue as u64, QUEUE_MAX) as usize
 }
 
 /// A spill structure at some time of the run.
 #[derive(Debug)]
 pub struct Spill {
     receiver: EmulatedReceiver,
-    gate_sink: SinkId,
-    trigger_sink: SinkId,
+    sinks: SpillSinks,
     master: Option<MasterFunctionGenerator>,
     /// All ramps as the block that is appended for each cycle.
     block: Vec<u8>,
@@ -234,28 +333,31 @@ impl Spill {
         // A message for the very start of the run has no time for a pipeline.
         let unit = ActionUnitConfig {
             latency_ns: 0,
+            queue: queue_places(config),
             ..ActionUnitConfig::HARDWARE
         };
         let mut receiver = EmulatedReceiver::new(unit, 0)?;
         let mut registry = Registry::new(RegistryConfig::HARDWARE)?;
-        let mut add = |kind, name: &str| {
-            registry
-                .add_fixed_sink(SinkSpec::new(kind, name))
-                .expect("three sinks of different names fit")
+        let sinks = SpillSinks::add(&mut registry);
+        let (open, close) = config.gate.unzip();
+        let condition = |sink, id: Option<EventId>, tag| {
+            let filter = IdFilter::leading(id?, 64).unwrap_or(IdFilter::ALL);
+            // Two triggers of one moment are two triggers.
+            let accept = FlagSet::USUAL.with(ActionFlag::Conflict);
+            Some(Change::Add(ConditionSpec {
+                accept,
+                ..ConditionSpec::new(sink, filter, tag)
+            }))
         };
-        let gate_sink = add(SinkKind::Output, "gate");
-        let trigger_sink = add(SinkKind::Software, "triggers");
-        let bus = add(SinkKind::BusTag, "ramps");
-        let exact = |id: EventId| IdFilter::leading(id, 64).unwrap_or(IdFilter::ALL);
-        let mut changes = Vec::new();
-        let mut condition = |sink, id: Option<EventId>, tag| {
-            let spec = id.map(|id| ConditionSpec::new(sink, exact(id), tag));
-            changes.extend(spec.map(Change::Add));
-        };
-        condition(gate_sink, config.gate.map(|(open, _)| open), TAG_ON);
-        condition(gate_sink, config.gate.map(|(_, close)| close), TAG_OFF);
-        condition(trigger_sink, config.trigger, 0);
-        condition(bus, config.ramp_start, START_TAG);
+        let changes: Vec<Change> = [
+            condition(sinks.close, close, TAG_OFF),
+            condition(sinks.open, open, TAG_ON),
+            condition(sinks.triggers, config.trigger, 0),
+            condition(sinks.ramps, config.ramp_start, START_TAG),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         let caller = Caller {
             client: ClientId(0),
             role: Role::Admin,
@@ -274,8 +376,7 @@ impl Spill {
         debug_assert!(replaced.is_none(), "the first of its receiver");
         let mut spill = Self {
             receiver,
-            gate_sink,
-            trigger_sink,
+            sinks,
             master: None,
             block: Vec::new(),
             magnets: vec![Magnet::new(config.magnet, start); config.ramps.len()],
@@ -359,14 +460,14 @@ impl Spill {
     }
 
     fn handle_action(&mut self, action: &Action) {
-        if action.sink == self.gate_sink {
-            let is_open = action.tag == TAG_ON;
+        if action.sink == self.sinks.open || action.sink == self.sinks.close {
+            let is_open = action.sink == self.sinks.open;
             if is_open != self.gate_open {
                 self.gate_changed = Some(action.executed);
             }
             self.gate_open = is_open;
             self.counters.gates_opened += u64::from(self.gate_open);
-        } else if action.sink == self.trigger_sink {
+        } else if action.sink == self.sinks.triggers {
             self.counters.triggers += 1;
             if self.triggers.len() < TRIGGERS_MAX {
                 self.triggers.push_back(action.executed);
@@ -457,6 +558,10 @@ impl Spill {
 
     /// What has been done.
     pub fn counters(&self) -> SpillCounters {
-        self.counters
+        let overflow = |sink| self.receiver.counters(sink).overflow;
+        SpillCounters {
+            actions_dropped: self.sinks.all().into_iter().map(overflow).sum(),
+            ..self.counters
+        }
     }
 }

@@ -175,6 +175,129 @@ fn the_first_turn_begins_on_the_grid_and_nothing_before_it() {
     }
 }
 
+/// With the default period, the length of the schedule, a gate that closes with the last message
+/// opens again with the first of the next turn, in the same nanosecond: it stays open.
+#[test]
+fn a_gate_that_closes_and_opens_in_one_nanosecond_stays_open() {
+    for lines in [
+        "0x11 0 0\n0x12 0 500000\n",
+        "0x11 0 0\n0x13 0 0\n0x13 0 0\n0x12 0 500000\n",
+    ] {
+        let schedule = Schedule::parse(lines).unwrap();
+        let config = SpillConfig {
+            period: schedule.length(),
+            schedule,
+            ramps: Vec::new(),
+            ..config()
+        };
+        let mut spill = Spill::new(&config, TaiNs(0)).unwrap();
+        for at in (0..20).map(|n| n * 250_000) {
+            spill.advance(TaiNs(at));
+            assert!(spill.is_gate_open(), "at {at} ns");
+        }
+        spill.advance(TaiNs(5_000_100));
+        let counters = spill.counters();
+        assert_eq!((counters.gates_opened, counters.actions_dropped), (11, 0));
+        // Two triggers of one moment are two, and belong to the gate that opens with them.
+        let triggers = 11 * lines.matches("0x13").count();
+        assert_eq!(counters.triggers as usize, triggers);
+    }
+}
+
+/// However many messages one lead time holds, all are executed.
+#[test]
+fn a_dense_schedule_loses_no_action() {
+    let lines: String = (0..2_000u64)
+        .map(|n| {
+            format!(
+                "{} 0 {}\n",
+                if n % 2 == 0 { "0x11" } else { "0x12" },
+                n * 100
+            )
+        })
+        .collect();
+    let config = SpillConfig {
+        schedule: Schedule::parse(&lines).unwrap(),
+        period: DurationNs(200_000),
+        ramps: Vec::new(),
+        ..config()
+    };
+    let mut spill = Spill::new(&config, TaiNs(0)).unwrap();
+    spill.advance(TaiNs(1_999_999));
+    let counters = spill.counters();
+    assert_eq!(
+        (counters.gates_opened, counters.actions_dropped),
+        (10_000, 0)
+    );
+}
+
+#[test]
+fn messages_of_the_gate_at_one_time_are_refused() {
+    let problem = |lines: &str, period: u64| {
+        let config = SpillConfig {
+            schedule: Schedule::parse(lines).unwrap(),
+            period: DurationNs(period),
+            ramps: Vec::new(),
+            ..config()
+        };
+        let problems = config.validate("timing");
+        problems
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    };
+    for lines in [
+        "0x11 0 0\n0x11 0 7\n0x12 0 7\n",
+        "0x12 0 7\n0x11 0 7\n",
+        "0x11 0 0\n0x12 0 7\n0x13 0 7\n0x12 0 7\n",
+    ] {
+        let found = problem(lines, 100);
+        assert!(
+            found.contains("G0303") && found.contains("at 7 ns"),
+            "{found}"
+        );
+        assert!(found.contains("timing.schedule"), "{found}");
+    }
+    // Opened with the end of a turn and closed with the start of the next.
+    let late = "0x12 0 0\n0x11 0 50\n";
+    assert!(problem(late, 50).contains("of the next turn"));
+    assert_eq!(problem(late, 51), "");
+    assert_eq!(problem("0x11 0 0\n0x12 0 50\n", 50), "");
+}
+
+#[test]
+fn every_start_of_the_ramps_leaves_them_time() {
+    // Ramps of 80 ms, with 1 ms to be armed again.
+    let codes = |starts_ms: &[u64], period_ms: u64| -> Vec<String> {
+        let lines: String = starts_ms
+            .iter()
+            .map(|ms| format!("0x10 0 {ms}000000\n"))
+            .collect();
+        let config = SpillConfig {
+            schedule: Schedule::parse(&lines).unwrap(),
+            period: DurationNs(period_ms * MS),
+            gate: None,
+            ..config()
+        };
+        let problems = config.validate("timing");
+        problems.iter().map(ToString::to_string).collect()
+    };
+    for (starts, period, cycle) in [
+        (&[5, 85][..], 200, "80.0 ms"),
+        (&[0, 150], 230, "80.0 ms"),
+        (&[50, 50], 1000, "0 ns"),
+        (&[0, 200], 200, "0 ns"),
+    ] {
+        let found = codes(starts, period);
+        assert_eq!(found.len(), 1, "{starts:?}");
+        assert!(
+            found[0].contains("G0302") && found[0].contains(cycle),
+            "{found:?}"
+        );
+    }
+    assert_eq!(codes(&[0, 81], 162), [""; 0]);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let codes = |change: &dyn Fn(&mut SpillConfig)| -> Vec<&str> {

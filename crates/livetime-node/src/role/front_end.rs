@@ -945,6 +945,7 @@ impl Role for FrontEnd {
                 ("ramps_started", counters.ramps_started),
                 ("ramp_cycles", counters.cycles),
                 ("ramp_faults", counters.ramp_faults),
+                ("timing_actions_dropped", counters.actions_dropped),
             ]
         });
         RoleResult {

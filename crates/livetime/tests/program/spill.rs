@@ -168,6 +168,43 @@ fn aligned_spills_begin_with_a_full_second_of_tai() {
     }
 }
 
+/// The period is the length of the schedule unless the file says otherwise: the gate closes with the
+/// last message and opens with the first of the next turn, at one time.
+#[test]
+fn a_gate_of_the_usual_period_stays_open() {
+    let bench = Workbench::new();
+    let example = fs::read_to_string(project().join("examples/spill.toml")).unwrap();
+    let link = example.find("[[link]] # function generators").unwrap();
+    let rest = example.find("[trigger]").unwrap();
+    let timing = r#"[timing]
+schedule = ["0x112c103000000000 0x0 0", "0x112c104000000000 0x0 500000000"]
+gate_open = "0x112c103000000000"
+gate_close = "0x112c104000000000"
+
+"#;
+    bench.write(
+        "gate.toml",
+        [&example[..link], timing, &example[rest..]].concat(),
+    );
+    let arguments = [
+        "sim",
+        "gate.toml",
+        "--timed",
+        "--triggers",
+        "3000",
+        "--json",
+    ];
+    let document = bench.run(&arguments).ended_with(0).document();
+    assert_eq!(count(&document, "counts.triggers"), 3000);
+    let twice = timing.replace("0x0 0\"", "0x0 500000000\"");
+    bench.write(
+        "gate.toml",
+        [&example[..link], &twice, &example[rest..]].concat(),
+    );
+    let refused = bench.run(&["check", "gate.toml"]).ended_with(1);
+    assert!(refused.err.contains("G0303"), "{}", refused.err);
+}
+
 #[test]
 fn offers_outside_the_gate_have_a_line_of_their_own() {
     let bench = Workbench::new();
