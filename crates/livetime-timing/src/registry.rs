@@ -18,7 +18,7 @@ use crate::sink::{ConflictPolicy, SinkId, SinkKind, SinkSpec};
 mod change;
 mod hardware_fit;
 
-pub use change::{Applied, Change, TransactionError};
+pub use change::{Applied, Change, ConflictingCondition, TransactionError};
 pub use hardware_fit::HardwareFit;
 
 /// Sizes of a registry.
@@ -389,6 +389,13 @@ impl Registry {
             }
         }
         count
+    }
+
+    /// How many sinks and conditions a client owns.
+    pub fn owned_by(&self, client: ClientId) -> usize {
+        let of = |ownership: &Ownership| ownership.owner == Some(client);
+        let sinks = self.sinks().filter(|sink| of(&sink.ownership)).count();
+        sinks + self.conditions().filter(|c| of(&c.ownership)).count()
     }
 
     /// Every pair of conditions of a sink that must conflict, whatever its policy.

@@ -63,6 +63,18 @@ impl SinkKind {
     }
 }
 
+impl fmt::Display for SinkKind {
+    /// What it is in a sentence: `an output`, `a bus`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Output => "an output",
+            Self::Software => "a software sink",
+            Self::EmbeddedCpu => "an embedded processor",
+            Self::BusTag => "a bus",
+        })
+    }
+}
+
 /// Tag that switches an output on.
 pub const TAG_ON: u32 = 2;
 /// Tag that switches an output off.

@@ -310,7 +310,7 @@ fn every_action_is_delivered_refused_dropped_or_waiting() {
             let spec = ConditionSpec {
                 offset_ns: random.below(3) as i64,
                 accept: FlagSet::from_bits(random.below(16) as u8),
-                ..ConditionSpec::new(place, filter, 0)
+                ..ConditionSpec::new(place, filter, TAG_ON)
             };
             add(&mut core, spec);
         }

@@ -88,7 +88,7 @@ fn errors_name_the_change_the_value_and_what_is_allowed() {
     };
     assert_eq!(
         error(&mut core, late),
-        "change 1: offset 1000000001 ns, allowed in sink0 is -1000000000 to 1000000000 ns"
+        "change 1: offset 1000000001 ns, allowed in io1 is -1000000000 to 1000000000 ns"
     );
     let hole = IdFilter::masked(EventId(0), 1).unwrap();
     assert_eq!(
@@ -99,9 +99,28 @@ fn errors_name_the_change_the_value_and_what_is_allowed() {
                 ..good
             }
         ),
-        "change 1: sink0 matches leading bits only; use a prefix"
+        "change 1: io1 matches leading bits only; use a prefix"
     );
-    assert!(error(&mut core, good).contains("conflict for every message with event ID 0x0"));
+    let conflict = error(&mut core, good);
+    assert!(
+        conflict.starts_with(
+            "the new condition of change 1 and the new condition of change 0 of io1 conflict for \
+             every message with event ID 0x0"
+        ) || conflict.starts_with(
+            "the new condition of change 0 and the new condition of change 1 of io1 conflict for \
+             every message with event ID 0x0"
+        ),
+        "{conflict}"
+    );
+    for tag in [0, 3, 0x11] {
+        assert_eq!(
+            error(&mut core, ConditionSpec { tag, ..good }),
+            format!(
+                "change 1: tag {tag} in io1, an output; allowed are 1, which is off, and 2, which \
+                 is on"
+            )
+        );
+    }
     assert_eq!(core.registry().conditions().count(), 0);
     let observer = Caller {
         client: ClientId(3),

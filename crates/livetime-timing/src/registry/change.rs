@@ -3,15 +3,18 @@
 //! Each change is checked and made at once, with what it replaced written down; the new table is
 //! compiled last, and any error undoes everything in reverse.
 
+use core::fmt;
 use std::collections::BTreeSet;
+
+use livetime_wire::EventId;
 
 use super::{
     AccessError, Caller, Condition, ConditionId, ConditionSpec, ConflictPolicy, ConflictReport,
     MatchTable, Operation, Ownership, Registry, SinkId, SinkKind, Slot, authorise, compile_key,
     find_conflicts,
 };
-use crate::conflict::ConflictPair;
 use crate::match_table::TableFull;
+use crate::sink::{TAG_OFF, TAG_ON};
 
 /// One change of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,24 @@ pub enum Change {
     Own(ConditionId),
     /// Gives a condition up: permanent from now on, and open to all.
     Disown(ConditionId),
+}
+
+/// A condition that conflicts with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConflictingCondition {
+    /// It is there.
+    There(ConditionId),
+    /// It was to be added by this change, from 0, and has no number.
+    New(usize),
+}
+
+impl fmt::Display for ConflictingCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::There(id) => write!(f, "condition {id}"),
+            Self::New(index) => write!(f, "the new condition of change {index}"),
+        }
+    }
 }
 
 /// Why a transaction changed nothing.
@@ -67,8 +88,8 @@ pub enum TransactionError {
     Offset {
         /// Which change, from 0.
         index: usize,
-        /// The sink.
-        sink: SinkId,
+        /// Name of the sink.
+        sink: String,
         /// Offset asked for.
         offset_ns: i64,
         /// Smallest allowed.
@@ -76,13 +97,26 @@ pub enum TransactionError {
         /// Largest allowed.
         max_ns: i64,
     },
+    /// A tag that says neither on nor off to an output.
+    #[error(
+        "change {index}: tag {tag} in {sink}, an output; allowed are {TAG_OFF}, which is off, and \
+         {TAG_ON}, which is on"
+    )]
+    OutputTag {
+        /// Which change, from 0.
+        index: usize,
+        /// Name of the sink.
+        sink: String,
+        /// Tag asked for.
+        tag: u32,
+    },
     /// A mask with holes or a span in a sink that only hardware serves.
     #[error("change {index}: {sink} matches leading bits only; use a prefix")]
     SoftwareOnly {
         /// Which change, from 0.
         index: usize,
-        /// The sink.
-        sink: SinkId,
+        /// Name of the sink.
+        sink: String,
     },
     /// A replacement that would move the condition.
     #[error("change {index}: condition {condition} stays in its sink; add a new one")]
@@ -105,14 +139,16 @@ pub enum TransactionError {
     TableFull(#[from] TableFull),
     /// Conditions of a sink that refuses it must conflict.
     #[error(
-        "conditions {} and {} of {sink} conflict for every message with event ID {}; \
-         {must} such pairs in all", pair.first, pair.second, pair.example
+        "{} and {} of {sink} conflict for every message with event ID {example}; \
+         {must} such pairs in all", pair[0], pair[1]
     )]
     Conflict {
-        /// The sink.
-        sink: SinkId,
-        /// One such pair.
-        pair: ConflictPair,
+        /// Name of the sink.
+        sink: String,
+        /// One such pair, of which the second would never act.
+        pair: [ConflictingCondition; 2],
+        /// The smallest event ID that both match.
+        example: EventId,
         /// All such pairs.
         must: u64,
     },
@@ -135,7 +171,22 @@ struct Progress {
     /// Slots before they were changed, in the order of the changes.
     undo: Vec<(u32, Slot)>,
     added: Vec<ConditionId>,
+    /// The change of each of them.
+    added_by: Vec<usize>,
     freed: Vec<u32>,
+}
+
+impl Progress {
+    /// A condition as its user knows it.
+    fn named(&self, id: ConditionId) -> ConflictingCondition {
+        let added = self.added.iter().zip(&self.added_by);
+        let mut of_change = added.filter(|(added, _)| **added == id);
+        of_change
+            .next()
+            .map_or(ConflictingCondition::There(id), |(_, index)| {
+                ConflictingCondition::New(*index)
+            })
+    }
 }
 
 impl Registry {
@@ -155,7 +206,7 @@ impl Registry {
         let result = result.and_then(|()| {
             let changed: BTreeSet<u32> = progress.undo.iter().map(|(slot, _)| *slot).collect();
             let sorted = self.sorted_with(&changed);
-            let warnings = self.check_conflicts(&sorted, &changed)?;
+            let warnings = self.check_conflicts(&sorted, &changed, &progress)?;
             let table = Box::new(self.compile(&sorted)?);
             Ok((sorted, warnings, table))
         });
@@ -269,6 +320,7 @@ impl Registry {
         });
         self.created += 1;
         progress.added.push(id);
+        progress.added_by.push(index);
         Ok(())
     }
 
@@ -351,14 +403,25 @@ impl Registry {
         if !(min_ns..=max_ns).contains(&spec.offset_ns) {
             return Err(TransactionError::Offset {
                 index,
-                sink,
+                sink: known.spec.name.clone(),
                 offset_ns: spec.offset_ns,
                 min_ns,
                 max_ns,
             });
         }
+        let sink = || known.spec.name.clone();
+        if known.spec.kind == SinkKind::Output && ![TAG_OFF, TAG_ON].contains(&spec.tag) {
+            return Err(TransactionError::OutputTag {
+                index,
+                sink: sink(),
+                tag: spec.tag,
+            });
+        }
         if known.spec.kind != SinkKind::Software && !spec.filter.is_hardware() {
-            return Err(TransactionError::SoftwareOnly { index, sink });
+            return Err(TransactionError::SoftwareOnly {
+                index,
+                sink: sink(),
+            });
         }
         Ok(())
     }
@@ -410,6 +473,7 @@ impl Registry {
         &self,
         sorted: &[u32],
         changed: &BTreeSet<u32>,
+        progress: &Progress,
     ) -> Result<Vec<(SinkId, ConflictReport)>, TransactionError> {
         let touched: BTreeSet<SinkId> = changed
             .iter()
@@ -419,9 +483,8 @@ impl Registry {
             .collect();
         let mut warnings = Vec::new();
         for sink in touched {
-            let policy = self
-                .sink(sink)
-                .map_or(ConflictPolicy::Ignore, |sink| sink.spec.conflict_policy);
+            let known = self.sink(sink);
+            let policy = known.map_or(ConflictPolicy::Ignore, |sink| sink.spec.conflict_policy);
             if policy == ConflictPolicy::Ignore {
                 continue;
             }
@@ -434,8 +497,9 @@ impl Registry {
             };
             if policy == ConflictPolicy::Reject {
                 return Err(TransactionError::Conflict {
-                    sink,
-                    pair: *pair,
+                    sink: known.map_or_else(String::new, |sink| sink.spec.name.clone()),
+                    pair: [pair.first, pair.second].map(|id| progress.named(id)),
+                    example: pair.example,
                     must: report.must,
                 });
             }
