@@ -4,6 +4,7 @@
 //! beyond [`PEERS_MAX`] are turned away. The kernel says who a peer is, not the peer.
 
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,6 +51,17 @@ pub enum ListenError {
         /// Where.
         path: PathBuf,
     },
+    /// Something else is there.
+    #[error(
+        "cannot listen on {path}: {found} is there and not the socket of a daemon that has ended; move it \
+         away, or name another place"
+    )]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
     /// The bus refuses.
     #[error("cannot serve {BUS_NAME} on the bus: {0}")]
     Bus(#[from] zbus::Error),
@@ -62,12 +74,22 @@ pub enum ListenError {
 #[derive(Debug)]
 pub struct PeerSocket {
     path: PathBuf,
+    /// Device and number of the file that was made.
+    made: (u64, u64),
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let data = std::fs::symlink_metadata(path)?;
+    Ok((data.dev(), data.ino()))
 }
 
 impl Drop for PeerSocket {
     fn drop(&mut self) {
-        // Nothing is lost when it stays: the next daemon takes it over.
-        let _ = std::fs::remove_file(&self.path);
+        // What somebody else has put there meanwhile is theirs.
+        if identity(&self.path).is_ok_and(|there| there == self.made) {
+            // Nothing is lost when it stays: the next daemon takes it over.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -80,19 +102,12 @@ pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenErr
         path: path.to_owned(),
         source,
     };
-    if UnixStream::connect(path).is_ok() {
-        return Err(ListenError::InUse {
-            path: path.to_owned(),
-        });
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
+    clear_place(path)?;
     let listener = UnixListener::bind(path).map_err(failed)?;
     // Everybody may connect: what one may do is decided by the user behind the connection.
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(path, everybody).map_err(failed)?;
+    let made = identity(path).map_err(failed)?;
     let server = Arc::clone(server);
     let peers = Arc::new(AtomicUsize::new(0));
     std::thread::Builder::new()
@@ -101,7 +116,41 @@ pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenErr
         .map_err(ListenError::Thread)?;
     Ok(PeerSocket {
         path: path.to_owned(),
+        made,
     })
+}
+
+/// Removes the socket that a dead daemon left, and nothing else.
+fn clear_place(path: &Path) -> Result<(), ListenError> {
+    let path_buf = || path.to_owned();
+    let failed = |source| ListenError::Socket {
+        path: path_buf(),
+        source,
+    };
+    let kind = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+        Ok(there) => there.file_type(),
+    };
+    match UnixStream::connect(path) {
+        Ok(_) => return Err(ListenError::InUse { path: path_buf() }),
+        // Nobody listens there.
+        Err(error) if kind.is_socket() && error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Err(error) if kind.is_socket() => return Err(failed(error)),
+        Err(_) => {
+            let found = match kind {
+                _ if kind.is_symlink() => "a symbolic link",
+                _ if kind.is_dir() => "a folder",
+                _ if kind.is_file() => "a file",
+                _ => "a device or pipe",
+            };
+            return Err(ListenError::Foreign {
+                path: path_buf(),
+                found,
+            });
+        }
+    }
+    std::fs::remove_file(path).map_err(failed)
 }
 
 fn accept(server: &Arc<Server>, listener: &UnixListener, peers: &Arc<AtomicUsize>) {
@@ -239,5 +288,43 @@ async fn watch_names(server: &Arc<Server>, mut changes: fdo::NameOwnerChangedStr
         {
             server.bus_name_gone(arguments.name().as_str()).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_socket_of_a_dead_daemon_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert!(clear_place(&at("nothing")).is_ok());
+        std::fs::write(at("file"), "mine").unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        drop(UnixListener::bind(at("dead")).unwrap());
+        let _listening = UnixListener::bind(at("alive")).unwrap();
+        for (name, of) in [
+            ("to_file", "file"),
+            ("to_dead", "dead"),
+            ("to_none", "none"),
+        ] {
+            std::os::unix::fs::symlink(at(of), at(name)).unwrap();
+        }
+        for (name, said) in [
+            ("file", "a file is there"),
+            ("folder", "a folder is there"),
+            ("to_file", "a symbolic link is there"),
+            ("to_dead", "a symbolic link is there"),
+            ("to_none", "a symbolic link is there"),
+            ("alive", "a daemon listens on"),
+        ] {
+            let error = clear_place(&at(name)).unwrap_err().to_string();
+            assert!(error.contains(said), "{name}: {error}");
+            assert!(std::fs::symlink_metadata(at(name)).is_ok(), "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(at("file")).unwrap(), "mine");
+        assert!(clear_place(&at("dead")).is_ok());
+        assert!(std::fs::symlink_metadata(at("dead")).is_err());
     }
 }
