@@ -9,9 +9,11 @@ use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use livetime_timing::registry::Sink;
+use livetime_timing::sink::OFFSET_NS_USUAL;
 use livetime_timing::{
     ActionFlag, Caller, Change, ClientId, Condition, ConditionSpec, FlagSet, IdFilter, Ownership,
-    Registry, Role, SinkKind, SinkSpec,
+    Registry, Role, SinkId, SinkKind, SinkSpec,
 };
 use livetime_wire::EventId;
 use serde_json::{Value, json};
@@ -22,6 +24,8 @@ use crate::control::{Control, ControlError};
 pub const KEPT_SCHEMA: &str = "livetime.timing_kept/1";
 /// Largest file that is read, bytes.
 const FILE_MAX: u64 = 64 << 20;
+/// Symbolic links that are followed at most, as the kernel does.
+const LINKS_MAX: usize = 40;
 /// Who restores: gone again before the first client comes.
 const DAEMON: Caller = Caller {
     client: ClientId(0),
@@ -61,7 +65,7 @@ pub enum KeptError {
         what: String,
     },
     /// What it says cannot be done.
-    #[error("state file {path}: {source}")]
+    #[error("state file {path}: {source}; correct it, or move it away to start with nothing")]
     Control {
         /// Which file.
         path: PathBuf,
@@ -87,6 +91,7 @@ impl StateKeeper {
     /// [`KeptError`] when it cannot be read or does not fit this receiver; the daemon had better
     /// not start without what it was to keep.
     pub fn restore(path: &Path, control: &Control) -> Result<Self, KeptError> {
+        let path = &real_path(path);
         let failed = |source| KeptError::File {
             step: "read",
             path: path.to_owned(),
@@ -147,6 +152,27 @@ impl StateKeeper {
     }
 }
 
+/// The file behind symbolic links, whether it is there or not, so that whoever names it otherwise
+/// finds the same lock, and what is written anew is that file and not the link.
+fn real_path(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = std::fs::read_link(&path) else {
+            break;
+        };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        // It cannot be written there, which is said when it is tried.
+        _ => path,
+    }
+}
+
 /// The path with an ending more.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut beside = path.to_owned().into_os_string();
@@ -180,26 +206,42 @@ fn is_kept(ownership: &Ownership) -> bool {
 
 /// What the file says of a registry.
 fn text_of(registry: &Registry) -> String {
-    // Sinks of hardware are there anyway: only software sinks are made by clients.
-    let sinks = registry
+    // Sinks of hardware are there anyway: only software sinks are made by clients. Of the others
+    // stays what they may.
+    let sinks: Vec<Value> = registry
         .sinks()
-        .filter(|sink| sink.spec.kind == SinkKind::Software && is_kept(&sink.ownership));
-    let sinks: Vec<Value> = sinks
-        .map(|sink| {
-            json!({
-                "name": sink.spec.name,
-                "offset_min_ns": sink.spec.offset_min_ns,
-                "offset_max_ns": sink.spec.offset_max_ns,
-            })
-        })
+        .filter(|sink| sink.spec.kind == SinkKind::Software && is_kept(&sink.ownership))
+        .map(|sink| offsets_json("name", sink))
+        .collect();
+    let offsets: Vec<Value> = registry
+        .sinks()
+        .filter(|sink| sink.spec.kind != SinkKind::Software && !has_usual_offsets(&sink.spec))
+        .map(|sink| offsets_json("sink", sink))
         .collect();
     let conditions: Vec<Value> = registry
         .conditions()
         .filter(|condition| is_kept(&condition.ownership))
         .filter_map(|condition| condition_json(registry, condition))
         .collect();
-    let document = json!({ "schema": KEPT_SCHEMA, "sinks": sinks, "conditions": conditions });
+    let document = json!({
+        "schema": KEPT_SCHEMA,
+        "sinks": sinks,
+        "offsets": offsets,
+        "conditions": conditions,
+    });
     format!("{document:#}\n")
+}
+
+fn has_usual_offsets(spec: &SinkSpec) -> bool {
+    (spec.offset_min_ns, spec.offset_max_ns) == (-OFFSET_NS_USUAL, OFFSET_NS_USUAL)
+}
+
+fn offsets_json(name: &str, sink: &Sink) -> Value {
+    json!({
+        name: sink.spec.name,
+        "offset_min_ns": sink.spec.offset_min_ns,
+        "offset_max_ns": sink.spec.offset_max_ns,
+    })
 }
 
 fn condition_json(registry: &Registry, condition: &Condition) -> Option<Value> {
@@ -239,17 +281,28 @@ fn restore_text(path: &Path, text: &str, control: &Control) -> Result<(), KeptEr
         let found = document["schema"].as_str().unwrap_or("nothing");
         return Err(wrong(format!("schema is {found}, expected {KEPT_SCHEMA}")));
     }
+    let mut bounds = Vec::new();
     for (index, sink) in entries(&document, "sinks").map_err(&wrong)? {
-        let field = |name| missing("sink", index, name);
-        let name = sink["name"].as_str().ok_or_else(|| wrong(field("name")))?;
-        let offset = |key| sink[key].as_i64().ok_or_else(|| wrong(field(key)));
-        let spec = SinkSpec {
-            offset_min_ns: offset("offset_min_ns")?,
-            offset_max_ns: offset("offset_max_ns")?,
-            ..SinkSpec::new(SinkKind::Software, name)
-        };
+        let (name, offsets) = offsets_of("sink", "name", index, sink).map_err(&wrong)?;
+        let spec = SinkSpec::new(SinkKind::Software, name);
         let id = control.create_sink(&DAEMON, spec).map_err(refused)?;
         control.own_sink(&DAEMON, id, false).map_err(refused)?;
+        bounds.push((id, offsets));
+    }
+    // Files of before have none of these.
+    let of_fixed = match document.get("offsets") {
+        Some(_) => entries(&document, "offsets").map_err(&wrong)?.collect(),
+        None => Vec::new(),
+    };
+    for (index, sink) in of_fixed {
+        let (name, offsets) = offsets_of("offsets", "sink", index, sink).map_err(&wrong)?;
+        let id = sink_of_name(control, "offsets", index, name).map_err(&wrong)?;
+        bounds.push((id, offsets));
+    }
+    // Bounds that were narrowed left the conditions there were as they are.
+    for (id, _) in &bounds {
+        let all = control.set_offsets(&DAEMON, *id, i64::MIN, i64::MAX);
+        all.map_err(refused)?;
     }
     let mut added = Vec::new();
     for (index, condition) in entries(&document, "conditions").map_err(&wrong)? {
@@ -260,7 +313,31 @@ fn restore_text(path: &Path, text: &str, control: &Control) -> Result<(), KeptEr
     let applied = control.apply(&DAEMON, &added).map_err(refused)?;
     let disowned: Vec<Change> = applied.added.into_iter().map(Change::Disown).collect();
     control.apply(&DAEMON, &disowned).map_err(refused)?;
+    for (id, (min_ns, max_ns)) in bounds {
+        let set = control.set_offsets(&DAEMON, id, min_ns, max_ns);
+        set.map_err(refused)?;
+    }
     Ok(())
+}
+
+/// Name and bounds of the offsets of a sink.
+fn offsets_of<'a>(
+    what: &str,
+    name: &str,
+    index: usize,
+    sink: &'a Value,
+) -> Result<(&'a str, (i64, i64)), String> {
+    let field = |name: &str| missing(what, index, name);
+    let of = sink[name].as_str().ok_or_else(|| field(name))?;
+    let offset = |key: &str| sink[key].as_i64().ok_or_else(|| field(key));
+    Ok((of, (offset("offset_min_ns")?, offset("offset_max_ns")?)))
+}
+
+fn sink_of_name(control: &Control, what: &str, index: usize, name: &str) -> Result<SinkId, String> {
+    let sink = control.read(|registry| registry.sink_by_name(name).map(|sink| sink.id));
+    sink.ok_or_else(|| {
+        format!("{what} {index} is of sink {name}, which this receiver does not have")
+    })
 }
 
 fn entries<'a>(
@@ -284,10 +361,7 @@ fn condition_spec(
     let field = |name| missing("condition", index, name);
     let text = |name| condition[name].as_str().ok_or_else(|| field(name));
     let name = text("sink")?;
-    let sink = control.read(|registry| registry.sink_by_name(name).map(|sink| sink.id));
-    let sink = sink.ok_or_else(|| {
-        format!("condition {index} is of sink {name}, which this receiver does not have")
-    })?;
+    let sink = sink_of_name(control, "condition", index, name)?;
     let bits = |name| text(name)?.parse::<EventId>().map_err(|_| field(name));
     let filter = IdFilter::masked(bits("id")?, bits("mask")?.0)
         .map_err(|error| format!("condition {index}: {error}"))?;
@@ -310,4 +384,31 @@ fn condition_spec(
             .ok_or_else(|| field("active"))?,
         ..ConditionSpec::new(sink, filter, tag.ok_or_else(|| field("tag"))?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_path_whatever_link_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("inner")).unwrap();
+        let file = folder.path().canonicalize().unwrap().join("kept.json");
+        std::os::unix::fs::symlink("kept.json", at("link")).unwrap();
+        std::os::unix::fs::symlink("../link", at("inner/link")).unwrap();
+        for there in [false, true] {
+            for name in ["kept.json", "link", "inner/link", "inner/../kept.json"] {
+                assert_eq!(real_path(&at(name)), file, "{name}, {there}");
+            }
+            std::fs::write(&file, "").unwrap();
+        }
+        let first = lock(&real_path(&at("link"))).unwrap();
+        let second = lock(&real_path(&at("kept.json"))).unwrap_err();
+        assert!(second.to_string().contains("is kept by another daemon"));
+        drop(first);
+        let nowhere = at("none/kept.json");
+        assert_eq!(real_path(&nowhere), nowhere);
+    }
 }
