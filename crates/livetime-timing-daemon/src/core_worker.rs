@@ -253,6 +253,8 @@ pub struct CoreWorker {
     ends: CoreEnds,
     flight: RecordWriter,
     actions: Vec<ExecutedAction>,
+    /// Executed with them, by sinks that have no records.
+    other_actions: Vec<ExecutedAction>,
     outputs: Vec<(bool, u64)>,
     messages_taken: u64,
     executed: u64,
@@ -285,6 +287,7 @@ impl CoreWorker {
             ends,
             flight,
             actions: Vec::with_capacity(ACTIONS_PER_TURN),
+            other_actions: Vec::with_capacity(ACTIONS_PER_TURN),
             outputs,
             messages_taken: 0,
             executed: 0,
@@ -570,11 +573,15 @@ impl CoreWorker {
     fn collect(&mut self, now: TaiNs, budget: &mut usize) -> usize {
         let mut count = 0;
         self.actions.clear();
+        self.other_actions.clear();
         while count < ACTIONS_PER_TURN {
             let Some(action) = self.receiver.poll_bounded(now, budget) else {
                 break;
             };
             count += 1;
+            if action.kind != SinkKind::Software {
+                self.other_actions.push(to_executed(&action));
+            }
             match action.kind {
                 SinkKind::Software => self.actions.push(to_executed(&action)),
                 SinkKind::Output => {
@@ -614,11 +621,29 @@ impl CoreWorker {
     /// After the clients were served: what the flight recorder keeps.
     fn record_flight(&mut self) {
         let now = self.receiver.time(self.clock.now());
-        for action in &self.actions {
-            let delay_ns = now.0.saturating_sub(action.executed.0);
-            if delay_ns > LATE_DELIVERY_NS {
-                self.slow_deliveries += 1;
-            }
+        let delay_ns = |action: &ExecutedAction| now.0.saturating_sub(action.executed.0);
+        let late = |action: &&ExecutedAction| delay_ns(action) > LATE_DELIVERY_NS;
+        self.slow_deliveries += self.actions.iter().filter(late).count() as u64;
+        let (mut records, mut others) = (self.actions.iter(), self.other_actions.iter());
+        let (mut record, mut other) = (records.next(), others.next());
+        // Both are in the order of execution.
+        loop {
+            let action = match (record, other) {
+                (Some(first), Some(second)) if second.executed < first.executed => {
+                    other = others.next();
+                    second
+                }
+                (Some(first), _) => {
+                    record = records.next();
+                    first
+                }
+                (None, Some(second)) => {
+                    other = others.next();
+                    second
+                }
+                (None, None) => break,
+            };
+            let delay_ns = delay_ns(action);
             let record = action.record(PriorityClass::Generic, delay_ns, action.sink.into());
             self.flight.offer(&record.to_words());
         }
@@ -771,5 +796,37 @@ mod tests {
             received += 1;
         }
         handle.stop().unwrap();
+    }
+
+    /// What outputs and buses did is in the flight recorder as what programs were told, in the order
+    /// of execution.
+    #[test]
+    fn the_flight_recorder_has_the_actions_of_all_sinks() {
+        let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+        let mut core = Core::new(&CoreConfig::default(), clock.clone()).unwrap();
+        let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+        let kinds = [SinkKind::Output, SinkKind::Software, SinkKind::BusTag];
+        let changes = kinds.map(|kind| {
+            let spec = SinkSpec::new(kind, kind.key());
+            let sink = registry.create_sink(&ADMIN, spec).unwrap();
+            let filter = IdFilter::leading(EventId(kind.channel() as u64), 64).unwrap();
+            Change::Add(ConditionSpec::new(sink, filter, 2))
+        });
+        let applied = registry.apply(&ADMIN, &changes).unwrap();
+        let install = CoreCommand::Install(applied.table);
+        core.handle.send(install).unwrap();
+        core.worker.turn();
+        let ids = [3, 0, 1, 1, 0, 3, 0];
+        let message = |(n, id): (u64, &u64)| {
+            TimingMessage::new(EventId(*id), n, TaiNs(1_000_100_000 + n * 1_000))
+        };
+        let messages: Vec<_> = (0..).zip(&ids).map(message).collect();
+        assert_eq!(core.injector.inject(&messages), ids.len());
+        core.worker.turn();
+        core.injector.advance_to(TaiNs(1_001_000_000));
+        while core.worker.turn() > 0 {}
+        let flight = core.handle.flight().unwrap();
+        let flown: Vec<u64> = flight.iter().map(|record| record.id).collect();
+        assert_eq!(flown, ids);
     }
 }
