@@ -256,8 +256,18 @@ impl TimingClient {
         self.call(ROOT, "Daemon", "Resume", &token)
     }
 
+    /// Starts the time of the lease of a token again, given to a connection of the same user, and
+    /// takes it from nobody. Returns how many objects are under it, and whether its holder is
+    /// connected, so that its time does not run.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn renew(&self, token: &str) -> Result<(u32, bool), ClientError> {
+        self.call(ROOT, "Daemon", "Renew", &token)
+    }
+
     /// Adds an active condition of this client to an output or a bus, such as `IO1`. The tag is the
-    /// bus tag; of an output 1 is off and 2 is on. Returns the path of the condition.
+    /// bus tag; of an output 1 is off and 2 is on, and others are refused. Returns the path of the condition.
     ///
     /// # Errors
     /// [`ClientError`] as the daemon answers.

@@ -21,7 +21,7 @@ use crate::access::AccessRules;
 use crate::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
 use crate::core_worker::{CoreCommand, CoreSnapshot};
 use crate::delivery::{Routing, SUBSCRIPTIONS_MAX};
-use crate::lease::{LEASE_MAX, Leases};
+use crate::lease::{Holder, LEASE_MAX, Leases};
 use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
@@ -72,14 +72,14 @@ pub enum ControlError {
         name: String,
     },
     /// The sink is of another kind.
-    #[error("{sink} is a {found} sink, not a {needed} sink")]
+    #[error("{sink} is {found}, not {needed}")]
     Kind {
-        /// The sink.
-        sink: SinkId,
+        /// Name of the sink.
+        sink: String,
         /// What it is.
-        found: &'static str,
+        found: SinkKind,
         /// What it should be.
-        needed: &'static str,
+        needed: SinkKind,
     },
     /// The core's inlet is full.
     #[error("the core took {taken} of {offered} messages; its inlet is full, send fewer at a time")]
@@ -92,6 +92,17 @@ pub enum ControlError {
     /// Not possible with the clock that the daemon has.
     #[error("the clock of this daemon is not virtual; start it with `--virtual` to advance it")]
     NotVirtual,
+    /// A clock that is to go back.
+    #[error(
+        "the clock cannot be advanced to {} ns TAI, which is past: it shows {} ns; give a time from \
+         there on", to.0, now.0
+    )]
+    Past {
+        /// Where it was to go.
+        to: TaiNs,
+        /// Where it is.
+        now: TaiNs,
+    },
     /// The receiver's clock is not locked.
     #[error("the receiver's clock is not locked to the network")]
     NotLocked,
@@ -364,6 +375,18 @@ impl Control {
         Ok(state.registry.hand_over(from, client.id) as u32)
     }
 
+    /// Starts the time of a lease again, without taking it from anybody; how many objects are under
+    /// it, and whether its holder is gone.
+    ///
+    /// # Errors
+    /// [`ControlError::NoLease`].
+    pub fn renew(&self, client: &Client, token: &str) -> Result<(u32, Holder), ControlError> {
+        let mut state = self.lock();
+        let renewed = state.leases.renew(token, client.uid, Instant::now());
+        let (of, holder) = renewed.ok_or(ControlError::NoLease { uid: client.uid })?;
+        Ok((state.registry.owned_by(of) as u32, holder))
+    }
+
     /// Clears one client away whose lease is over, if there is one.
     ///
     /// # Errors
@@ -534,9 +557,9 @@ impl Control {
             .ok_or_else(|| unknown("sink", &sink))?;
         if found.spec.kind != SinkKind::Software {
             return Err(ControlError::Kind {
-                sink,
-                found: found.spec.kind.key(),
-                needed: SinkKind::Software.key(),
+                sink: found.spec.name.clone(),
+                found: found.spec.kind,
+                needed: SinkKind::Software,
             });
         }
         authorise(caller, Operation::ChangeListening, Some(&found.ownership))?;
@@ -632,14 +655,24 @@ impl Control {
     pub fn write_output(&self, caller: &Caller, id: SinkId, on: bool) -> Result<(), ControlError> {
         let sink = self.sink(id)?;
         authorise(caller, Operation::WriteOutput, Some(&sink.ownership))?;
-        if sink.spec.kind != SinkKind::Output {
-            return Err(ControlError::Kind {
-                sink: id,
-                found: sink.spec.kind.key(),
-                needed: SinkKind::Output.key(),
-            });
-        }
+        self.check_output(id)?;
         Ok(self.lock().core.send(CoreCommand::WriteOutput(id, on))?)
+    }
+
+    /// Whether a sink is an output, which has levels and no tags.
+    ///
+    /// # Errors
+    /// [`ControlError::Kind`] if it is not, or [`ControlError::Unknown`].
+    pub fn check_output(&self, id: SinkId) -> Result<(), ControlError> {
+        let SinkSpec { name, kind, .. } = self.sink(id)?.spec;
+        match kind {
+            SinkKind::Output => Ok(()),
+            found => Err(ControlError::Kind {
+                sink: name,
+                found,
+                needed: SinkKind::Output,
+            }),
+        }
     }
 
     /// Lets something happen to the emulated receiver's clock now.
@@ -727,24 +760,31 @@ impl Control {
             .send(CoreCommand::InputLevel(input, now, level))?)
     }
 
-    /// Advances a virtual clock, after everything commanded before.
+    /// Advances a virtual clock until the receiver's shows this, after everything commanded before.
+    /// Returns what it shows then.
     ///
     /// # Errors
-    /// [`ControlError::Access`], or [`ControlError::NotVirtual`].
+    /// [`ControlError::Access`], [`ControlError::NotVirtual`], or [`ControlError::Past`].
     pub fn advance_to(&self, caller: &Caller, time: TaiNs) -> Result<TaiNs, ControlError> {
         authorise(caller, Operation::ChangeClock, None)?;
         if !self.injector.clock().is_virtual() {
             return Err(ControlError::NotVirtual);
         }
         let mut state = self.lock();
-        state.core.send(CoreCommand::Advance(time))?;
+        let now = state.clock.time(self.injector.clock().now());
+        if time < now {
+            return Err(ControlError::Past { to: time, now });
+        }
+        // What moves is the machine's time; faults have shifted the receiver's.
+        let machine = state.clock.true_time(time);
+        state.core.send(CoreCommand::Advance(machine))?;
         let start = Instant::now();
         while state.fresh_figures(false)?.behind {
             if start.elapsed() > PATIENCE {
                 return Err(CoreError::Stuck.into());
             }
         }
-        Ok(self.injector.clock().now())
+        Ok(state.clock.time(self.injector.clock().now()))
     }
 
     /// Starts the high-water mark of a sink's channel anew.

@@ -38,6 +38,15 @@ impl LeaseToken {
     }
 }
 
+/// Whether the holder of a lease is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// It is, so that no time runs.
+    Connected,
+    /// It is not, and the time runs.
+    Gone,
+}
+
 #[derive(Debug, Clone)]
 struct Lease {
     token: LeaseToken,
@@ -101,6 +110,23 @@ impl Leases {
         Some(from)
     }
 
+    /// Starts the time of a lease again, where it runs; nobody else gets what is under it. Returns
+    /// whose it is, and whether that one is gone.
+    pub fn renew(&mut self, token: &str, uid: u32, now: Instant) -> Option<(ClientId, Holder)> {
+        let (of, lease) = self
+            .held
+            .iter_mut()
+            .find(|(_, lease)| lease.uid == uid && is_equal(&lease.token.0, token))?;
+        let holder = match &mut lease.until {
+            Some(until) => {
+                *until = now + lease.length;
+                Holder::Gone
+            }
+            None => Holder::Connected,
+        };
+        Some((*of, holder))
+    }
+
     /// Takes out a client whose time is over.
     pub fn take_expired(&mut self, now: Instant) -> Option<ClientId> {
         let expired = |lease: &Lease| lease.until.is_some_and(|until| until <= now);
@@ -149,6 +175,29 @@ mod tests {
             "cut to the longest"
         );
         assert!(!leases.give_back(second));
+    }
+
+    #[test]
+    fn to_renew_a_lease_takes_it_from_nobody() {
+        let mut leases = Leases::default();
+        let now = Instant::now();
+        let token = leases.grant(ClientId(1), 7, HOUR).unwrap().clone();
+        let token = token.as_str();
+        assert_eq!(leases.renew(token, 8, now), None);
+        assert_eq!(
+            leases.renew(token, 7, now),
+            Some((ClientId(1), Holder::Connected))
+        );
+        assert_eq!(leases.take_expired(now + 2 * HOUR), None);
+        assert!(leases.client_gone(ClientId(1), now));
+        let later = now + HOUR / 2;
+        assert_eq!(
+            leases.renew(token, 7, later),
+            Some((ClientId(1), Holder::Gone))
+        );
+        assert_eq!(leases.take_expired(now + HOUR), None);
+        assert_eq!(leases.take_expired(later + HOUR), Some(ClientId(1)));
+        assert_eq!(leases.renew(token, 7, later), None);
     }
 
     #[test]

@@ -69,6 +69,73 @@ fn a_client_of_a_bus_that_comes_back_finds_its_objects() {
     }
 }
 
+/// To renew a lease is not to take it: its holder keeps what it has, and no time runs.
+#[test]
+fn a_renewed_lease_stays_its_holders() {
+    let stage = stage();
+    let holder = stage.client();
+    let condition = holder.new_sink("held").unwrap();
+    let path = condition.path().to_owned();
+    let token = holder.lease(Duration::from_secs(3600)).unwrap();
+    let other = stage.client();
+    assert_eq!(other.renew(&token).unwrap(), (1, true));
+    let number = other.property::<String>(&path, "Owned", "Owner").unwrap();
+    drop(other);
+    while stage.daemon.control().clients().len() > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(stage.daemon.control().orphans(), 0);
+    // Still the holder's own to destroy.
+    let owner = holder.property::<String>(&path, "Owned", "Owner").unwrap();
+    assert_eq!(owner, number);
+    gone(&stage, holder);
+    let other = stage.client();
+    assert_eq!(other.renew(&token).unwrap(), (1, false));
+    gone(&stage, other);
+    assert_eq!(stage.daemon.control().orphans(), 1);
+    let unknown = stage.client().renew(&"0".repeat(32)).unwrap_err();
+    assert!(unknown.to_string().contains("no lease of this token"));
+}
+
+/// A bus has tags and no levels, an output levels and no tags.
+#[test]
+fn conditions_must_fit_their_sink() {
+    let stage = stage();
+    let client = stage.client();
+    let refused = |result: Result<zbus::OwnedObjectPath, ClientError>| match result {
+        Err(ClientError::Refused(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    let (io, bus) = (format!("{RECEIVER}/IO1"), format!("{RECEIVER}/bus1"));
+    let tagged = (true, 1u64, u64::MAX, 0i64, 0x11u32);
+    let text = refused(client.call(&io, "OutputActionSink", "NewTagCondition", &tagged));
+    assert!(text.contains("tag 17 in IO1, an output"), "{text}");
+    let level = (true, 1u64, u64::MAX, 0i64, true);
+    let text = refused(client.call(&bus, "OutputActionSink", "NewCondition", &level));
+    assert_eq!(text, "bus1 is a bus, not an output");
+    let written: Result<(), _> = client.call(&bus, "OutputActionSink", "WriteOutput", &true);
+    let text = written.unwrap_err().to_string();
+    assert_eq!(text, "bus1 is a bus, not an output");
+    let path: zbus::OwnedObjectPath = client
+        .call(&bus, "OutputActionSink", "NewTagCondition", &tagged)
+        .unwrap();
+    let on = zbus::Variant::from(true);
+    assert!(
+        client
+            .set_property(path.as_str(), "OutputCondition", "On", on)
+            .is_err()
+    );
+    let path: zbus::OwnedObjectPath = client
+        .call(&io, "OutputActionSink", "NewCondition", &level)
+        .unwrap();
+    let tag = zbus::Variant::from(7u32);
+    assert!(
+        client
+            .set_property(path.as_str(), "OutputCondition", "Tag", tag)
+            .is_err()
+    );
+}
+
 #[test]
 fn callers_that_leave_a_bus_at_once_are_noticed() {
     let Some(stage) = bus_stage() else { return };

@@ -432,12 +432,29 @@ fn disowned_conditions_outlive_the_daemon() {
             all
         })
     };
+    // Beyond the usual bounds, which are then narrowed again: what is there stays.
+    let bound = |max: i64| {
+        let value = zbus::Variant::from(max);
+        client.set_property(&output, "ActionSink", "MaxOffset", value)
+    };
+    bound(3_000_000_000).unwrap();
+    let body = (true, 0x40u64, u64::MAX, 2_000_000_000i64, 2u32);
+    let far: zbus::OwnedObjectPath = client
+        .call(&output, "OutputActionSink", "NewTagCondition", &body)
+        .unwrap();
+    client.disown(far.as_str()).unwrap();
+    bound(1_500_000_000).unwrap();
     let mut before = conditions(&daemon);
-    assert_eq!(before.len(), 3);
+    assert_eq!(before.len(), 4);
     before.retain(|condition| condition.1 != 0x20);
     drop((client, daemon));
     let daemon = Daemon::start(&config).unwrap();
     assert_eq!(conditions(&daemon), before);
+    let restored: i64 = TimingClient::connect(&address)
+        .unwrap()
+        .property(&output, "ActionSink", "MaxOffset")
+        .unwrap();
+    assert_eq!(restored, 1_500_000_000);
     // Still nobody's: any client may take it away, and then it is gone for good.
     let client = TimingClient::connect(&address).unwrap();
     let path = format!("{RECEIVER}/stays");
@@ -446,12 +463,12 @@ fn disowned_conditions_outlive_the_daemon() {
         .unwrap();
     drop((client, daemon));
     let daemon = Daemon::start(&config).unwrap();
-    assert_eq!(conditions(&daemon).len(), 1);
+    assert_eq!(conditions(&daemon).len(), 2);
     drop(daemon);
     // What does not fit is refused with its place, and never half restored.
     let text = std::fs::read_to_string(&file).unwrap();
     for (from, to, said) in [
-        ("IO1", "IO9", "condition 0 is of sink IO9"),
+        ("IO1", "IO9", "is of sink IO9, which this receiver"),
         (
             "timing_kept/1",
             "timing_kept/9",
@@ -459,6 +476,11 @@ fn disowned_conditions_outlive_the_daemon() {
         ),
         ("\"tag\"", "\"tug\"", "condition 0 has no usable `tag`"),
         ("{", "", "state file"),
+        (
+            "1500000000",
+            "-1500000000",
+            "leave no room; correct it, or move it away",
+        ),
     ] {
         std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
         let error = Daemon::start(&config).unwrap_err().to_string();
@@ -539,9 +561,11 @@ fn faults_of_the_clock_are_seen_in_lock_times_and_flags() {
     fault("drift", 100_000).unwrap();
     assert_eq!((state().unwrap(), offset().unwrap()), ("locked".into(), 0));
     fault("lost", 0).unwrap();
-    client
-        .advance_clock(TaiNs(START.0 + 1_000_000_000))
-        .unwrap();
+    // What is given and answered is the receiver's time.
+    let shown = TaiNs(START.0 + 1_000_100_000);
+    assert_eq!(client.advance_clock(shown).unwrap(), shown);
+    let past = client.advance_clock(TaiNs(shown.0 - 1)).unwrap_err();
+    assert!(past.to_string().contains("which is past"), "{past}");
     assert_eq!(
         (state().unwrap(), offset().unwrap()),
         ("holdover".into(), 100_000)

@@ -302,6 +302,9 @@ impl OutputConditionObject {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Option<Header<'_>>,
     ) -> fdo::Result<()> {
+        let control = &self.server.control;
+        let sink = control.condition(self.id).map_err(to_error)?.spec.sink;
+        control.check_output(sink).map_err(to_error)?;
         let tag = if value { TAG_ON } else { TAG_OFF };
         self.tagged(tag, connection, header).await
     }

@@ -14,6 +14,7 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, fdo, interface};
 use super::server::Server;
 use super::{Object, RECEIVER_PATH, invalid, owned_path, to_error};
 use crate::bulk::{BulkError, read_schedule};
+use crate::lease::Holder;
 use crate::status::status_document;
 
 /// The daemon.
@@ -85,6 +86,20 @@ impl DaemonObject {
         let client = self.server.caller(connection, &header).await?;
         let control = &self.server.control;
         control.resume(&client, &token).map_err(to_error)
+    }
+
+    /// Starts the time of the lease of a token again and takes it from nobody; returns the number
+    /// of objects under it, and whether its holder is connected, so that no time runs.
+    async fn renew(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        token: String,
+    ) -> fdo::Result<(u32, bool)> {
+        let client = self.server.caller(connection, &header).await?;
+        let control = &self.server.control;
+        let (objects, holder) = control.renew(&client, &token).map_err(to_error)?;
+        Ok((objects, holder == Holder::Connected))
     }
 
     async fn quit(
@@ -399,7 +414,8 @@ impl ReceiverObject {
         Ok(())
     }
 
-    /// Advances a virtual clock to a time, TAI ns; returns the time then.
+    /// Advances a virtual clock until the receiver's shows a time, TAI ns, that is not past; returns
+    /// the time then.
     async fn advance_clock(
         &self,
         #[zbus(connection)] connection: &Connection,

@@ -540,6 +540,10 @@ impl OutputActionSinkObject {
         offset: i64,
         on: bool,
     ) -> fdo::Result<OwnedObjectPath> {
+        self.server
+            .control
+            .check_output(self.sink)
+            .map_err(to_error)?;
         let tag = if on { TAG_ON } else { TAG_OFF };
         self.condition(connection, &header, (active, id, mask, offset), tag)
             .await

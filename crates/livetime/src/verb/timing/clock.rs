@@ -1,7 +1,9 @@
 //! `livetime timing clock`: the receiver's clock, and faults of the emulated one.
 
 use clap::Subcommand;
+use livetime_client::TaiNs;
 
+use super::control::beyond_the_end;
 use super::{Daemon, Failure};
 use crate::console::print_line;
 
@@ -37,9 +39,24 @@ enum ClockAct {
     },
     /// Advance a virtual clock
     Advance {
-        /// To this time [TAI ns], or by so many ns with `+`
+        /// Until it shows this time [TAI ns], or so many ns more with `+`
         time: String,
     },
+}
+
+/// The time of the receiver that `advance` asks for.
+fn time_to_be(text: &str, now: TaiNs) -> Result<TaiNs, Failure> {
+    let (from, number) = match text.strip_prefix('+') {
+        Some(number) => (now.0, number),
+        None => (0, text),
+    };
+    let ns: u64 = number.parse().map_err(|_| {
+        Failure::new(format!(
+            "time `{text}` is not decimal nanoseconds, with `+` from now"
+        ))
+    })?;
+    let to = from.checked_add(ns).map(TaiNs);
+    to.ok_or_else(|| beyond_the_end(format_args!("time `{text}`")))
 }
 
 /// Changes the clock if asked for, and prints its state.
@@ -52,21 +69,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         Some(ClockAct::Step { ns }) => Some(("step", *ns)),
         Some(ClockAct::Drift { parts_per_billion }) => Some(("drift", *parts_per_billion)),
         Some(ClockAct::Advance { time }) => {
-            let number = time.trim_start_matches('+').parse::<u64>().map_err(|_| {
-                Failure::new(format!(
-                    "time `{time}` is not decimal nanoseconds, with `+` from now"
-                ))
-            })?;
-            // What is advanced is the machine's time; faults have shifted the receiver's.
-            let now = client.raw_time()?.0;
-            let offset: i64 = client.property(RECEIVER, INTERFACE, "ClockOffset")?;
-            let machine = now.wrapping_sub(offset.cast_unsigned());
-            let to = if time.starts_with('+') {
-                machine.saturating_add(number)
-            } else {
-                number
-            };
-            client.advance_clock(livetime_client::TaiNs(to))?;
+            client.advance_clock(time_to_be(time, client.raw_time()?)?)?;
             None
         }
     };

@@ -62,7 +62,7 @@ pub(super) fn inject(options: &InjectOptions) -> Result<(), Failure> {
 }
 
 /// A time after the last one that 64 bits of nanoseconds can say.
-fn beyond_the_end(what: impl std::fmt::Display) -> Failure {
+pub(super) fn beyond_the_end(what: impl std::fmt::Display) -> Failure {
     Failure::new(format!(
         "{what} ends after the last time there is, {} ns TAI",
         u64::MAX
@@ -157,17 +157,37 @@ enum ConditionAct {
 struct NewCondition<'a> {
     sink: &'a str,
     filter: Filter,
-    tag: u32,
+    action: &'a str,
     lease: &'a LeaseOptions,
     json: bool,
+}
+
+/// The tag of an action: `on` and `off` are for outputs alone, numbers for what has tags.
+fn tag_of(sink: &str, kind: &str, action: &str) -> Result<u32, Failure> {
+    let tag = match (kind, action) {
+        ("output", "on") => Some(livetime_timing::TAG_ON),
+        ("output", "off") => Some(livetime_timing::TAG_OFF),
+        ("output", _) => None,
+        (_, tag) => tag.parse().ok(),
+    };
+    tag.ok_or_else(|| {
+        let allowed = match kind {
+            "output" => "`on` or `off`, as it is an output".to_owned(),
+            _ => format!("a decimal tag of 0 to {}, as it is no output", u32::MAX),
+        };
+        Failure::new(format!(
+            "action `{action}` for {sink}: allowed is {allowed}"
+        ))
+    })
 }
 
 /// Adds a condition, and prints its path and under which lease it is.
 fn add_condition(daemon: &Daemon, new: &NewCondition<'_>) -> Result<(), Failure> {
     let client = daemon.connect()?;
-    KnownObjects::of(&client)?.check_sink(new.sink)?;
+    let kind = KnownObjects::of(&client)?.kind_of_sink(new.sink)?;
+    let tag = tag_of(new.sink, &kind, new.action)?;
     let resumed = new.lease.resume(&client)?;
-    let path = client.add_output_condition(new.sink, &new.filter, new.tag)?;
+    let path = client.add_output_condition(new.sink, &new.filter, tag)?;
     let token = new.lease.keep(&client, &path)?;
     if new.json {
         let document = json!({
@@ -207,15 +227,6 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             lease,
             json,
         } => {
-            let tag: u32 = match action.as_str() {
-                "on" => livetime_timing::TAG_ON,
-                "off" => livetime_timing::TAG_OFF,
-                tag => tag.parse().map_err(|_| {
-                    Failure::new(format!(
-                        "action `{tag}` is not `on`, `off` or a decimal tag"
-                    ))
-                })?,
-            };
             let filter = Filter {
                 id: *id,
                 mask: *mask,
@@ -225,7 +236,7 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             let new = NewCondition {
                 sink,
                 filter,
-                tag,
+                action,
                 lease,
                 json: *json,
             };
@@ -289,7 +300,17 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
     let start = if options.ppsalign {
         (now / SECOND_NS + 1) * SECOND_NS
     } else {
-        now + 2 * options.lead
+        let start = options.lead.checked_mul(2);
+        start
+            .and_then(|ahead| now.checked_add(ahead))
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "--lead {}: allowed is at most {} ns, since a schedule starts twice its lead from \
+                     now; give a shorter one",
+                    options.lead,
+                    (u64::MAX - now) / 2
+                ))
+            })?
     };
     let turns = u64::from(options.repeat.saturating_sub(1));
     let last = period
@@ -309,4 +330,26 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
         options.repeat
     ))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_is_one_of_the_sink() {
+        let tag = |kind, action| tag_of("it", kind, action).map_err(|Failure(text)| text);
+        assert_eq!(tag("output", "on"), Ok(2));
+        assert_eq!(tag("output", "off"), Ok(1));
+        assert_eq!(tag("bus_tag", "17"), Ok(17));
+        for (kind, action, said) in [
+            ("output", "1", "`on` or `off`, as it is an output"),
+            ("output", "", "`on` or `off`"),
+            ("bus_tag", "on", "a decimal tag of 0 to 4294967295"),
+            ("bus_tag", "4294967296", "action `4294967296` for it"),
+        ] {
+            let error = tag(kind, action).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
 }

@@ -14,10 +14,14 @@ impl KnownObjects {
         Ok(Self(serde_json::from_str(&client.status()?)?))
     }
 
-    /// Whether there is an output or a bus of that name: a sink of the receiver, not of a program.
-    pub(super) fn check_sink(&self, name: &str) -> Result<(), Failure> {
+    /// The kind of an output or a bus of that name: a sink of the receiver, not of a program.
+    pub(super) fn kind_of_sink(&self, name: &str) -> Result<String, Failure> {
         let sinks: Vec<&str> = self.sinks(|kind| kind != "software").collect();
-        one_of(name, "output or bus", &sinks)
+        one_of(name, "output or bus", &sinks)?;
+        let mut sinks = list(&self.0["sinks"]);
+        let found = sinks.find(|sink| sink["name"] == name);
+        let kind = found.and_then(|sink| sink["kind"].as_str());
+        Ok(kind.unwrap_or_default().to_owned())
     }
 
     /// Whether a sink has a condition of that number, as they are listed.
@@ -100,7 +104,7 @@ mod tests {
         let all = "(`livetime timing status` lists all)";
         for (result, expected) in [
             (
-                known.check_sink("mine"),
+                known.kind_of_sink("mine").map(drop),
                 "`mine` is no output or bus; there are IO1, bus1",
             ),
             (
@@ -118,6 +122,7 @@ mod tests {
         ] {
             assert_eq!(said(result), Err(format!("{expected} {all}")));
         }
+        assert_eq!(known.kind_of_sink("bus1").ok().as_deref(), Some("bus_tag"));
         assert_eq!(known.is_input("IN1").ok(), Some(true));
         assert_eq!(known.is_input("IO1").ok(), Some(false));
     }

@@ -98,7 +98,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum LeaseAct {
-    /// Start the time of a lease again
+    /// Start the time of a lease again; it stays its holder's, connected or gone
     Renew(Held),
     /// End a lease: its sinks and conditions go with this command
     End(Held),
@@ -122,20 +122,30 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         LeaseAct::Renew(held) => (held, "renewed"),
         LeaseAct::End(held) => (held, "ended"),
     };
-    let objects = client.resume(&held.token)?;
-    if let LeaseAct::End(_) = options.act {
-        client.lease(Duration::ZERO)?;
-    }
+    let (objects, holder_is_connected) = match &options.act {
+        LeaseAct::Renew(_) => client.renew(&held.token)?,
+        LeaseAct::End(_) => {
+            let objects = client.resume(&held.token)?;
+            client.lease(Duration::ZERO)?;
+            (objects, false)
+        }
+    };
     if held.json {
         return Ok(print_line(json!({
             "schema": "livetime.timing_lease/1",
             "token": held.token,
             "state": state,
             "objects": objects,
+            "holder_is_connected": holder_is_connected,
         }))?);
     }
+    let waits = if holder_is_connected {
+        "; its holder is connected, and its time starts when that one goes"
+    } else {
+        ""
+    };
     Ok(print_line(format_args!(
-        "lease {state}; sinks and conditions under it: {objects}"
+        "lease {state}; sinks and conditions under it: {objects}{waits}"
     ))?)
 }
 
