@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// Messages per second
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rate: u64,
-    /// Leave every message out whose number is one of these, to see them found
+    /// Leave the message of this number out, from 0, to see it found; may be given several times
     #[arg(long, value_name = "NUMBER")]
     drop: Vec<u64>,
     /// Print one JSON document (livetime.timing_audit/1)
@@ -47,6 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Audits.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    check_dropped(options)?;
     let address = options.daemon.address();
     let filter = Filter::group(GROUP);
     let mut listener = Listener::start(&address, &[filter], &SubscriptionOptions::default())?;
@@ -84,17 +85,33 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }
     print_audit(&audit, lost_in_ring, options.json)?;
     let total = audit.total();
-    let expected = options
-        .drop
-        .iter()
-        .filter(|n| **n < options.messages)
-        .count() as u64;
+    let expected = options.drop.len() as u64;
     if total.lost() != expected + lost_in_ring || total.surplus() > 0 {
         return Err(Failure::new(format!(
             "{} messages lost, {} were left out on purpose",
             total.lost(),
             expected
         )));
+    }
+    Ok(())
+}
+
+/// Whether each message to be left out is there, and named once.
+fn check_dropped(options: &Options) -> Result<(), Failure> {
+    for (index, number) in options.drop.iter().enumerate() {
+        if *number >= options.messages {
+            return Err(Failure::new(format!(
+                "--drop {number}: allowed is 0 to {}, the numbers of the {} messages; name one of \
+                 them, or send more with --messages",
+                options.messages - 1,
+                options.messages
+            )));
+        }
+        if options.drop[..index].contains(number) {
+            return Err(Failure::new(format!(
+                "--drop {number} is given twice; a message can be left out once"
+            )));
+        }
     }
     Ok(())
 }

@@ -37,26 +37,28 @@ enum Soak {
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         messages: u64,
         /// Messages per second; 0 is as fast as it goes, where gaps are allowed but counted
-        #[arg(long, default_value_t = 20_000)]
+        #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
         rate: u64,
-        /// Clients
-        #[arg(long, default_value_t = 8)]
-        clients: usize,
+        /// Clients: one to be stopped, and others to be watched
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=CLIENTS_MOST))]
+        clients: u16,
     },
     /// Clients connect, subscribe and are killed; nothing of them may stay
     Churn {
         /// Clients, one after the other
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
         cycles: u32,
     },
     /// Twelve generators stop at the same nanosecond and are armed again at once
     Stops {
         /// Times
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
         cycles: u32,
     },
 }
 
+/// Clients that a daemon has room for beside others.
+const CLIENTS_MOST: i64 = 256;
 const GROUP: u16 = 0xFAF;
 const LAST_NUMBER: u16 = 0xFFF;
 const START_NS: u64 = 50_000_000;
@@ -72,7 +74,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             messages,
             rate,
             clients,
-        } => ("stop", soak_stop(messages, rate, clients.max(2))?),
+        } => ("stop", soak_stop(messages, rate, clients.into())?),
         Soak::Churn { cycles } => ("churn", soak_churn(cycles)?),
         Soak::Stops { cycles } => ("stops", soak_stops(cycles)?),
     };
