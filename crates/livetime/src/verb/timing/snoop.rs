@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use livetime_client::{
-    Filter, Listener, OverflowRule, PriorityClass, RecordKind, SubscriptionOptions, Wait,
+    ClientError, Filter, Listener, OverflowRule, PriorityClass, RecordKind, SubscriptionOptions,
+    Wait,
 };
 use serde_json::json;
 
@@ -119,32 +120,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         say("listening; Ctrl-C ends it");
     }
     let end = end_of(options.seconds)?;
-    let (mut received, mut lost, mut gaps) = (0u64, 0u64, 0u64);
-    while !stop.load(Ordering::SeqCst)
-        && end.is_none_or(|end| Instant::now() < end)
-        && options.count.is_none_or(|count| received < count)
-    {
-        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
-        let Some(record) = listener.next(Some(left.min(LOOK)))? else {
-            continue;
-        };
-        match record.kind {
-            RecordKind::Message => received += 1,
-            RecordKind::Gap => {
-                lost += record.id;
-                gaps += 1;
-            }
-            RecordKind::Restart => {}
-        }
-        if options.json {
-            print_line(record_json(&record))?;
-        } else if !options.summary {
-            print_line(record_line(&record, options.verbose))?;
-        }
-        if record.kind == RecordKind::Message && options.until == Some(record.id) {
-            break;
-        }
-    }
+    let mut counts = Counts::default();
+    let heard = listen(options, &mut listener, end, &stop, &mut counts);
+    // Cut off or not: what came until then is what was asked for.
     if options.summary {
         let subscription = listener
             .subscription()
@@ -152,11 +130,70 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         print_line(json!({
             "schema": "livetime.timing_snoop/1",
             "subscription": subscription,
-            "received": received,
-            "lost": lost,
-            "gaps": gaps,
+            "received": counts.received,
+            "lost": counts.lost,
+            "gaps": counts.gaps,
             "restarts": listener.restarts(),
+            "cut_off": matches!(heard, Err(Ended::Failed(ClientError::CutOff))),
         }))?;
+    }
+    match heard {
+        Ok(()) => Ok(()),
+        Err(Ended::Failed(error)) => Err(error.into()),
+        Err(Ended::Unprinted(error)) => Err(error.into()),
+    }
+}
+
+/// What has come.
+#[derive(Debug, Default)]
+struct Counts {
+    received: u64,
+    lost: u64,
+    gaps: u64,
+}
+
+/// Why nothing more is heard before the end.
+enum Ended {
+    Failed(ClientError),
+    Unprinted(std::io::Error),
+}
+
+/// Counts and prints what comes until the end that was asked for.
+fn listen(
+    options: &Options,
+    listener: &mut Listener,
+    end: Option<Instant>,
+    stop: &AtomicBool,
+    counts: &mut Counts,
+) -> Result<(), Ended> {
+    while !stop.load(Ordering::SeqCst)
+        && end.is_none_or(|end| Instant::now() < end)
+        && options.count.is_none_or(|count| counts.received < count)
+    {
+        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        let next = listener.next(Some(left.min(LOOK)));
+        let Some(record) = next.map_err(Ended::Failed)? else {
+            continue;
+        };
+        match record.kind {
+            RecordKind::Message => counts.received += 1,
+            RecordKind::Gap => {
+                counts.lost += record.id;
+                counts.gaps += 1;
+            }
+            RecordKind::Restart => {}
+        }
+        if !options.summary {
+            let printed = if options.json {
+                print_line(record_json(&record))
+            } else {
+                print_line(record_line(&record, options.verbose))
+            };
+            printed.map_err(Ended::Unprinted)?;
+        }
+        if record.kind == RecordKind::Message && options.until == Some(record.id) {
+            break;
+        }
     }
     Ok(())
 }
