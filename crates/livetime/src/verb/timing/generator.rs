@@ -4,8 +4,11 @@
 //! know them; a blank line ends a channel. The daemon aborts what a client drives when it goes, so
 //! `feed --go` stays until the waveforms have ended.
 
+use std::fmt::Display;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -18,6 +21,8 @@ use crate::console::{print_line, say};
 
 const MASTER: &str = "/org/livetime/Timing1/tr0/mfg";
 const INTERFACE: &str = "MasterFunctionGenerator";
+/// Largest shift that has a place in a set; what is sensible, the generator says.
+const SHIFT_MAX: u8 = 63;
 /// Pause between two looks at the states.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -123,12 +128,7 @@ pub(super) fn parse_channels(text: &str) -> Result<Vec<Vec<CoefficientSet>>, Str
             }
             continue;
         }
-        let set = parse_set(content).ok_or_else(|| {
-            format!(
-                "line {line} is `{content}`; seven integers are expected: \
-                 a shift_a b shift_b c step freq"
-            )
-        })?;
+        let set = parse_set(content).map_err(|error| format!("line {line} {error}"))?;
         if let Some(sets) = channels.last_mut() {
             sets.push(set);
         }
@@ -142,19 +142,34 @@ pub(super) fn parse_channels(text: &str) -> Result<Vec<Vec<CoefficientSet>>, Str
     }
 }
 
-fn parse_set(line: &str) -> Option<CoefficientSet> {
+fn parse_set(line: &str) -> Result<CoefficientSet, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [a, shift_a, b, shift_b, c, step, frequency] = words[..] else {
-        return None;
+        return Err(format!(
+            "is `{line}`; seven integers are expected: a shift_a b shift_b c step freq"
+        ));
     };
-    Some(CoefficientSet {
-        a: a.parse().ok()?,
-        b: b.parse().ok()?,
-        c: c.parse().ok()?,
-        step: step.parse().ok()?,
-        frequency: frequency.parse().ok()?,
-        shift_a: shift_a.parse().ok()?,
-        shift_b: shift_b.parse().ok()?,
+    Ok(CoefficientSet {
+        a: field("a", a, i16::MIN..=i16::MAX)?,
+        b: field("b", b, i16::MIN..=i16::MAX)?,
+        c: field("c", c, i32::MIN..=i32::MAX)?,
+        step: field("step", step, 0..=7)?,
+        frequency: field("freq", frequency, 0..=7)?,
+        shift_a: field("shift_a", shift_a, 0..=SHIFT_MAX)?,
+        shift_b: field("shift_b", shift_b, 0..=SHIFT_MAX)?,
+    })
+}
+
+/// One number of a set.
+fn field<N: FromStr + PartialOrd + Display>(
+    name: &str,
+    text: &str,
+    allowed: RangeInclusive<N>,
+) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| allowed.contains(number));
+    number.ok_or_else(|| {
+        let (from, to) = (allowed.start(), allowed.end());
+        format!("has `{text}` for {name}; allowed is a whole number of {from} to {to}")
     })
 }
 
@@ -229,5 +244,29 @@ mod tests {
                 .contains("line 1 is `1 2 3`")
         );
         assert!(parse_channels("\n# nothing\n").is_err());
+        for (text, said) in [
+            (
+                "40000 0 0 0 0 0 0",
+                "line 1 has `40000` for a; allowed is a whole number of -32768 to 32767",
+            ),
+            (
+                "0 64 0 0 0 0 0",
+                "for shift_a; allowed is a whole number of 0 to 63",
+            ),
+            ("0 0 -32769 0 0 0 0", "`-32769` for b"),
+            (
+                "0 0 0 0 2147483648 0 0",
+                "for c; allowed is a whole number of -2147483648 to 2147483647",
+            ),
+            (
+                "0 0 0 0 0 8 0",
+                "`8` for step; allowed is a whole number of 0 to 7",
+            ),
+            ("0 0 0 0 0 0 1.5", "`1.5` for freq"),
+            ("1 2 3 4 5 6 7 8", "seven integers are expected"),
+        ] {
+            let error = parse_channels(text).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
     }
 }
