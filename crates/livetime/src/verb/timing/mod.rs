@@ -144,7 +144,13 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(text)) => {
-            say(format_args!("error: {text}"));
+            // A problem with a code begins with the word itself.
+            let word = if text.starts_with("error[") {
+                ""
+            } else {
+                "error: "
+            };
+            say(format_args!("{word}{text}"));
             exit::PROBLEM
         }
     }

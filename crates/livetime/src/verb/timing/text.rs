@@ -147,6 +147,9 @@ pub(super) fn status_text(status: &Value) -> String {
     for refusal in list(&status["worker"]["refused_by_the_machine"]) {
         text += &format!("warning: {}\n", word(refusal));
     }
+    if let Some(error) = status["state_file_error"].as_str() {
+        text += &format!("warning: {error}\n");
+    }
     text.extend(list(&status["sinks"]).iter().map(sink_lines));
     for client in list(&status["clients"]) {
         text += &format!(
@@ -276,6 +279,15 @@ mod tests {
         );
         let gap = TimingRecord::gap(5, 9, 5, TaiNs(0), 1);
         assert_eq!(record_line(&gap, false), "lost 5 messages, numbers 5 to 9");
+    }
+
+    #[test]
+    fn a_state_file_that_cannot_be_written_is_in_the_text() {
+        let mut status = json!({ "receiver": "tr0", "state_file_error": null });
+        assert!(!status_text(&status).contains("warning"));
+        let error = "cannot write state file k.json: No space left on device";
+        status["state_file_error"] = error.into();
+        assert!(status_text(&status).contains(&format!("\nwarning: {error}\n")));
     }
 
     #[test]
