@@ -11,7 +11,8 @@ use std::path::Path;
 /// # Errors
 /// What the system says, and what to do.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
-    let was_there = path.exists();
+    // A link to a file that is not there yet is there itself, and stays.
+    let was_there = fs::symlink_metadata(path).is_ok();
     // To open a pipe would wait for its reader.
     if was_there && !path.is_file() && !path.is_dir() {
         return Ok(());
@@ -71,6 +72,10 @@ mod tests {
         std::fs::write(&page, "old").unwrap();
         assert_eq!(check(&page), Ok(()));
         assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
+        let link = folder.join("link.html");
+        std::os::unix::fs::symlink("nothing.html", &link).unwrap();
+        assert_eq!(check(&link), Ok(()));
+        assert!(fs::symlink_metadata(&link).is_ok());
         for bad in [folder.join("none/page.html"), folder.clone()] {
             let said = check(&bad).unwrap_err();
             assert!(
