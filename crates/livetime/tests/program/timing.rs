@@ -68,6 +68,15 @@ impl Served {
     fn text(&self, arguments: &[&str]) -> String {
         String::from_utf8(self.timing(arguments).stdout).unwrap()
     }
+
+    /// What an act says that must not be done.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let mut command = livetime();
+        command.arg("timing").args(arguments).arg("--daemon");
+        let output = command.arg(&self.socket).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
 }
 
 #[test]
@@ -225,12 +234,14 @@ fn conditions_stay_for_a_lease_and_are_resumed_by_its_token() {
         (&kept["token"], &kept["objects_resumed"]),
         (&Value::Null, &Value::Null)
     );
+    while json(&["status", "--json"])["leases_waiting"] != 1 {}
     let renewed = json(&["lease", "renew", token, "--json"]);
     assert_eq!(renewed["schema"], "livetime.timing_lease/1");
     assert_eq!(
         (&renewed["state"], &renewed["objects"]),
         (&"renewed".into(), &2.into())
     );
+    assert_eq!(renewed["holder_is_connected"], false);
     while json(&["status", "--json"])["leases_waiting"] != 1 {}
     let status = served.text(&["status"]);
     assert!(
@@ -263,16 +274,23 @@ fn the_clock_and_the_inputs_of_the_emulated_receiver_are_steered() {
     clock(&["drift", "-1000"]);
     assert_eq!(
         clock(&["advance", "+1000000000"]),
-        "TAI 1000999999000 ns, clock virtual, holdover, -1000 ns off\n"
+        "TAI 1001000000000 ns, clock virtual, holdover, -1001 ns off\n"
     );
     assert!(
         served
             .text(&["status"])
-            .contains("NOT LOCKED, holdover, -1000 ns off"),
+            .contains("NOT LOCKED, holdover, -1001 ns off"),
         "{}",
         served.text(&["status"])
     );
-    assert!(clock(&["step", "1500"]).ends_with(" holdover, +500 ns off\n"));
+    assert!(clock(&["step", "1500"]).ends_with(" holdover, +499 ns off\n"));
+    // What is given is the time that the receiver shows then.
+    clock(&["step", "5000000000"]);
+    assert!(clock(&["advance", "1010000000000"]).starts_with("TAI 1010000000000 ns, "));
+    let past = served.refused(&["clock", "advance", "1009999999999"]);
+    assert!(past.contains("it shows 1010000000000 ns"), "{past}");
+    let drift = served.refused(&["clock", "drift", "1000001"]);
+    assert!(drift.starts_with("error[G0106]: "), "{drift}");
     assert!(clock(&["regained"]).ends_with(" locked, +0 ns off\n"));
     assert_eq!(served.text(&["io", "IN1"]), "off\n");
     served.timing(&["io", "IN1", "--prefix", "ff00", "--stable", "32"]);
@@ -466,6 +484,148 @@ fn an_audit_finds_what_was_left_out() {
     assert_eq!(audit["sent"], 5000);
     let in_ring = audit["lost_in_own_ring"].as_u64().unwrap();
     assert_eq!(audit["lost"].as_u64().unwrap(), 1 + in_ring);
+    let beyond = served.refused(&["audit", "--messages", "10", "--drop", "10"]);
+    assert!(beyond.contains("--drop 10: allowed is 0 to 9"), "{beyond}");
+    let twice = served.refused(&["audit", "--drop", "7", "--drop", "8", "--drop", "7"]);
+    assert!(twice.contains("--drop 7 is given twice"), "{twice}");
+}
+
+/// An action must be one of its sink, and errors name sinks and conditions as users know them.
+#[test]
+fn what_a_sink_cannot_do_is_refused_by_its_name() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let add = |sink, offset, action| -> Vec<&str> {
+        vec![
+            "cond",
+            "add",
+            sink,
+            "11",
+            "ffffffffffffffff",
+            offset,
+            action,
+        ]
+    };
+    for (sink, offset, action, said) in [
+        ("IO1", "0", "1", "allowed is `on` or `off`"),
+        ("bus1", "0", "on", "allowed is a decimal tag"),
+        ("IO1", "2000000000", "on", "allowed in IO1 is"),
+    ] {
+        let error = served.refused(&add(sink, offset, action));
+        assert!(error.contains(said), "{error}");
+    }
+    served.timing(&add("bus1", "0", "7"));
+    let conflict = served.refused(&add("bus1", "0", "8"));
+    for part in [
+        "condition 0.0",
+        "the new condition of change 0",
+        "of bus1 conflict",
+    ] {
+        assert!(conflict.contains(part), "{conflict}");
+    }
+    // What outputs and buses do is in the flight recorder.
+    served.timing(&add("IO1", "0", "on"));
+    served.timing(&["inject", "11", "5", "1000001000000"]);
+    served.timing(&["clock", "advance", "+2000000"]);
+    let flown = served.text(&["status", "--flight"]);
+    assert_eq!(
+        flown.matches("EvtID: 0x0000000000000011").count(),
+        2,
+        "{flown}"
+    );
+}
+
+#[test]
+fn a_lead_beyond_all_times_is_refused() {
+    let served = serve(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schedule.txt");
+    std::fs::write(&path, "0x11 0x0 0\n").unwrap();
+    let path = path.to_str().unwrap();
+    let error = served.refused(&["dm", path, "--lead", "18446744073709551615"]);
+    assert!(
+        error.contains("--lead 18446744073709551615: allowed is at most"),
+        "{error}"
+    );
+}
+
+/// What is at the place of a socket and is none stays as it is.
+#[test]
+fn a_file_in_place_of_the_socket_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "mine").unwrap();
+    let mut serve = livetime();
+    let output = serve
+        .args(["timing", "serve", "--socket"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("a file is there") && said.contains("notes.txt"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+}
+
+/// A summary is the only output, and comes when the daemon ends the subscription, too.
+#[test]
+fn a_summary_comes_alone_and_in_any_case() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let mut snoop = livetime();
+    snoop.args([
+        "timing",
+        "snoop",
+        "--summary",
+        "--json",
+        "--until",
+        "77",
+        "--slots",
+        "2",
+    ]);
+    snoop
+        .args(["--overflow", "disconnect", "--daemon"])
+        .arg(&served.socket);
+    let mut snooping = snoop
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(snooping.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "listening");
+    let schedule: String = (0..1000).map(|n| format!("0x11 0x0 {n}\n")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schedule.txt");
+    std::fs::write(&path, schedule).unwrap();
+    served.timing(&["dm", path.to_str().unwrap()]);
+    // All at once: faster than anybody reads a ring of two.
+    served.timing(&["clock", "advance", "+10000000"]);
+    let summary: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(summary["schema"], "livetime.timing_snoop/1");
+    assert_eq!(summary["cut_off"], true, "{summary}");
+    assert!(lines.next().is_none());
+    assert_eq!(snooping.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn trials_of_nothing_are_refused() {
+    for arguments in [
+        ["stop", "--clients", "0"],
+        ["stop", "--clients", "1"],
+        ["churn", "--cycles", "0"],
+        ["stops", "--cycles", "0"],
+    ] {
+        let mut soak = livetime();
+        let output = soak
+            .args(["timing", "soak"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is not in"), "{said}");
+    }
 }
 
 #[test]
