@@ -43,9 +43,31 @@ impl SessionError {
         let step = step.into();
         move |error| Self {
             step,
-            reason: error.to_string(),
+            reason: without_places(&error.to_string()),
         }
     }
+}
+
+/// What Zenoh says of an error, without the places in its source at which it was found.
+fn without_places(error: &str) -> String {
+    let mut words = error.split(' ').peekable();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let place = words
+            .peek()
+            .filter(|next| word == "at" && next.contains(".rs:"));
+        match place.map(|place| place.ends_with("]")) {
+            // The bracket around an error inside of another.
+            Some(is_closed) => {
+                words.next();
+                if is_closed && let Some(last) = kept.last_mut() {
+                    *last += "]";
+                }
+            }
+            None => kept.push(word.to_owned()),
+        }
+    }
+    kept.join(" ")
 }
 
 /// What the coordinator hears of a host.
@@ -275,5 +297,22 @@ impl HostSession {
             .put(bytes)
             .wait()
             .map_err(SessionError::at("report"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_without_places_in_the_source_of_a_library() {
+        let said = "Can not listen at tcp/127.0.0.1:7450: [127.0.0.1:7450: in use (os error 98) at \
+                    /r/zenoh-link-1.1/src/tcp.rs:61.] at /r/zenoh-1.1/src/unicast.rs:338.";
+        let expected =
+            "Can not listen at tcp/127.0.0.1:7450: [127.0.0.1:7450: in use (os error 98)]";
+        assert_eq!(without_places(said), expected);
+        for whole in ["", "no place at all", "it is at home"] {
+            assert_eq!(without_places(whole), whole);
+        }
     }
 }

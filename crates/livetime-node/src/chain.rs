@@ -415,6 +415,7 @@ impl Chain {
             outcome.filter_failures.extend(left.filter_failures);
             outcome.lost_groups = left.lost_groups;
             outcome.faults_missed = left.faults_missed;
+            outcome.deaths_at_end = left.deaths_at_end;
             outcome.congestion = self.congestion;
             if !lost.is_empty() {
                 let roles = outcome.roles.clone();

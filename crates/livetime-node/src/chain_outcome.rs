@@ -69,6 +69,8 @@ pub struct ChainOutcome {
     pub filter_failures: Vec<FilterFailure>,
     /// Faults of processes whose role was not there when they were due.
     pub faults_missed: Vec<ProcessFault>,
+    /// Deaths of processes at the end of the run that are no failures of it.
+    pub deaths_at_end: Vec<String>,
     /// Histograms that filters have filled, those of all units in one.
     pub filter_histograms: FilterHistograms,
     /// The congestion control of the streams between the roles, where there were streams.
@@ -105,6 +107,7 @@ impl ChainOutcome {
             run_files: BTreeMap::new(),
             filter_failures: Vec::new(),
             faults_missed: Vec::new(),
+            deaths_at_end: Vec::new(),
             filter_histograms: FilterHistograms::default(),
             congestion: None,
             lost_groups: Vec::new(),

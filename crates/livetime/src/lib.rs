@@ -13,6 +13,8 @@ mod console;
 mod exit;
 mod extensions;
 mod filter_of_run;
+#[cfg(feature = "cluster")]
+mod host_launch;
 mod machine_check;
 mod output_place;
 mod run_control;

@@ -3,9 +3,8 @@
 //! Hosts that do not answer or are of another version are problems before anything is started. From
 //! then on a thread takes their reports, and says who is suspect, back or dead.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -13,19 +12,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_control::session::{CoordinatorSession, HostSaid, SessionError};
-use livetime_control::{Difference, HostState, MemberEvent, Membership, MembershipTimes, Refusal};
+use livetime_control::{Difference, MemberEvent, Membership, MembershipTimes, Refusal};
 use livetime_node::process::{HOST_PROTOCOL, HostOrder, Preparation, RoleHosts};
 use livetime_wire::{Problem, ProblemCode, RunNs};
 
-use crate::config::{HostConfig, HostLauncher, HostTable};
+use crate::config::{HostConfig, HostTable};
 use crate::console::say;
-use crate::run_summary::shell_words;
+use crate::host_launch::LaunchedHosts;
 use crate::verb::role::VERSION;
 
 /// A host that did not come.
 pub(crate) const HOST_MISSING: ProblemCode = ProblemCode::new("R0201", "host does not answer");
 /// A host with another program.
 pub(crate) const HOST_VERSION: ProblemCode = ProblemCode::new("R0202", "host of another version");
+/// A control address that cannot be listened at.
+pub(crate) const CONTROL_NOT_HAD: ProblemCode =
+    ProblemCode::new("R0204", "control address cannot be used");
 /// A host whose interface takes packets of another size.
 pub(crate) const HOST_MTU: ProblemCode = ProblemCode::new("R0203", "hosts of unequal MTU");
 
@@ -35,8 +37,6 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// How long hosts may take to end before a start that was refused is reported.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a host may take to end.
-const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 /// Reports on their way.
@@ -49,6 +49,8 @@ pub(crate) enum HostsError {
     Problems(Vec<Problem>),
     /// There is no control session, or nothing can be started.
     Failed(String),
+    /// Somebody has stopped the run before all of them were there.
+    Stopped,
 }
 
 impl From<SessionError> for HostsError {
@@ -66,7 +68,7 @@ impl From<std::io::Error> for HostsError {
 /// The hosts of a run.
 pub(crate) struct RunHosts {
     hosts: RoleHosts,
-    launched: Vec<Child>,
+    launched: LaunchedHosts,
     is_over: Arc<AtomicBool>,
     listener: Option<JoinHandle<()>>,
 }
@@ -76,7 +78,7 @@ struct Coming<'a> {
     table: &'a HostTable,
     session: Arc<CoordinatorSession>,
     heard: Receiver<HostSaid>,
-    launched: Vec<Child>,
+    launched: LaunchedHosts,
     members: Membership,
     start: Instant,
     streams_at: Vec<(String, String)>,
@@ -89,7 +91,8 @@ fn since(start: Instant) -> RunNs {
 
 impl RunHosts {
     /// Launches the hosts and waits until all of them are there. `config` is the text of the
-    /// configuration, `arguments` the options over it.
+    /// configuration, `arguments` the options over it; `is_stopped` says whether the run has been
+    /// stopped meanwhile.
     ///
     /// # Errors
     /// [`HostsError`]; what was launched is ended.
@@ -97,9 +100,10 @@ impl RunHosts {
         table: &HostTable,
         config: &str,
         arguments: &[String],
+        is_stopped: impl FnMut() -> bool,
     ) -> Result<Self, HostsError> {
         let control = match table.control {
-            Some(at) => at,
+            Some(at) => usable(at)?,
             None => free_port()?,
         };
         let key = random_key()?;
@@ -115,17 +119,23 @@ impl RunHosts {
             table,
             session: Arc::new(session),
             heard,
-            launched: Vec::new(),
+            launched: LaunchedHosts::default(),
             members: Membership::new(names, VERSION, HOST_PROTOCOL, times, since(start)),
             start,
             streams_at: Vec::new(),
             problems: Vec::new(),
         };
         for host in &table.hosts {
-            let launched = launch(host, control, &key)?;
-            coming.launched.push(launched);
+            if let Err(error) = coming.launched.launch(host, control, &key) {
+                coming.send_home();
+                return Err(error.into());
+            }
         }
-        coming.await_all();
+        if !coming.await_all(is_stopped) {
+            say("\nstopping: not all hosts are there; those that are, and all launchers, end");
+            coming.send_home();
+            return Err(HostsError::Stopped);
+        }
         if !coming.problems.is_empty() {
             coming.send_home();
             return Err(HostsError::Problems(coming.problems));
@@ -145,7 +155,7 @@ impl Drop for RunHosts {
         // First, so that their leaving is not reported.
         self.is_over.store(true, Ordering::Relaxed);
         self.hosts.quit();
-        end_all(&mut self.launched, END_PATIENCE);
+        drop(std::mem::take(&mut self.launched));
         if let Some(listener) = self.listener.take() {
             // It ends by the flag; that it panicked was said by its panic.
             let _panicked = listener.join();
@@ -154,67 +164,84 @@ impl Drop for RunHosts {
 }
 
 impl Coming<'_> {
-    /// Waits until every host is there, is refused, has ended, or patience does.
-    fn await_all(&mut self) {
+    /// Waits until every host is there, is refused, has ended, or patience does; `false` when the run
+    /// is stopped before.
+    fn await_all(&mut self, mut is_stopped: impl FnMut() -> bool) -> bool {
         let until = self.start + JOIN_PATIENCE;
         while !self.members.is_complete() && self.problems.is_empty() && Instant::now() < until {
+            if is_stopped() {
+                return false;
+            }
             match self.heard.recv_timeout(LOOK) {
                 Ok(HostSaid::Token { host, is_there }) if is_there => {
                     if let Some(hello) = self.session.ask(&host, HELLO_PATIENCE) {
                         self.members.handle_hello(since(self.start), &hello);
                     }
                 }
+                // One that is there already and waits for the others is no silent one.
+                Ok(HostSaid::Report { host, .. }) => {
+                    self.members.handle_heard(since(self.start), &host);
+                }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while let Some(event) = self.members.poll_event() {
-                match event {
-                    MemberEvent::Joined(hello) => {
-                        self.streams_at.push((hello.host, hello.streams_at));
-                    }
-                    MemberEvent::Refused(refusal) => {
-                        self.problems.extend(self.of_refused(&refusal))
-                    }
-                    _ => {}
-                }
-            }
+            self.take_events();
             self.find_ended();
         }
         if self.problems.is_empty() {
             let missing: Vec<String> = self.members.unanswered().map(str::to_owned).collect();
             for host in missing {
-                let found = format!("no answer in {} s", JOIN_PATIENCE.as_secs());
+                let found = format!("not there: no answer in {} s", JOIN_PATIENCE.as_secs());
                 self.problems.extend(self.of_missing(&host, found));
+            }
+        }
+        true
+    }
+
+    /// Notes who has joined and who is refused.
+    fn take_events(&mut self) {
+        while let Some(event) = self.members.poll_event() {
+            match event {
+                MemberEvent::Joined(hello) => {
+                    self.streams_at.push((hello.host, hello.streams_at));
+                }
+                MemberEvent::Refused(refusal) => self.problems.extend(self.of_refused(&refusal)),
+                _ => {}
             }
         }
     }
 
     /// Whoever was launched and has ended will not come.
     fn find_ended(&mut self) {
-        let mut ended = Vec::new();
-        for (host, launched) in self.table.hosts.iter().zip(&mut self.launched) {
-            if let Ok(Some(status)) = launched.try_wait() {
-                ended.push((host, status));
-            }
-        }
-        for (host, status) in ended {
-            // A launcher may return when the host has been started elsewhere.
-            if !status.success() {
-                let found = format!("its launcher ended with {status}");
-                self.problems.extend(self.of_missing(&host.name, found));
-            }
+        let ends = self.table.hosts.iter().zip(self.launched.ends());
+        // A launcher may return when the host has been started elsewhere.
+        let failed = ends.filter_map(|(host, end)| Some((host, end.filter(|end| !end.success())?)));
+        let failed: Vec<_> = failed.collect();
+        for (host, end) in failed {
+            let found = format!("not there: its launcher has ended ({end})");
+            self.problems.extend(self.of_missing(&host.name, found));
         }
     }
 
-    /// Ends the hosts that have come: what their launchers started may outlive these.
+    /// Ends the hosts that have come, or come meanwhile: what their launchers started may outlive these.
     fn send_home(&mut self) {
         for host in &self.table.hosts {
-            if let Some(HostState::Joined | HostState::Refused) = self.members.state(&host.name) {
-                // One that cannot be told ends by itself, when it has missed the coordinator for long.
-                let _in_vain = self.session.order(&host.name, &HostOrder::Quit.to_bytes());
+            self.tell_to_quit(&host.name);
+        }
+        let until = Instant::now() + LEAVING_PATIENCE;
+        while !self.launched.have_ended() && Instant::now() < until {
+            if let Ok(HostSaid::Token { host, is_there }) = self.heard.recv_timeout(LOOK)
+                && is_there
+            {
+                self.tell_to_quit(&host);
             }
         }
-        end_all(&mut self.launched, LEAVING_PATIENCE);
+        self.launched.end(Duration::ZERO);
+    }
+
+    fn tell_to_quit(&self, host: &str) {
+        // One that cannot be told ends by itself, when it has missed the coordinator for long.
+        let _in_vain = self.session.order(host, &HostOrder::Quit.to_bytes());
     }
 
     fn key_of(&self, name: &str) -> Option<(String, &HostConfig)> {
@@ -237,14 +264,14 @@ impl Coming<'_> {
             Difference::Program => (HOST_VERSION, "program version", version_help),
             Difference::Documents => (HOST_VERSION, "document version", version_help),
             Difference::Mtu => {
-                let found = format!("an MTU of {} B at {}", refusal.found, host.address);
+                let found = format!("at {} with an MTU of {} B", host.address, refusal.found);
                 let allowed = format!("{} B, as the hosts before", refusal.expected);
                 let help = "give the data interfaces of all hosts one MTU: \
                             `ip link set dev NAME mtu BYTES`";
                 return Some(Problem::new(HOST_MTU, path, found, allowed, help));
             }
         };
-        let found = format!("{what} {}", refusal.found);
+        let found = format!("of {what} {}", refusal.found);
         let allowed = format!("{what} {}", refusal.expected);
         Some(Problem::new(code, path, found, allowed, help))
     }
@@ -338,52 +365,33 @@ impl Listening {
     }
 }
 
-/// Starts a host.
-fn launch(host: &HostConfig, control: SocketAddr, key: &str) -> std::io::Result<Child> {
-    let program = std::env::current_exe()?.display().to_string();
-    let words = [
-        program,
-        "host".to_owned(),
-        host.name.clone(),
-        format!("--connect={control}"),
-        format!("--key={key}"),
-        format!("--address={}", host.address),
-    ];
-    let mut command = match &host.launcher {
-        HostLauncher::Local => {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            command
-        }
-        HostLauncher::Exec(template) => {
-            let line = template
-                .replace("{host}", &host.name)
-                .replace("{address}", &host.address.to_string())
-                .replace("{command}", &shell_words(&words));
-            let mut command = Command::new("sh");
-            command.args(["-c", &line]);
-            command
-        }
+/// A configured control address, if hosts can be listened to there. Asked before the session does:
+/// its library would answer in the words of its own source.
+fn usable(at: SocketAddr) -> Result<SocketAddr, HostsError> {
+    let Err(error) = TcpListener::bind(at) else {
+        return Ok(at);
     };
-    // A process group of its own: the terminal's Ctrl-C is the coordinator's to handle.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
-}
-
-/// Waits for what was launched; what has not ended in time is killed.
-fn end_all(launched: &mut [Child], patience: Duration) {
-    let until = Instant::now() + patience;
-    for child in launched {
-        while !matches!(child.try_wait(), Ok(Some(_))) {
-            if Instant::now() >= until {
-                // It can only have ended meanwhile.
-                let _ended = child.kill();
-                let _reaped = child.wait();
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
+    let (reason, help) = match error.kind() {
+        ErrorKind::AddrInUse => (
+            "where another program listens".to_owned(),
+            "choose another port, or end the program that has this one: `ss -ltnp` names it",
+        ),
+        ErrorKind::AddrNotAvailable => (
+            "which is no address of this machine".to_owned(),
+            "write the address of an interface of the machine that `livetime run` is started on: \
+             `ip address` lists them",
+        ),
+        _ => (
+            format!("where nothing can listen ({error})"),
+            "choose another address or port, such as a port above 1023",
+        ),
+    };
+    let (found, allowed) = (
+        format!("{at}, {reason}"),
+        "an address of this machine and a free port",
+    );
+    let problem = Problem::new(CONTROL_NOT_HAD, "control.address", found, allowed, help);
+    Err(HostsError::Problems(vec![problem]))
 }
 
 /// A port of the loopback that is free now.

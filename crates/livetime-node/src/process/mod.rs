@@ -11,6 +11,7 @@
 pub mod control_message;
 mod cut_streams;
 pub mod event_watch;
+mod farewell;
 pub mod host_agent;
 pub mod host_document;
 mod host_streams;

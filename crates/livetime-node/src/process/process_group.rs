@@ -85,10 +85,10 @@ pub(super) struct RoleProcess {
     socket: UnixStream,
     pub(super) block: usize,
     pub(super) counters: Arc<CounterBlock>,
-    result: RoleResult,
+    pub(super) result: RoleResult,
     /// The histograms that its filter has filled, by name.
     filled: BTreeMap<String, FilledHistogram>,
-    left: Option<RoleLeft>,
+    pub(super) left: Option<RoleLeft>,
     pub(super) gone: bool,
     /// How its process ended, when it was lost.
     pub(super) lost: Option<String>,
@@ -122,6 +122,8 @@ pub struct GroupLeft {
     pub lost_groups: Vec<LostGroupLeft>,
     /// Faults whose role was not there when they were due.
     pub faults_missed: Vec<ProcessFault>,
+    /// Deaths at the end of the run that it would have gone on after.
+    pub deaths_at_end: Vec<String>,
 }
 
 /// The processes of a run.
@@ -676,9 +678,7 @@ impl ProcessGroup {
             };
             self.take(index, heard);
         }
-        for index in std::mem::take(&mut self.missed) {
-            self.processes[index].miss();
-        }
+        let deaths_at_end = self.bury_missed();
         let writers = self.take_writers();
         let mut left = GroupLeft {
             results: Vec::new(),
@@ -686,6 +686,7 @@ impl ProcessGroup {
             filter_failures: self.watch.take_failures(),
             lost_groups: Vec::new(),
             faults_missed: std::mem::take(&mut self.faults_missed),
+            deaths_at_end,
         };
         for process in &mut self.processes {
             let exit = process.end();
@@ -884,17 +885,6 @@ impl RoleProcess {
         for (value, count) in entries {
             histogram.saturating_record_n(*value, *count);
         }
-    }
-
-    /// It died when the run was ending already: nobody replaces it, and its accounts are settled.
-    fn miss(&mut self) {
-        let exit = self.end();
-        let failure = format!(
-            "the process of {} died at the end of the run: {exit}",
-            self.id
-        );
-        self.result.failure = Some(failure);
-        self.lost = Some(exit);
     }
 
     /// The role's result, and how its process spent its time; `exit` is how it ended.

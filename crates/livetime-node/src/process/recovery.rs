@@ -297,8 +297,26 @@ impl ProcessGroup {
     /// Deals with a process that is gone.
     pub(super) fn lose(&mut self, index: usize) -> Incident {
         let (mut incident, failed) = self.bury(index);
-        let RoleProcess { unit, leaving, .. } = self.processes[index];
-        let policy = match unit.kind {
+        let unit = self.processes[index].unit;
+        let policy = self.policy_about(&self.processes[index]);
+        let (handled, given_up) = match self.settle_loss(unit, failed) {
+            Ok(given_up) => (self.replace(unit, policy), given_up),
+            Err(reason) => (Err(reason), Vec::new()),
+        };
+        for trigger in &given_up {
+            self.watch.note_given_up(TriggerNumber(*trigger));
+        }
+        // Those who have settled it wait for its streams no more.
+        self.cuts.forget(unit);
+        incident.given_up = !given_up.is_empty();
+        incident.handled = handled;
+        incident
+    }
+
+    /// What is to be done about the loss of a process.
+    pub(super) fn policy_about(&self, process: &RoleProcess) -> OnLoss {
+        let RoleProcess { unit, leaving, .. } = *process;
+        match unit.kind {
             // Nobody is to take the place of one that was leaving, if others can do its work.
             UnitKind::Filter if leaving && self.filters_beside(unit).next().is_some() => {
                 match self.policy.filter {
@@ -312,19 +330,7 @@ impl ProcessGroup {
             UnitKind::Readout => self.policy.readout,
             UnitKind::EventManager => self.policy.manager,
             _ => OnLoss::Stop,
-        };
-        let (handled, given_up) = match self.settle_loss(unit, failed) {
-            Ok(given_up) => (self.replace(unit, policy), given_up),
-            Err(reason) => (Err(reason), Vec::new()),
-        };
-        for trigger in &given_up {
-            self.watch.note_given_up(TriggerNumber(*trigger));
         }
-        // Those who have settled it wait for its streams no more.
-        self.cuts.forget(unit);
-        incident.given_up = !given_up.is_empty();
-        incident.handled = handled;
-        incident
     }
 
     /// Ends what is left of a process, and its counters and page holds; how it is handled is still to
@@ -427,7 +433,7 @@ impl ProcessGroup {
     }
 
     /// Whether a unit can do the work of another: one of its kind, and a filter unit of its subfarm.
-    fn stands_in(&self, other: UnitId, unit: UnitId) -> bool {
+    pub(super) fn stands_in(&self, other: UnitId, unit: UnitId) -> bool {
         let builder = &self.config.builder;
         let is_near = builder.subfarm_of(other.index) == builder.subfarm_of(unit.index);
         other.kind == unit.kind && (is_near || unit.kind != UnitKind::Filter)
@@ -702,9 +708,14 @@ impl ProcessGroup {
         SETTLE_PATIENCE.saturating_add(Duration::from_nanos(judging))
     }
 
+    /// Whether one more process may be started again.
+    pub(super) fn may_restart(&self) -> bool {
+        self.blocks_used < self.page().blocks()
+    }
+
     /// Starts a process in the place of a lost one.
     pub(super) fn restart(&mut self, unit: UnitId) -> Result<(), String> {
-        if self.blocks_used >= self.page().blocks() {
+        if !self.may_restart() {
             return Err(format!(
                 "{RESTARTS_MAX} processes were started again already"
             ));

@@ -12,8 +12,8 @@ use livetime_wire::{DurationNs, Problem, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{
-    CONTROL_ADDRESS, HOST_TWICE, IDLE_KEY, LAUNCHER_COMMAND, OUT_OF_RANGE, ROLE_ON_NO_HOST,
-    ROLE_TWICE, ROLES_APART, UNKNOWN_ROLE,
+    CONTROL_ADDRESS, HOST_TWICE, IDLE_KEY, LAUNCHER_COMMAND, NO_ADDRESS, OUT_OF_RANGE,
+    ROLE_ON_NO_HOST, ROLE_TWICE, ROLES_APART, UNKNOWN_ROLE,
 };
 
 /// How hosts are started, by name.
@@ -178,6 +178,7 @@ impl HostTable {
             return;
         }
         self.check_names(findings);
+        self.check_addresses(findings);
         self.check_control(findings);
         // With a wrong number of units every role named here would look wrong, too.
         let are_known = !ROLE_NUMBERS.iter().any(|key| findings.has_problem_at(key));
@@ -201,17 +202,54 @@ impl HostTable {
         }
     }
 
+    /// Other hosts reach a host at its address.
+    fn check_addresses(&self, findings: &Findings) {
+        for (index, host) in self.hosts.iter().enumerate() {
+            if host.address.is_unspecified() {
+                findings.report(Problem::new(
+                    NO_ADDRESS,
+                    format!("host[{index}].address"),
+                    format!("{}, which names no machine", host.address),
+                    "the address of an interface of that host, which the others reach",
+                    "write the host's own address; `ip address` on it lists those that it has",
+                ));
+            }
+        }
+    }
+
     /// Hosts that are not started here must reach the coordinator.
     fn check_control(&self, findings: &Findings) {
-        let remote = self.hosts.iter().find(|host| !host.address.is_loopback());
-        let is_reached = self.control.is_some_and(|at| !at.ip().is_loopback());
-        if let Some(host) = remote.filter(|_| !is_reached) {
+        if let Some(at) = self.control.filter(|at| at.port() == 0) {
+            findings.report(Problem::new(
+                CONTROL_ADDRESS,
+                "control.address",
+                format!("{at}, without a port that hosts could be told"),
+                "an address with a port from 1 to 65535",
+                "write a port that is free, such as 7450",
+            ));
+            return;
+        }
+        let is_remote =
+            |host: &&HostConfig| !host.address.is_loopback() && !host.address.is_unspecified();
+        let remote = self.hosts.iter().find(is_remote);
+        // Where the coordinator listens is what the hosts are told: to another machine all
+        // interfaces of this one are as much itself as the loopback.
+        let is_reached = |at: SocketAddr| !at.ip().is_loopback() && !at.ip().is_unspecified();
+        if let Some(host) = remote.filter(|_| !self.control.is_some_and(is_reached)) {
             let found = match self.control {
+                Some(at) if at.ip().is_unspecified() => {
+                    format!("{at}, which on {} is {} itself", host.name, host.name)
+                }
                 Some(at) => format!("{at}, which {} cannot reach", host.name),
                 None => "no `[control] address`".to_owned(),
             };
             let allowed = "an address of this machine that the hosts reach";
-            let help = "add `[control]` with `address = \"10.0.0.1:7450\"`, for instance";
+            let help = match self.control {
+                Some(_) => {
+                    "write the address of an interface that the hosts reach: hosts are told it"
+                }
+                None => "add `[control]` with `address = \"10.0.0.1:7450\"`, for instance",
+            };
             let path = match self.control {
                 Some(_) => "control.address",
                 None => "host",

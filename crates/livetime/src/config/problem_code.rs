@@ -58,3 +58,6 @@ pub(crate) const CONTROL_ADDRESS: ProblemCode =
     ProblemCode::new("C0136", "hosts cannot reach the coordinator");
 /// A key of a scenario that does nothing without another one.
 pub(crate) const IDLE_KEY: ProblemCode = ProblemCode::new("C0137", "key has no effect");
+/// A host at an address that names no machine.
+pub(crate) const NO_ADDRESS: ProblemCode =
+    ProblemCode::new("C0138", "host has no address of its own");

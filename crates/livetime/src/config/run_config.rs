@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
+use livetime_builder::problem_code::TOO_MANY_SOURCES;
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
@@ -208,6 +209,7 @@ impl Tables {
             keys: WrittenKeys {
                 source: source_key,
                 trigger_link: links.trigger_path,
+                readout_units: links.data.iter().map(|link| link.unit).collect(),
                 data_links: links.data_paths,
                 trigger_paths: std::mem::take(&mut trigger.path_keys),
                 options: Vec::new(),
@@ -382,6 +384,8 @@ struct WrittenKeys {
     source: String,
     trigger_link: String,
     data_links: Vec<String>,
+    /// The readout unit of each data link.
+    readout_units: Vec<u16>,
     trigger_paths: Vec<String>,
     /// Keys of the source whose values are those of options.
     options: Vec<&'static str>,
@@ -422,9 +426,24 @@ impl WrittenKeys {
         problem.path.starts_with(&sources) || problem.path.starts_with(READOUT_UNITS)
     }
 
+    /// The number of links in the table that has most of a readout unit's, or of all: where there are
+    /// too many of them, there are fewest to be changed.
+    fn count_of_most(&self, unit: Option<usize>) -> Option<String> {
+        let mut links = BTreeMap::<&String, usize>::new();
+        for (key, of) in self.data_links.iter().zip(&self.readout_units) {
+            if unit.is_none_or(|unit| unit == usize::from(*of)) {
+                *links.entry(key).or_default() += 1;
+            }
+        }
+        let (key, _) = links.into_iter().max_by_key(|(_, count)| *count)?;
+        Some(format!("{key}.count"))
+    }
+
     /// The problem on the written keys.
     fn place(&self, mut problem: Problem) -> Problem {
-        problem.path = self.written(&problem.path);
+        let is_all = problem.path == READOUT_UNITS && problem.code == TOO_MANY_SOURCES;
+        let all = is_all.then(|| self.count_of_most(None)).flatten();
+        problem.path = all.unwrap_or_else(|| self.written(&problem.path));
         if let Some((path, _)) = &mut problem.related {
             *path = self.written(path);
         }
@@ -437,6 +456,11 @@ impl WrittenKeys {
             && let Some(key) = self.data_links.get(index)
         {
             return format!("{key}.source_id");
+        }
+        if let Some((unit, _)) = element(path, READOUT_UNITS)
+            && let Some(key) = self.count_of_most(Some(unit))
+        {
+            return key;
         }
         if let Some((index, rest)) = element(path, "trigger.path")
             && let Some(key) = self.trigger_paths.get(index)

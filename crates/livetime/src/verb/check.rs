@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use livetime_node::ChainConfig;
+use livetime_node::process::process_group::workers_of_processes;
 use livetime_wire::ByteSize;
 
 use crate::config::{self, HostLauncher, HostTable, Overrides, ScenarioOverrides};
@@ -71,6 +73,22 @@ fn host_lines(table: &HostTable) -> String {
     text
 }
 
+/// The roles as processes, and which have a core of their own.
+fn process_lines(chain: &ChainConfig, hosts: &HostTable) -> String {
+    let workers = workers_of_processes(chain, livetime_shm::allowed_cpus().len());
+    let mut text = "  process  one for each role\n".to_owned();
+    // How many cores there are on other hosts is not known here.
+    for worker in workers.iter().filter(|_| hosts.hosts.is_empty()) {
+        if let Some(core) = worker.core {
+            text += &format!(
+                "  process  {} (core {core}, {:?})\n",
+                worker.name, worker.wait
+            );
+        }
+    }
+    text
+}
+
 /// Reads and validates; prints what the chain would be made of.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(links) = options.generate {
@@ -117,15 +135,20 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         builder.credits,
         builder.timeout
     );
-    for worker in &chain.workers {
+    let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
+    // Where each role has a process of its own, none shares a thread.
+    for worker in chain.workers.iter().filter(|_| !processes) {
         let core = worker
             .core
             .map_or("any core".to_owned(), |core| format!("core {core}"));
         let (name, roles) = (&worker.name, worker.roles.join(" "));
         text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
     }
-    text += &host_lines(&loaded.config.hosts);
-    let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
+    let hosts = &loaded.config.hosts;
+    if processes {
+        text += &process_lines(chain, hosts);
+    }
+    text += &host_lines(hosts);
     let notes = config::run_notes(&loaded.config, processes);
     for note in notes.into_iter().chain(file_notes) {
         text += &format!("  note     {note}\n");

@@ -17,6 +17,9 @@ use livetime_control::session::{CoordinatorSaid, HostSession};
 use livetime_node::ChainConfig;
 use livetime_node::process::host_agent::RoleCommandOf;
 use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation, interface_mtu};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
 
 use crate::console::say;
 use crate::exit;
@@ -65,7 +68,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let folder = HostFolder::create(options)?;
+    let folder = HostFolder::of(options);
     let config = folder.path.join("config.toml");
     let session: Arc<OnceLock<HostSession>> = Arc::default();
     let reports = Arc::clone(&session);
@@ -93,29 +96,44 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     };
     let (tell, heard) = sync_channel(ORDERS_MAX);
     let opened = HostSession::open(&options.connect, &options.key, &hello, &tell)?;
+    // Before there is anything that a death by a signal would leave behind, and not before the session
+    // is there: whoever ends a host that still looks for its coordinator has not to wait for that.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    folder.create()?;
     // The only call.
     let _first = session.set(opened);
-    follow(&mut agent, &heard);
-    Ok(())
+    follow(&mut agent, &heard, &mut signals)
 }
 
 /// Does what is ordered until it is told to quit, or the coordinator is gone for long.
-fn follow(agent: &mut HostAgent, heard: &Receiver<CoordinatorSaid>) {
-    let mut alone_since = None;
+///
+/// # Errors
+/// A signal that has ended it: the coordinator takes it for a host that has failed.
+fn follow(
+    agent: &mut HostAgent,
+    heard: &Receiver<CoordinatorSaid>,
+    signals: &mut Signals,
+) -> Result<(), Box<dyn std::error::Error>> {
+    // Until the coordinator is seen, which may have gone before it could be.
+    let mut alone_since = Some(Instant::now());
     let mut look_due = Instant::now();
     loop {
         let left = look_due.saturating_duration_since(Instant::now());
         match heard.recv_timeout(left) {
             Ok(CoordinatorSaid::Order(order)) => {
                 if !agent.handle_order(&order) {
-                    return;
+                    return Ok(());
                 }
             }
             Ok(CoordinatorSaid::Token(is_there)) => {
                 alone_since = (!is_there).then(Instant::now);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        if let Some(signal) = signals.pending().next() {
+            let name = signal_name(signal).unwrap_or("a signal");
+            return Err(format!("ended by {name}, and its roles with it").into());
         }
         if Instant::now() >= look_due {
             look_due = Instant::now() + LOOK;
@@ -123,7 +141,7 @@ fn follow(agent: &mut HostAgent, heard: &Receiver<CoordinatorSaid>) {
         }
         if alone_since.is_some_and(|since: Instant| since.elapsed() >= ORPHAN_PATIENCE) {
             say("the coordinator is gone: the roles of this host end");
-            return;
+            return Ok(());
         }
     }
 }
@@ -152,11 +170,15 @@ struct HostFolder {
 }
 
 impl HostFolder {
-    fn create(options: &Options) -> std::io::Result<Self> {
+    fn of(options: &Options) -> Self {
         let name = format!("livetime-{}-{}", options.key, options.name);
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Self { path })
+        Self {
+            path: std::env::temp_dir().join(name),
+        }
+    }
+
+    fn create(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.path)
     }
 }
 

@@ -182,11 +182,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
-            say(format_args!("error: {}", with_causes(error.as_ref())));
+            match error.downcast_ref::<NotBegun>() {
+                Some(NotBegun(why)) => say(why.trim_end()),
+                None => say(format_args!("error: {}", with_causes(error.as_ref()))),
+            }
             exit::PROBLEM
         }
     }
 }
+
+/// Why a run has not begun, in words that need none around them: rendered problems, for instance.
+#[cfg_attr(
+    not(feature = "cluster"),
+    expect(dead_code, reason = "only hosts refuse a run so")
+)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NotBegun(String);
 
 /// The whole run; `true` when everything is accounted for and nothing failed.
 fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
@@ -198,13 +210,18 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     for note in config::run_notes(&config, processes) {
         say(format_args!("note: {note}"));
     }
+    // Before anything can be lost or left behind: from here on signals are events, not deaths.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     // The hosts end when this does.
     let hosts = match has_hosts {
-        true => Some(hosts_of(&options.source, &text, &config.hosts)?),
+        true => Some(hosts_of(
+            &options.source,
+            &text,
+            &config.hosts,
+            &mut signals,
+        )?),
         false => None,
     };
-    // Before anything can be lost: from here on signals are events, not deaths.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
     let control = control_of(&directory);
     let RunConfig {
@@ -256,6 +273,8 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
     missed.iter().for_each(say);
+    let deaths = outcome.deaths_at_end.iter();
+    deaths.for_each(|death| say(format_args!("warning: {death}")));
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
 }
@@ -360,20 +379,27 @@ fn align_spills(chain: &mut ChainConfig, begin: &RunBegin) {
     ));
 }
 
-/// Starts the hosts of a run.
+/// Starts the hosts of a run, unless a signal comes before they are there.
 #[cfg(feature = "cluster")]
 fn hosts_of(
     source: &SourceOptions,
     text: &str,
     hosts: &HostTable,
+    signals: &mut Signals,
 ) -> Result<RunHosts, Box<dyn std::error::Error>> {
     use crate::run_hosts::HostsError;
     say(format_args!("waiting for {} hosts", hosts.hosts.len()));
-    RunHosts::start(hosts, text, &source.options()).map_err(|error| match error {
+    let is_stopped = || signals.pending().next().is_some();
+    RunHosts::start(hosts, text, &source.options(), is_stopped).map_err(|error| match error {
         HostsError::Problems(problems) => {
-            config::render_later(&source.config, text, &problems).into()
+            NotBegun(config::render_later(&source.config, text, &problems)).into()
         }
         HostsError::Failed(reason) => reason.into(),
+        HostsError::Stopped => {
+            let why =
+                "stopped while hosts were waited for: no run was begun, and nothing of it is left";
+            NotBegun(why.to_owned()).into()
+        }
     })
 }
 
@@ -383,6 +409,7 @@ fn hosts_of(
     _source: &SourceOptions,
     _text: &str,
     _hosts: &HostTable,
+    _signals: &mut Signals,
 ) -> Result<RunHosts, Box<dyn std::error::Error>> {
     let reason = "this livetime was built for one host; `cargo build --release --package livetime \
                   --features cluster` gives one for configurations with `[[host]]`";

@@ -11,6 +11,7 @@ mod live_run;
 mod namespaces;
 #[path = "../processes/process_run.rs"]
 mod process_run;
+mod start_of_hosts;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -515,8 +516,10 @@ fn a_host_whose_launcher_fails_is_named_before_the_start() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let launcher = "launcher = \"exec\"\ncommand = \"false # {command}\"";
     let errors = refusal(folder.path(), launcher);
-    assert!(errors.contains("R0201"), "{errors}");
-    assert!(errors.contains("building"), "{errors}");
+    let said = "`host[1]` is not there: its launcher has ended (exit status: 1)";
+    for part in ["\nerror[R0201]", said, "building"] {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
 }
 
 #[test]

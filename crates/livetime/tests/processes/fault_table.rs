@@ -100,6 +100,58 @@ fn every_role_may_die() {
     }
 }
 
+/// When the last trigger is there the chain is drained within a look or two: whether a role dies while
+/// the run goes on or when it has ended makes no difference to whether it may.
+#[test]
+fn every_role_may_die_at_the_end_if_it_may_die_before() {
+    let _turn = turn();
+    for role in ROLES {
+        let fault = format!("kill:{role}@4000triggers");
+        let arguments = ["--triggers", "4000", "--processes", "--fault", &fault];
+        let run = Run::of(patient, &arguments);
+        let expected = of_kill(role);
+        let code = run.output.status.code();
+        assert_eq!(code, Some(expected.code), "{role}: {}", run.errors());
+        let named = format!("the process of {role} ");
+        let (warning, error) = (format!("warning: {named}"), format!("error: {named}"));
+        assert_eq!(
+            run.errors().contains(&warning),
+            expected.code == 0,
+            "{}",
+            run.errors()
+        );
+        assert_eq!(
+            run.errors().contains(&error),
+            expected.code == 1,
+            "{}",
+            run.errors()
+        );
+        run.assert_accounted();
+        if expected.code == 0 {
+            assert_eq!(run.count("triggers"), 4000);
+            run.assert_only_writer_lost();
+        }
+    }
+}
+
+/// Nobody can take the place of what is the last of its kind, at no time.
+#[test]
+fn the_last_of_its_kind_may_not_die_at_the_end_either() {
+    let _turn = turn();
+    for (key, role) in [("continue", "fu0"), ("stop", "fu0")] {
+        let edit = |config: String| {
+            patient(config).replace("[filter]\n", &format!("[filter]\non_loss = \"{key}\"\n"))
+        };
+        let fault = format!("kill:{role}@4000triggers");
+        let run = Run::of(
+            edit,
+            &["--triggers", "4000", "--processes", "--fault", &fault],
+        );
+        assert_eq!(run.output.status.code(), Some(1), "{key}: {}", run.errors());
+        run.assert_accounted();
+    }
+}
+
 #[test]
 fn two_seconds_of_standing_still_are_no_death() {
     let _turn = turn();

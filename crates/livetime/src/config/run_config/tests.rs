@@ -716,6 +716,30 @@ fn a_source_written_twice_is_read_twice_and_said_once() {
     assert_eq!(problems(&format!("{LEAST}{second}")), each(expected));
 }
 
+/// The first link of the file is the trigger link.
+#[test]
+fn too_many_sources_stand_where_most_of_them_are_written() {
+    let link = |unit: u16, first: u32, count: u32| {
+        format!("[[link]]\nto = \"ru{unit}\"\nsource_id = {first}\ncount = {count}\n")
+    };
+    let with = |links: &[String]| problems(&(LEAST.to_owned() + &links.concat()));
+    let of_one = with(&[link(0, 1, 50)]);
+    assert_eq!(of_one, each([("B0110", "link[2].count")]));
+    let of_another = with(&[link(1, 1, 4), link(1, 100, 40), link(1, 200, 5)]);
+    assert_eq!(of_another, each([("B0110", "link[3].count")]));
+    let units: Vec<String> = (1..101)
+        .map(|unit| link(unit, u32::from(unit) * 100, 32))
+        .collect();
+    // All but the first two tables have as many.
+    let (code, path) = &with(&units)[0];
+    assert_eq!(*code, "B0110");
+    assert!(path.ends_with(".count"), "{path}");
+    assert!(
+        !["link[0].count", "link[1].count"].contains(&path.as_str()),
+        "{path}"
+    );
+}
+
 #[test]
 fn readout_units_without_links_are_one_problem() {
     let text = LEAST.replace("ru0", "ru40000");

@@ -183,3 +183,28 @@ fn roles_that_share_memory_are_named_with_their_hosts() {
         problem.help
     );
 }
+
+/// Hosts are told the addresses as they are written.
+#[test]
+fn addresses_that_mean_another_machine_there_are_refused() {
+    let elsewhere = TWO_HOSTS.replacen("127.0.0.1", "10.0.0.7", 1);
+    let with = |hosts: &str, control: &str| {
+        let control = format!("[control]\naddress = \"{control}\"\n");
+        problems(&format!("{LEAST}{hosts}{control}"))
+    };
+    for unspecified in ["0.0.0.0:7461", "[::]:7461", "127.0.0.1:7461", "10.0.0.1:0"] {
+        let found = with(&elsewhere, unspecified);
+        assert_eq!(found, each([("C0136", "control.address")]), "{unspecified}");
+    }
+    assert_eq!(with(&elsewhere, "10.0.0.1:7461"), []);
+    // On this machine alone they mean this machine.
+    for unspecified in ["0.0.0.0:7461", "127.0.0.1:7461"] {
+        assert_eq!(with(TWO_HOSTS, unspecified), [], "{unspecified}");
+    }
+    for unspecified in ["0.0.0.0", "::"] {
+        let hosts = TWO_HOSTS.replacen("127.0.0.1", unspecified, 1);
+        let found = problems(&format!("{LEAST}{hosts}"));
+        let expected = each([("C0138", "host[0].address")]);
+        assert_eq!(found, expected, "{unspecified}");
+    }
+}

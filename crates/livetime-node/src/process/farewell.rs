@@ -1,0 +1,62 @@
+//! Processes that die when the run has ended already, before they have said what they leave.
+//!
+//! Nobody takes their places: there is nothing more to be done in them. Whether such a death is an
+//! error is what it would have been earlier, see [`super::recovery`]: of a unit that the run would
+//! have gone on without it is told, and of any other it is an error. Either way the counters that
+//! it published are settled with those of its neighbours, and what does not come out is a loss with a
+//! name, or an equation that does not hold, which is an error as in any run.
+
+use livetime_wire::UnitKind;
+
+use super::process_group::{ProcessGroup, RoleProcess};
+use super::recovery::OnLoss;
+
+impl ProcessGroup {
+    /// Ends what is left of the processes that died at the end of the run; says of those whose deaths
+    /// are no error how they ended.
+    pub(super) fn bury_missed(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        for index in std::mem::take(&mut self.missed) {
+            let goes_on = self.goes_on_without(index);
+            let process = &mut self.processes[index];
+            let exit = process.end();
+            let died = format!(
+                "the process of {} died at the end of the run: {exit}",
+                process.id
+            );
+            process.lost = Some(exit);
+            if goes_on {
+                told.push(format!(
+                    "{died}; what it had counted is settled from its neighbours, and its histograms \
+                     are unknown"
+                ));
+            } else {
+                process.result.failure = Some(died);
+            }
+        }
+        told
+    }
+
+    /// Whether the run would have gone on after the death of a process.
+    fn goes_on_without(&self, index: usize) -> bool {
+        let process = &self.processes[index];
+        let is_other = |other: &RoleProcess| {
+            // One that has ended in order hangs up as well.
+            let is_there = !other.gone || other.left.is_some();
+            is_there && self.stands_in(other.unit, process.unit)
+        };
+        let policy = match self.policy_about(process) {
+            // Nothing could have been started there.
+            OnLoss::Restart if self.is_homeless(process.unit) => match process.unit.kind {
+                UnitKind::EventManager => OnLoss::Stop,
+                _ => OnLoss::Continue,
+            },
+            policy => policy,
+        };
+        match policy {
+            OnLoss::Restart => self.may_restart(),
+            OnLoss::Continue => self.processes.iter().any(is_other),
+            OnLoss::Stop => false,
+        }
+    }
+}
