@@ -153,8 +153,9 @@ def test_conditions_outlive_their_control_by_a_lease(daemon):
     for seconds in (-1, 3601):
         with pytest.raises(livetime.LivetimeError, match="1 to 3600"):
             third.lease(seconds)
-    with pytest.raises(livetime.LivetimeError, match='"on", "off"'):
-        third.add_condition("IO1", timing.Filter(), "up")
+    for sink, action in [("IO1", "up"), ("IO1", 2), ("bus1", "on")]:
+        with pytest.raises(livetime.LivetimeError, match='"on" or "off" for an output and a tag'):
+            third.add_condition(sink, timing.Filter(), action)
 
 
 def test_errors_say_what_to_do(tmp_path, daemon):

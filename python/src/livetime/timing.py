@@ -240,8 +240,12 @@ class Control:
         `action` is ``"on"`` or ``"off"`` for an output and the tag for a bus. The condition goes
         with this `Control`, unless there is a `lease`.
         """
-        if isinstance(action, str) and action not in _OUTPUT_TAGS:
-            raise LivetimeError(f'action is {action!r}, allowed is "on", "off" or a tag')
+        is_tag = not isinstance(action, str)
+        if is_tag != sink.startswith("bus") or not (is_tag or action in _OUTPUT_TAGS):
+            raise LivetimeError(
+                f'action of {sink} is {action!r}, allowed is "on" or "off" for an output and a tag '
+                "for a bus"
+            )
         tag = _OUTPUT_TAGS[action] if isinstance(action, str) else action
         return self._native.add_condition(sink, tuple(filter), tag)
 
