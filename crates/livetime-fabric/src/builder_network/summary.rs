@@ -1,7 +1,7 @@
 //! What a run comes to: the counters of hosts, networks and units together.
 
 use super::adapter::{Cargo, ends_in};
-use super::outcome::{BatchCounts, BuilderNetworkOutcome};
+use super::outcome::BuilderNetworkOutcome;
 use super::parts::Parts;
 use super::placement::slow_share;
 use super::world::NetworkWorld;
@@ -56,7 +56,14 @@ impl NetworkWorld<'_> {
     }
 
     /// What must hold at the end.
-    fn check_end(&mut self, now: SimPs) {
+    fn check_end(&mut self, report: &RunReport) {
+        let now = report.now;
+        if let StopReason::PendingLimit | StopReason::EventLimit = report.stop {
+            let waiting = report.pending;
+            self.check.report(now, || {
+                format!("the run ended before its time: {waiting} events wait, more than are held")
+            });
+        }
         if !self.manager.is_dead && !self.manager.unit.credits_conserved() {
             self.check
                 .report(now, || "credits are not conserved".to_owned());
@@ -69,30 +76,27 @@ impl NetworkWorld<'_> {
         }
     }
 
+    /// What the links of a unit carry at most, on all rails.
+    fn link_bytes_per_s(&self) -> f64 {
+        self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64
+    }
+
     /// The numbers at the end.
     pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
-        self.check_end(report.now);
-        if let StopReason::PendingLimit | StopReason::EventLimit = report.stop {
-            self.check.report(report.now, || {
-                let waiting = report.pending;
-                format!("the run ended before its time: {waiting} events wait, more than are held")
-            });
-        }
+        self.check_end(report);
         let Held {
             in_flight,
             blocks,
             sent_again,
         } = self.held();
         let links = self.take_link_reports(report.now);
+        let (link, seconds) = (self.link_bytes_per_s(), self.load.duration.0 as f64 * 1e-12);
         let (tally, sick) = (self.tally, &self.plan.sick);
-        let seconds = self.load.duration.0 as f64 * 1e-12;
         let batch_s = tally.batch.0 as f64 * 1e-12;
-        let rate = |batch: &BatchCounts| batch.built as f64 / batch_s;
-        let rates: Vec<f64> = tally.batches.iter().map(rate).collect();
+        let rates: Vec<f64> = (tally.batches.iter().map(|b| b.built as f64 / batch_s)).collect();
         let mut event_rate = Estimate::of(&rates);
         event_rate.converged &= self.deadlocked.is_none();
         let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
-        let link = self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64;
         let units = self.builders.len() as f64;
         let throughput = tally.payload(link * seconds * units) / seconds / units;
         BuilderNetworkOutcome {

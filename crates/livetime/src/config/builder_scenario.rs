@@ -75,26 +75,7 @@ pub(super) fn read_builder(root: &mut Section<'_, '_>) -> Option<BuilderNetwork>
     let modes = [("pull", BuildMode::Pull), ("push", BuildMode::Push)];
     builder.mode = section.choice("mode", &modes).unwrap_or_default();
     builder.two_step = read_two_step(&mut section);
-    builder.shaping = read_shaping(&mut section);
-    section.quantity("barrier_retry", &mut builder.barrier_retry);
-    if !matches!(builder.shaping, Shaping::LinearShift { .. }) {
-        let help = "set `shaping = \"linear-shift\"`, or remove the key";
-        let needed = "`barrier_retry` with the linear shift";
-        section.refuse_idle(&["barrier_retry"], needed, help);
-    }
-    if builder.shaping == Shaping::None {
-        let help = "set `shaping`, or remove the key";
-        section.refuse_idle(
-            &["block", "order", "shaper"],
-            "these keys with `shaping`",
-            help,
-        );
-    }
-    let places = [
-        ("adapter", ShaperPlace::Adapter),
-        ("host", ShaperPlace::Host),
-    ];
-    builder.shaper = section.choice("shaper", &places).unwrap_or_default();
+    read_shaper(&mut section, &mut builder);
     builder.control = read_control(&mut section, builder.control);
     builder.placement = read_placement(&mut section);
     builder.mtu = read_mtu(&mut section);
@@ -156,6 +137,30 @@ fn read_two_step(section: &mut Section<'_, '_>) -> Option<TwoStep> {
         first_units,
         accept: accept.unwrap_or(0.0),
     })
+}
+
+/// How readout units shape their traffic, and who does it.
+fn read_shaper(section: &mut Section<'_, '_>, builder: &mut BuilderNetwork) {
+    builder.shaping = read_shaping(section);
+    section.quantity("barrier_retry", &mut builder.barrier_retry);
+    if !matches!(builder.shaping, Shaping::LinearShift { .. }) {
+        let help = "set `shaping = \"linear-shift\"`, or remove the key";
+        let needed = "`barrier_retry` with the linear shift";
+        section.refuse_idle(&["barrier_retry"], needed, help);
+    }
+    if builder.shaping == Shaping::None {
+        let help = "set `shaping`, or remove the key";
+        section.refuse_idle(
+            &["block", "order", "shaper"],
+            "these keys with `shaping`",
+            help,
+        );
+    }
+    let places = [
+        ("adapter", ShaperPlace::Adapter),
+        ("host", ShaperPlace::Host),
+    ];
+    builder.shaper = section.choice("shaper", &places).unwrap_or_default();
 }
 
 fn read_shaping(section: &mut Section<'_, '_>) -> Shaping {

@@ -207,21 +207,13 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
     check_joining(&config, processes)?;
-    for note in config::run_notes(&config, processes) {
-        say(format_args!("note: {note}"));
-    }
+    let notes = config::run_notes(&config, processes).into_iter();
+    notes.for_each(|note| say(format_args!("note: {note}")));
     // Before anything can be lost or left behind: from here on signals are events, not deaths.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     // The hosts end when this does.
-    let hosts = match has_hosts {
-        true => Some(hosts_of(
-            &options.source,
-            &text,
-            &config.hosts,
-            &mut signals,
-        )?),
-        false => None,
-    };
+    let start = || hosts_of(&options.source, &text, &config.hosts, &mut signals);
+    let hosts = has_hosts.then(start).transpose()?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
     let control = control_of(&directory);
     let RunConfig {
@@ -273,8 +265,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
     missed.iter().for_each(say);
-    let deaths = outcome.deaths_at_end.iter();
-    deaths.for_each(|death| say(format_args!("warning: {death}")));
+    for death in &outcome.deaths_at_end {
+        say(format_args!("warning: {death}"));
+    }
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
 }
