@@ -392,7 +392,10 @@ impl Chain {
             .kind("wr")
             .map(|role| role.gauges.received)
             .sum::<u64>();
-        if !snapshot.is_idle() {
+        // What is in a chunk yet is to find room in its file, or be waited for.
+        let mut writers = snapshot.kind("wr").map(|writer| writer.gauges);
+        let is_written = writers.all(|writer| writer.held == 0 || writer.failed == 1);
+        if !snapshot.is_idle() || !is_written {
             return false;
         }
         if let Some(group) = self.processes.as_ref().filter(|_| !lost.is_empty()) {
