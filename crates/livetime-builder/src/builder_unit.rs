@@ -236,8 +236,8 @@ pub struct BuilderUnit {
     absent: Vec<TriggerNumber>,
     /// Whether the group that is asked for is in its first step.
     is_requesting_first: bool,
-    /// Answers to a restarted event manager: question, held, closed.
-    answers: VecDeque<(u32, u32, u32)>,
+    /// Answers to a restarted event manager: its epoch, question, held, closed.
+    answers: VecDeque<(u32, u32, u32, u32)>,
     /// Pages that nobody needs any more, where payload lies in pages of this unit.
     freed_pages: Option<VecDeque<u32>>,
     #[cfg(feature = "mutants")]

@@ -273,11 +273,16 @@ impl EventManager {
                 }
             }
             BuilderMessage::Recovered {
+                manager_epoch,
                 batch,
                 held,
                 closed,
-            } => self.handle_recovered(builder, *batch, *held, *closed),
-            _ => self.counts.heartbeats += 1,
+            } if *manager_epoch == self.epoch => {
+                self.handle_recovered(builder, *batch, *held, *closed);
+            }
+            BuilderMessage::Alive => self.counts.heartbeats += 1,
+            // An answer to an event manager before this one.
+            _ => {}
         }
         Handled::Taken
     }

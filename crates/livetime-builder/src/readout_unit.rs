@@ -14,7 +14,7 @@ use livetime_wire::{
     DurationNs, LossCause, LossCounts, RunNs, SourceId, TriggerNumber, UnitId, UnitKind,
 };
 
-use crate::builder_config::{BuilderConfig, READOUT_SOURCES_MAX};
+use crate::builder_config::{BuildMode, BuilderConfig, READOUT_SOURCES_MAX};
 use crate::dense_history::DenseHistory;
 use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
 use crate::held_triggers::HeldTriggers;
@@ -161,6 +161,8 @@ pub struct ReadoutUnit {
     ending: bool,
     /// Whether events may be released of which nothing was asked for here.
     is_two_step: bool,
+    /// Whether the event manager has fragments sent, and not the builder unit itself.
+    is_pushed: bool,
     counts: ReadoutCounts,
     /// Ordered; bit `n` of a mask is the `n`-th.
     sources: ArrayVec<SourceId, READOUT_SOURCES_MAX>,
@@ -233,6 +235,7 @@ impl ReadoutUnit {
             builders: PeerTable::new(UnitKind::Builder, config.builder_units.into(), epoch)
                 .with_mutant(config),
             is_two_step: !config.first_step.is_empty(),
+            is_pushed: config.mode == BuildMode::Push,
             any_epoch: is_any_epoch(config),
             probe: config.probe,
             probed_builder: 0,

@@ -70,6 +70,7 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "falsely_dead",
             "readout_killed",
             "manager_killed",
+            "manager_killed_beside",
             "tickets_refused",
             "ended_unasked",
             "fragments_broken",
@@ -107,7 +108,52 @@ fn a_restarted_event_manager_learns_the_sizes_of_built_events() {
 /// for a closed one.
 #[test]
 fn an_assignment_that_was_cut_off_is_repeated_in_time() {
-    assert_good(&run_seed(481, UNBROKEN));
+    let story = SwarmScenario {
+        history: 16,
+        ..SwarmScenario::from_seed(481)
+    };
+    assert_good(&run_scenario(&story, UNBROKEN));
+}
+
+/// Every moment of a settlement is one at which the event manager may die, and its successor be needed
+/// to go on with it.
+#[test]
+fn an_event_manager_may_die_while_the_loss_of_a_builder_unit_is_settled() {
+    use livetime_fabric::swarm::{SwarmFault, TimedFault};
+    let (first, runs) = (
+        number("LIVETIME_SWARM_SEED", 1),
+        number("LIVETIME_SWARM_RUNS", 300),
+    );
+    let (mut beside, mut failed) = (0, Vec::new());
+    for seed in first..first + runs {
+        let mut story = SwarmScenario::from_seed(seed);
+        let builder = (seed % u64::from(story.builders)) as u16;
+        let killed = 10 + seed % 37;
+        story.faults = vec![TimedFault {
+            at_ms: killed,
+            fault: SwarmFault::KillBuilder { builder },
+        }];
+        // Those that are missed by their silence alone are missed after half a second.
+        for after in [seed % 53, 20 + seed % 61, 520 + seed % 71] {
+            story.faults.push(TimedFault {
+                at_ms: killed + after,
+                fault: SwarmFault::RestartManager {
+                    for_ms: 1 + seed % 7,
+                },
+            });
+        }
+        let run = run_scenario(&story, UNBROKEN);
+        if let Some(violation) = &run.violation {
+            failed.push(format!(
+                "seed {seed}: {} at {}\n{}",
+                violation.what, violation.at, run.scenario
+            ));
+        }
+        beside += run.faults.get("manager_killed_beside").unwrap_or(&0);
+    }
+    println!("{runs} stories from seed {first}: killed {beside} times beside it");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(beside > runs / 2, "{beside}");
 }
 
 #[test]

@@ -179,8 +179,8 @@ pub enum BuilderMessage {
     },
     /// Builder unit to event manager: it lives, though it has nothing else to say.
     Alive,
-    /// A restarted event manager to builder and readout units: what became of these triggers? Its
-    /// new epoch counts from here on.
+    /// A restarted event manager to builder units: what became of these triggers? Its new epoch
+    /// counts from here on.
     Recover {
         /// Number of the question, to be repeated in the answer.
         batch: u32,
@@ -189,6 +189,9 @@ pub enum BuilderMessage {
     },
     /// The answer to [`BuilderMessage::Recover`]: bit `n` is its `n`-th trigger.
     Recovered {
+        /// Epoch of the event manager that has asked: another one's question of this number is about
+        /// other triggers.
+        manager_epoch: u32,
         /// Number of the question.
         batch: u32,
         /// Triggers in the hands of the sender.
@@ -423,10 +426,11 @@ impl BuilderMessage {
             }
             Self::Recover { batch, triggers } => push_list([*batch], triggers, out),
             Self::Recovered {
+                manager_epoch,
                 batch,
                 held,
                 closed,
-            } => out.extend([*batch, *held, *closed]),
+            } => out.extend([*manager_epoch, *batch, *held, *closed]),
             Self::Through { phase, demand } => {
                 push_u64(*phase, out);
                 out.push(u32::from(*demand == PhaseDemand::Waiting));
@@ -577,6 +581,7 @@ fn parse_body(kind: u8, body: &mut Body<'_>) -> Result<BuilderMessage, MessageEr
             triggers: body.triggers()?,
         },
         15 => BuilderMessage::Recovered {
+            manager_epoch: body.word()?,
             batch: body.word()?,
             held: body.word()?,
             closed: body.word()?,

@@ -144,7 +144,8 @@ impl BuilderUnit {
             }
         }
         if self.answers.len() < ANSWERS_MAX {
-            self.answers.push_back((batch, held, closed));
+            self.answers
+                .push_back((envelope.epoch, batch, held, closed));
             self.counts.recoveries += 1;
         }
         Handled::Taken
@@ -164,8 +165,9 @@ impl BuilderUnit {
         if let Some(sizes) = self.poll_sizes() {
             return Some(sizes);
         }
-        let (batch, held, closed) = self.answers.pop_front()?;
+        let (manager_epoch, batch, held, closed) = self.answers.pop_front()?;
         Some(self.send_manager(BuilderMessage::Recovered {
+            manager_epoch,
             batch,
             held,
             closed,

@@ -33,9 +33,10 @@ impl EventManager {
         let lost = self.withdraw_builder(builder);
         self.parked.retain(|(unit, _)| *unit != builder);
         for trigger in &lost {
-            self.close_in_recovery(*trigger);
+            if !self.close_in_recovery(*trigger) {
+                self.tell_closed(*trigger);
+            }
             self.history.record(*trigger, Closing::Dropped);
-            self.tell_closed(*trigger);
         }
         self.finish_recovery();
         self.losses.add(LossCause::BuilderLost, lost.len() as u64);

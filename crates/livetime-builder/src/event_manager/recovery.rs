@@ -14,7 +14,9 @@
 //! closed where it is built, so that its size counts in place of what is set aside for an event: the
 //! unit tells it ahead of the answer, which is asked for again while the size is missing. Closed by one,
 //! or handed on by one that is gone: done. All others are queued again. Builder units go on
-//! building meanwhile; nothing is assigned until all have answered or are withdrawn.
+//! building meanwhile; nothing is assigned until all have answered or are withdrawn. What a builder
+//! unit says to be closed the supervisor is told at once: the unit may be gone before the rest has
+//! answered, and this event manager as well.
 
 use livetime_wire::message::{BuilderMessage, TRIGGERS_MAX, TriggerList};
 use livetime_wire::{RunNs, TriggerNumber, UnitId};
@@ -43,6 +45,8 @@ struct Open {
     fate: Fate,
     /// Its size, from whom, where its builder unit has told it.
     size: Option<(u16, u32)>,
+    /// The supervisor was told that it is closed.
+    is_told: bool,
 }
 
 /// The questions and what came back.
@@ -97,6 +101,7 @@ impl EventManager {
                     false => Fate::Unknown,
                 },
                 size: None,
+                is_told: false,
             })
             .collect();
         open.sort_by_key(|open| open.event.trigger);
@@ -191,11 +196,13 @@ impl EventManager {
             return;
         }
         let mut is_complete = true;
+        let mut newly_closed = TriggerList::new();
         let first = batch * TRIGGERS_MAX;
         let of_batch = recovery.open.iter_mut().skip(first).take(TRIGGERS_MAX);
         for (bit, open) in of_batch.enumerate() {
             let (is_held, is_closed) = (held & 1 << bit != 0, closed & 1 << bit != 0);
-            if is_held {
+            // One that was closed meanwhile is not held any more.
+            if is_held && !open.is_told {
                 // It may be parked as another's that is gone: then this is the better answer. Or
                 // handed on and not yet cleared: then its credit is still spent.
                 let trigger = open.event.trigger;
@@ -204,11 +211,14 @@ impl EventManager {
                 }
                 open.fate = Fate::Held(builder);
                 is_complete &= !is_closed || open.size.is_some_and(|(unit, _)| unit == builder);
-            } else if is_closed {
-                open.fate = Fate::Closed;
+            } else if is_closed && !is_held {
+                newly_closed.push(open.event.trigger);
             }
         }
         recovery.answered[at] = is_complete;
+        for trigger in newly_closed {
+            self.note_cleared(trigger);
+        }
         self.finish_recovery();
     }
 
@@ -219,7 +229,8 @@ impl EventManager {
         }
     }
 
-    /// A clear that fits nothing in flight: it may have been meant for the predecessor.
+    /// A clear that fits nothing in flight: it may have been meant for the predecessor. Parked as
+    /// another's that is gone, the event would be built a second time, of nothing.
     pub(super) fn note_cleared(&mut self, trigger: TriggerNumber) {
         if self.close_in_recovery(trigger) {
             self.parked.retain(|(_, event)| event.trigger != trigger);
@@ -228,11 +239,14 @@ impl EventManager {
 
     /// Whether a trigger is among those whose fate was not known; it is closed then.
     pub(super) fn close_in_recovery(&mut self, trigger: TriggerNumber) -> bool {
-        let open = self.recovery.as_mut().and_then(|r| r.find(trigger));
-        open.is_some_and(|open| {
-            open.fate = Fate::Closed;
-            true
-        })
+        let Some(open) = self.recovery.as_mut().and_then(|r| r.find(trigger)) else {
+            return false;
+        };
+        open.fate = Fate::Closed;
+        if !std::mem::replace(&mut open.is_told, true) {
+            self.tell_closed(trigger);
+        }
+        true
     }
 
     /// A builder unit is withdrawn: it will not answer, and all triggers that nobody is known to
@@ -291,11 +305,16 @@ impl EventManager {
                 self.grant(builder, self.credits_max);
             }
         }
-        for Open { event, fate, size } in recovery.open {
+        for open in recovery.open {
+            let Open {
+                event, fate, size, ..
+            } = open;
             match fate {
                 Fate::Closed => {
                     self.history.record(event.trigger, Closing::Complete);
-                    self.tell_closed(event.trigger);
+                    if !open.is_told {
+                        self.tell_closed(event.trigger);
+                    }
                 }
                 Fate::Held(builder) => {
                     let told = size.filter(|(unit, _)| *unit == builder);

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::message_exchange::PeerEpochs;
 
 const SECOND: u64 = DurationNs::SECOND.0;
 
@@ -341,6 +342,52 @@ fn events_of_a_lost_builder_unit_are_built_by_another_unless_handed_on() {
     assert_eq!(bench.evm.losses().total(), 0, "nothing is lost");
     bench.accept(1);
     assert_eq!(bench.assigned(), None, "what was handed on is finished");
+}
+
+/// Nobody behind the lost unit may know of it yet: the one that built it says so, and is believed.
+#[test]
+fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
+    let open = [1, 2, 3].map(|trigger| AcceptedTrigger {
+        trigger: TriggerNumber(trigger),
+        mask: L2Mask(u128::from(trigger)),
+        triggered_at: RunNs(trigger),
+    });
+    let epochs = PeerEpochs {
+        supervisor: 5,
+        manager: 5,
+        builders: &[5, 5],
+        readouts: &[],
+    };
+    let mut bench = Bench::new();
+    let config = BuilderConfig {
+        credits: 3,
+        evm_queue: 4,
+        ..BuilderConfig::default()
+    };
+    bench.evm = EventManager::recovering(&config, 5, epochs, &open, &[]);
+    bench.evm.report_closed();
+    let lost = bench.evm.withdraw_builder(0);
+    assert_eq!(lost, [1, 2, 3].map(TriggerNumber), "all may be its");
+    // The first is for an event manager before it, which has asked about others.
+    for (manager_epoch, closed) in [(4, 0b001), (5, 0b010)] {
+        let answer = BuilderMessage::Recovered {
+            manager_epoch,
+            batch: 0,
+            held: 0b100,
+            closed,
+        };
+        assert_eq!(bench.send(UnitId::builder(1), answer), Handled::Taken);
+    }
+    // At once: this event manager may be gone, too, before it knows all.
+    assert_eq!(bench.evm.poll_closed(), Some(TriggerNumber(2)));
+    let again = bench.evm.reassign(0, &[]);
+    assert_eq!(again, [TriggerNumber(1)]);
+    assert!(!bench.evm.is_in_recovery());
+    assert_eq!(bench.evm.open_triggers(), [1, 3].map(TriggerNumber));
+    assert_eq!(bench.evm.poll_closed(), None, "told before");
+    assert_eq!(bench.assigned(), Some((1, 1)));
+    assert_eq!(bench.assigned(), None, "3 is in flight, 2 is closed");
+    assert!(bench.evm.credits_conserved());
 }
 
 #[test]

@@ -41,13 +41,10 @@ impl ReadoutUnit {
         let bit = held.unsent.trailing_zeros();
         held.unsent &= held.unsent - 1;
         self.counts.fragments_sent += 1;
-        let builder = match held.builder {
-            NO_BUILDER => {
-                held.set(Mark::Probed);
-                self.probed_builder
-            }
-            builder => builder,
-        };
+        let builder = self.asked_about(held);
+        if held.builder == NO_BUILDER {
+            held.set(Mark::Probed);
+        }
         ReadoutOutput::SendFragment {
             to: UnitId::builder(builder),
             sequence: self

@@ -4,7 +4,7 @@ use livetime_wire::RunNs;
 
 use super::ReadoutUnit;
 use super::unasked::is_unasked;
-use crate::held_trigger::{Mark, NO_BUILDER};
+use crate::held_trigger::{Held, Mark, NO_BUILDER};
 use crate::readout_unit::FreeReason;
 
 impl ReadoutUnit {
@@ -20,7 +20,9 @@ impl ReadoutUnit {
     /// Sends one fragment again of each trigger that was sent one to two probe intervals ago and
     /// not released, to learn whether the release was lost. Of kept triggers that nobody has asked
     /// for in far more than the timeout, one fragment goes to one builder unit after the other:
-    /// requests and release may all have been lost (`readout_unit/disowned.rs`). Does nothing before
+    /// requests and release may all have been lost (`readout_unit/disowned.rs`). Of a trigger that an
+    /// event manager which is gone had pushed, a fragment goes to another builder unit every now and
+    /// then: that may have built it, and its release been lost. Does nothing before
     /// [`ReadoutUnit::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
         if now < self.poll_timeout() {
@@ -52,7 +54,7 @@ impl ReadoutUnit {
             }
             let patience = if is_requested { 2 } else { self.scans_max };
             let is_overdue = held.scans >= patience;
-            if held.present != 0 && is_overdue && self.may_probe(held.builder) {
+            if held.present != 0 && is_overdue && self.may_probe(self.asked_about(&held)) {
                 held.unsent = 1 << held.present.trailing_zeros();
                 held.scans = patience - 1;
                 self.counts.fragments_sent_again += 1;
@@ -66,13 +68,23 @@ impl ReadoutUnit {
         }
     }
 
-    /// Whether to send another fragment again, to the builder unit that has asked or the one whose turn
-    /// it is.
-    fn may_probe(&mut self, builder: u16) -> bool {
-        let to = match builder {
+    /// The builder unit to which a fragment of an open trigger goes: its own, unless it goes there
+    /// once more and that may never have heard of it. Then it is each of them now and then; one after
+    /// the other might be in step with the looks.
+    #[inline]
+    pub(super) fn asked_about(&self, held: &Held) -> u16 {
+        match held.builder {
             NO_BUILDER => self.probed_builder,
-            builder => builder,
-        };
+            _ if self.is_pushed && held.scans > 0 && held.has(Mark::Uncertain) => {
+                let turn = self.scans.wrapping_mul(0x9E37_79B9) >> 16;
+                (turn % self.builders.len() as u64) as u16
+            }
+            own => own,
+        }
+    }
+
+    /// Whether to send a builder unit another fragment again.
+    fn may_probe(&mut self, to: u16) -> bool {
         // At the end of an aborted run all that is known is to be known soon.
         self.ending || self.pace.may_repeat(to, self.builders.heard_of(to.into()))
     }

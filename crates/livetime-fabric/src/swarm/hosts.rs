@@ -129,8 +129,9 @@ pub(super) struct HeldTicket {
 pub(super) struct FilterHost {
     /// By builder unit: tickets of earlier epochs are refused.
     pub(super) fences: Vec<u32>,
-    /// Every trigger it ever took, but of those whose rest it has fetched and not seen.
-    pub(super) memory: BTreeSet<TriggerNumber>,
+    /// Every trigger it ever took, and of which builder unit, but of those whose rest it has fetched
+    /// and not seen.
+    pub(super) memory: BTreeMap<TriggerNumber, u16>,
     /// Messages to each builder unit so far.
     pub(super) sequences: Vec<u32>,
 }

@@ -1,14 +1,16 @@
 //! Who tells the units that one of them is gone or back: the part that a parent process or a
 //! membership service plays in a real run.
 //!
-//! One loss is settled after the other, in the steps that `livetime-builder` asks for, each unit
-//! being told at its own moment while all traffic goes on. A builder unit may be lost while the
-//! event manager recovers; the event manager is not lost in the middle of another's settlement.
+//! One loss is settled after the other, in the steps of a real run, each unit being told at its own
+//! moment while all traffic goes on. A builder unit may be lost while the event manager recovers, and
+//! the event manager at any moment: what it was needed for begins again with the next one, which
+//! knows only what the log of accepts, the builder units and the readout units know.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use livetime_builder::{
-    BlockAssembler, BuilderUnit, EventManager, PeerEpochs, PhaseBarrier, ReadoutUnit,
+    AcceptedTrigger, BlockAssembler, BuilderUnit, EventManager, PeerEpochs, PhaseBarrier,
+    ReadoutUnit,
 };
 use livetime_wire::{TriggerNumber, UnitId, UnitKind};
 
@@ -22,6 +24,8 @@ use crate::time::{DurationPs, SimPs};
 const UNASKED_LOOKS: u8 = 5;
 /// The time between two such looks.
 const UNASKED_PAUSE: DurationPs = DurationPs::from_ms(1_000);
+/// No builder unit.
+const NOBODY: u16 = u16::MAX;
 
 /// What is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,8 @@ struct Active {
     next: usize,
     events: Vec<TriggerNumber>,
     handed_on: Vec<TriggerNumber>,
+    /// The event manager has died meanwhile.
+    is_again: bool,
     /// Not before this.
     not_before: SimPs,
 }
@@ -50,9 +56,20 @@ struct Active {
 enum Stage {
     Begin,
     Filters,
+    Released,
+    Log,
+    Reassign,
+    Open,
     Readouts,
     Builders,
     End,
+}
+
+impl Stage {
+    /// Whether it comes before the event manager has said all that there is to say about a loss.
+    fn needs_manager(self) -> bool {
+        !matches!(self, Self::Readouts | Self::Builders | Self::End)
+    }
 }
 
 /// The membership.
@@ -60,6 +77,8 @@ enum Stage {
 pub(super) struct Membership {
     waiting: VecDeque<(Matter, SimPs)>,
     active: Option<Active>,
+    /// The loss of a builder unit that waits for the next event manager.
+    interrupted: Option<Active>,
     /// By builder unit: its loss is being settled, or waits for it.
     is_lost: Vec<bool>,
 }
@@ -69,18 +88,32 @@ impl Membership {
         Self {
             waiting: VecDeque::new(),
             active: None,
+            interrupted: None,
             is_lost: vec![false; builders],
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.active.is_none() && !self.is_lost.contains(&true)
+        self.waiting.is_empty()
+            && self.active.is_none()
+            && self.interrupted.is_none()
+            && !self.is_lost.contains(&true)
+    }
+
+    /// Whether the loss of a builder unit is settled, and it is not yet back.
+    fn is_away(&self, builder: u16) -> bool {
+        let matter = Matter::BuilderLost(builder);
+        let of_it = |active: &Option<Active>| active.as_ref().is_some_and(|a| a.matter == matter);
+        self.is_lost[usize::from(builder)]
+            && !of_it(&self.active)
+            && !of_it(&self.interrupted)
+            && !self.waiting.iter().any(|(waiting, _)| *waiting == matter)
     }
 
     pub(super) fn state(&self) -> String {
         format!(
-            "{:?}, then {:?}, lost {:?}",
-            self.active, self.waiting, self.is_lost
+            "{:?}, then {:?} and {:?}, lost {:?}",
+            self.active, self.interrupted, self.waiting, self.is_lost
         )
     }
 }
@@ -122,15 +155,14 @@ impl SwarmWorld {
         self.settle(Matter::ReadoutBack(readout), back, s);
     }
 
-    /// The event manager dies, unless a loss is being settled: then a little later.
+    /// The event manager dies; if there is none, a little later.
     pub(super) fn restart_manager(
         &mut self,
         index: u16,
         for_ms: u64,
         s: &mut Scheduler<SwarmEvent>,
     ) {
-        let is_busy = self.membership.active.is_some() || self.membership.is_lost.contains(&true);
-        if is_busy || self.manager.is_none() {
+        if self.manager.is_none() {
             s.after(
                 DurationPs::from_ms(7),
                 EventClass(0),
@@ -139,6 +171,9 @@ impl SwarmWorld {
             return;
         }
         self.count("manager_killed");
+        if self.membership.is_lost.contains(&true) {
+            self.count("manager_killed_beside");
+        }
         self.drop_manager();
         let back = s.now() + DurationPs::from_ms(for_ms);
         self.settle(Matter::ManagerBack, back, s);
@@ -156,6 +191,7 @@ impl SwarmWorld {
 
     /// The next step of the settlement.
     pub(super) fn go_on(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        self.make_way();
         let Some(mut active) = self.membership.active.take().or_else(|| self.next_matter()) else {
             return;
         };
@@ -175,10 +211,32 @@ impl SwarmWorld {
         self.go_on_later(s);
     }
 
+    /// The loss of a builder unit begins again if the event manager has died that was to settle it.
+    fn make_way(&mut self) {
+        let is_stuck = |active: &mut Active| {
+            matches!(active.matter, Matter::BuilderLost(_)) && active.stage.needs_manager()
+        };
+        if self.manager.is_none()
+            && let Some(active) = self.membership.active.take_if(is_stuck)
+        {
+            self.membership.interrupted = Some(Active {
+                is_again: active.stage != Stage::Begin || active.is_again,
+                stage: Stage::Begin,
+                next: 0,
+                ..active
+            });
+        }
+    }
+
     /// The event manager first, since nothing can be settled without one.
     fn next_matter(&mut self) -> Option<Active> {
         let waiting = &mut self.membership.waiting;
         let manager = waiting.iter().position(|(m, _)| *m == Matter::ManagerBack);
+        if manager.is_none()
+            && let Some(interrupted) = self.membership.interrupted.take()
+        {
+            return Some(interrupted);
+        }
         let (matter, not_before) = waiting.remove(manager.unwrap_or(0))?;
         Some(Active {
             matter,
@@ -186,6 +244,7 @@ impl SwarmWorld {
             next: 0,
             events: Vec::new(),
             handed_on: Vec::new(),
+            is_again: false,
             not_before,
         })
     }
@@ -200,43 +259,51 @@ impl SwarmWorld {
         let at = usize::from(builder);
         match active.stage {
             Stage::Begin => {
-                let Some(manager) = &mut self.manager else {
-                    return false;
-                };
-                active.events = manager.withdraw_builder(builder);
-                self.builder_epochs[at] += 1;
-                active.stage = Stage::Filters;
+                if let Some(manager) = &mut self.manager {
+                    active.events = manager.withdraw_builder(builder);
+                    self.builder_epochs[at] += u32::from(!active.is_again);
+                    active.stage = Stage::Filters;
+                }
             }
             Stage::Filters if active.next < self.filters.len() => {
-                let epoch = self.builder_epochs[at];
                 let filter = &mut self.filters[active.next];
-                filter.fences[at] = epoch;
-                let had = active.events.iter().filter(|t| filter.memory.contains(t));
-                active.handed_on.extend(had);
+                filter.fences[at] = self.builder_epochs[at];
+                let had = |trigger: &&TriggerNumber| filter.memory.get(*trigger) == Some(&builder);
+                active.handed_on.extend(active.events.iter().filter(had));
                 active.next += 1;
             }
-            Stage::Filters => {
+            Stage::Filters => (active.stage, active.next) = (Stage::Released, 0),
+            Stage::Released if active.next < self.readouts.len() => {
+                if let Some(core) = &mut self.readouts[active.next].core {
+                    let released = core.released_by(builder, &active.events);
+                    active.handed_on.extend(released);
+                }
+                active.next += 1;
+            }
+            Stage::Released => active.stage = Stage::Log,
+            Stage::Log => {
+                // Whoever is the next event manager is not told that they are open.
+                let handed_on = active.handed_on.iter();
+                handed_on.for_each(|trigger| self.log.close(*trigger));
+                active.stage = Stage::Reassign;
+            }
+            Stage::Reassign => {
                 if let Some(manager) = &mut self.manager {
                     manager.reassign(builder, &active.handed_on);
-                    active.events = manager.open_triggers();
                     self.pump_manager(s);
+                    active.stage = Stage::Open;
+                }
+            }
+            Stage::Open => {
+                if let Some(manager) = &mut self.manager {
+                    active.events = manager.open_triggers();
                     (active.stage, active.next) = (Stage::Readouts, 0);
                 }
             }
             Stage::Readouts
                 if active.next == 0 && self.is_read_from(builder, &active.handed_on) => {}
             Stage::Readouts if active.next < self.readouts.len() => {
-                let epoch = self.builder_epochs[at];
-                let host = &mut self.readouts[active.next];
-                if let Some(shaper) = &mut host.shaper {
-                    shaper.lose(builder);
-                }
-                if let Some(core) = &mut host.core {
-                    core.take_back(builder, &active.events);
-                    core.finish_events(&active.handed_on);
-                    core.handle_builder_back(builder, epoch);
-                }
-                self.pump_readout(active.next as u16, s);
+                self.tell_builder_lost(builder, active, s);
                 active.next += 1;
             }
             Stage::Readouts | Stage::Builders => active.stage = Stage::End,
@@ -252,6 +319,22 @@ impl SwarmWorld {
             }
         }
         false
+    }
+
+    /// A readout unit hears what is open of the events of a lost builder unit.
+    fn tell_builder_lost(&mut self, builder: u16, active: &Active, s: &mut Scheduler<SwarmEvent>) {
+        let host = &mut self.readouts[active.next];
+        if let Some(shaper) = &mut host.shaper {
+            shaper.lose(builder);
+        }
+        if let Some(core) = &mut host.core {
+            core.take_back(builder, &active.events);
+            if core.is_two_step() {
+                core.finish_events(&active.handed_on);
+            }
+            core.handle_builder_back(builder, self.builder_epochs[usize::from(builder)]);
+        }
+        self.pump_readout(active.next as u16, s);
     }
 
     /// Whether a filter unit still reads events of a builder unit's past, or one of those that are
@@ -405,9 +488,7 @@ impl SwarmWorld {
             return false;
         }
         let open = self.log.to_vec();
-        let had = |trigger: &TriggerNumber| self.filters.iter().any(|f| f.memory.contains(trigger));
-        let handed_on: Vec<TriggerNumber> =
-            open.iter().map(|event| event.trigger).filter(had).collect();
+        let released = self.find_released(&open);
         let readouts: Vec<u32> = self.readouts.iter().map(|host| host.epoch).collect();
         let peers = PeerEpochs {
             supervisor: FIRST_EPOCH,
@@ -416,8 +497,15 @@ impl SwarmWorld {
             readouts: &readouts,
         };
         let mut manager =
-            EventManager::recovering(&self.config, self.manager_epoch, peers, &open, &handed_on);
+            EventManager::recovering(&self.config, self.manager_epoch, peers, &open, &released);
         manager.report_closed();
+        for builder in 0..self.config.builder_units {
+            if self.membership.is_away(builder) {
+                // What it had handed on is closed in the log: nothing of it is left.
+                manager.withdraw_builder(builder);
+                manager.reassign(builder, &[]);
+            }
+        }
         self.manager = Some(manager);
         self.barrier = self.scenario.barrier(PhaseBarrier::resuming);
         if let Some(barrier) = &mut self.barrier {
@@ -427,5 +515,20 @@ impl SwarmWorld {
         }
         self.pump_manager(s);
         true
+    }
+
+    /// Those of the open triggers that were released, as far as they lie so far back that a builder
+    /// unit may not know it any more.
+    fn find_released(&mut self, open: &[AcceptedTrigger]) -> Vec<TriggerNumber> {
+        let history = u64::from(self.config.history);
+        let newest = self.triggers_given;
+        let old = |trigger: &TriggerNumber| trigger.0.saturating_add(history) <= newest;
+        let old: Vec<TriggerNumber> = open.iter().map(|e| e.trigger).filter(old).collect();
+        let readouts = self.readouts.iter_mut();
+        let cores = readouts.filter_map(|host| host.core.as_mut());
+        // None is gone: what they say counts.
+        cores
+            .flat_map(|core| core.released_by(NOBODY, &old))
+            .collect()
     }
 }

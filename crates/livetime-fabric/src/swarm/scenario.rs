@@ -21,6 +21,9 @@ const STORY: Purpose = Purpose(40);
 const SHAPE: Purpose = Purpose(42);
 /// Time in which the link of a readout unit takes a block of a story.
 pub(super) const TURN: DurationNs = DurationNs(50 * DurationNs::MICROSECOND.0);
+/// Closed triggers that a unit remembers: as many as a configuration may have at least, and fewer.
+const HISTORY: u32 = 4096;
+const HISTORY_SHORT: u32 = 16;
 /// Payload bytes of the largest event per source.
 pub(super) const FRAGMENT_BYTES_MAX: u64 = 400;
 
@@ -166,6 +169,9 @@ pub struct SwarmScenario {
     pub delay_max_us: u64,
     /// What happens to units, in the order of time.
     pub faults: Vec<TimedFault>,
+    /// How many closed triggers a unit remembers: fewer than a configuration may have, since stories are
+    /// short, unless what is told late or by another would be too old by then.
+    pub history: u32,
 }
 
 impl SwarmScenario {
@@ -193,6 +199,7 @@ impl SwarmScenario {
             delay_ppm: (pick(0, 1) * pick(0, 300_000)) as u32,
             delay_max_us: pick(100, 40_000),
             faults: Vec::new(),
+            history: HISTORY,
             first_step: 0,
             rest_percent: 0,
             shaping: SwarmShaping::None,
@@ -205,7 +212,23 @@ impl SwarmScenario {
         }
         scenario.faults.sort_by_key(|fault| fault.at_ms);
         scenario.draw_steps_and_turns();
+        if !scenario.tells_late() {
+            scenario.history = HISTORY_SHORT;
+        }
         scenario
+    }
+
+    /// Whether messages may be lost or late, or somebody be away who is to be told.
+    fn tells_late(&self) -> bool {
+        let is_away = |timed: &TimedFault| {
+            use SwarmFault::{CutBuilder, KillReadout, RestartManager};
+            let fault = &timed.fault;
+            matches!(
+                fault,
+                CutBuilder { .. } | KillReadout { .. } | RestartManager { .. }
+            )
+        };
+        self.drop_ppm > 0 || self.delay_ppm > 0 || self.faults.iter().any(is_away)
     }
 
     /// Half of the stories have turns, and half of those that may have two steps do.
@@ -302,7 +325,7 @@ impl SwarmScenario {
             probe: ms(100),
             evm_queue: 16,
             filter_in_flight: 2,
-            history: self.history(),
+            history: self.history,
             trigger_window: 256,
             mode: self.mode,
             first_step: (0..self.first_step).collect(),
@@ -311,12 +334,6 @@ impl SwarmScenario {
             heartbeat: ms(100),
             ..BuilderConfig::default()
         }
-    }
-
-    /// How many closed triggers a unit remembers: fewer than a configuration may have, since stories are
-    /// short, unless an assignment may be lost and said again after more of them.
-    fn history(&self) -> u32 {
-        if self.drop_ppm == 0 { 16 } else { 4096 }
     }
 
     /// The assemblers of a builder unit, one for each readout unit.
@@ -375,7 +392,7 @@ impl fmt::Display for SwarmScenario {
             f,
             "{} triggers every {} us, {} x {} sources, {} builder units with {} credits ({mode}, {} \
              per message, bytes for {}), {} filter units; messages dropped {} ppm, twice {} ppm, \
-             late {} ppm by up to {} us",
+             late {} ppm by up to {} us; {} triggers are remembered",
             self.triggers,
             self.interval_us,
             self.readouts,
@@ -389,6 +406,7 @@ impl fmt::Display for SwarmScenario {
             self.duplicate_ppm,
             self.delay_ppm,
             self.delay_max_us,
+            self.history,
         )?;
         if self.first_step > 0 {
             let (first, rest) = (self.first_step, self.rest_percent);

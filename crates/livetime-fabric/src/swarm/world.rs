@@ -548,7 +548,8 @@ impl SwarmWorld {
         if held.fetches_rest {
             self.check.look(s.now(), &held.ticket);
         } else {
-            filter.memory.insert(held.ticket.trigger);
+            let ticket = &held.ticket;
+            filter.memory.insert(ticket.trigger, ticket.builder);
             self.check.take(s.now(), &held.ticket);
         }
         let service = self.between_us(100, 5_000);

@@ -136,8 +136,9 @@ fn golden_messages() -> Vec<Envelope> {
             },
         ),
         (
-            UnitId::readout(1),
+            UnitId::builder(1),
             BuilderMessage::Recovered {
+                manager_epoch: 2,
                 batch: 3,
                 held: 0b01,
                 closed: 0b10,
@@ -368,10 +369,13 @@ fn any_message() -> impl Strategy<Value = BuilderMessage> {
         Just(BuilderMessage::Alive),
         (any::<u32>(), any_list())
             .prop_map(|(batch, triggers)| BuilderMessage::Recover { batch, triggers }),
-        any::<(u32, u32, u32)>().prop_map(|(batch, held, closed)| BuilderMessage::Recovered {
-            batch,
-            held,
-            closed,
+        any::<(u32, u32, u32, u32)>().prop_map(|(manager_epoch, batch, held, closed)| {
+            BuilderMessage::Recovered {
+                manager_epoch,
+                batch,
+                held,
+                closed,
+            }
         }),
         any_list().prop_map(|triggers| BuilderMessage::FetchRest { triggers }),
         any::<(u64, bool)>().prop_map(|(phase, is_waiting)| BuilderMessage::Through {

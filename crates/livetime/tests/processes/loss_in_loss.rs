@@ -19,7 +19,9 @@ fn run(lines: &str, faults: &[&str]) -> Run {
 
 /// Every accepted trigger is in the file once, but for those that a writer took with it.
 fn assert_all_but_written(run: &Run, dead: &[&str], what: &str) {
-    assert!(run.output.status.success(), "{what}: {}", run.errors());
+    let roles = &run.summary["roles"];
+    let errors = run.errors();
+    assert!(run.output.status.success(), "{what}: {errors}\n{roles:#}");
     run.assert_accounted();
     run.assert_only_writer_lost();
     assert_eq!(run.count("events_incomplete"), 0, "{what}");

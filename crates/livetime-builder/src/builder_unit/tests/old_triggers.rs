@@ -94,6 +94,7 @@ fn another_event_manager_is_told_of_what_was_closed_late() {
     assert_eq!(handled, Handled::Taken);
     let answer = bench.unit.poll_output(bench.now).unwrap();
     let expected = BuilderMessage::Recovered {
+        manager_epoch: 3,
         batch: 0,
         held: 0,
         closed: 0b101,

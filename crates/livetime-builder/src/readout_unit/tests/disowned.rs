@@ -98,3 +98,29 @@ fn what_was_meant_for_a_builder_unit_it_may_never_have_had() {
     assert_eq!(bench.unit.counts().triggers_requested, 2);
     assert!(bench.unit.poll_output().is_some());
 }
+
+/// Another unit has built it since, by its first life's fragments: that its release was lost, it alone
+/// can say.
+#[test]
+fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
+    let mut bench = Bench::new();
+    bench.config.mode = BuildMode::Push;
+    bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
+    bench.fragments(1);
+    let triggers = [TriggerNumber(1)].into_iter().collect();
+    bench.send(
+        UnitId::EVENT_MANAGER,
+        BuilderMessage::Push {
+            builder: 0,
+            builder_epoch: 9,
+            triggers,
+        },
+    );
+    assert_eq!(bench.sent(1), SOURCES);
+    bench.unit.handle_manager_back(10);
+    let probed = [(); 12].map(|()| bench.next_probe().index);
+    assert!(probed.contains(&0) && probed.contains(&1), "{probed:?}");
+    bench.release(1, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.losses().total(), 0);
+}
