@@ -271,6 +271,10 @@ impl ProcessGroup {
         });
         for fault in due.collect::<Vec<_>>() {
             self.make_fault(&fault);
+            if fault.stopped.is_none() {
+                // It is dead when it is told, and nobody knows yet.
+                self.processes[index].child.await_end();
+            }
         }
     }
 
@@ -576,10 +580,12 @@ impl ProcessGroup {
                 ends: Vec::new(),
                 triggers: triggers.to_vec(),
             };
-            // One that cannot be told is dying itself, and is dealt with in its turn.
-            if process.send(&message, &[]).is_ok() {
-                waiting.push(index);
+            // One that cannot be told is dying itself, and is dealt with in its turn: when it has hung
+            // up, so that nobody takes its silence for an answer.
+            if process.send(&message, &[]).is_err() {
+                self.processes[index].child.kill();
             }
+            waiting.push(index);
         }
         self.await_settled(waiting)
     }

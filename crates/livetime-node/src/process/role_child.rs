@@ -33,6 +33,14 @@ impl RoleChild {
         }
     }
 
+    /// Waits until one that was killed is dead, if it is here.
+    pub(super) fn await_end(&mut self) {
+        if let Self::Here(child) = self {
+            // Whoever buries it is told the same once more.
+            drop(child.wait());
+        }
+    }
+
     /// Stops it; whether it could be.
     pub(super) fn stop(&self) -> bool {
         match self {
