@@ -71,6 +71,7 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "readout_killed",
             "manager_killed",
             "manager_killed_beside",
+            "filter_killed",
             "tickets_refused",
             "ended_unasked",
             "fragments_broken",

@@ -1,7 +1,7 @@
 //! What must hold at every moment of a story.
 //!
-//! Exactly-once: no event is taken by a filter unit a second time, in whatever life of whatever
-//! builder unit it was built; every ticket has one fragment of its trigger per source, but of
+//! Exactly-once: no event is taken by a filter unit a second time, unless the first one died of it, in
+//! whatever life of whatever builder unit it was built; every ticket has one fragment of its trigger per source, but of
 //! readout units that have died; a first step has all fragments of its own units. Pages: freed once, and not while a filter unit reads them. Bounds:
 //! no builder unit holds more events or bytes than it has credits for. Credits: granted = free + in
 //! flight, in events and in bytes. Progress: the story ends, with everything empty.
@@ -109,6 +109,17 @@ impl Check {
             self.incomplete += u64::from(!ticket.missing.is_empty());
         }
         self.look(at, ticket);
+    }
+
+    /// The filter unit that took it has died and not answered: it may come once more.
+    pub(super) fn take_back(&mut self, ticket: &EventTicket) {
+        self.taken.remove(&ticket.trigger);
+        self.by_builder[usize::from(ticket.builder)] -= 1;
+        if ticket.is_first_step() {
+            self.released -= 1;
+        } else {
+            self.incomplete -= u64::from(!ticket.missing.is_empty());
+        }
     }
 
     /// A filter unit is given an event, or the first step of one.

@@ -122,16 +122,25 @@ pub(super) struct HeldTicket {
     pub(super) is_taken: bool,
     /// It is a first step, whose rest the filter unit wants.
     pub(super) fetches_rest: bool,
+    /// Life of the filter unit that it goes to.
+    pub(super) filter_epoch: u32,
+    /// The answer is on its way.
+    pub(super) is_answered: bool,
 }
 
 /// A filter unit, with what is written behind it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FilterHost {
+    /// Its process is there.
+    pub(super) is_up: bool,
+    pub(super) epoch: u32,
     /// By builder unit: tickets of earlier epochs are refused.
     pub(super) fences: Vec<u32>,
     /// Every trigger it ever took, and of which builder unit, but of those whose rest it has fetched
     /// and not seen.
     pub(super) memory: BTreeMap<TriggerNumber, u16>,
-    /// Messages to each builder unit so far.
+    /// Messages to each builder unit so far, in this life and in the one before, whose last answers
+    /// may be on their way.
     pub(super) sequences: Vec<u32>,
+    pub(super) former_sequences: Vec<u32>,
 }

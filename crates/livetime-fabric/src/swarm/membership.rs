@@ -29,21 +29,23 @@ const NOBODY: u16 = u16::MAX;
 
 /// What is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Matter {
+pub(super) enum Matter {
     BuilderLost(u16),
     ReadoutLost(u16),
     ReadoutBack(u16),
     ManagerBack,
+    FilterLost(u16),
+    FilterBack(u16),
 }
 
 /// A matter and how far it is.
 #[derive(Debug)]
-struct Active {
+pub(super) struct Active {
     matter: Matter,
     /// The next step.
     stage: Stage,
     /// The unit that is told next.
-    next: usize,
+    pub(super) next: usize,
     events: Vec<TriggerNumber>,
     handed_on: Vec<TriggerNumber>,
     /// The event manager has died meanwhile.
@@ -179,7 +181,12 @@ impl SwarmWorld {
         self.settle(Matter::ManagerBack, back, s);
     }
 
-    fn settle(&mut self, matter: Matter, not_before: SimPs, s: &mut Scheduler<SwarmEvent>) {
+    pub(super) fn settle(
+        &mut self,
+        matter: Matter,
+        not_before: SimPs,
+        s: &mut Scheduler<SwarmEvent>,
+    ) {
         self.membership.waiting.push_back((matter, not_before));
         self.go_on_later(s);
     }
@@ -201,6 +208,8 @@ impl SwarmWorld {
                 Matter::ReadoutLost(readout) => self.tell_readout_lost(readout, &mut active, s),
                 Matter::ReadoutBack(readout) => self.tell_readout_back(readout, &mut active, s),
                 Matter::ManagerBack => self.bring_manager_back(&mut active, s),
+                Matter::FilterLost(filter) => self.tell_filter_lost(filter, &mut active, s),
+                Matter::FilterBack(filter) => self.tell_filter_back(filter, &mut active, s),
             };
             if is_through {
                 self.go_on_later(s);
@@ -382,8 +391,11 @@ impl SwarmWorld {
         let epoch = self.builder_epochs[at];
         let mut core = BuilderUnit::new(&self.config, builder, epoch);
         core.renew_peer(UnitId::EVENT_MANAGER, self.manager_epoch);
-        for filter in 0..self.config.filter_units {
-            core.renew_peer(UnitId::filter(filter), FIRST_EPOCH);
+        for (filter, host) in (0..).zip(&self.filters) {
+            core.renew_peer(UnitId::filter(filter), host.epoch);
+            if !host.is_up {
+                core.redispatch_filter(filter, &[]);
+            }
         }
         let writer = UnitId {
             kind: UnitKind::Writer,

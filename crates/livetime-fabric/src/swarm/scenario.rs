@@ -19,6 +19,7 @@ use crate::random::{Purpose, RandomStream, RandomStreams};
 const STORY: Purpose = Purpose(40);
 /// What is drawn beside it: steps and turns.
 const SHAPE: Purpose = Purpose(42);
+const FILTER_DEATHS: Purpose = Purpose(43);
 /// Time in which the link of a readout unit takes a block of a story.
 pub(super) const TURN: DurationNs = DurationNs(50 * DurationNs::MICROSECOND.0);
 /// Closed triggers that a unit remembers: as many as a configuration may have at least, and fewer.
@@ -60,6 +61,13 @@ pub enum SwarmFault {
     KillReadout {
         /// Which.
         readout: u16,
+        /// For how long it is away.
+        for_ms: u64,
+    },
+    /// The filter unit dies with the events in it, and begins again after so many milliseconds.
+    KillFilter {
+        /// Which.
+        filter: u16,
         /// For how long it is away.
         for_ms: u64,
     },
@@ -210,6 +218,7 @@ impl SwarmScenario {
             let fault = scenario.draw_fault(&mut pick);
             scenario.faults.push(TimedFault { at_ms, fault });
         }
+        scenario.draw_filter_deaths();
         scenario.faults.sort_by_key(|fault| fault.at_ms);
         scenario.draw_steps_and_turns();
         if !scenario.tells_late() {
@@ -229,6 +238,21 @@ impl SwarmScenario {
             )
         };
         self.drop_ppm > 0 || self.delay_ppm > 0 || self.faults.iter().any(is_away)
+    }
+
+    /// In half of the stories filter units die.
+    fn draw_filter_deaths(&mut self) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), FILTER_DEATHS);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        let span_ms = self.span_ms();
+        for _ in 0..pick(0, 1) * pick(1, 3) {
+            let at_ms = pick(0, span_ms);
+            let fault = SwarmFault::KillFilter {
+                filter: pick(0, u64::from(self.filters) - 1) as u16,
+                for_ms: pick(1, 400),
+            };
+            self.faults.push(TimedFault { at_ms, fault });
+        }
     }
 
     /// Half of the stories have turns, and half of those that may have two steps do.
@@ -376,6 +400,9 @@ impl fmt::Display for SwarmFault {
             Self::KillBuilder { builder } => write!(f, "bu{builder} killed"),
             Self::KillReadout { readout, for_ms } => {
                 write!(f, "ru{readout} killed, back after {for_ms} ms")
+            }
+            Self::KillFilter { filter, for_ms } => {
+                write!(f, "fu{filter} killed, back after {for_ms} ms")
             }
             Self::RestartManager { for_ms } => write!(f, "evm killed, back after {for_ms} ms"),
         }

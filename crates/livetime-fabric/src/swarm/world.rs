@@ -146,9 +146,12 @@ impl SwarmWorld {
             })
             .collect();
         let filters = (0..config.filter_units).map(|_| FilterHost {
+            is_up: true,
+            epoch: FIRST_EPOCH,
             fences: vec![FIRST_EPOCH; builders.len()],
+            memory: BTreeMap::new(),
             sequences: vec![0; builders.len()],
-            ..FilterHost::default()
+            former_sequences: Vec::new(),
         });
         let mut manager = EventManager::new(&config, FIRST_EPOCH);
         manager.report_closed();
@@ -288,6 +291,8 @@ impl SwarmWorld {
                     filter: filter.index,
                     is_taken: false,
                     fetches_rest: false,
+                    is_answered: false,
+                    filter_epoch: self.filters[usize::from(filter.index)].epoch,
                 };
                 let index = self.tickets.len() as u32;
                 self.tickets.push(Some(held));
@@ -538,6 +543,10 @@ impl SwarmWorld {
         };
         let builder = usize::from(held.ticket.builder);
         let filter = &mut self.filters[usize::from(held.filter)];
+        if !filter.is_up {
+            self.tickets[index as usize] = None;
+            return;
+        }
         if held.epoch < filter.fences[builder] {
             self.tickets[index as usize] = None;
             self.count("tickets_refused");
@@ -558,9 +567,10 @@ impl SwarmWorld {
 
     /// A filter unit is through with an event, whose pages it has read until now.
     fn filtered(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
-        let Some(held) = &self.tickets[index as usize] else {
+        let Some(held) = &mut self.tickets[index as usize] else {
             return;
         };
+        held.is_answered = true;
         for fragment in &held.ticket.fragments {
             let readout = &self.readouts[usize::from(fragment.pool)];
             let is_there = readout.is_readable(fragment.pages[0]);
@@ -585,12 +595,16 @@ impl SwarmWorld {
             return;
         }
         let filter = &mut self.filters[usize::from(held.filter)];
-        let sequence = filter.sequences[usize::from(builder)];
-        filter.sequences[usize::from(builder)] += 1;
+        let sequences = match held.filter_epoch == filter.epoch {
+            true => &mut filter.sequences,
+            false => &mut filter.former_sequences,
+        };
+        let sequence = sequences[usize::from(builder)];
+        sequences[usize::from(builder)] += 1;
         let triggers = [held.ticket.trigger].into_iter().collect();
         let envelope = Envelope {
             sender: UnitId::filter(held.filter),
-            epoch: FIRST_EPOCH,
+            epoch: held.filter_epoch,
             sequence,
             message: match held.fetches_rest {
                 true => BuilderMessage::FetchRest { triggers },
@@ -633,6 +647,7 @@ impl SwarmWorld {
                 }
             }
             SwarmFault::KillReadout { readout, for_ms } => self.kill_readout(readout, for_ms, s),
+            SwarmFault::KillFilter { filter, for_ms } => self.kill_filter(filter, for_ms, s),
             SwarmFault::RestartManager { for_ms } => self.restart_manager(index, for_ms, s),
         }
     }
@@ -669,6 +684,7 @@ impl SwarmWorld {
             && self.accepts_under_way == 0
             && self.manager.as_ref().is_some_and(is_manager_idle)
             && self.tickets.iter().all(Option::is_none)
+            && self.filters.iter().all(|filter| filter.is_up)
             && self
                 .builders
                 .iter()
