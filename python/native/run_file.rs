@@ -78,7 +78,7 @@ impl State {
     fn condition(&mut self) -> std::io::Result<Condition> {
         let events = self.event_count()? as u64;
         let end = self.reader.end();
-        let mut condition = end.map_or(Condition::INTERRUPTED, |end| end.condition);
+        let mut condition = self.reader.condition();
         if end.is_some_and(|end| end.events_stored != events) {
             condition |= Condition::INCOMPLETE;
         }

@@ -239,6 +239,19 @@ impl RunFolder {
         self.end.as_ref()
     }
 
+    /// Condition of the run as [`RunFolder::inspect`] finds it, but for what only reading every chunk
+    /// shows.
+    pub fn condition(&self) -> Condition {
+        let ends = self.files.iter().map(|file| file.reader.end());
+        let of_files = ends.map(|end| end.map_or(Condition::INTERRUPTED, |end| end.condition));
+        let condition = of_files.fold(Condition::GOOD, |all, of_file| all | of_file);
+        let elsewhere = self.events_between() + self.events_elsewhere();
+        match self.files_missing().is_empty() && elsewhere == 0 {
+            true => condition,
+            false => condition | Condition::INCOMPLETE,
+        }
+    }
+
     /// Where the lists of chunks come from: a scan if one of them does.
     pub fn origin(&self) -> IndexOrigin {
         let by_scan = |file: &FolderFile| file.reader.origin() == IndexOrigin::Scan;

@@ -90,6 +90,7 @@ fn all_files_are_one_run_and_what_is_gone_is_counted() {
     assert_eq!(run.events_missing(), 0);
     assert!(run.files_missing().is_empty());
     assert!(run.inspect().unwrap().complete);
+    assert_eq!(run.condition(), Condition::GOOD);
     assert_eq!(
         triggers(&mut run).len(),
         90,
@@ -114,6 +115,10 @@ fn all_files_are_one_run_and_what_is_gone_is_counted() {
         (70, 20, false)
     );
     assert_eq!(found.files_missing, ["events.0001.mcap"]);
+    assert_eq!(
+        (found.condition, run.condition()),
+        (Condition::INCOMPLETE, Condition::INCOMPLETE)
+    );
 
     fs::remove_file(&last).unwrap();
     let run = RunFolder::open(path).unwrap();
@@ -148,7 +153,9 @@ fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
         assert!(run.files_missing().contains(gone), "{gone:?}");
         assert_eq!(triggers(&mut run).len(), stays);
         assert!(run.end().is_none());
-        assert!(!run.inspect().unwrap().complete);
+        let found = run.inspect().unwrap();
+        assert!(!found.complete);
+        assert_eq!(found.condition, run.condition());
     }
 }
 
