@@ -10,6 +10,7 @@
 
 mod config;
 mod console;
+mod ending_signal;
 mod exit;
 mod extensions;
 mod filter_of_run;

@@ -17,11 +17,11 @@ use livetime_control::session::{CoordinatorSaid, HostSession};
 use livetime_node::ChainConfig;
 use livetime_node::process::host_agent::RoleCommandOf;
 use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation, interface_mtu};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 use crate::console::say;
+use crate::ending_signal::ending_signals;
 use crate::exit;
 use crate::verb::role::{VERSION, chain_of};
 use crate::verb::run::SourceOptions;
@@ -98,7 +98,7 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let opened = HostSession::open(&options.connect, &options.key, &hello, &tell)?;
     // Before there is anything that a death by a signal would leave behind, and not before the session
     // is there: whoever ends a host that still looks for its coordinator has not to wait for that.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(ending_signals())?;
     folder.create()?;
     // The only call.
     let _first = session.set(opened);

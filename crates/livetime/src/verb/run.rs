@@ -19,11 +19,11 @@ use livetime_node::{
 };
 use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
 use livetime_wire::{DurationNs, RateHz, TaiNs};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
+use crate::ending_signal::{ending_signals, is_hang_up};
 use crate::exit;
 use crate::filter_of_run;
 use crate::output_place;
@@ -210,7 +210,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let notes = config::run_notes(&config, processes).into_iter();
     notes.for_each(|note| say(format_args!("note: {note}")));
     // Before anything can be lost or left behind: from here on signals are events, not deaths.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(ending_signals())?;
     // The hosts end when this does.
     let start = || hosts_of(&options.source, &text, &config.hosts, &mut signals);
     let hosts = has_hosts.then(start).transpose()?;
@@ -490,8 +490,11 @@ fn watch(
     let mut disk_full = false;
     loop {
         std::thread::sleep(LOOK);
-        for _ in signals.pending() {
+        for signal in signals.pending() {
             if ending == Some(Ending::Interrupted) {
+                if is_hang_up(signal) {
+                    continue;
+                }
                 return (Ending::Killed, rates);
             }
             say("\nstopping: the run ends in order; once more ends it at once");

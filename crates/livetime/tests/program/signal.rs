@@ -1,5 +1,7 @@
 //! Ctrl-C: once ends the run in order, twice ends it at once; both leave a complete file.
 
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::workbench::{
@@ -33,6 +35,43 @@ fn the_first_signal_ends_the_run_in_order() {
         assert_eq!(inspected["condition"], "INTERRUPTED");
         assert_eq!(count(&inspected, "events"), n("events_stored"));
     }
+}
+
+/// It says so more than once, and means no more by that.
+#[test]
+fn a_terminal_that_is_closed_ends_the_run_in_order() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    // Whoever runs the tests may ignore it.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_livetime")]);
+    command.args(["run", "small.toml", "--json"]);
+    command.current_dir(bench.path(""));
+    let mut running = bench.start_command(command);
+    running.wait_for_bytes(&bench.path("runs/000001/events.mcap"), 50_000);
+    running.signal(Signal::HUP);
+    running.wait_for_line("stopping: ");
+    running.signal(Signal::HUP);
+    let run = running.finish().ended_with(0).document();
+    assert_conserved(&run);
+    assert_eq!(lost_in_all(&run), 0, "what was on its way has passed");
+    assert_eq!(run["run"]["condition"], "INTERRUPTED");
+}
+
+#[test]
+fn a_run_that_is_to_outlive_its_terminal_goes_on() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let command = bench.command_after("trap '' HUP", &["run", "small.toml", "--json"]);
+    let mut running = bench.start_command(command);
+    running.signal(Signal::HUP);
+    let file = bench.path("runs/000001/events.mcap");
+    let now = std::fs::metadata(&file).map_or(0, |file| file.len());
+    running.wait_for_bytes(&file, now + 50_000);
+    running.signal(Signal::INT);
+    let run = running.finish().ended_with(0).document();
+    assert_conserved(&run);
+    assert_eq!(lost_in_all(&run), 0);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use livetime_wire::TaiNs;
 
 use super::{Failure, Urgency};
 use crate::console::{print_line, say};
+use crate::ending_signal::ending_signals;
 use crate::output_place;
 
 /// Options of the act.
@@ -61,7 +62,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Serves.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in ending_signals() {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let config = daemon_config(options)?;

@@ -1,0 +1,42 @@
+//! The signals that end a run or a daemon in order: Ctrl-C, SIGTERM, and the end of its terminal,
+//! unless that is to be outlived (`nohup`).
+
+use std::fs;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Which they are for this process.
+pub(crate) fn ending_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !is_ignored(&status, SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+/// Whether a terminal that ends tells so. It may say it twice, and means no more by that.
+pub(crate) fn is_hang_up(signal: i32) -> bool {
+    signal == SIGHUP
+}
+
+/// Whether a process ignores a signal, as its status in `/proc` says.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_from_the_status() {
+        let status = "Name:\tlivetime\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored(status, SIGTERM));
+        assert!(!is_ignored("", SIGHUP), "nothing is known");
+    }
+}
