@@ -192,10 +192,6 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// Why a run has not begun, in words that need none around them: rendered problems, for instance.
-#[cfg_attr(
-    not(feature = "cluster"),
-    expect(dead_code, reason = "only hosts refuse a run so")
-)]
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotBegun(String);
