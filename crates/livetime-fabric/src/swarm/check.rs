@@ -1,10 +1,11 @@
 //! What must hold at every moment of a story.
 //!
-//! Exactly-once: no event is taken by a filter unit a second time, unless the first one died of it, in
-//! whatever life of whatever builder unit it was built; every ticket has one fragment of its trigger per source, but of
-//! readout units that have died; a first step has all fragments of its own units. Pages: freed once, and not while a filter unit reads them. Bounds:
-//! no builder unit holds more events or bytes than it has credits for. Credits: granted = free + in
-//! flight, in events and in bytes. Progress: the story ends, with everything empty.
+//! Exactly-once: no event is taken by a filter unit a second time, unless the first one died of it,
+//! in whatever life of whatever builder unit it was built; every ticket has one fragment of its
+//! trigger per source, but of readout units that have died; a first step has all fragments of its own
+//! units. Pages: freed once, and not while a filter unit reads them. Bounds: no builder unit holds
+//! more events or bytes than it has credits for. Credits: granted = free + in flight, in events and in
+//! bytes. Progress: the story ends, with everything empty.
 
 use std::collections::BTreeSet;
 

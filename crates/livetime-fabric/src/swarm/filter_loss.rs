@@ -9,7 +9,7 @@ use livetime_wire::UnitId;
 use super::membership::{Active, Matter};
 use super::world::{SwarmEvent, SwarmWorld};
 use crate::scheduler::Scheduler;
-use crate::time::{DurationPs, SimPs};
+use crate::time::DurationPs;
 
 impl SwarmWorld {
     /// A filter unit dies, and is back after a while.
@@ -45,7 +45,7 @@ impl SwarmWorld {
         s: &mut Scheduler<SwarmEvent>,
     ) -> bool {
         if let Some(host) = self.builders.get_mut(active.next) {
-            if host.stopped_until >= s.now() && host.stopped_until > SimPs::ZERO {
+            if host.stopped_until >= s.now() {
                 // It reads nothing, the last answers included.
                 return false;
             }

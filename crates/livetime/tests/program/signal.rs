@@ -1,4 +1,5 @@
-//! Ctrl-C: once ends the run in order, twice ends it at once; both leave a complete file.
+//! Ctrl-C: once ends the run in order, twice ends it at once; both leave a complete file. The end of
+//! its terminal ends it in order as well.
 
 use std::process::Command;
 
@@ -37,7 +38,7 @@ fn the_first_signal_ends_the_run_in_order() {
     }
 }
 
-/// It says so more than once, and means no more by that.
+/// A terminal says so more than once, and means no more by that.
 #[test]
 fn a_terminal_that_is_closed_ends_the_run_in_order() {
     let bench = Workbench::new();

@@ -9,6 +9,16 @@ impl Bench {
         self.send(UnitId::builder(builder), message);
     }
 
+    /// The event manager has a trigger sent to a builder unit.
+    fn push(&mut self, builder: u16, trigger: u64) {
+        let message = BuilderMessage::Push {
+            builder,
+            builder_epoch: 9,
+            triggers: [TriggerNumber(trigger)].into_iter().collect(),
+        };
+        self.send(UnitId::EVENT_MANAGER, message);
+    }
+
     /// Lets scans pass until a fragment is sent; says to whom.
     fn next_probe(&mut self) -> UnitId {
         loop {
@@ -81,15 +91,7 @@ fn what_a_builder_unit_has_asked_for_it_had() {
 fn what_was_meant_for_a_builder_unit_it_may_never_have_had() {
     let mut bench = Bench::new();
     bench.fragments(1);
-    let triggers = [TriggerNumber(1)].into_iter().collect();
-    bench.send(
-        UnitId::EVENT_MANAGER,
-        BuilderMessage::Push {
-            builder: 0,
-            builder_epoch: 9,
-            triggers,
-        },
-    );
+    bench.push(0, 1);
     assert_eq!(bench.sent(1), SOURCES);
     bench.unit.handle_manager_back(10);
     bench.forgotten(0, 1);
@@ -99,23 +101,14 @@ fn what_was_meant_for_a_builder_unit_it_may_never_have_had() {
     assert!(bench.unit.poll_output().is_some());
 }
 
-/// Another unit has built it since, by its first life's fragments: that its release was lost, it alone
-/// can say.
+/// Another unit has built it since: that its release was lost, it alone can say.
 #[test]
 fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
     let mut bench = Bench::new();
     bench.config.mode = BuildMode::Push;
     bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
     bench.fragments(1);
-    let triggers = [TriggerNumber(1)].into_iter().collect();
-    bench.send(
-        UnitId::EVENT_MANAGER,
-        BuilderMessage::Push {
-            builder: 0,
-            builder_epoch: 9,
-            triggers,
-        },
-    );
+    bench.push(0, 1);
     assert_eq!(bench.sent(1), SOURCES);
     bench.unit.handle_manager_back(10);
     let probed = [(); 12].map(|()| bench.next_probe().index);
