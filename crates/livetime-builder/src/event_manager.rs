@@ -586,7 +586,7 @@ impl EventManager {
 
     /// A readout unit that was lost is back in a new epoch.
     pub fn handle_readout_back(&mut self, readout: u16, epoch: u32) {
-        self.readouts.renew(readout, epoch);
+        self.readouts.renew_hearer(readout, epoch);
     }
 
     /// Whether no accepted trigger is waiting or in flight.

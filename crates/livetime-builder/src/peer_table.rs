@@ -21,6 +21,8 @@ pub(crate) struct PeerTable {
     epoch: u32,
     /// By peer: its epoch, from the first renewal on.
     epochs: Vec<u32>,
+    /// By peer: whether its next message may have any number; empty where none has.
+    any_number: Vec<bool>,
     #[cfg(feature = "mutants")]
     any_epoch: bool,
 }
@@ -41,6 +43,7 @@ impl PeerTable {
             peers: vec![Peer::default(); count],
             epoch,
             epochs: Vec::new(),
+            any_number: Vec::new(),
             #[cfg(feature = "mutants")]
             any_epoch: false,
         }
@@ -95,12 +98,30 @@ impl PeerTable {
             return;
         };
         *peer = Peer::default();
+        if let Some(any_number) = self.any_number.get_mut(index) {
+            *any_number = false;
+        }
         if epoch != self.epoch && self.epochs.is_empty() {
             self.epochs = vec![self.epoch; self.peers.len()];
         }
         if let Some(own) = self.epochs.get_mut(index) {
             *own = epoch;
         }
+    }
+
+    /// As [`PeerTable::renew`], of a peer for which this unit's epoch stays the same: it may still get
+    /// what was said to its former life. Numbers go on, so that this does not pass for what is new.
+    pub(crate) fn renew_hearer(&mut self, index: u16, epoch: u32) {
+        let next_out = self.peers.get(usize::from(index)).map(|peer| peer.next_out);
+        self.renew(index, epoch);
+        if let (Some(peer), Some(next_out)) = (self.peers.get_mut(usize::from(index)), next_out) {
+            peer.next_out = next_out;
+        }
+    }
+
+    /// This unit is in the place of another, which the peers had talked to: their numbers go on.
+    pub(crate) fn take_any_number(&mut self) {
+        self.any_number = vec![true; self.peers.len()];
     }
 
     /// Checks sender, epoch and sequence; `None` when the message is refused (and counted).
@@ -124,6 +145,11 @@ impl PeerTable {
             return None;
         }
         counts.received += 1;
+        if let Some(any_number) = self.any_number.get_mut(index)
+            && std::mem::take(any_number)
+        {
+            peer.next_in = envelope.sequence;
+        }
         let ahead = envelope.sequence.wrapping_sub(peer.next_in).cast_signed();
         if ahead < 0 {
             counts.repeated += 1;
@@ -237,6 +263,32 @@ mod tests {
         assert_eq!(table.next_sequence(1, &mut counts), 0);
         assert!(table.receive(&envelope(0, 7, 0), &mut counts).is_some());
         assert_eq!(counts.wrong_epoch, 1);
+    }
+
+    #[test]
+    fn what_was_said_to_a_former_life_is_not_newer_than_what_is_said_to_the_next() {
+        let mut counts = MessageCounts::default();
+        let mut sender = PeerTable::new(UnitKind::Readout, 2, 7);
+        let mut sent = |table: &mut PeerTable| table.next_sequence(1, &mut counts);
+        let late: Vec<u32> = (0..3).map(|_| sent(&mut sender)).collect();
+        sender.renew_hearer(1, 8);
+        sender.renew_hearer(9, 8);
+        let new: Vec<u32> = (0..3).map(|_| sent(&mut sender)).collect();
+        assert_eq!((&late[..], &new[..]), (&[0, 1, 2][..], &[3, 4, 5][..]));
+
+        let mut counts = MessageCounts::default();
+        let mut hearer = PeerTable::new(UnitKind::Builder, 2, 7);
+        hearer.take_any_number();
+        let mut arrival = |number| hearer.receive(&envelope(1, 7, number), &mut counts);
+        assert_eq!(arrival(late[2]), Some(Arrival::Fresh));
+        assert_eq!(arrival(new[0]), Some(Arrival::Fresh));
+        assert_eq!(arrival(late[1]), Some(Arrival::Repeated));
+        assert_eq!(arrival(new[2]), Some(Arrival::Fresh));
+        assert_eq!((counts.missing, counts.repeated), (1, 1));
+        // After so many that a number has gone half round.
+        hearer.take_any_number();
+        let far = hearer.receive(&envelope(1, 7, 1 << 31), &mut counts);
+        assert_eq!((far, counts.missing), (Some(Arrival::Fresh), 1));
     }
 
     #[test]

@@ -835,6 +835,8 @@ impl ReadoutUnit {
         }
         unit.manager.renew(0, peers.manager);
         unit.supervisor.renew(0, peers.supervisor);
+        unit.builders.take_any_number();
+        unit.manager.take_any_number();
         unit.newest = newest;
         unit.joined_after = newest;
         unit

@@ -21,7 +21,7 @@ impl BuilderUnit {
     pub fn renew_peer(&mut self, unit: UnitId, epoch: u32) {
         let table = match unit.kind {
             UnitKind::EventManager => &mut self.manager,
-            UnitKind::Readout => &mut self.readouts,
+            UnitKind::Readout => return self.readouts.renew_hearer(unit.index, epoch),
             UnitKind::Filter => &mut self.filters,
             _ => return,
         };
