@@ -3,23 +3,28 @@
 //! The very structs of `livetime-builder` run on a simple simulated network: every hop has a
 //! latency, and messages between event manager, builder units and readout units are dropped,
 //! duplicated and delayed past each other; builder units are slow, dead, or falsely taken for dead;
-//! readout units die and rejoin; the event manager and filter units are restarted. A seed is a
-//! story ([`scenario`]); what must hold at every moment of it is in [`check`], who tells the units
-//! of lost ones in `membership`. Switches and queues of real networks are not modelled here.
+//! readout units die and rejoin; the event manager, filter units and the writer are restarted; all of
+//! them stand still or are cut off for a while. A seed is a story ([`scenario`]); what must hold at every
+//! moment of it is in [`check`], who tells the units of lost ones in `membership`. Switches and queues of
+//! real networks are not modelled here.
 //!
-//! The hops from the supervisor and to and from the filter units lose nothing, as documented in
-//! `livetime-builder`; filter units refuse tickets of a builder unit's past, which is what makes a
-//! false death harmless.
+//! The hops from the supervisor, to and from the filter units and to the writer lose nothing, as
+//! documented in `livetime-builder`; filter units and the writer refuse what is of a builder unit's
+//! past, which is what makes a false death harmless.
 
+mod builder_loss;
 pub mod check;
 mod filter_loss;
+mod former_manager;
 mod hosts;
+mod interruption;
 mod membership;
 mod network;
 pub mod scenario;
 mod shaper;
 mod shrink;
 mod world;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -68,10 +68,19 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "builder_cut_off",
             "builder_killed",
             "falsely_dead",
+            "readout_stopped",
+            "readout_cut_off",
             "readout_killed",
             "manager_killed",
             "manager_killed_beside",
+            "manager_outlived",
+            "manager_stopped",
+            "manager_cut_off",
             "filter_killed",
+            "filter_stopped",
+            "writer_killed",
+            "writer_silent",
+            "writer_stopped",
             "tickets_refused",
             "ended_unasked",
             "fragments_broken",
@@ -114,6 +123,14 @@ fn an_assignment_that_was_cut_off_is_repeated_in_time() {
         ..SwarmScenario::from_seed(481)
     };
     assert_good(&run_scenario(&story, UNBROKEN));
+}
+
+/// Seed 11144695: a request to a readout unit that died came to the next one, late. Had the numbers of
+/// what is said to it begun again, all that was said from then on would have been older, and its
+/// fragments not been sent again.
+#[test]
+fn a_late_request_to_a_dead_readout_unit_does_not_silence_the_next_one() {
+    assert_good(&run_seed(11_144_695, UNBROKEN));
 }
 
 /// Every moment of a settlement is one at which the event manager may die, and its successor be needed
@@ -193,7 +210,7 @@ fn a_slow_builder_unit_gets_fewer_events_and_the_other_keeps_its_pace() {
         at_ms: 0,
         fault: SwarmFault::SlowBuilder {
             builder: 0,
-            more_us: 4_000,
+            more_us: 20_000,
         },
     }];
     let slow = run_scenario(&story, UNBROKEN);

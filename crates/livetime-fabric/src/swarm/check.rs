@@ -3,11 +3,12 @@
 //! Exactly-once: no event is taken by a filter unit a second time, unless the first one died of it,
 //! in whatever life of whatever builder unit it was built; every ticket has one fragment of its
 //! trigger per source, but of readout units that have died; a first step has all fragments of its own
-//! units. Pages: freed once, and not while a filter unit reads them. Bounds: no builder unit holds
+//! units. Accepted events are written once, but for those that died with a writer. Pages: freed once, and
+//! not while a filter unit or the writer reads them. Bounds: no builder unit holds
 //! more events or bytes than it has credits for. Credits: granted = free + in flight, in events and in
 //! bytes. Progress: the story ends, with everything empty.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use livetime_builder::BuilderConfig;
 use livetime_wire::message::EventTicket;
@@ -24,6 +25,14 @@ pub struct Violation {
     pub what: String,
 }
 
+/// An event that a filter unit has taken.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    builder: u16,
+    is_first_step: bool,
+    is_incomplete: bool,
+}
+
 /// The checker of one story. It keeps the first violation.
 #[derive(Debug, Default)]
 pub struct Check {
@@ -32,9 +41,11 @@ pub struct Check {
     rest: Vec<SourceId>,
     /// Sources of readout units that have died, at any time.
     excused: BTreeSet<SourceId>,
-    taken: BTreeSet<TriggerNumber>,
-    incomplete: u64,
-    released: u64,
+    taken: BTreeMap<TriggerNumber, Taken>,
+    /// How often an event was handed to a writer since it was taken.
+    handed_over: BTreeMap<TriggerNumber, u32>,
+    /// Written and lost with a writer.
+    lost_written: BTreeSet<TriggerNumber>,
     by_builder: Vec<u64>,
     violation: Option<Violation>,
 }
@@ -68,12 +79,14 @@ impl Check {
 
     /// Those of them that were released after their first step.
     pub fn events_released(&self) -> u64 {
-        self.released
+        let taken = self.taken.values();
+        taken.filter(|taken| taken.is_first_step).count() as u64
     }
 
     /// Those of them, built in full, without all fragments.
     pub fn events_incomplete(&self) -> u64 {
-        self.incomplete
+        let taken = self.taken.values();
+        taken.filter(|taken| taken.is_incomplete).count() as u64
     }
 
     /// By builder unit: events of it that filter units took.
@@ -100,27 +113,56 @@ impl Check {
     /// A filter unit takes an event.
     pub(super) fn take(&mut self, at: SimPs, ticket: &EventTicket) {
         let trigger = ticket.trigger;
-        if !self.taken.insert(trigger) {
+        let taken = Taken {
+            builder: ticket.builder,
+            is_first_step: ticket.is_first_step(),
+            is_incomplete: !ticket.is_first_step() && !ticket.missing.is_empty(),
+        };
+        if self.taken.insert(trigger, taken).is_some() {
             self.report(at, format!("event {trigger} came to a filter unit twice"));
         }
         self.by_builder[usize::from(ticket.builder)] += 1;
-        if ticket.is_first_step() {
-            self.released += 1;
-        } else {
-            self.incomplete += u64::from(!ticket.missing.is_empty());
-        }
         self.look(at, ticket);
     }
 
-    /// The filter unit that took it has died and not answered: it may come once more.
-    pub(super) fn take_back(&mut self, ticket: &EventTicket) {
-        self.taken.remove(&ticket.trigger);
-        self.by_builder[usize::from(ticket.builder)] -= 1;
-        if ticket.is_first_step() {
-            self.released -= 1;
-        } else {
-            self.incomplete -= u64::from(!ticket.missing.is_empty());
+    /// Who took it of a builder unit has died and not answered, or that builder unit before it was
+    /// written: it may come once more.
+    pub(super) fn take_back(&mut self, trigger: TriggerNumber, builder: u16) {
+        let taken = self.taken.get(&trigger);
+        if taken.is_some_and(|taken| taken.builder == builder) {
+            self.taken.remove(&trigger);
+            self.handed_over.remove(&trigger);
+            self.by_builder[usize::from(builder)] -= 1;
         }
+    }
+
+    /// A builder unit hands an event to a writer.
+    pub(super) fn hand_over(&mut self, trigger: TriggerNumber) {
+        *self.handed_over.entry(trigger).or_default() += 1;
+    }
+
+    /// A written event is lost with its writer.
+    pub(super) fn lose_written(&mut self, trigger: TriggerNumber) {
+        self.lost_written.insert(trigger);
+    }
+
+    /// The first event that should be written and is not. What two writers have not answered for is
+    /// given up by its name.
+    pub(super) fn unwritten(
+        &self,
+        is_accepted: impl Fn(TriggerNumber) -> bool,
+        is_written: impl Fn(TriggerNumber) -> bool,
+    ) -> Option<TriggerNumber> {
+        let whole = self.taken.iter().filter(|(_, taken)| !taken.is_first_step);
+        let mut triggers = whole.map(|(trigger, _)| *trigger);
+        triggers.find(|trigger| {
+            let is_excused = self.lost_written.contains(trigger)
+                || self
+                    .handed_over
+                    .get(trigger)
+                    .is_some_and(|times| *times > 1);
+            is_accepted(*trigger) != is_written(*trigger) && !is_excused
+        })
     }
 
     /// A filter unit is given an event, or the first step of one.

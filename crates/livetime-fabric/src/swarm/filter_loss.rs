@@ -19,6 +19,7 @@ impl SwarmWorld {
             return;
         }
         host.is_up = false;
+        host.interruption.begin_life();
         host.epoch += 1;
         let none = vec![0; host.sequences.len()];
         host.former_sequences = std::mem::replace(&mut host.sequences, none);
@@ -28,7 +29,8 @@ impl SwarmWorld {
             };
             if held.is_taken && !held.fetches_rest {
                 host.memory.remove(&held.ticket.trigger);
-                self.check.take_back(&held.ticket);
+                self.check
+                    .take_back(held.ticket.trigger, held.ticket.builder);
             }
         }
         self.count("filter_killed");
@@ -45,7 +47,7 @@ impl SwarmWorld {
         s: &mut Scheduler<SwarmEvent>,
     ) -> bool {
         if let Some(host) = self.builders.get_mut(active.next) {
-            if host.stopped_until >= s.now() {
+            if host.interruption.leaves_unread(s.now()) {
                 // It reads nothing, the last answers included.
                 return false;
             }
@@ -70,6 +72,7 @@ impl SwarmWorld {
         let epoch = host.epoch;
         if let Some(host) = self.builders.get_mut(active.next) {
             host.core.renew_peer(UnitId::filter(filter), epoch);
+            host.filter_epochs[usize::from(filter)] = epoch;
             host.core.handle_filter_back(filter);
             self.pump_builder(active.next as u16, s);
         }

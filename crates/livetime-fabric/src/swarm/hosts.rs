@@ -7,9 +7,9 @@ use livetime_wire::message::{EventTicket, FragmentDescriptor};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{SourceId, TriggerNumber};
 
+use super::interruption::Interruption;
 use super::scenario::FRAGMENT_BYTES_MAX;
 use super::shaper::SwarmShaper;
-use crate::time::SimPs;
 
 /// Bits of a page number below the life of its pool.
 const LIFE_SHIFT: u32 = 24;
@@ -23,12 +23,13 @@ pub(super) struct BuilderHost {
     pub(super) epoch: u32,
     /// Its process is there.
     pub(super) is_up: bool,
-    /// It does nothing before this.
-    pub(super) stopped_until: SimPs,
-    /// Nothing comes from it or to it before this.
-    pub(super) cut_until: SimPs,
+    pub(super) interruption: Interruption,
     /// Microseconds that every message to it takes longer.
     pub(super) slow_us: u64,
+    /// Life of the writer that it hands events to; `None` while it knows of none.
+    pub(super) writer_life: Option<u32>,
+    /// Lives of the filter units as it was told of them: tickets go to those.
+    pub(super) filter_epochs: Vec<u32>,
     pub(super) ticket: EventTicket,
 }
 
@@ -36,6 +37,7 @@ pub(super) struct BuilderHost {
 pub(super) struct ReadoutHost {
     /// `None` while it is away.
     pub(super) core: Option<ReadoutUnit>,
+    pub(super) interruption: Interruption,
     /// Where fragments wait for their turn.
     pub(super) shaper: Option<SwarmShaper>,
     pub(super) epoch: u32,
@@ -56,6 +58,7 @@ impl ReadoutHost {
     pub(super) fn new(core: ReadoutUnit, epoch: u32, shaper: Option<SwarmShaper>) -> Self {
         Self {
             core: Some(core),
+            interruption: Interruption::NONE,
             shaper,
             epoch,
             joined_after: TriggerNumber(0),
@@ -133,6 +136,7 @@ pub(super) struct HeldTicket {
 pub(super) struct FilterHost {
     /// Its process is there.
     pub(super) is_up: bool,
+    pub(super) interruption: Interruption,
     pub(super) epoch: u32,
     /// By builder unit: tickets of earlier epochs are refused.
     pub(super) fences: Vec<u32>,

@@ -6,13 +6,12 @@
 //! the event manager at any moment: what it was needed for begins again with the next one, which
 //! knows only what the log of accepts, the builder units and the readout units know.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use livetime_builder::{
-    AcceptedTrigger, BlockAssembler, BuilderUnit, EventManager, PeerEpochs, PhaseBarrier,
-    ReadoutUnit,
+    AcceptedTrigger, BlockAssembler, EventManager, PeerEpochs, PhaseBarrier, ReadoutUnit,
 };
-use livetime_wire::{TriggerNumber, UnitId, UnitKind};
+use livetime_wire::TriggerNumber;
 
 use super::shaper::SwarmShaper;
 use super::world::{FIRST_EPOCH, SwarmEvent, SwarmWorld};
@@ -20,10 +19,6 @@ use crate::queue::EventClass;
 use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
 
-/// How often it is looked, after the loss of a builder unit, what nobody has asked for.
-const UNASKED_LOOKS: u8 = 5;
-/// The time between two such looks.
-const UNASKED_PAUSE: DurationPs = DurationPs::from_ms(1_000);
 /// No builder unit.
 const NOBODY: u16 = u16::MAX;
 
@@ -36,6 +31,8 @@ pub(super) enum Matter {
     ManagerBack,
     FilterLost(u16),
     FilterBack(u16),
+    WriterLost,
+    WriterBack,
 }
 
 /// A matter and how far it is.
@@ -43,22 +40,23 @@ pub(super) enum Matter {
 pub(super) struct Active {
     matter: Matter,
     /// The next step.
-    stage: Stage,
+    pub(super) stage: Stage,
     /// The unit that is told next.
     pub(super) next: usize,
-    events: Vec<TriggerNumber>,
-    handed_on: Vec<TriggerNumber>,
+    pub(super) events: Vec<TriggerNumber>,
+    pub(super) handed_on: Vec<TriggerNumber>,
     /// The event manager has died meanwhile.
-    is_again: bool,
+    pub(super) is_again: bool,
     /// Not before this.
     not_before: SimPs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Begin,
-    Filters,
+    Writer,
     Released,
+    Filters,
     Log,
     Reassign,
     Open,
@@ -82,7 +80,7 @@ pub(super) struct Membership {
     /// The loss of a builder unit that waits for the next event manager.
     interrupted: Option<Active>,
     /// By builder unit: its loss is being settled, or waits for it.
-    is_lost: Vec<bool>,
+    pub(super) is_lost: Vec<bool>,
 }
 
 impl Membership {
@@ -145,6 +143,7 @@ impl SwarmWorld {
             return;
         }
         host.life += 1;
+        host.interruption.begin_life();
         host.shaper = None;
         host.file.clear();
         host.pages.clear();
@@ -176,7 +175,7 @@ impl SwarmWorld {
         if self.membership.is_lost.contains(&true) {
             self.count("manager_killed_beside");
         }
-        self.drop_manager();
+        self.retire_manager(s);
         let back = s.now() + DurationPs::from_ms(for_ms);
         self.settle(Matter::ManagerBack, back, s);
     }
@@ -210,6 +209,8 @@ impl SwarmWorld {
                 Matter::ManagerBack => self.bring_manager_back(&mut active, s),
                 Matter::FilterLost(filter) => self.tell_filter_lost(filter, &mut active, s),
                 Matter::FilterBack(filter) => self.tell_filter_back(filter, &mut active, s),
+                Matter::WriterLost => self.tell_writer_lost(&mut active, s),
+                Matter::WriterBack => self.tell_writer_back(&mut active, s),
             };
             if is_through {
                 self.go_on_later(s);
@@ -256,170 +257,6 @@ impl SwarmWorld {
             is_again: false,
             not_before,
         })
-    }
-
-    /// The steps after the loss of a builder unit; true when it is settled.
-    fn settle_builder(
-        &mut self,
-        builder: u16,
-        active: &mut Active,
-        s: &mut Scheduler<SwarmEvent>,
-    ) -> bool {
-        let at = usize::from(builder);
-        match active.stage {
-            Stage::Begin => {
-                if let Some(manager) = &mut self.manager {
-                    active.events = manager.withdraw_builder(builder);
-                    self.builder_epochs[at] += u32::from(!active.is_again);
-                    active.stage = Stage::Filters;
-                }
-            }
-            Stage::Filters if active.next < self.filters.len() => {
-                let filter = &mut self.filters[active.next];
-                filter.fences[at] = self.builder_epochs[at];
-                let had = |trigger: &&TriggerNumber| filter.memory.get(*trigger) == Some(&builder);
-                active.handed_on.extend(active.events.iter().filter(had));
-                active.next += 1;
-            }
-            Stage::Filters => (active.stage, active.next) = (Stage::Released, 0),
-            Stage::Released if active.next < self.readouts.len() => {
-                if let Some(core) = &mut self.readouts[active.next].core {
-                    let released = core.released_by(builder, &active.events);
-                    active.handed_on.extend(released);
-                }
-                active.next += 1;
-            }
-            Stage::Released => active.stage = Stage::Log,
-            Stage::Log => {
-                // Whoever is the next event manager is not told that they are open.
-                let handed_on = active.handed_on.iter();
-                handed_on.for_each(|trigger| self.log.close(*trigger));
-                active.stage = Stage::Reassign;
-            }
-            Stage::Reassign => {
-                if let Some(manager) = &mut self.manager {
-                    manager.reassign(builder, &active.handed_on);
-                    self.pump_manager(s);
-                    active.stage = Stage::Open;
-                }
-            }
-            Stage::Open => {
-                if let Some(manager) = &mut self.manager {
-                    active.events = manager.open_triggers();
-                    (active.stage, active.next) = (Stage::Readouts, 0);
-                }
-            }
-            Stage::Readouts
-                if active.next == 0 && self.is_read_from(builder, &active.handed_on) => {}
-            Stage::Readouts if active.next < self.readouts.len() => {
-                self.tell_builder_lost(builder, active, s);
-                active.next += 1;
-            }
-            Stage::Readouts | Stage::Builders => active.stage = Stage::End,
-            Stage::End => {
-                // It can be told once it can be reached again; until then it lives in its past.
-                let host = &self.builders[at];
-                let reachable = host.stopped_until.max(host.cut_until).max(s.now());
-                let delay = self.membership_delay();
-                s.at(reachable + delay, EventClass(0), SwarmEvent::Renew(builder));
-                let more = UNASKED_LOOKS - 1;
-                s.after(delay, EventClass(0), SwarmEvent::Unasked { more });
-                return true;
-            }
-        }
-        false
-    }
-
-    /// A readout unit hears what is open of the events of a lost builder unit.
-    fn tell_builder_lost(&mut self, builder: u16, active: &Active, s: &mut Scheduler<SwarmEvent>) {
-        let host = &mut self.readouts[active.next];
-        if let Some(shaper) = &mut host.shaper {
-            shaper.lose(builder);
-        }
-        if let Some(core) = &mut host.core {
-            core.take_back(builder, &active.events);
-            if core.is_two_step() {
-                core.finish_events(&active.handed_on);
-            }
-            core.handle_builder_back(builder, self.builder_epochs[usize::from(builder)]);
-        }
-        self.pump_readout(active.next as u16, s);
-    }
-
-    /// Whether a filter unit still reads events of a builder unit's past, or one of those that are
-    /// to be finished, whoever handed it on.
-    fn is_read_from(&self, builder: u16, finished: &[TriggerNumber]) -> bool {
-        let epoch = self.builder_epochs[usize::from(builder)];
-        let mut held = self.tickets.iter().flatten().filter(|held| held.is_taken);
-        held.any(|held| {
-            let is_past = held.ticket.builder == builder && held.epoch < epoch;
-            is_past || finished.contains(&held.ticket.trigger)
-        })
-    }
-
-    /// Ends what was finished by a builder unit that is gone, though nobody has asked for it or
-    /// released it here: some of what it had said last may have been lost with it.
-    pub(super) fn end_unasked(&mut self, more: u8, s: &mut Scheduler<SwarmEvent>) {
-        let held = self.tickets.iter().flatten();
-        let read: BTreeSet<TriggerNumber> = held.map(|held| held.ticket.trigger).collect();
-        for readout in 0..self.readouts.len() {
-            let Some(core) = &mut self.readouts[readout].core else {
-                continue;
-            };
-            let mut finished = core.unasked();
-            finished.retain(|trigger| !self.log.is_open(*trigger) && !read.contains(trigger));
-            core.end_unasked(&finished);
-            for _ in &finished {
-                self.count("ended_unasked");
-            }
-            self.pump_readout(readout as u16, s);
-        }
-        if let Some(more) = more.checked_sub(1) {
-            s.after(UNASKED_PAUSE, EventClass(0), SwarmEvent::Unasked { more });
-        }
-    }
-
-    /// A builder unit begins its next life, with nothing in it.
-    pub(super) fn renew_builder(&mut self, builder: u16, s: &mut Scheduler<SwarmEvent>) {
-        let at = usize::from(builder);
-        let host = &self.builders[at];
-        if host.stopped_until.max(host.cut_until) > s.now() {
-            let later = host.stopped_until.max(host.cut_until);
-            s.at(later, EventClass(0), SwarmEvent::Renew(builder));
-            return;
-        }
-        let epoch = self.builder_epochs[at];
-        let mut core = BuilderUnit::new(&self.config, builder, epoch);
-        core.renew_peer(UnitId::EVENT_MANAGER, self.manager_epoch);
-        for (filter, host) in (0..).zip(&self.filters) {
-            core.renew_peer(UnitId::filter(filter), host.epoch);
-            if !host.is_up {
-                core.redispatch_filter(filter, &[]);
-            }
-        }
-        let writer = UnitId {
-            kind: UnitKind::Writer,
-            index: 0,
-        };
-        core.renew_peer(writer, FIRST_EPOCH);
-        for (readout, host) in (0..).zip(&self.readouts) {
-            let now = s.now().to_run_ns();
-            match host.core {
-                Some(_) => core.handle_readout_back(now, readout, host.epoch, host.joined_after),
-                None => core.handle_readout_lost(now, readout),
-            }
-        }
-        if let Some(manager) = &mut self.manager {
-            manager.handle_builder_back(builder, epoch);
-        }
-        self.pump_manager(s);
-        let host = &mut self.builders[at];
-        host.core = core;
-        host.assemblers = self.scenario.assemblers();
-        host.epoch = epoch;
-        host.is_up = true;
-        self.membership.is_lost[at] = false;
-        self.pump_builder(builder, s);
     }
 
     /// Builder units hear, one after the other, that a readout unit is gone.
@@ -497,6 +334,9 @@ impl SwarmWorld {
                 core.handle_manager_back(self.manager_epoch);
             }
             active.next += 1;
+            return false;
+        }
+        if self.readouts_stopped(s.now()).is_some() {
             return false;
         }
         let open = self.log.to_vec();

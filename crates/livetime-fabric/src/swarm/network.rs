@@ -11,7 +11,7 @@ use super::world::{SwarmEvent, SwarmWorld};
 use crate::queue::EventClass;
 use crate::random::Probability;
 use crate::scheduler::Scheduler;
-use crate::time::{DurationPs, SimPs};
+use crate::time::DurationPs;
 
 /// What is on its way.
 #[derive(Debug, Clone)]
@@ -126,23 +126,16 @@ impl SwarmWorld {
         }
     }
 
-    fn is_cut(&self, unit: UnitId, now: SimPs) -> bool {
-        unit.kind == UnitKind::Builder && self.builders[usize::from(unit.index)].cut_until > now
-    }
-
     /// A letter comes.
     pub(super) fn deliver(&mut self, index: u32, s: &mut Scheduler<SwarmEvent>) {
         let Some(&Letter { from, to, .. }) = self.letters.get(index) else {
             return;
         };
         let now = s.now();
-        if to.kind == UnitKind::Builder {
-            let until = self.builders[usize::from(to.index)].stopped_until;
-            if until > now {
-                // It stays in the socket of the stopped process.
-                s.at(until, EventClass(0), SwarmEvent::Letter(index));
-                return;
-            }
+        if let Some(until) = self.stopped(to, now) {
+            // It stays in the socket of the stopped process.
+            s.at(until, EventClass(0), SwarmEvent::Letter(index));
+            return;
         }
         let Some(Letter { text, .. }) = self.letters.take(index) else {
             return;
@@ -179,6 +172,7 @@ impl SwarmWorld {
                 }
                 self.pump_manager(s);
             }
+            (UnitKind::EventManager, _) if self.goes_to_former() => self.tell_former(&envelope, s),
             (UnitKind::EventManager, _) => {
                 if let Some(manager) = &mut self.manager {
                     let _refused = manager.handle_message(time, &envelope);

@@ -10,7 +10,7 @@ use livetime_builder::{
     BlockAssembler, BuildMode, BuilderConfig, PhaseBarrier, ShapingConfig, ShapingPace,
 };
 use livetime_wire::message::EventTicket;
-use livetime_wire::{DurationNs, SourceId};
+use livetime_wire::{DurationNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
 use crate::address::NodeId;
 use crate::random::{Purpose, RandomStream, RandomStreams};
@@ -20,6 +20,12 @@ const STORY: Purpose = Purpose(40);
 /// What is drawn beside it: steps and turns.
 const SHAPE: Purpose = Purpose(42);
 const FILTER_DEATHS: Purpose = Purpose(43);
+const INTERRUPTIONS: Purpose = Purpose(44);
+const WRITER_FAULTS: Purpose = Purpose(45);
+const WRITER: UnitId = UnitId {
+    kind: UnitKind::Writer,
+    index: 0,
+};
 /// Time in which the link of a readout unit takes a block of a story.
 pub(super) const TURN: DurationNs = DurationNs(50 * DurationNs::MICROSECOND.0);
 /// Closed triggers that a unit remembers: as many as a configuration may have at least, and fewer.
@@ -38,17 +44,18 @@ pub enum SwarmFault {
         /// How much longer.
         more_us: u64,
     },
-    /// The builder unit's process stops for so many milliseconds and goes on.
-    StopBuilder {
-        /// Which.
-        builder: u16,
+    /// The unit's process stops for so many milliseconds and goes on.
+    Stop {
+        /// Which: the event manager, a builder, readout or filter unit.
+        unit: UnitId,
         /// For how long.
         for_ms: u64,
     },
-    /// Nothing comes from or to the builder unit for so many milliseconds.
-    CutBuilder {
-        /// Which.
-        builder: u16,
+    /// Nothing comes from the unit to another or to it for so many milliseconds. The hops of the
+    /// supervisor and to filter units lose nothing.
+    Cut {
+        /// Which: the event manager, a builder or readout unit.
+        unit: UnitId,
         /// For how long.
         for_ms: u64,
     },
@@ -69,6 +76,11 @@ pub enum SwarmFault {
         /// Which.
         filter: u16,
         /// For how long it is away.
+        for_ms: u64,
+    },
+    /// The writer dies with the chunk in it, and another takes the file up after so many milliseconds.
+    KillWriter {
+        /// For how long there is none.
         for_ms: u64,
     },
     /// The event manager dies, and another takes its place after so many milliseconds.
@@ -219,6 +231,8 @@ impl SwarmScenario {
             scenario.faults.push(TimedFault { at_ms, fault });
         }
         scenario.draw_filter_deaths();
+        scenario.draw_interruptions();
+        scenario.draw_writer_faults();
         scenario.faults.sort_by_key(|fault| fault.at_ms);
         scenario.draw_steps_and_turns();
         if !scenario.tells_late() {
@@ -230,12 +244,13 @@ impl SwarmScenario {
     /// Whether messages may be lost or late, or somebody be away who is to be told.
     fn tells_late(&self) -> bool {
         let is_away = |timed: &TimedFault| {
-            use SwarmFault::{CutBuilder, KillReadout, RestartManager};
-            let fault = &timed.fault;
-            matches!(
-                fault,
-                CutBuilder { .. } | KillReadout { .. } | RestartManager { .. }
-            )
+            use SwarmFault::{Cut, KillReadout, KillWriter, RestartManager, Stop};
+            match timed.fault {
+                Cut { .. } | KillReadout { .. } | KillWriter { .. } | RestartManager { .. } => true,
+                // What it says comes as late as what it hears.
+                Stop { unit, .. } => unit.kind != UnitKind::Builder,
+                _ => false,
+            }
         };
         self.drop_ppm > 0 || self.delay_ppm > 0 || self.faults.iter().any(is_away)
     }
@@ -250,6 +265,62 @@ impl SwarmScenario {
             let fault = SwarmFault::KillFilter {
                 filter: pick(0, u64::from(self.filters) - 1) as u16,
                 for_ms: pick(1, 400),
+            };
+            self.faults.push(TimedFault { at_ms, fault });
+        }
+    }
+
+    /// In half of the stories units other than builder units stand still or are cut off.
+    fn draw_interruptions(&mut self) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), INTERRUPTIONS);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        let span_ms = self.span_ms();
+        for _ in 0..pick(0, 1) * pick(1, 3) {
+            let at_ms = pick(0, span_ms);
+            let readout = UnitId::readout(pick(0, u64::from(self.readouts) - 1) as u16);
+            let filter = UnitId::filter(pick(0, u64::from(self.filters) - 1) as u16);
+            let (kind, for_ms) = (pick(0, 4), pick(20, 1_500));
+            let fault = match kind {
+                0 => SwarmFault::Stop {
+                    unit: readout,
+                    for_ms,
+                },
+                1 => SwarmFault::Cut {
+                    unit: readout,
+                    for_ms,
+                },
+                2 => SwarmFault::Stop {
+                    unit: UnitId::EVENT_MANAGER,
+                    for_ms,
+                },
+                3 => SwarmFault::Cut {
+                    unit: UnitId::EVENT_MANAGER,
+                    for_ms,
+                },
+                _ => SwarmFault::Stop {
+                    unit: filter,
+                    for_ms,
+                },
+            };
+            self.faults.push(TimedFault { at_ms, fault });
+        }
+    }
+
+    /// In half of the stories the writer dies or stands still.
+    fn draw_writer_faults(&mut self) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), WRITER_FAULTS);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        let span_ms = self.span_ms();
+        for _ in 0..pick(0, 1) * pick(1, 3) {
+            let at_ms = pick(0, span_ms);
+            let fault = match pick(0, 2) {
+                0 => SwarmFault::Stop {
+                    unit: WRITER,
+                    for_ms: pick(20, 1_000),
+                },
+                _ => SwarmFault::KillWriter {
+                    for_ms: pick(1, 400),
+                },
             };
             self.faults.push(TimedFault { at_ms, fault });
         }
@@ -296,12 +367,12 @@ impl SwarmScenario {
                 builder,
                 more_us: pick(100, 30_000),
             },
-            1 => SwarmFault::StopBuilder {
-                builder,
+            1 => SwarmFault::Stop {
+                unit: UnitId::builder(builder),
                 for_ms: pick(50, 1_500),
             },
-            2 => SwarmFault::CutBuilder {
-                builder,
+            2 => SwarmFault::Cut {
+                unit: UnitId::builder(builder),
                 for_ms: pick(50, 1_500),
             },
             3 | 4 => SwarmFault::KillBuilder { builder },
@@ -380,6 +451,11 @@ impl SwarmScenario {
         ticket.is_first_step() && spread % 100 < self.rest_percent
     }
 
+    /// Whether a filter unit accepts an event: the same for whoever builds it.
+    pub(super) fn accepts(&self, trigger: TriggerNumber) -> bool {
+        trigger.low().wrapping_mul(2_246_822_519) >> 31 == 1
+    }
+
     pub(super) fn stream(&self, purpose: u32) -> RandomStream {
         RandomStreams::new(self.seed).stream(NodeId(0), Purpose(purpose))
     }
@@ -391,12 +467,8 @@ impl fmt::Display for SwarmFault {
             Self::SlowBuilder { builder, more_us } => {
                 write!(f, "bu{builder} slower by {more_us} us")
             }
-            Self::StopBuilder { builder, for_ms } => {
-                write!(f, "bu{builder} stopped for {for_ms} ms")
-            }
-            Self::CutBuilder { builder, for_ms } => {
-                write!(f, "bu{builder} cut off for {for_ms} ms")
-            }
+            Self::Stop { unit, for_ms } => write!(f, "{unit} stopped for {for_ms} ms"),
+            Self::Cut { unit, for_ms } => write!(f, "{unit} cut off for {for_ms} ms"),
             Self::KillBuilder { builder } => write!(f, "bu{builder} killed"),
             Self::KillReadout { readout, for_ms } => {
                 write!(f, "ru{readout} killed, back after {for_ms} ms")
@@ -404,6 +476,7 @@ impl fmt::Display for SwarmFault {
             Self::KillFilter { filter, for_ms } => {
                 write!(f, "fu{filter} killed, back after {for_ms} ms")
             }
+            Self::KillWriter { for_ms } => write!(f, "wr0 killed, back after {for_ms} ms"),
             Self::RestartManager { for_ms } => write!(f, "evm killed, back after {for_ms} ms"),
         }
     }

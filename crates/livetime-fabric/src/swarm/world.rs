@@ -10,16 +10,19 @@ use livetime_builder::{
     AcceptLog, AcceptedTrigger, BuilderConfig, BuilderUnit, EventManager, FragmentVerdict, Handled,
     PhaseBarrier, ReadoutOutput, ReadoutUnit,
 };
-use livetime_wire::message::{BuilderMessage, Envelope, Keep};
+use livetime_wire::message::{AcceptedEvent, BuilderMessage, Envelope, Keep};
 use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::Broken;
 use super::check::Check;
+use super::former_manager::FormerManager;
 use super::hosts::{BuilderHost, FilterHost, HeldTicket, ReadoutHost};
+use super::interruption::Interruption;
 use super::membership::Membership;
 use super::network::{Letters, Text};
 use super::scenario::{SwarmFault, SwarmScenario};
 use super::shaper::{Shaped, SwarmShaper};
+use super::writer::{HandedOver, WriterHost};
 use crate::address::NodeId;
 use crate::kernel::World;
 use crate::queue::EventClass;
@@ -63,6 +66,10 @@ pub(super) enum SwarmEvent {
     Filtered(u32),
     /// The builder unit hears of it.
     Done(u32),
+    /// An accepted event comes to the writer.
+    Write(u32),
+    /// Its builder unit hears that it is written.
+    Written(u32),
     /// A unit's timeout may be due: event manager, builder units, readout units.
     Wake(u16),
     /// A fault of the story.
@@ -73,6 +80,8 @@ pub(super) enum SwarmEvent {
     Renew(u16),
     /// It is looked at what nobody has asked for, and so many times more.
     Unasked { more: u8 },
+    /// An event manager that was taken for dead goes on.
+    FormerManager,
     /// Is it over?
     Look,
 }
@@ -83,12 +92,16 @@ pub(super) struct SwarmWorld {
     pub(super) config: BuilderConfig,
     pub(super) manager: Option<EventManager>,
     pub(super) manager_epoch: u32,
+    pub(super) former_manager: Option<FormerManager>,
+    pub(super) manager_interruption: Interruption,
     pub(super) builders: Vec<BuilderHost>,
     /// Epochs that builder units are to be in, as the membership knows them.
     pub(super) builder_epochs: Vec<u32>,
     pub(super) readouts: Vec<ReadoutHost>,
     pub(super) filters: Vec<FilterHost>,
     pub(super) tickets: Vec<Option<HeldTicket>>,
+    pub(super) writer: WriterHost,
+    pub(super) handed_over: Vec<Option<HandedOver>>,
     pub(super) log: AcceptLog,
     pub(super) membership: Membership,
     pub(super) check: Check,
@@ -131,9 +144,10 @@ impl SwarmWorld {
                     core,
                     assemblers: scenario.assemblers(),
                     epoch: FIRST_EPOCH,
+                    writer_life: Some(FIRST_EPOCH),
+                    filter_epochs: vec![FIRST_EPOCH; config.filter_units.into()],
                     is_up: true,
-                    stopped_until: SimPs::ZERO,
-                    cut_until: SimPs::ZERO,
+                    interruption: Interruption::NONE,
                     slow_us: 0,
                 }
             })
@@ -147,6 +161,7 @@ impl SwarmWorld {
             .collect();
         let filters = (0..config.filter_units).map(|_| FilterHost {
             is_up: true,
+            interruption: Interruption::NONE,
             epoch: FIRST_EPOCH,
             fences: vec![FIRST_EPOCH; builders.len()],
             memory: BTreeMap::new(),
@@ -159,9 +174,13 @@ impl SwarmWorld {
         Self {
             manager: Some(manager),
             manager_epoch: FIRST_EPOCH,
+            former_manager: None,
+            manager_interruption: Interruption::NONE,
             builder_epochs: vec![FIRST_EPOCH; builders.len()],
             filters: filters.collect(),
             tickets: Vec::new(),
+            writer: WriterHost::new(builders.len()),
+            handed_over: Vec::new(),
             log: AcceptLog::new(&config),
             membership: Membership::new(builders.len()),
             check: Check::new(&config),
@@ -232,6 +251,9 @@ impl SwarmWorld {
 
     pub(super) fn pump_manager(&mut self, s: &mut Scheduler<SwarmEvent>) {
         let now = s.now();
+        if self.manager_interruption.stopped(now).is_some() {
+            return;
+        }
         let Some(mut manager) = self.manager.take() else {
             return;
         };
@@ -279,7 +301,8 @@ impl SwarmWorld {
     pub(super) fn pump_builder(&mut self, unit: u16, s: &mut Scheduler<SwarmEvent>) {
         let now = s.now();
         let at = usize::from(unit);
-        if !self.builders[at].is_up || self.builders[at].stopped_until > now {
+        let host = &self.builders[at];
+        if !host.is_up || host.interruption.stopped(now).is_some() {
             return;
         }
         loop {
@@ -292,11 +315,16 @@ impl SwarmWorld {
                     is_taken: false,
                     fetches_rest: false,
                     is_answered: false,
-                    filter_epoch: self.filters[usize::from(filter.index)].epoch,
+                    filter_epoch: host.filter_epochs[usize::from(filter.index)],
                 };
                 let index = self.tickets.len() as u32;
                 self.tickets.push(Some(held));
                 s.after(SURE_HOP, EventClass(0), SwarmEvent::Ticket(index));
+            } else if let Some(life) = host.writer_life
+                && host.core.poll_accepted(&mut host.ticket)
+            {
+                let (ticket, epoch) = (host.ticket.clone(), host.epoch);
+                self.hand_over(ticket, (epoch, life), s);
             } else if let Some(sent) = host.core.poll_output(now.to_run_ns()) {
                 self.send(sent.to, &sent.envelope, s);
             } else {
@@ -314,10 +342,13 @@ impl SwarmWorld {
 
     pub(super) fn pump_readout(&mut self, unit: u16, s: &mut Scheduler<SwarmEvent>) {
         let (now, at) = (s.now(), usize::from(unit));
-        let Some(mut core) = self.readouts[at].core.take() else {
+        let host = &mut self.readouts[at];
+        if host.interruption.stopped(now).is_some() {
+            return;
+        }
+        let Some(mut core) = host.core.take() else {
             return;
         };
-        let host = &mut self.readouts[at];
         while let Some((trigger, source)) = host.waiting.front().copied() {
             match core.handle_fragment(now.to_run_ns(), trigger, source) {
                 FragmentVerdict::Hold => host.file(trigger, source),
@@ -438,6 +469,19 @@ impl SwarmWorld {
         let now = s.now();
         let _due = self.wakes[usize::from(unit)].fire(now);
         let time = now.to_run_ns();
+        let stopped = match unit.checked_sub(1) {
+            None => self.manager_interruption.stopped(now),
+            Some(at) => match self.builders.get(usize::from(at)) {
+                Some(host) => host.interruption.stopped(now),
+                None => self.readouts[usize::from(at) - self.builders.len()]
+                    .interruption
+                    .stopped(now),
+            },
+        };
+        if let Some(until) = stopped {
+            s.at(until, EventClass(1), SwarmEvent::Wake(unit));
+            return;
+        }
         let Some(builder) = unit.checked_sub(1) else {
             if let Some(manager) = &mut self.manager {
                 manager.handle_timeout(time);
@@ -448,11 +492,6 @@ impl SwarmWorld {
             return self.pump_manager(s);
         };
         if let Some(host) = self.builders.get_mut(usize::from(builder)) {
-            if host.stopped_until > now {
-                let until = host.stopped_until;
-                s.at(until, EventClass(1), SwarmEvent::Wake(unit));
-                return;
-            }
             if host.is_up {
                 host.core.handle_timeout(time);
             }
@@ -511,6 +550,15 @@ impl SwarmWorld {
 
     fn decide(&mut self, readout: u16, trigger: u64, keep: bool, s: &mut Scheduler<SwarmEvent>) {
         let host = &mut self.readouts[usize::from(readout)];
+        if let Some(until) = host.interruption.stopped(s.now()) {
+            let decision = SwarmEvent::Decision {
+                readout,
+                trigger,
+                keep,
+            };
+            s.at(until, EventClass(0), decision);
+            return;
+        }
         let Some(core) = &mut host.core else { return };
         let envelope = Envelope {
             sender: UnitId::SUPERVISOR,
@@ -543,7 +591,12 @@ impl SwarmWorld {
         };
         let builder = usize::from(held.ticket.builder);
         let filter = &mut self.filters[usize::from(held.filter)];
-        if !filter.is_up {
+        if let Some(until) = filter.interruption.stopped(s.now()) {
+            s.at(until, EventClass(0), SwarmEvent::Ticket(index));
+            return;
+        }
+        // What was on its way to one that is gone was lost with it.
+        if !filter.is_up || held.filter_epoch != filter.epoch {
             self.tickets[index as usize] = None;
             return;
         }
@@ -570,6 +623,11 @@ impl SwarmWorld {
         let Some(held) = &mut self.tickets[index as usize] else {
             return;
         };
+        let interruption = &self.filters[usize::from(held.filter)].interruption;
+        if let Some(until) = interruption.stopped(s.now()) {
+            s.at(until, EventClass(0), SwarmEvent::Filtered(index));
+            return;
+        }
         held.is_answered = true;
         for fragment in &held.ticket.fragments {
             let readout = &self.readouts[usize::from(fragment.pool)];
@@ -589,8 +647,9 @@ impl SwarmWorld {
         };
         let (builder, now) = (held.ticket.builder, s.now());
         let host = &mut self.builders[usize::from(builder)];
-        if host.stopped_until > now && host.epoch == held.epoch {
-            let until = host.stopped_until;
+        if let Some(until) = host.interruption.stopped(now)
+            && host.epoch == held.epoch
+        {
             s.at(until, EventClass(0), SwarmEvent::Done(index));
             return;
         }
@@ -601,13 +660,24 @@ impl SwarmWorld {
         };
         let sequence = sequences[usize::from(builder)];
         sequences[usize::from(builder)] += 1;
-        let triggers = [held.ticket.trigger].into_iter().collect();
+        let trigger = held.ticket.trigger;
+        let triggers = [trigger].into_iter().collect();
+        let is_accepted = !held.ticket.is_first_step() && self.scenario.accepts(trigger);
         let envelope = Envelope {
             sender: UnitId::filter(held.filter),
             epoch: held.filter_epoch,
             sequence,
             message: match held.fetches_rest {
                 true => BuilderMessage::FetchRest { triggers },
+                false if is_accepted => BuilderMessage::EventsAccepted {
+                    events: [AcceptedEvent {
+                        trigger,
+                        reason: 1,
+                        streams: 1,
+                    }]
+                    .into_iter()
+                    .collect(),
+                },
                 false => BuilderMessage::EventDone { triggers },
             },
         };
@@ -619,25 +689,13 @@ impl SwarmWorld {
     }
 
     fn fault(&mut self, index: u16, s: &mut Scheduler<SwarmEvent>) {
-        let now = s.now();
-        let until = |ms| now + DurationPs::from_ms(ms);
         match self.scenario.faults[usize::from(index)].fault {
             SwarmFault::SlowBuilder { builder, more_us } => {
                 self.count("builder_slow");
                 self.builders[usize::from(builder)].slow_us += more_us;
             }
-            SwarmFault::StopBuilder { builder, for_ms } => {
-                self.count("builder_stopped");
-                let host = &mut self.builders[usize::from(builder)];
-                host.stopped_until = host.stopped_until.max(until(for_ms));
-                let unit = 1 + builder;
-                s.at(host.stopped_until, EventClass(1), SwarmEvent::Wake(unit));
-            }
-            SwarmFault::CutBuilder { builder, for_ms } => {
-                self.count("builder_cut_off");
-                let host = &mut self.builders[usize::from(builder)];
-                host.cut_until = host.cut_until.max(until(for_ms));
-            }
+            SwarmFault::Stop { unit, for_ms } => self.stop(unit, for_ms, s),
+            SwarmFault::Cut { unit, for_ms } => self.cut(unit, for_ms, s.now()),
             SwarmFault::KillBuilder { builder } => {
                 self.count("builder_killed");
                 self.builders[usize::from(builder)].is_up = false;
@@ -648,6 +706,7 @@ impl SwarmWorld {
             }
             SwarmFault::KillReadout { readout, for_ms } => self.kill_readout(readout, for_ms, s),
             SwarmFault::KillFilter { filter, for_ms } => self.kill_filter(filter, for_ms, s),
+            SwarmFault::KillWriter { for_ms } => self.kill_writer(for_ms, s),
             SwarmFault::RestartManager { for_ms } => self.restart_manager(index, for_ms, s),
         }
     }
@@ -664,6 +723,14 @@ impl SwarmWorld {
         self.check.expect(now, taken == accepted, || {
             format!("{accepted} events were accepted, {taken} came to a filter unit")
         });
+        let accepts = |trigger| self.scenario.accepts(trigger);
+        let unwritten = self
+            .check
+            .unwritten(accepts, |trigger| self.writer.has(trigger));
+        if let Some(trigger) = unwritten {
+            let what = format!("event {trigger} is not written as it was judged");
+            self.check.report(now, what);
+        }
         for (unit, readout) in self.readouts.iter().enumerate() {
             let left = readout.pages.len();
             self.check.expect(now, left == 0, || {
@@ -685,6 +752,8 @@ impl SwarmWorld {
             && self.manager.as_ref().is_some_and(is_manager_idle)
             && self.tickets.iter().all(Option::is_none)
             && self.filters.iter().all(|filter| filter.is_up)
+            && self.writer.is_up
+            && self.handed_over.iter().all(Option::is_none)
             && self
                 .builders
                 .iter()
@@ -722,6 +791,7 @@ impl SwarmWorld {
     /// The event manager is gone: so is what waited for it.
     pub(super) fn drop_manager(&mut self) {
         self.manager = None;
+        self.manager_interruption.begin_life();
         self.barrier = None;
         self.accepts.clear();
         self.wakes[0] = WakeUp::new();
@@ -756,6 +826,9 @@ impl World for SwarmWorld {
             SwarmEvent::Renew(unit) => (11, unit.into()),
             SwarmEvent::Unasked { more } => (12, more.into()),
             SwarmEvent::Look => (13, 0),
+            SwarmEvent::FormerManager => (14, 0),
+            SwarmEvent::Write(index) => (15, index.into()),
+            SwarmEvent::Written(index) => (16, index.into()),
         };
         EventLabel {
             node: NodeId(0),
@@ -788,11 +861,14 @@ impl World for SwarmWorld {
             SwarmEvent::Ticket(index) => self.take_ticket(index, s),
             SwarmEvent::Filtered(index) => self.filtered(index, s),
             SwarmEvent::Done(index) => self.done(index, s),
+            SwarmEvent::Write(index) => self.write(index, s),
+            SwarmEvent::Written(index) => self.written(index, s),
             SwarmEvent::Wake(unit) => self.wake(unit, s),
             SwarmEvent::Fault(index) => self.fault(index, s),
             SwarmEvent::Membership => self.go_on(s),
             SwarmEvent::Renew(unit) => self.renew_builder(unit, s),
             SwarmEvent::Unasked { more } => self.end_unasked(more, s),
+            SwarmEvent::FormerManager => self.go_on_with_former(s),
             SwarmEvent::Look => self.look(s),
         }
         if self.check.violation().is_some() {
