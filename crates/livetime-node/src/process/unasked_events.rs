@@ -2,10 +2,11 @@
 //!
 //! Of an event that the selection on its first step rejects, a readout unit of the second step hears
 //! nothing but the release. If that was lost and the builder unit died, nobody would tell it again; so
-//! would one that was away when the event was asked for. Therefore, after the loss of a builder unit:
+//! would one that was away when the event was asked for, or was told by an event manager that is gone
+//! that another builder unit has it. Therefore, after the loss of a builder unit:
 //!
 //! ```text
-//! readout units   name the accepted triggers that nobody has asked for
+//! readout units   name the accepted triggers that nobody has asked for, or an event manager that is gone
 //! supervisor      names those of them that are finished, by its log of accepts
 //! readout units   end those, if still nobody has asked for them
 //! ```

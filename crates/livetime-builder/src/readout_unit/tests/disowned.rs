@@ -101,6 +101,29 @@ fn what_was_meant_for_a_builder_unit_it_may_never_have_had() {
     assert!(bench.unit.poll_output().is_some());
 }
 
+/// Another unit has built it since, and is gone: nobody else can say that its release was lost.
+#[test]
+fn what_a_dead_event_manager_had_pushed_ends_when_it_is_finished() {
+    let mut bench = Bench::new();
+    for trigger in [1, 2, 3] {
+        bench.fragments(trigger);
+        bench.push(0, trigger);
+        assert_eq!(bench.sent(trigger), SOURCES);
+    }
+    let finished = [1, 3].map(TriggerNumber);
+    assert_eq!(bench.unit.unasked(), [], "it is certain who builds them");
+    assert_eq!(bench.unit.end_unasked(&finished), 0);
+    bench.unit.handle_manager_back(10);
+    // One is asked for meanwhile.
+    bench.request(1, 3);
+    while bench.unit.poll_output().is_some() {}
+    assert_eq!(bench.unit.unasked(), [1, 2].map(TriggerNumber));
+    assert_eq!(bench.unit.end_unasked(&finished), SOURCES.len() as u64);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.freed(), None);
+    assert_eq!(bench.unit.losses().total(), 0);
+}
+
 /// Another unit has built it since: that its release was lost, it alone can say.
 #[test]
 fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
