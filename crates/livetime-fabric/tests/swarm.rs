@@ -67,6 +67,7 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "builder_stopped",
             "builder_cut_off",
             "builder_killed",
+            "builder_gone",
             "falsely_dead",
             "readout_stopped",
             "readout_cut_off",
@@ -131,6 +132,13 @@ fn an_assignment_that_was_cut_off_is_repeated_in_time() {
 #[test]
 fn a_late_request_to_a_dead_readout_unit_does_not_silence_the_next_one() {
     assert_good(&run_seed(11_144_695, UNBROKEN));
+}
+
+/// Seed 14044022: an event that one event manager had pushed to a builder unit was built by another, whose
+/// release was lost with it.
+#[test]
+fn what_was_pushed_to_one_builder_unit_and_built_by_another_is_freed() {
+    assert_good(&run_seed(14_044_022, UNBROKEN));
 }
 
 /// Every moment of a settlement is one at which the event manager may die, and its successor be needed

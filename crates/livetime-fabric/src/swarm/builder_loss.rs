@@ -150,12 +150,22 @@ impl SwarmWorld {
         }
     }
 
-    /// It is told of its next life once it can be reached; until then it lives in its past.
+    /// It is told of its next life once it can be reached; until then it lives in its past. Or the
+    /// others go on without it, as long as there is one.
     fn end_loss(&mut self, builder: u16, s: &mut Scheduler<SwarmEvent>) {
-        let interruption = &self.builders[usize::from(builder)].interruption;
-        let reachable = interruption.unreachable(s.now()).unwrap_or(s.now());
+        let at = usize::from(builder);
         let delay = self.membership_delay();
-        s.at(reachable + delay, EventClass(0), SwarmEvent::Renew(builder));
+        let is_gone = &mut self.membership.is_gone;
+        is_gone[at] = self.scenario.goes_on_without;
+        if is_gone[at] && is_gone.contains(&false) {
+            self.builders[at].is_up = false;
+            self.count("builder_gone");
+        } else {
+            is_gone[at] = false;
+            let interruption = &self.builders[at].interruption;
+            let reachable = interruption.unreachable(s.now()).unwrap_or(s.now());
+            s.at(reachable + delay, EventClass(0), SwarmEvent::Renew(builder));
+        }
         let more = UNASKED_LOOKS - 1;
         s.after(delay, EventClass(0), SwarmEvent::Unasked { more });
     }

@@ -79,8 +79,9 @@ pub(super) struct Membership {
     active: Option<Active>,
     /// The loss of a builder unit that waits for the next event manager.
     interrupted: Option<Active>,
-    /// By builder unit: its loss is being settled, or waits for it.
+    /// By builder unit: its loss is being settled, or waits for it; or it does not come back.
     pub(super) is_lost: Vec<bool>,
+    pub(super) is_gone: Vec<bool>,
 }
 
 impl Membership {
@@ -90,6 +91,7 @@ impl Membership {
             active: None,
             interrupted: None,
             is_lost: vec![false; builders],
+            is_gone: vec![false; builders],
         }
     }
 
@@ -97,7 +99,7 @@ impl Membership {
         self.waiting.is_empty()
             && self.active.is_none()
             && self.interrupted.is_none()
-            && !self.is_lost.contains(&true)
+            && self.is_lost == self.is_gone
     }
 
     /// Whether the loss of a builder unit is settled, and it is not yet back.
@@ -112,8 +114,8 @@ impl Membership {
 
     pub(super) fn state(&self) -> String {
         format!(
-            "{:?}, then {:?} and {:?}, lost {:?}",
-            self.active, self.interrupted, self.waiting, self.is_lost
+            "{:?}, then {:?} and {:?}, lost {:?}, gone {:?}",
+            self.active, self.interrupted, self.waiting, self.is_lost, self.is_gone
         )
     }
 }

@@ -22,6 +22,7 @@ const SHAPE: Purpose = Purpose(42);
 const FILTER_DEATHS: Purpose = Purpose(43);
 const INTERRUPTIONS: Purpose = Purpose(44);
 const WRITER_FAULTS: Purpose = Purpose(45);
+const POLICY: Purpose = Purpose(46);
 const WRITER: UnitId = UnitId {
     kind: UnitKind::Writer,
     index: 0,
@@ -189,6 +190,8 @@ pub struct SwarmScenario {
     pub delay_max_us: u64,
     /// What happens to units, in the order of time.
     pub faults: Vec<TimedFault>,
+    /// Whether the others go on without a builder unit that is lost, as long as there is one.
+    pub goes_on_without: bool,
     /// How many closed triggers a unit remembers: fewer than a configuration may have, since stories are
     /// short, unless what is told late or by another would be too old by then.
     pub history: u32,
@@ -220,6 +223,7 @@ impl SwarmScenario {
             delay_max_us: pick(100, 40_000),
             faults: Vec::new(),
             history: HISTORY,
+            goes_on_without: false,
             first_step: 0,
             rest_percent: 0,
             shaping: SwarmShaping::None,
@@ -233,6 +237,8 @@ impl SwarmScenario {
         scenario.draw_filter_deaths();
         scenario.draw_interruptions();
         scenario.draw_writer_faults();
+        let mut policy = RandomStreams::new(seed).stream(NodeId(0), POLICY);
+        scenario.goes_on_without = policy.below(4) == 0;
         scenario.faults.sort_by_key(|fault| fault.at_ms);
         scenario.draw_steps_and_turns();
         if !scenario.tells_late() {
@@ -508,6 +514,9 @@ impl fmt::Display for SwarmScenario {
             self.delay_max_us,
             self.history,
         )?;
+        if self.goes_on_without {
+            f.write_str("; lost builder units are not replaced")?;
+        }
         if self.first_step > 0 {
             let (first, rest) = (self.first_step, self.rest_percent);
             write!(

@@ -758,7 +758,10 @@ impl SwarmWorld {
                 .builders
                 .iter()
                 .zip(&self.builder_epochs)
-                .all(|(host, epoch)| host.is_up && host.epoch == *epoch && host.core.is_idle())
+                .zip(&self.membership.is_gone)
+                .all(|((host, epoch), is_gone)| {
+                    *is_gone || host.is_up && host.epoch == *epoch && host.core.is_idle()
+                })
             && self.readouts.iter().all(|host| {
                 host.core.as_ref().is_some_and(ReadoutUnit::is_idle) && host.waiting.is_empty()
             })
