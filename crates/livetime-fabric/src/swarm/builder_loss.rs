@@ -17,6 +17,7 @@ use crate::time::{DurationPs, SimPs};
 const UNASKED_LOOKS: u8 = 5;
 /// The time between two such looks.
 const UNASKED_PAUSE: DurationPs = DurationPs::from_ms(1_000);
+
 impl SwarmWorld {
     /// The event manager, if it is there and answers.
     fn awake_manager(&mut self, now: SimPs) -> Option<&mut EventManager> {

@@ -125,6 +125,16 @@ impl SwarmWorld {
         }
     }
 
+    /// Whom a wake-up is for.
+    pub(super) fn woken(&self, wake: u16) -> UnitId {
+        let builders = self.builders.len() as u16;
+        match wake {
+            0 => UnitId::EVENT_MANAGER,
+            unit if unit <= builders => UnitId::builder(unit - 1),
+            unit => UnitId::readout(unit - 1 - builders),
+        }
+    }
+
     /// When all readout units go on, if one of them stands still.
     pub(super) fn readouts_stopped(&self, now: SimPs) -> Option<SimPs> {
         let stopped = self.readouts.iter().map(|host| &host.interruption);

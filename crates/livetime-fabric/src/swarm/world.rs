@@ -469,16 +469,7 @@ impl SwarmWorld {
         let now = s.now();
         let _due = self.wakes[usize::from(unit)].fire(now);
         let time = now.to_run_ns();
-        let stopped = match unit.checked_sub(1) {
-            None => self.manager_interruption.stopped(now),
-            Some(at) => match self.builders.get(usize::from(at)) {
-                Some(host) => host.interruption.stopped(now),
-                None => self.readouts[usize::from(at) - self.builders.len()]
-                    .interruption
-                    .stopped(now),
-            },
-        };
-        if let Some(until) = stopped {
+        if let Some(until) = self.stopped(self.woken(unit), now) {
             s.at(until, EventClass(1), SwarmEvent::Wake(unit));
             return;
         }
