@@ -20,6 +20,8 @@ pub(crate) struct Request {
 }
 
 const HOURS_DEFAULT: f64 = 1.0;
+/// From the seed of a round to that of the next: more than the seeds that a round goes through.
+const SEED_STEP: u64 = 1_000_000;
 
 impl Request {
     /// Reads `[NAME [--hours H]]`; `None` for anything else.
@@ -99,7 +101,17 @@ const SOAKS: &[Soak] = &[
             package: "livetime",
             selection: &["--test", "processes"],
             variables: &[("LIVETIME_LONG", "1")],
-            seed: None,
+            seed: Some("LIVETIME_SEED"),
+        }]),
+    },
+    Soak {
+        name: "stories",
+        what: "100 000 stories of the event builder under all faults, twice over",
+        work: Work::Tests(&[Round {
+            package: "livetime-fabric",
+            selection: &["--test", "swarm"],
+            variables: &[("LIVETIME_SWARM_RUNS", "100000")],
+            seed: Some("LIVETIME_SWARM_SEED"),
         }]),
     },
     Soak {
@@ -306,7 +318,7 @@ fn test_rounds(rounds: &[Round], end: Instant) -> Result<bool, Failure> {
             }
         }
         done += 1;
-        seed += 1;
+        seed += SEED_STEP;
         if Instant::now() >= end {
             println!("PASS: {done} rounds");
             return Ok(true);
