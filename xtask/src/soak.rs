@@ -106,7 +106,7 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "stories",
-        what: "100 000 stories of the event builder under all faults, twice over",
+        what: "100 000 stories of the event builder under all faults, and as many of settled losses",
         work: Work::Tests(&[Round {
             package: "livetime-fabric",
             selection: &["--test", "swarm"],

@@ -5,9 +5,9 @@
 //! when an event was asked for knows as little of it. And what an event manager that is gone had pushed
 //! to one builder unit another may have built, of which this unit did not hear. If the builder unit dies
 //! and its release was lost, nobody here remembers that the two had anything to do with each other, and
-//! the event is in no list of the builder unit's. So after the loss of a builder unit it is looked at what nobody has
-//! asked for ([`ReadoutUnit::unasked`]), and what of it is finished, for those who know all accepted
-//! triggers ([`crate::AcceptLog`]), is ended ([`ReadoutUnit::end_unasked`]).
+//! the event is in no list of the builder unit's. So after the loss of a builder unit it is looked at
+//! what nobody has asked for ([`ReadoutUnit::unasked`]), and what of it is finished, for those who know
+//! all accepted triggers ([`crate::AcceptLog`]), is ended ([`ReadoutUnit::end_unasked`]).
 
 use livetime_wire::TriggerNumber;
 
@@ -51,9 +51,9 @@ impl ReadoutUnit {
         triggers
     }
 
-    /// Ends those of these events, which are finished, that [`ReadoutUnit::unasked`] may name. Call it when
-    /// nobody reads their pages any more. Returns how many fragments are freed that the selection on
-    /// a first step has not rejected, as [`ReadoutUnit::finish_events`] does.
+    /// Ends those of these events, which are finished, that [`ReadoutUnit::unasked`] may name. Call it
+    /// when nobody reads their pages any more. Returns how many fragments are freed that the selection
+    /// on a first step has not rejected, as [`ReadoutUnit::finish_events`] does.
     pub fn end_unasked(&mut self, finished: &[TriggerNumber]) -> u64 {
         let mut freed = 0;
         for trigger in finished {

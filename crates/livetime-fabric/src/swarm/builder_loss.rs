@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use livetime_builder::{BuilderUnit, EventManager};
-use livetime_wire::{TriggerNumber, UnitId, UnitKind};
+use livetime_wire::{TriggerNumber, UnitId};
 
 use super::hosts::HeldTicket;
 use super::membership::{Active, Stage};
-use super::world::{FIRST_EPOCH, SwarmEvent, SwarmWorld};
+use super::world::{SwarmEvent, SwarmWorld};
 use crate::queue::EventClass;
 use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
@@ -248,11 +248,6 @@ impl SwarmWorld {
                 core.redispatch_filter(filter, &[]);
             }
         }
-        let writer = UnitId {
-            kind: UnitKind::Writer,
-            index: 0,
-        };
-        core.renew_peer(writer, FIRST_EPOCH);
         for (readout, host) in (0..).zip(&self.readouts) {
             let now = s.now().to_run_ns();
             match host.core {

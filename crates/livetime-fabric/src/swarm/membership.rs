@@ -79,8 +79,9 @@ pub(super) struct Membership {
     active: Option<Active>,
     /// The loss of a builder unit that waits for the next event manager.
     interrupted: Option<Active>,
-    /// By builder unit: its loss is being settled, or waits for it; or it does not come back.
+    /// By builder unit: its loss is being settled, or waits for it; or it is gone.
     pub(super) is_lost: Vec<bool>,
+    /// By builder unit: it does not come back.
     pub(super) is_gone: Vec<bool>,
 }
 

@@ -47,7 +47,7 @@ pub enum SwarmFault {
     },
     /// The unit's process stops for so many milliseconds and goes on.
     Stop {
-        /// Which: the event manager, a builder, readout or filter unit.
+        /// Which: the event manager, a builder, readout or filter unit, or the writer.
         unit: UnitId,
         /// For how long.
         for_ms: u64,
@@ -234,9 +234,9 @@ impl SwarmScenario {
             let fault = scenario.draw_fault(&mut pick);
             scenario.faults.push(TimedFault { at_ms, fault });
         }
-        scenario.draw_filter_deaths();
-        scenario.draw_interruptions();
-        scenario.draw_writer_faults();
+        scenario.draw_some(FILTER_DEATHS, Self::draw_filter_death);
+        scenario.draw_some(INTERRUPTIONS, Self::draw_interruption);
+        scenario.draw_some(WRITER_FAULTS, Self::draw_writer_fault);
         let mut policy = RandomStreams::new(seed).stream(NodeId(0), POLICY);
         scenario.goes_on_without = policy.below(4) == 0;
         scenario.faults.sort_by_key(|fault| fault.at_ms);
@@ -261,74 +261,57 @@ impl SwarmScenario {
         self.drop_ppm > 0 || self.delay_ppm > 0 || self.faults.iter().any(is_away)
     }
 
-    /// In half of the stories filter units die.
-    fn draw_filter_deaths(&mut self) {
-        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), FILTER_DEATHS);
+    /// In half of the stories up to three faults of a kind happen, drawn for this alone.
+    fn draw_some(
+        &mut self,
+        purpose: Purpose,
+        draw: impl Fn(&Self, &mut dyn FnMut(u64, u64) -> u64) -> SwarmFault,
+    ) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), purpose);
         let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
         let span_ms = self.span_ms();
         for _ in 0..pick(0, 1) * pick(1, 3) {
             let at_ms = pick(0, span_ms);
-            let fault = SwarmFault::KillFilter {
-                filter: pick(0, u64::from(self.filters) - 1) as u16,
+            let fault = draw(self, &mut pick);
+            self.faults.push(TimedFault { at_ms, fault });
+        }
+    }
+
+    fn draw_filter_death(&self, pick: &mut dyn FnMut(u64, u64) -> u64) -> SwarmFault {
+        SwarmFault::KillFilter {
+            filter: pick(0, u64::from(self.filters) - 1) as u16,
+            for_ms: pick(1, 400),
+        }
+    }
+
+    /// Of a unit that is no builder unit.
+    fn draw_interruption(&self, pick: &mut dyn FnMut(u64, u64) -> u64) -> SwarmFault {
+        let readout = UnitId::readout(pick(0, u64::from(self.readouts) - 1) as u16);
+        let filter = UnitId::filter(pick(0, u64::from(self.filters) - 1) as u16);
+        let manager = UnitId::EVENT_MANAGER;
+        let (kind, for_ms) = (pick(0, 4), pick(20, 1_500));
+        let (is_cut, unit) = match kind {
+            0 => (false, readout),
+            1 => (true, readout),
+            2 => (false, manager),
+            3 => (true, manager),
+            _ => (false, filter),
+        };
+        match is_cut {
+            true => SwarmFault::Cut { unit, for_ms },
+            false => SwarmFault::Stop { unit, for_ms },
+        }
+    }
+
+    fn draw_writer_fault(&self, pick: &mut dyn FnMut(u64, u64) -> u64) -> SwarmFault {
+        match pick(0, 2) {
+            0 => SwarmFault::Stop {
+                unit: WRITER,
+                for_ms: pick(20, 1_000),
+            },
+            _ => SwarmFault::KillWriter {
                 for_ms: pick(1, 400),
-            };
-            self.faults.push(TimedFault { at_ms, fault });
-        }
-    }
-
-    /// In half of the stories units other than builder units stand still or are cut off.
-    fn draw_interruptions(&mut self) {
-        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), INTERRUPTIONS);
-        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
-        let span_ms = self.span_ms();
-        for _ in 0..pick(0, 1) * pick(1, 3) {
-            let at_ms = pick(0, span_ms);
-            let readout = UnitId::readout(pick(0, u64::from(self.readouts) - 1) as u16);
-            let filter = UnitId::filter(pick(0, u64::from(self.filters) - 1) as u16);
-            let (kind, for_ms) = (pick(0, 4), pick(20, 1_500));
-            let fault = match kind {
-                0 => SwarmFault::Stop {
-                    unit: readout,
-                    for_ms,
-                },
-                1 => SwarmFault::Cut {
-                    unit: readout,
-                    for_ms,
-                },
-                2 => SwarmFault::Stop {
-                    unit: UnitId::EVENT_MANAGER,
-                    for_ms,
-                },
-                3 => SwarmFault::Cut {
-                    unit: UnitId::EVENT_MANAGER,
-                    for_ms,
-                },
-                _ => SwarmFault::Stop {
-                    unit: filter,
-                    for_ms,
-                },
-            };
-            self.faults.push(TimedFault { at_ms, fault });
-        }
-    }
-
-    /// In half of the stories the writer dies or stands still.
-    fn draw_writer_faults(&mut self) {
-        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), WRITER_FAULTS);
-        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
-        let span_ms = self.span_ms();
-        for _ in 0..pick(0, 1) * pick(1, 3) {
-            let at_ms = pick(0, span_ms);
-            let fault = match pick(0, 2) {
-                0 => SwarmFault::Stop {
-                    unit: WRITER,
-                    for_ms: pick(20, 1_000),
-                },
-                _ => SwarmFault::KillWriter {
-                    for_ms: pick(1, 400),
-                },
-            };
-            self.faults.push(TimedFault { at_ms, fault });
+            },
         }
     }
 
