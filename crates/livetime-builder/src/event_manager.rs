@@ -303,10 +303,16 @@ impl EventManager {
             return;
         }
         self.counts.accepts += 1;
+        self.queue_or_lose(accepted);
+    }
+
+    /// Has an accepted trigger wait for a credit, unless the run is ended by force.
+    fn queue_or_lose(&mut self, accepted: AcceptedTrigger) {
         if self.ending {
             self.losses.add(LossCause::EventAborted, 1);
-            self.history.record(trigger, Closing::Dropped);
+            self.history.record(accepted.trigger, Closing::Dropped);
         } else {
+            let at = self.place_in_queue(accepted.trigger);
             self.queue.insert(at, accepted);
         }
     }
@@ -645,9 +651,8 @@ impl EventManager {
     /// assigned. Events in flight remain until their builder units clear them.
     pub fn abort(&mut self) {
         self.ending = true;
-        for accepted in self.queue.drain(..) {
-            self.losses.add(LossCause::EventAborted, 1);
-            self.history.record(accepted.trigger, Closing::Dropped);
+        for accepted in std::mem::take(&mut self.queue) {
+            self.queue_or_lose(accepted);
         }
     }
 

@@ -39,16 +39,19 @@
 //!
 //! Who says nothing is not flooded with repetitions (`probe_pace.rs`).
 //!
-//! So these hops may be datagrams. Those from the supervisor and to and from the filter units do not
-//! lose messages (rings of one machine, or a stream); only the death of a unit breaks them.
+//! So these hops may be datagrams. A fragment on its way to a builder unit that is gone must not come to
+//! the next one in its place, or its readout unit counts it wrongly: each life has sockets of its own.
+//! The hops from the supervisor and to and from the filter units do not lose messages (rings of one
+//! machine, or a stream); only the death of a unit breaks them.
 //!
 //! # How a run ends
 //!
 //! In order: sources stop, the driver goes on until the event manager and the builder units are
 //! idle (`is_idle`), then [`ReadoutUnit::close`] finds nothing left. By force: `abort` on every
-//! unit, go on until idle or out of patience, then `close` on builder units, once more deliver
-//! what is in flight, then `close` on the others. Each unit counts only what is its own to count,
-//! so that the equations of [`livetime_wire::count`] hold either way.
+//! unit, go on until nothing is on its way, then `close` on builder units, go on until all are idle
+//! or out of patience, since a release may be lost and is asked for after [`BuilderConfig::probe`], then
+//! `close` on the others. Each unit counts only what is its own to count, so that the equations of
+//! [`livetime_wire::count`] hold either way.
 
 pub mod accept_log;
 pub mod barrel_shifter;

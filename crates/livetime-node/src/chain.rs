@@ -448,7 +448,8 @@ impl Chain {
             workers.push(result);
         }
         if !drained {
-            settle(&mut roles, &self.clock);
+            let snapshot = || Snapshot::read(self.clock.now(), &self.blocks);
+            settle(&mut roles, &self.clock, || snapshot().are_units_idle());
         }
         let results = roles
             .into_iter()

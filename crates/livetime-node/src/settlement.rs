@@ -5,6 +5,8 @@
 //! units give up what they can, builder units then close, and only then those whose pages they
 //! held.
 
+use std::time::{Duration, Instant};
+
 use livetime_wire::UnitKind;
 
 use crate::role::Role;
@@ -15,6 +17,10 @@ use crate::worker::Phase;
 const QUIET_ROUNDS: usize = 3;
 /// Rounds after which what is left is closed all the same: far more than the largest window.
 const ROUNDS_MAX: usize = 100_000;
+/// How long it is waited for the repair of what a network has lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two looks at it.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Polls all roles until nothing moves.
 fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
@@ -31,8 +37,14 @@ fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
     }
 }
 
-/// Brings the roles of an aborted run to the point where every counter is final.
-pub(crate) fn settle(roles: &mut [Box<dyn Role>], clock: &RunClock) {
+/// Brings the roles of an aborted run to the point where every counter is final. Once builder units are
+/// closed, it goes on until `is_repaired` what a network between units has lost: who waits for that does
+/// not work.
+pub(crate) fn settle(
+    roles: &mut [Box<dyn Role>],
+    clock: &RunClock,
+    is_repaired: impl Fn() -> bool,
+) {
     settle_round(roles, clock);
     let builders = UnitKind::Builder.prefix();
     for role in roles
@@ -42,6 +54,11 @@ pub(crate) fn settle(roles: &mut [Box<dyn Role>], clock: &RunClock) {
         role.close();
     }
     settle_round(roles, clock);
+    let until = Instant::now() + PATIENCE;
+    while !is_repaired() && Instant::now() < until {
+        std::thread::sleep(LOOK);
+        settle_round(roles, clock);
+    }
     for role in roles
         .iter_mut()
         .filter(|role| !role.id().starts_with(builders))

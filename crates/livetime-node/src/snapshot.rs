@@ -5,9 +5,16 @@
 
 use std::sync::Arc;
 
-use livetime_wire::{ChainCounts, LossCounts, RunNs};
+use livetime_wire::{ChainCounts, LossCounts, RunNs, UnitKind};
 
 use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::role_ends::unit_of;
+
+/// Whether a unit is of the event builder.
+pub(crate) fn is_of_builder(kind: UnitKind) -> bool {
+    use UnitKind::{Builder, EventManager, Readout};
+    matches!(kind, EventManager | Builder | Readout)
+}
 
 /// The counters of all roles at about one moment.
 #[derive(Debug, Clone)]
@@ -51,6 +58,13 @@ impl Snapshot {
     /// Whether every role says that it holds nothing.
     pub fn is_idle(&self) -> bool {
         self.roles.iter().all(|(_, role)| role.gauges.idle == 1)
+    }
+
+    /// Whether the units of the event builder say so: event manager, builder and readout units.
+    pub(crate) fn are_units_idle(&self) -> bool {
+        let is_unit = |id: &str| unit_of(id).is_some_and(|unit| is_of_builder(unit.kind));
+        let mut units = self.roles.iter().filter(|(id, _)| is_unit(id));
+        units.all(|(_, role)| role.gauges.idle == 1)
     }
 
     /// A role's counters, zeros when there is no such role.

@@ -321,9 +321,8 @@ impl EventManager {
                     self.take_over(event, builder, told.map(|(_, bytes)| bytes));
                 }
                 Fate::Unknown | Fate::Parked => {
-                    let at = self.place_in_queue(event.trigger);
-                    self.queue.insert(at, event);
                     self.counts.accepts += 1;
+                    self.queue_or_lose(event);
                 }
             }
         }

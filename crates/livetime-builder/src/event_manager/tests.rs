@@ -390,6 +390,39 @@ fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
     assert!(bench.evm.credits_conserved());
 }
 
+/// What nobody has is queued when a recovery ends, but not in a run that is ended by force meanwhile.
+#[test]
+fn a_recovery_that_ends_in_an_aborted_run_queues_nothing() {
+    let open = [1, 2].map(|trigger| AcceptedTrigger {
+        trigger: TriggerNumber(trigger),
+        mask: L2Mask(u128::from(trigger)),
+        triggered_at: RunNs(trigger),
+    });
+    let epochs = PeerEpochs {
+        supervisor: 5,
+        manager: 5,
+        builders: &[5, 5],
+        readouts: &[],
+    };
+    let mut bench = Bench::new();
+    bench.evm = EventManager::recovering(&BuilderConfig::default(), 5, epochs, &open, &[]);
+    bench.evm.abort();
+    for builder in 0..2 {
+        let answer = BuilderMessage::Recovered {
+            manager_epoch: 5,
+            batch: 0,
+            held: 0,
+            closed: 0,
+        };
+        assert!(bench.evm.is_in_recovery());
+        let answered = bench.send(UnitId::builder(builder), answer);
+        assert_eq!(answered, Handled::Taken);
+    }
+    assert_eq!(bench.assigned(), None);
+    assert_eq!(bench.evm.losses().of(LossCause::EventAborted), 2);
+    assert!(bench.evm.is_idle());
+}
+
 #[test]
 fn what_a_lost_builder_unit_had_at_its_writer_is_counted_over_its_lives() {
     let mut bench = Bench::granted();

@@ -3,7 +3,7 @@
 use livetime_wire::{TriggerNumber, UnitId};
 
 use super::{FreeReason, ReadoutOutput, ReadoutUnit};
-use crate::held_trigger::{Held, Mark, NO_BUILDER};
+use crate::held_trigger::{Held, Mark};
 use crate::held_triggers::Place;
 use crate::trigger_history::Closing;
 
@@ -42,7 +42,7 @@ impl ReadoutUnit {
         held.unsent &= held.unsent - 1;
         self.counts.fragments_sent += 1;
         let builder = self.asked_about(held);
-        if held.builder == NO_BUILDER {
+        if builder != held.builder {
             held.set(Mark::Probed);
         }
         ReadoutOutput::SendFragment {

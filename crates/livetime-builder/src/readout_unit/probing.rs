@@ -22,7 +22,8 @@ impl ReadoutUnit {
     /// for in far more than the timeout, one fragment goes to one builder unit after the other:
     /// requests and release may all have been lost (`readout_unit/disowned.rs`). Of a trigger that an
     /// event manager which is gone had pushed, a fragment goes to another builder unit every now and
-    /// then: that may have built it, and its release been lost. Does nothing before
+    /// then: that may have built it, and its release been lost. At the end of an aborted run nobody will
+    /// ask any more, and it is not waited for that. Does nothing before
     /// [`ReadoutUnit::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
         if now < self.poll_timeout() {
@@ -31,7 +32,7 @@ impl ReadoutUnit {
         self.scan_at = now.after(self.probe);
         self.scans += 1;
         self.pace.begin_look();
-        let counts = self.scans.is_multiple_of(self.scans_per_count);
+        let counts = self.ending || self.scans.is_multiple_of(self.scans_per_count);
         if counts {
             // Only these scans ask: one builder unit after the other, whatever their number.
             self.probed_builder = (self.probed_builder + 1) % self.builders.len() as u16;
@@ -52,7 +53,10 @@ impl ReadoutUnit {
             if is_probed || counts {
                 held.scans = held.scans.saturating_add(1);
             }
-            let patience = if is_requested { 2 } else { self.scans_max };
+            let patience = match is_requested || self.ending {
+                true => 2,
+                false => self.scans_max,
+            };
             let is_overdue = held.scans >= patience;
             if held.present != 0 && is_overdue && self.may_probe(self.asked_about(&held)) {
                 held.unsent = 1 << held.present.trailing_zeros();

@@ -163,13 +163,18 @@ fn settle_fragments(
             + losses.in_area(LossArea::Readout);
         counts.fragments_in_built = counts.fragments_received.saturating_sub(elsewhere);
     }
+    let left = counts.fragments_received;
+    let right = counts.fragments_dropped_by_decision
+        + counts.fragments_in_built
+        + counts.fragments_in_incomplete;
     if lost.contains(&UnitKind::Readout) {
-        let right = counts.fragments_dropped_by_decision
-            + counts.fragments_in_built
-            + counts.fragments_in_incomplete;
-        let left = counts.fragments_received;
         let over = balance(losses, LossCause::ReadoutLost, left, right);
         counts.fragments_received += over;
+    } else if builder_lost {
+        // A readout unit may not know what the dead one has closed without a fragment of its own, nor
+        // that one has come late and is in an event: what was judged is certain.
+        let over = balance(losses, LossCause::FragmentLate, left, right);
+        counts.fragments_dropped_by_decision -= over.min(counts.fragments_dropped_by_decision);
     }
     let cause = match lost.contains(&UnitKind::Source) {
         true => LossCause::SourceLost,
@@ -392,6 +397,41 @@ mod tests {
             assert_eq!(counts.fragments_in_incomplete, 20);
             assert_eq!(counts.fragments_sent, 780);
         }
+    }
+
+    /// What filter units have seen in events is certain: a readout unit that thinks otherwise was told
+    /// too little, since a builder unit has died.
+    #[test]
+    fn a_fragment_in_a_judged_event_was_neither_dropped_nor_lost() {
+        let neighbours = Neighbours {
+            accepts: 40,
+            event_manager_lives: true,
+            events_done: 33,
+            judged: Some(Judged {
+                fragments: 320,
+                ..Judged::default()
+            }),
+        };
+        let settle = |received, dropped, aborted| {
+            let mut losses = LossCounts::new();
+            losses.add(LossCause::FragmentAborted, aborted);
+            let mut counts = ChainCounts {
+                fragments_sent: received,
+                fragments_received: received,
+                fragments_dropped_by_decision: dropped,
+                ..good()
+            };
+            settle_lost(&mut counts, &mut losses, &[UnitKind::Builder], neighbours);
+            assert_eq!(counts.problems(&losses), []);
+            assert_eq!(losses.total(), losses.in_area(LossArea::Readout));
+            let dropped = counts.fragments_dropped_by_decision;
+            (dropped, losses.of(LossCause::FragmentLate), losses.total())
+        };
+        assert_eq!(settle(800, 480, 3), (480, 0, 0));
+        assert_eq!(settle(800, 483, 2), (480, 0, 0));
+        assert_eq!(settle(801, 480, 1), (480, 0, 1));
+        // It came when the dead one had closed the event without it.
+        assert_eq!(settle(802, 480, 0), (480, 2, 2));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod control_message;
 mod cut_streams;
 pub mod event_watch;
 mod farewell;
+mod forced_end;
 pub mod host_agent;
 pub mod host_document;
 mod host_streams;

@@ -31,7 +31,7 @@ use super::host_document::{BegunFile, Preparation};
 use super::lost_group::{LostGroupLeft, LostGroups, last_life};
 use super::passed_ends::{PassedEnd, Passing};
 use super::recovery::{Incident, LossPolicy, ProcessFault, RESTARTS_MAX};
-use super::rest_watch::{Activities, RestWatch};
+use super::rest_watch::RestWatch;
 use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
@@ -50,13 +50,13 @@ use crate::worker::{Phase, WorkerResult};
 /// Epoch of the rings and streams with which a run starts; it grows with each that is made later.
 pub(super) const FIRST_RING_EPOCH: u64 = 1;
 /// How long a process may take to say hello, to get ready, or to come to rest at the end.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a filter unit may take to get ready that has an interpreter to start.
 const FILTER_PATIENCE: Duration = Duration::from_secs(100);
 /// How fast a writer reads the file that it takes up, at the least.
 const READ_BYTES_PER_S: u64 = 50_000_000;
 /// Time between two looks at roles that are to come to rest.
-const LOOK: Duration = Duration::from_millis(5);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// How role processes are started and told apart from foreign ones.
 pub struct Launcher {
@@ -649,20 +649,11 @@ impl ProcessGroup {
     pub fn finish(mut self, drained: bool) -> (GroupLeft, Vec<UnitKind>) {
         // Who was stopped by a fault takes part in the end.
         self.continue_stopped();
-        let phase = self.page.phase();
         let mut rest = RestWatch::default();
         if drained {
-            phase.advance(Phase::Ending);
+            self.page.phase().advance(Phase::Ending);
         } else {
-            phase.advance(Phase::Aborting);
-            for step in [
-                SettleStep::CloseBuilders,
-                SettleStep::CloseOthers,
-                SettleStep::Finish,
-            ] {
-                self.await_rest(&mut rest);
-                self.page.advance(step);
-            }
+            self.end_by_force(&mut rest);
         }
         self.wake_all();
         let until = Instant::now() + PATIENCE;
@@ -737,45 +728,12 @@ impl ProcessGroup {
         ids.map(|id| taken.remove(&id).ok_or(id)).collect()
     }
 
-    /// Waits until no role does any work, as long as patience lasts.
-    fn await_rest(&mut self, rest: &mut RestWatch) {
-        if let Some(hosts) = &self.launcher.hosts {
-            // A host that does not know the step yet would look as if it were through with it.
-            let _in_time = hosts.await_phase(&self.page);
-        }
-        let until = Instant::now() + PATIENCE;
-        let mut began = self.activities();
-        rest.begin(began.clone());
-        while Instant::now() < until {
-            std::thread::sleep(LOOK);
-            while let Ok((index, heard)) = self.heard.try_recv() {
-                self.take(index, heard);
-            }
-            if rest.look(self.activities()) {
-                return;
-            }
-        }
-        // A writer may be waiting for its disk.
-        for process in self.processes.iter().filter(|process| process.is_writer()) {
-            began.remove(&process.block);
-        }
-        rest.end(&began, &self.activities());
-    }
-
     /// Page holds that were dropped of a process that is gone.
     pub(super) fn reclaim_pages(&self, process: &RoleProcess) -> u32 {
         match &self.launcher.hosts {
             None => reclaim_pages(self.pools.values(), process.child.id()),
             Some(hosts) => hosts.holds_dropped(process.block as u64),
         }
-    }
-
-    /// What each living role has done.
-    fn activities(&self) -> Activities {
-        let living = self.processes.iter().filter(|process| !process.gone);
-        living
-            .map(|process| (process.block, self.page.activity(process.block)))
-            .collect()
     }
 }
 
@@ -816,7 +774,7 @@ impl Drop for ProcessGroup {
 }
 
 impl RoleProcess {
-    fn is_writer(&self) -> bool {
+    pub(super) fn is_writer(&self) -> bool {
         self.unit.kind == UnitKind::Writer
     }
 

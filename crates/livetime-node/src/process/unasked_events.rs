@@ -48,6 +48,11 @@ impl UnaskedLooks {
         });
     }
 
+    /// The builder unit for which it was still to be looked; there are no looks any more.
+    fn end(&mut self) -> Option<UnitId> {
+        self.looks.take().map(|looks| looks.unit)
+    }
+
     /// The builder unit for which it is to be looked now.
     fn poll(&mut self, now: Instant) -> Option<UnitId> {
         let looks = self.looks.as_mut().filter(|looks| looks.next <= now)?;
@@ -64,9 +69,20 @@ impl UnaskedLooks {
 impl ProcessGroup {
     /// Ends what is finished and was never asked for, if it is time to look.
     pub(super) fn end_unasked(&mut self) {
-        let Some(unit) = self.unasked.poll(Instant::now()) else {
-            return;
-        };
+        if let Some(unit) = self.unasked.poll(Instant::now()) {
+            self.end_finished(unit);
+        }
+    }
+
+    /// The same at once, before the run is ended by force: what is given up then is closed, too, and in
+    /// no event.
+    pub(super) fn end_unasked_now(&mut self) {
+        if let Some(unit) = self.unasked.end() {
+            self.end_finished(unit);
+        }
+    }
+
+    fn end_finished(&mut self, unit: UnitId) {
         let told = self.tell("unasked", unit, &[UnitKind::Readout], &[]);
         let finished = told.and_then(|mut triggers| {
             triggers.sort_unstable();
@@ -103,6 +119,9 @@ mod tests {
             assert_eq!(looks.poll(now), None, "not yet");
             now += PAUSE;
         }
+        looks.begin(UnitId::builder(1));
+        assert_eq!(looks.end(), Some(UnitId::builder(1)));
+        assert_eq!((looks.poll(now + PAUSE), looks.end()), (None, None));
         looks.begin(UnitId::builder(0));
         now += PAUSE;
         for _ in 0..LOOKS {

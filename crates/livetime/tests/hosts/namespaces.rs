@@ -52,18 +52,28 @@ const READ_APART: &[(&str, &str)] = &[
 ];
 /// Trigger rate and time of a run: long enough for a second before a failure, and some after it.
 const PACE: [&str; 4] = ["--rate", "2kHz", "--duration", "5s"];
+/// Where a classic filter program loads a random number from.
+const RANDOM_WORD: u32 = 0xFFFF_F038;
 /// When a failure comes.
 const FAILURE_AFTER: Duration = Duration::from_secs(2);
 
 /// Runs a command of `ip` or `tc`; what it says when it fails.
 fn system(line: &str) -> Result<(), String> {
-    let mut words = line.split_whitespace();
-    let program = words.next().unwrap_or_default();
-    let output = Command::new(program).args(words).output();
+    run_words(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// As [`system`], of a command whose words may have blanks.
+fn run_words(words: &[&str]) -> Result<(), String> {
+    let (program, arguments) = words.split_first().expect("a command has words");
+    let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("{line}: {}", text(&output.stderr).trim())),
+        false => Err(format!(
+            "{}: {}",
+            words.join(" "),
+            text(&output.stderr).trim()
+        )),
     }
 }
 
@@ -74,6 +84,8 @@ struct Network {
     roles: &'static [(&'static str, &'static str)],
     /// Whether the builder's messages go in datagrams of their own.
     is_udp: bool,
+    /// Whether what was lost of them is asked for after a second, and not much sooner.
+    is_slow_to_probe: bool,
 }
 
 impl Network {
@@ -82,6 +94,7 @@ impl Network {
             prefix: format!("lt{}", std::process::id()),
             roles,
             is_udp: false,
+            is_slow_to_probe: false,
         };
         let switch = network.namespace("switch");
         system(&format!("ip netns add {switch}"))?;
@@ -121,17 +134,43 @@ impl Network {
         system(&format!("ip -n {switch} link set {host} {state}")).expect("the link is there");
     }
 
-    /// Datagrams that the queue of a host has dropped.
-    fn datagrams_lost(&self, host: &str) -> u64 {
+    /// Has so many in a hundred of a host's datagrams lost at random, in its queue or, where the system
+    /// has no such queue, by a filter at the switch, which lets all but UDP pass if the run is over it.
+    fn lose_at_random(&self, host: &str, percent: u32) -> Result<(), String> {
         let namespace = self.namespace(host);
-        let output = Command::new("tc")
-            .args(["-n", &namespace, "-s", "qdisc", "show", "dev", "eth0"])
-            .output()
-            .expect("tc was there before");
-        let said = text(&output.stdout);
-        let dropped = said.split("dropped ").nth(1);
-        let digits = dropped.and_then(|rest| rest.split(',').next());
-        digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        let queue = format!("tc -n {namespace} qdisc add dev eth0 root netem loss {percent}%");
+        let Err(reason) = system(&queue) else {
+            return Ok(());
+        };
+        let switch = self.namespace("switch");
+        system(&format!("tc -n {switch} qdisc add dev {host} clsact"))?;
+        // A classic filter program: IP protocol, random number, passed (-1) or dropped (2).
+        let kept_from = u64::from(percent) * (1 << 32) / 100;
+        let is_udp = if self.is_udp { "17" } else { "0" };
+        let passed = if self.is_udp { 3 } else { 0 };
+        let program = format!(
+            "7,48 0 0 23,21 0 {passed} {is_udp},32 0 0 {RANDOM_WORD},53 1 0 {kept_from},6 0 0 2,\
+             6 0 0 4294967295,6 0 0 4294967295"
+        );
+        let filter = format!("tc -n {switch} filter add dev {host} ingress bpf da bytecode");
+        let mut words: Vec<&str> = filter.split_whitespace().collect();
+        words.push(&program);
+        run_words(&words).map_err(|error| format!("{reason}; {error}"))
+    }
+
+    /// Datagrams of a host that its queue or the switch has dropped.
+    fn datagrams_lost(&self, host: &str) -> u64 {
+        let dropped = |namespace: String, device: &str| -> u64 {
+            let output = Command::new("tc")
+                .args(["-n", &namespace, "-s", "qdisc", "show", "dev", device])
+                .output()
+                .expect("tc was there before");
+            let said = text(&output.stdout);
+            let counts = said.split("dropped ").skip(1);
+            let digits = counts.filter_map(|rest| rest.split(',').next());
+            digits.filter_map(|digits| digits.parse::<u64>().ok()).sum()
+        };
+        dropped(self.namespace(host), "eth0") + dropped(self.namespace("switch"), host)
     }
 
     /// The example with its roles on the hosts.
@@ -151,6 +190,9 @@ impl Network {
         }
         if self.is_udp {
             config = over_udp(config);
+        }
+        if self.is_slow_to_probe {
+            config = config.replace("probe = \"50 ms\"\n", "");
         }
         config += "\n[control]\naddress = \"10.77.0.1:7450\"\n";
         for (host, roles) in self.roles {
@@ -508,22 +550,19 @@ fn lost_datagrams_of_udp_cost_no_event() {
 
 fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str) {
     let namespace = network.namespace("readout");
-    let at = format!("tc -n {namespace} qdisc add dev eth0 root");
     // Where the system loses none at random, a queue does that is too short for a few events. What
     // one readout unit sends for one event must pass: it is sent again as a whole, and events that
     // pile up must drain faster than others come.
-    let (lost, pace) = match network.is_udp {
-        false => (
-            ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 8kb"],
-            PACE,
-        ),
-        true => (
-            ["netem loss 1%", "tbf rate 100mbit burst 4kb limit 20kb"],
-            ["--rate", "1kHz", "--duration", "5s"],
-        ),
+    let (limit, pace) = match network.is_udp {
+        false => ("8kb", PACE),
+        true => ("20kb", ["--rate", "1kHz", "--duration", "5s"]),
     };
-    let tried = lost.map(|how| system(&format!("{at} {how}")));
-    if let [Err(reason), Err(_)] = tried {
+    let short = format!(
+        "tc -n {namespace} qdisc add dev eth0 root tbf rate 100mbit burst 4kb limit {limit}"
+    );
+    if let Err(reason) = network.lose_at_random("readout", 1)
+        && system(&short).is_err()
+    {
         println!("SKIPPED: this machine loses no datagrams on demand: {reason}");
         return;
     }
@@ -545,4 +584,32 @@ fn costs_no_event_where_datagrams_are_lost(network: &Network, how_carried: &str)
         let missed = transport["datagrams"]["lost"].as_u64();
         assert!(missed > Some(0) || datagrams < 10, "{transport}");
     }
+}
+
+/// What is asked for again when nobody works any more: releases that were lost on their way.
+#[test]
+fn a_run_over_udp_that_is_ended_by_force_waits_for_what_was_lost() {
+    let _turn = turn();
+    let Some(mut network) = network().map(Network::over_udp) else {
+        return;
+    };
+    network.is_slow_to_probe = true;
+    for host in ["readout", "building"] {
+        if let Err(reason) = network.lose_at_random(host, 10) {
+            println!("SKIPPED: this machine loses no datagrams at random: {reason}");
+            return;
+        }
+    }
+    let run = network.run(&[
+        "--rate",
+        "1kHz",
+        "--duration",
+        "9s",
+        "--fault",
+        "kill:trg0@2s",
+    ]);
+    assert!(!run.output.status.success());
+    assert!(run.errors().contains("trg0"), "{}", run.errors());
+    assert!(network.datagrams_lost("building") > 0);
+    account("10 % of datagrams lost, trg0 killed", &run);
 }

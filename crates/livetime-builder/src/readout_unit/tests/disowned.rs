@@ -140,3 +140,29 @@ fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
     assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
     assert_eq!(bench.unit.losses().total(), 0);
 }
+
+/// Another unit may have been given the event since, and may need no more than it was sent: it reads
+/// that when the run is ended by force.
+#[test]
+fn what_was_sent_to_another_builder_unit_outlives_loss_and_abort() {
+    let mut bench = Bench::new();
+    bench.config.mode = BuildMode::Push;
+    bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
+    bench.fragments(1);
+    bench.push(0, 1);
+    assert_eq!(bench.sent(1), SOURCES);
+    bench.unit.handle_manager_back(10);
+    while bench.next_probe() != UnitId::builder(1) {}
+    assert_eq!(bench.unit.take_back(0, &[TriggerNumber(1)]), 0);
+    bench.unit.abort();
+    assert_eq!(bench.freed(), None, "it may be in an event");
+    // That the release was lost is to be known soon.
+    let before = bench.unit.poll_timeout();
+    let asked = [(); 2].map(|()| bench.next_probe().index);
+    assert!(asked.contains(&1), "{asked:?}");
+    let took = bench.unit.poll_timeout().since(before);
+    assert!(took.0 <= 3 * bench.config.probe.0, "{took}");
+    bench.release(1, 1);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.unit.losses().total(), 0);
+}

@@ -1,0 +1,117 @@
+//! The end of a run by force, of roles that have processes: step by step, each when nobody works any
+//! more.
+//!
+//! Between the units of the event builder a network may have lost something, or hold it back: then
+//! nobody works, and a readout unit still holds what a builder unit has released. It asks after
+//! `probe`, and is waited for, so that nothing is counted as lost that is in an event.
+
+use std::time::{Duration, Instant};
+
+use livetime_wire::UnitId;
+
+use super::process_group::{LOOK, PATIENCE, ProcessGroup};
+use super::rest_watch::{Activities, RestWatch};
+use super::run_page::SettleStep;
+use crate::snapshot::is_of_builder;
+use crate::worker::Phase;
+
+impl ProcessGroup {
+    /// Has every role count what is its own to count.
+    pub(super) fn end_by_force(&mut self, rest: &mut RestWatch) {
+        self.end_unasked_now();
+        self.page().phase().advance(Phase::Aborting);
+        self.await_rest(rest);
+        self.page().advance(SettleStep::CloseBuilders);
+        self.await_rest(rest);
+        self.await_repairs();
+        self.page().advance(SettleStep::CloseOthers);
+        self.await_rest(rest);
+        self.page().advance(SettleStep::Finish);
+    }
+
+    /// Waits until no role does any work, as long as patience lasts.
+    fn await_rest(&mut self, rest: &mut RestWatch) {
+        if let Some(hosts) = &self.launcher.hosts {
+            // A host that does not know the step yet would look as if it were through with it.
+            let _in_time = hosts.await_phase(self.page());
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut began = self.activities();
+        rest.begin(began.clone());
+        while Instant::now() < until {
+            std::thread::sleep(LOOK);
+            self.take_heard();
+            if rest.look(self.activities()) {
+                return;
+            }
+        }
+        // A writer may be waiting for its disk.
+        for process in self.processes.iter().filter(|process| process.is_writer()) {
+            began.remove(&process.block);
+        }
+        rest.end(&began, &self.activities());
+    }
+
+    /// Waits until what was lost between units of the event builder is repaired, as long as there are
+    /// repairs and patience lasts. Builder units have nothing in hand at this step; what readout units
+    /// hold for good is in no event.
+    fn await_repairs(&mut self) {
+        if !self.config.transport.is_network() || !self.are_builders_there() {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let (mut held, mut held_since) = (self.held_by_units(), Instant::now());
+        while Instant::now() < until
+            && !self.are_units_idle()
+            && held_since.elapsed() < self.longest_repair()
+        {
+            std::thread::sleep(LOOK);
+            self.take_heard();
+            let now = self.held_by_units();
+            if now != held {
+                (held, held_since) = (now, Instant::now());
+            }
+        }
+    }
+
+    /// Time in which a readout unit has asked each builder unit about a trigger, several times where
+    /// question and answer may be lost.
+    fn longest_repair(&self) -> Duration {
+        let builder = &self.config.builder;
+        let times = if self.config.transport.is_udp() { 3 } else { 1 };
+        Duration::from_nanos(builder.probe.0) * (times * (u32::from(builder.builder_units) + 2))
+    }
+
+    fn held_by_units(&self) -> u64 {
+        let units = self.processes.iter().filter(|p| is_of_builder(p.unit.kind));
+        units.map(|unit| unit.counters.read().gauges.held).sum()
+    }
+
+    fn take_heard(&mut self) {
+        while let Ok((index, heard)) = self.heard.try_recv() {
+            self.take(index, heard);
+        }
+    }
+
+    /// Whether each builder unit has a process: one that is gone releases nothing.
+    fn are_builders_there(&self) -> bool {
+        (0..self.config.builder.builder_units).all(|index| {
+            let mut processes = self.processes.iter();
+            processes.any(|process| process.unit == UnitId::builder(index) && !process.gone)
+        })
+    }
+
+    fn are_units_idle(&self) -> bool {
+        let living = self.processes.iter().filter(|process| !process.gone);
+        let mut units = living.filter(|process| is_of_builder(process.unit.kind));
+        units.all(|process| process.counters.read().gauges.idle == 1)
+    }
+
+    /// What each living role has done.
+    pub(super) fn activities(&self) -> Activities {
+        let living = self.processes.iter().filter(|process| !process.gone);
+        living
+            .map(|process| (process.block, self.page().activity(process.block)))
+            .collect()
+    }
+}
