@@ -8,13 +8,16 @@
 //! moment of it is in [`check`], who tells the units of lost ones in `membership`. Switches and queues of
 //! real networks are not modelled here.
 //!
+//! What is on its way from a readout unit to a builder unit ends with that, since the sockets do.
 //! The hops from the supervisor, to and from the filter units and to the writer lose nothing, as
 //! documented in `livetime-builder`; filter units and the writer refuse what is of a builder unit's
 //! past, which is what makes a false death harmless.
 
+mod accounts;
 mod builder_loss;
 pub mod check;
 mod filter_loss;
+mod forced_end;
 mod former_manager;
 mod hosts;
 mod interruption;
@@ -32,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use check::Violation;
 #[cfg(feature = "mutants")]
 pub use livetime_builder::mutant::Mutant;
-pub use scenario::{SwarmFault, SwarmScenario, SwarmShaping, TimedFault};
+pub use scenario::{ForcedEndPlan, SwarmFault, SwarmScenario, SwarmShaping, TimedFault};
 pub use shrink::shrink;
 
 use crate::kernel::{RunLimits, Simulation, SimulationConfig, StopReason};

@@ -85,6 +85,8 @@ fn hundreds_of_stories_hold_and_every_fault_happens() {
             "tickets_refused",
             "ended_unasked",
             "fragments_broken",
+            "fragments_orphaned",
+            "forced_end",
         ] {
             assert!(faults.get(fault).is_some_and(|n| *n > 0), "no {fault}");
         }
@@ -249,4 +251,21 @@ fn every_mutant_is_found_and_its_story_shrinks() {
         println!("{name}: seed {}: {:?}", before.seed, small.violation);
         println!("  {}", small.scenario);
     }
+}
+
+/// Seed 21075051: what a dead event manager had pushed to one builder unit, another one has been sent by
+/// a readout unit that asks about it, and needs no more of. That unit must not free it when the run is
+/// ended by force.
+#[test]
+fn what_another_builder_unit_was_sent_outlives_the_end_by_force() {
+    assert_good(&run_seed(21_075_051, UNBROKEN));
+}
+
+/// Seed 15: releases are lost when a run is ended by force, and nobody works any more. What they release
+/// must not be counted as lost.
+#[test]
+fn a_release_that_was_lost_is_asked_for_before_a_run_ends_by_force() {
+    let run = run_seed(15, UNBROKEN);
+    assert_good(&run);
+    assert_eq!(run.faults.get("forced_end"), Some(&1));
 }

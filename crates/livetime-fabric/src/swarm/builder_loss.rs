@@ -210,9 +210,21 @@ impl SwarmWorld {
     /// Ends what was finished by a builder unit that is gone, though nobody has asked for it or
     /// released it here: some of what it had said last may have been lost with it.
     pub(super) fn end_unasked(&mut self, more: u8, s: &mut Scheduler<SwarmEvent>) {
+        if self.end.has_begun() {
+            // What is given up is closed, and in no event.
+            return;
+        }
         if let Some(until) = self.readouts_stopped(s.now()) {
             return s.at(until, EventClass(0), SwarmEvent::Unasked { more });
         }
+        self.end_finished(s);
+        if let Some(more) = more.checked_sub(1) {
+            s.after(UNASKED_PAUSE, EventClass(0), SwarmEvent::Unasked { more });
+        }
+    }
+
+    /// Ends at the readout units what is finished and nobody has asked for there.
+    pub(super) fn end_finished(&mut self, s: &mut Scheduler<SwarmEvent>) {
         let held = self.tickets.iter().flatten();
         let read: BTreeSet<TriggerNumber> = held.map(|held| held.ticket.trigger).collect();
         for readout in 0..self.readouts.len() {
@@ -226,9 +238,6 @@ impl SwarmWorld {
                 self.count("ended_unasked");
             }
             self.pump_readout(readout as u16, s);
-        }
-        if let Some(more) = more.checked_sub(1) {
-            s.after(UNASKED_PAUSE, EventClass(0), SwarmEvent::Unasked { more });
         }
     }
 

@@ -26,11 +26,14 @@ pub struct Violation {
 }
 
 /// An event that a filter unit has taken.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Taken {
     builder: u16,
     is_first_step: bool,
-    is_incomplete: bool,
+    /// Sources that are not in it: of a first step, those of the others, too.
+    missing: Vec<SourceId>,
+    /// Its fragments: the readout unit, and the page there.
+    pages: Vec<(u16, u32)>,
 }
 
 /// The checker of one story. It keeps the first violation.
@@ -86,7 +89,21 @@ impl Check {
     /// Those of them, built in full, without all fragments.
     pub fn events_incomplete(&self) -> u64 {
         let taken = self.taken.values();
-        taken.filter(|taken| taken.is_incomplete).count() as u64
+        let whole = taken.filter(|taken| !taken.is_first_step);
+        whole.filter(|taken| !taken.missing.is_empty()).count() as u64
+    }
+
+    /// Fragments that are in events that filter units took: those of such pages of a readout unit.
+    pub(super) fn fragments_taken(&self, readout: u16, is_meant: impl Fn(u32) -> bool) -> u64 {
+        let pages = self.taken.values().flat_map(|taken| &taken.pages);
+        let of_it = pages.filter(|(unit, page)| *unit == readout && is_meant(*page));
+        of_it.count() as u64
+    }
+
+    /// How often one of these sources is missing in an event that a filter unit took.
+    pub(super) fn fragments_missing(&self, sources: &[SourceId]) -> u64 {
+        let missing = self.taken.values().flat_map(|taken| &taken.missing);
+        missing.filter(|source| sources.contains(source)).count() as u64
     }
 
     /// By builder unit: events of it that filter units took.
@@ -116,7 +133,12 @@ impl Check {
         let taken = Taken {
             builder: ticket.builder,
             is_first_step: ticket.is_first_step(),
-            is_incomplete: !ticket.is_first_step() && !ticket.missing.is_empty(),
+            missing: ticket.missing.clone(),
+            pages: ticket
+                .fragments
+                .iter()
+                .map(|f| (f.pool, f.pages[0]))
+                .collect(),
         };
         if self.taken.insert(trigger, taken).is_some() {
             self.report(at, format!("event {trigger} came to a filter unit twice"));

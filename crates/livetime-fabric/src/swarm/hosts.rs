@@ -48,6 +48,8 @@ pub(super) struct ReadoutHost {
     pub(super) file: BTreeMap<TriggerNumber, BTreeMap<SourceId, u32>>,
     pub(super) pages: BTreeSet<u32>,
     pub(super) next_page: u32,
+    /// Fragments that came in its present life and do not wait.
+    pub(super) received: u64,
     /// Fragments that the core makes wait.
     pub(super) waiting: VecDeque<(TriggerNumber, SourceId)>,
     /// Messages of the supervisor so far.
@@ -66,6 +68,7 @@ impl ReadoutHost {
             file: BTreeMap::new(),
             pages: BTreeSet::new(),
             next_page: 0,
+            received: 0,
             waiting: VecDeque::new(),
             decisions: 0,
         }
@@ -98,10 +101,15 @@ impl ReadoutHost {
         })
     }
 
+    /// Whether a page is of its present life.
+    pub(super) fn is_present(&self, page: u32) -> bool {
+        page >> LIFE_SHIFT == self.life
+    }
+
     /// Whether a page may be read: it is in use, or its pool is gone with its process, whose memory
     /// the readers keep.
     pub(super) fn is_readable(&self, page: u32) -> bool {
-        page >> LIFE_SHIFT != self.life || self.pages.contains(&page)
+        !self.is_present(page) || self.pages.contains(&page)
     }
 
     /// Frees the pages of a trigger; false when it is not on file.

@@ -43,6 +43,11 @@ impl Interruption {
         (until > now).then_some(until)
     }
 
+    /// It stands still until then at least.
+    pub(super) fn stop_until(&mut self, until: SimPs) {
+        self.stopped_until = self.stopped_until.max(until);
+    }
+
     /// Another process is in its place.
     pub(super) fn begin_life(&mut self) {
         self.stopped_until = SimPs::ZERO;
@@ -96,7 +101,7 @@ impl SwarmWorld {
         });
         let until = s.now() + DurationPs::from_ms(for_ms);
         let interruption = self.interruption_of(unit);
-        interruption.stopped_until = interruption.stopped_until.max(until);
+        interruption.stop_until(until);
         let until = interruption.stopped_until;
         if let Some(wake) = self.wake_of(unit) {
             s.at(until, EventClass(1), SwarmEvent::Wake(wake));

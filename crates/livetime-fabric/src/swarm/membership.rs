@@ -124,10 +124,15 @@ impl Membership {
 impl SwarmWorld {
     /// A builder unit is gone, or seems to be.
     pub(super) fn lose_builder(&mut self, builder: u16, s: &mut Scheduler<SwarmEvent>) {
+        if self.end.has_begun() {
+            // Nobody is replaced any more.
+            return;
+        }
         let is_lost = &mut self.membership.is_lost[usize::from(builder)];
         if std::mem::replace(is_lost, true) {
             return;
         }
+        self.count("builder_lost");
         if self.builders[usize::from(builder)].is_up {
             self.count("falsely_dead");
         }
@@ -151,6 +156,7 @@ impl SwarmWorld {
         host.file.clear();
         host.pages.clear();
         host.waiting.clear();
+        host.received = 0;
         let sources = self.config.sources_of(readout);
         self.check.excuse(sources);
         self.count("readout_killed");

@@ -32,7 +32,16 @@ pub(super) enum Text {
 struct Letter {
     from: UnitId,
     to: UnitId,
+    /// Life of the builder unit that it goes to, if it is one.
+    life: u32,
     text: Text,
+}
+
+impl Letter {
+    /// Whether it brings payload to a builder unit.
+    fn brings_payload(&self) -> bool {
+        self.from.kind == UnitKind::Readout && self.to.kind == UnitKind::Builder
+    }
 }
 
 /// All that is on its way.
@@ -50,6 +59,11 @@ impl Letters {
         }
         self.letters.push(Some(letter));
         self.letters.len() as u32 - 1
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.len() == self.free.len()
     }
 
     fn get(&self, index: u32) -> Option<&Letter> {
@@ -121,8 +135,22 @@ impl SwarmWorld {
                 latency = latency + self.between_us(0, self.scenario.delay_max_us);
             }
             let text = text.clone();
-            let index = self.letters.put(Letter { from, to, text });
+            let life = self.life_of(to);
+            let index = self.letters.put(Letter {
+                from,
+                to,
+                life,
+                text,
+            });
             s.after(latency, EventClass(0), SwarmEvent::Letter(index));
+        }
+    }
+
+    /// Of a builder unit; others have but one here.
+    fn life_of(&self, unit: UnitId) -> u32 {
+        match unit.kind {
+            UnitKind::Builder => self.builders[usize::from(unit.index)].epoch,
+            _ => 0,
         }
     }
 
@@ -137,14 +165,18 @@ impl SwarmWorld {
             s.at(until, EventClass(0), SwarmEvent::Letter(index));
             return;
         }
-        let Some(Letter { text, .. }) = self.letters.take(index) else {
+        let Some(letter) = self.letters.take(index) else {
             return;
         };
         if self.is_cut(to, now) || self.is_cut(from, now) {
             self.count("cut");
             return;
         }
-        match text {
+        if letter.brings_payload() && letter.life != self.life_of(to) {
+            self.count("fragments_orphaned");
+            return;
+        }
+        match letter.text {
             Text::Message(words) => self.receive(to, &words, s),
             Text::Block {
                 block,

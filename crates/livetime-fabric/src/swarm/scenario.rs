@@ -23,6 +23,7 @@ const FILTER_DEATHS: Purpose = Purpose(43);
 const INTERRUPTIONS: Purpose = Purpose(44);
 const WRITER_FAULTS: Purpose = Purpose(45);
 const POLICY: Purpose = Purpose(46);
+const FORCED_END: Purpose = Purpose(47);
 const WRITER: UnitId = UnitId {
     kind: UnitKind::Writer,
     index: 0,
@@ -91,6 +92,20 @@ pub enum SwarmFault {
     },
 }
 
+impl SwarmFault {
+    /// Whether somebody dies of it.
+    pub(super) fn is_death(self) -> bool {
+        match self {
+            Self::SlowBuilder { .. } | Self::Stop { .. } | Self::Cut { .. } => false,
+            Self::KillBuilder { .. }
+            | Self::KillReadout { .. }
+            | Self::KillFilter { .. }
+            | Self::KillWriter { .. }
+            | Self::RestartManager { .. } => true,
+        }
+    }
+}
+
 /// A fault and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedFault {
@@ -98,6 +113,17 @@ pub struct TimedFault {
     pub at_ms: u64,
     /// What happens.
     pub fault: SwarmFault,
+}
+
+/// When a story is ended by force, and who is why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForcedEndPlan {
+    /// Milliseconds from the start.
+    pub at_ms: u64,
+    /// So many filter units stand still from then on.
+    pub hung_filters: u16,
+    /// The writer stands still from then on.
+    pub is_writer_hung: bool,
 }
 
 /// Whose turn it is to be sent fragments.
@@ -192,6 +218,8 @@ pub struct SwarmScenario {
     pub faults: Vec<TimedFault>,
     /// Whether the others go on without a builder unit that is lost, as long as there is one.
     pub goes_on_without: bool,
+    /// The end by force; `None` for one in which all events are built.
+    pub forced_end: Option<ForcedEndPlan>,
     /// How many closed triggers a unit remembers: fewer than a configuration may have, since stories are
     /// short, unless what is told late or by another would be too old by then.
     pub history: u32,
@@ -224,6 +252,7 @@ impl SwarmScenario {
             faults: Vec::new(),
             history: HISTORY,
             goes_on_without: false,
+            forced_end: None,
             first_step: 0,
             rest_percent: 0,
             shaping: SwarmShaping::None,
@@ -240,6 +269,7 @@ impl SwarmScenario {
         let mut policy = RandomStreams::new(seed).stream(NodeId(0), POLICY);
         scenario.goes_on_without = policy.below(4) == 0;
         scenario.faults.sort_by_key(|fault| fault.at_ms);
+        scenario.draw_forced_end();
         scenario.draw_steps_and_turns();
         if !scenario.tells_late() {
             scenario.history = HISTORY_SHORT;
@@ -312,6 +342,19 @@ impl SwarmScenario {
             _ => SwarmFault::KillWriter {
                 for_ms: pick(1, 400),
             },
+        }
+    }
+
+    /// A quarter of the stories is ended by force, some of them after the last trigger.
+    fn draw_forced_end(&mut self) {
+        let mut random = RandomStreams::new(self.seed).stream(NodeId(0), FORCED_END);
+        let mut pick = |from: u64, to: u64| from + random.below(to - from + 1);
+        if pick(0, 3) == 0 {
+            self.forced_end = Some(ForcedEndPlan {
+                at_ms: pick(0, self.span_ms() + 200),
+                hung_filters: (pick(0, 1) * pick(0, self.filters.into())) as u16,
+                is_writer_hung: pick(0, 3) == 0,
+            });
         }
     }
 
@@ -517,6 +560,16 @@ impl fmt::Display for SwarmScenario {
                 write!(f, "; blocks of {block_bytes} B by {pace}")?;
             }
             SwarmShaping::Phases { phase_bytes } => write!(f, "; phases of {phase_bytes} B")?,
+        }
+        if let Some(end) = self.forced_end {
+            let (at_ms, filters) = (end.at_ms, end.hung_filters);
+            write!(
+                f,
+                "; ended by force at {at_ms} ms, {filters} filter units hang"
+            )?;
+            if end.is_writer_hung {
+                f.write_str(", and the writer")?;
+            }
         }
         for fault in &self.faults {
             write!(f, "; {} ms: {}", fault.at_ms, fault.fault)?;

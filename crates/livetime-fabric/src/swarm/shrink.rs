@@ -57,6 +57,7 @@ fn smaller(scenario: &SwarmScenario) -> Vec<SwarmScenario> {
     with(&|less| less.shaping = SwarmShaping::None);
     with(&|less| (less.first_step, less.rest_percent) = (0, 0));
     with(&|less| less.goes_on_without = false);
+    with(&|less| less.forced_end = None);
     with(&|less| less.filters = 1);
     with(&|less| less.sources = 1);
     with(&|less| less.credits = (less.credits / 2).max(1));

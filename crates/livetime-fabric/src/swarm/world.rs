@@ -15,6 +15,7 @@ use livetime_wire::{L2Mask, RunNs, SourceId, TriggerNumber, UnitId};
 
 use super::Broken;
 use super::check::Check;
+use super::forced_end::ForcedEnd;
 use super::former_manager::FormerManager;
 use super::hosts::{BuilderHost, FilterHost, HeldTicket, ReadoutHost};
 use super::interruption::Interruption;
@@ -84,6 +85,10 @@ pub(super) enum SwarmEvent {
     FormerManager,
     /// Is it over?
     Look,
+    /// Is a step of the end by force done?
+    ForcedEnd,
+    /// A unit hears of such a step.
+    EndStep(u16),
 }
 
 /// The world.
@@ -106,11 +111,12 @@ pub(super) struct SwarmWorld {
     pub(super) membership: Membership,
     pub(super) check: Check,
     pub(super) faults: BTreeMap<&'static str, u64>,
+    pub(super) end: ForcedEnd,
     pub(super) triggers_given: u64,
-    accepted: u64,
-    accepts: VecDeque<u64>,
+    pub(super) accepted: u64,
+    pub(super) accepts: VecDeque<u64>,
     /// Accepts on their way to the event manager.
-    accepts_under_way: u64,
+    pub(super) accepts_under_way: u64,
     accepts_sent: u32,
     pub(super) letters: Letters,
     /// Says when the phases of a linear shift begin; it lives and dies with the event manager.
@@ -185,6 +191,7 @@ impl SwarmWorld {
             membership: Membership::new(builders.len()),
             check: Check::new(&config),
             faults: BTreeMap::new(),
+            end: ForcedEnd::NONE,
             triggers_given: 0,
             accepted: 0,
             accepts: VecDeque::new(),
@@ -208,6 +215,10 @@ impl SwarmWorld {
         for (index, fault) in (0..).zip(&self.scenario.faults) {
             let at = SimPs::ZERO + DurationPs::from_ms(fault.at_ms);
             s.at(at, EventClass(0), SwarmEvent::Fault(index));
+        }
+        if let Some(end) = self.scenario.forced_end {
+            let at = SimPs::ZERO + DurationPs::from_ms(end.at_ms);
+            s.at(at, EventClass(1), SwarmEvent::ForcedEnd);
         }
         self.pump_all(s);
     }
@@ -356,6 +367,7 @@ impl SwarmWorld {
                 FragmentVerdict::Wait => break,
             }
             host.waiting.pop_front();
+            host.received += 1;
         }
         while let Some(output) = core.poll_output() {
             match output {
@@ -497,7 +509,7 @@ impl SwarmWorld {
 
     /// The supervisor gives a trigger; every seventh is rejected.
     fn trigger(&mut self, s: &mut Scheduler<SwarmEvent>) {
-        if self.triggers_given >= self.scenario.triggers {
+        if self.triggers_given >= self.scenario.triggers || self.end.has_begun() {
             return;
         }
         let mean = self.scenario.interval_us;
@@ -680,7 +692,11 @@ impl SwarmWorld {
     }
 
     fn fault(&mut self, index: u16, s: &mut Scheduler<SwarmEvent>) {
-        match self.scenario.faults[usize::from(index)].fault {
+        let fault = self.scenario.faults[usize::from(index)].fault;
+        if self.end.has_begun() && fault.is_death() {
+            return;
+        }
+        match fault {
             SwarmFault::SlowBuilder { builder, more_us } => {
                 self.count("builder_slow");
                 self.builders[usize::from(builder)].slow_us += more_us;
@@ -704,13 +720,16 @@ impl SwarmWorld {
 
     /// Looks whether the story is over.
     fn look(&mut self, s: &mut Scheduler<SwarmEvent>) {
+        if self.end.has_begun() {
+            // It ends in steps.
+            return;
+        }
         if !self.is_over(s.now()) {
             s.after(LOOK, EventClass(1), SwarmEvent::Look);
             return;
         }
         let now = s.now();
-        let taken = self.check.events_taken();
-        let accepted = self.accepted;
+        let (accepted, taken) = (self.accepted, self.check.events_taken());
         self.check.expect(now, taken == accepted, || {
             format!("{accepted} events were accepted, {taken} came to a filter unit")
         });
@@ -722,13 +741,7 @@ impl SwarmWorld {
             let what = format!("event {trigger} is not written as it was judged");
             self.check.report(now, what);
         }
-        for (unit, readout) in self.readouts.iter().enumerate() {
-            let left = readout.pages.len();
-            self.check.expect(now, left == 0, || {
-                format!("ru{unit} never frees {left} pages")
-            });
-        }
-        self.check_manager(now);
+        self.check_accounts(now);
         s.halt();
     }
 
@@ -772,12 +785,14 @@ impl SwarmWorld {
             .collect();
         format!(
             "{} of {} triggers, {} events taken, builder units (up, epoch, events) {builders:?}, \
-             readout units hold {readouts:?}, event manager queues {:?}, idle {:?}, membership {}",
+             readout units hold {readouts:?}, event manager queues {:?}, idle {:?}, end {:?}, membership \
+             {}",
             self.triggers_given,
             self.scenario.triggers,
             self.check.events_taken(),
             self.manager.as_ref().map(EventManager::queued),
             self.manager.as_ref().map(EventManager::is_idle),
+            self.end,
             self.membership.state(),
         )
     }
@@ -820,6 +835,8 @@ impl World for SwarmWorld {
             SwarmEvent::Renew(unit) => (11, unit.into()),
             SwarmEvent::Unasked { more } => (12, more.into()),
             SwarmEvent::Look => (13, 0),
+            SwarmEvent::ForcedEnd => (17, 0),
+            SwarmEvent::EndStep(unit) => (18, unit.into()),
             SwarmEvent::FormerManager => (14, 0),
             SwarmEvent::Write(index) => (15, index.into()),
             SwarmEvent::Written(index) => (16, index.into()),
@@ -864,6 +881,8 @@ impl World for SwarmWorld {
             SwarmEvent::Unasked { more } => self.end_unasked(more, s),
             SwarmEvent::FormerManager => self.go_on_with_former(s),
             SwarmEvent::Look => self.look(s),
+            SwarmEvent::ForcedEnd => self.go_on_to_end(s),
+            SwarmEvent::EndStep(unit) => self.begin_step(unit, s),
         }
         if self.check.violation().is_some() {
             s.halt();

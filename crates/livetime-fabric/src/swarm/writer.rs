@@ -70,6 +70,13 @@ pub(super) struct HandedOver {
     is_answered: bool,
 }
 
+impl HandedOver {
+    /// Whether it is an event of that builder unit.
+    pub(super) fn is_of(&self, builder: u16) -> bool {
+        self.ticket.builder == builder
+    }
+}
+
 impl SwarmWorld {
     /// A builder unit hands an accepted event over.
     pub(super) fn hand_over(
