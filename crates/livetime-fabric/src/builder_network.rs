@@ -356,6 +356,11 @@ impl BuilderNetwork {
         // Some that are released are not yet seen to be by every readout unit.
         let slack = (2 * builders).clamp(TRIGGERS_UNDECIDED, RELEASED_MAX);
         let window = self.open_max(builders).saturating_add(slack);
+        let window = match self.sick.manager.units {
+            0 => window,
+            // The next event manager queues what was open, and as many triggers that are new.
+            _ => window.saturating_mul(2),
+        };
         BuilderConfig {
             readout_units: (0..self.readouts(topology))
                 .map(|unit| vec![SourceId(unit)])
