@@ -343,11 +343,16 @@ impl BuilderNetwork {
     }
 
     /// For so long nothing may be built while something is open: twice as long as what is given up,
-    /// and as an event takes in the filter.
+    /// as an event takes in the filter, and as a unit that may be dead is waited for.
     pub(crate) fn patience_ps(&self) -> u64 {
         let slow = self.sick.slow_factor.max(1.0);
         let event = (self.hosts.event.0 as f64 * slow) as u64;
-        2 * (1_000 * self.timeout.0).saturating_add(event)
+        let silence = match self.sick.heartbeat() {
+            DurationNs(0) => DurationNs(0),
+            _ => BuilderConfig::default().dead,
+        };
+        let given_up = self.timeout.0.saturating_add(silence.0);
+        2 * (1_000 * given_up).saturating_add(event)
     }
 
     /// The configuration of the units.

@@ -5,7 +5,10 @@ use livetime_wire::ByteSize;
 use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::Shaping;
 use crate::flit::FlitConfig;
-use crate::network::{Arbiter, BufferPlace, Buffering, FlowControl, SizeLaw, Topology};
+use crate::network::{
+    Arbiter, BufferPlace, Buffering, FlowControl, RoutePolicy, SizeLaw, Topology,
+};
+use crate::time::DurationPs;
 
 use super::buffer_load::Pairs;
 use super::{Level, Scenario, Switching, TopologyChoice};
@@ -18,6 +21,7 @@ impl Scenario {
         notes.extend(self.level_note());
         notes.extend(self.size_note());
         notes.extend(self.loss_note(topology));
+        notes.extend(self.order_note(topology));
         notes.extend(self.cable_note(topology));
         notes.extend(self.rounding_note());
         notes
@@ -57,6 +61,10 @@ impl Scenario {
     /// Keys of the scenario that do nothing at level flit.
     fn flit_note(&self) -> Option<String> {
         let arbiter = self.load.arbiter.name();
+        let flit_bits = u64::from(self.flits.flit_bytes) * 8;
+        let cycle = DurationPs::for_bits(flit_bits, self.load.link_bits_per_s);
+        let hop_delay = self.load.hop_delay.0;
+        let has_cables = matches!(self.topology, TopologyChoice::Graph(_));
         let ignored = [
             (self.switching != Switching::Wormhole).then(|| {
                 "`mode` and its buffers and queues in `[switch]`: routers are those of `[flit]`"
@@ -64,6 +72,8 @@ impl Scenario {
             }),
             (self.load.arbiter != Arbiter::Random)
                 .then(|| format!("`arbiter = \"{arbiter}\"` in `[switch]`: who is first is drawn")),
+            (hop_delay > 0 && 2 * hop_delay < 3 * cycle.0 && !has_cables)
+                .then(|| "`hop_delay`, which is within the cycle that a flit takes".to_owned()),
         ];
         let ignored: Vec<String> = ignored.into_iter().flatten().collect();
         let text = || {
@@ -116,6 +126,22 @@ impl Scenario {
                  is in whole picoseconds: what is simulated is up to {:.1} % slower",
                 (taken / exact - 1.0) * 100.0
             )
+        })
+    }
+
+    /// Whether the blocks of a barrel shifter can overtake each other.
+    fn order_note(&self, topology: &Topology) -> Option<String> {
+        let builder = self.builder.as_ref()?;
+        let are_blocks = matches!(builder.shaping, Shaping::BarrelShifter { .. });
+        let may_overtake = self.level == Level::Packet
+            && self.load.routes == RoutePolicy::Random
+            && self.switching != Switching::Wormhole
+            && topology.has_choice();
+        (are_blocks && may_overtake).then(|| {
+            "blocks on different routes overtake each other in buffers, and a fragment in one that does \
+             not follow the block before is lost, unless it is asked for again (`retry`): choose \
+             `routes` that keep the order, such as \"by-destination\""
+                .to_owned()
         })
     }
 
@@ -173,8 +199,7 @@ mod tests {
     use super::*;
     use crate::builder_network::BuilderNetwork;
     use crate::network::topology::Graph;
-    use crate::network::{Forwarding, Load, Pattern, Queueing, RoutePolicy, Traffic};
-    use crate::time::DurationPs;
+    use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};
 
     fn scenario(topology: TopologyChoice) -> Scenario {
         Scenario {
@@ -241,12 +266,42 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_may_overtake_each_other_are_named() {
+        let mut clos = scenario(TopologyChoice::Clos {
+            middle: 2,
+            ports: 2,
+            edges: 4,
+        });
+        clos.builder = Some(BuilderNetwork {
+            shaping: Shaping::BarrelShifter {
+                block_bytes: 4096,
+                order: crate::scenario::ShiftOrder::Plain,
+            },
+            ..BuilderNetwork::default()
+        });
+        assert_eq!(notes(&clos), "", "whole routes are held");
+        clos.switching = Switching::Buffered(Buffering {
+            flow: FlowControl::Credits,
+            ..unguarded(64 << 10)
+        });
+        assert!(notes(&clos).starts_with("blocks on different routes overtake"));
+        clos.load.routes = RoutePolicy::ByDestination;
+        assert_eq!(notes(&clos), "");
+    }
+
+    #[test]
     fn what_flits_take_no_notice_of_is_named() {
         let mut plain = scenario(TopologyChoice::Crossbar { ports: 4 });
         plain.level = Level::Flit;
         assert_eq!(notes(&plain), "");
         plain.load.routes = RoutePolicy::BySourcePort;
         assert_eq!(notes(&plain), "", "these are noticed");
+        // A cycle of 8 B at 1 Gb/s takes 64 ns.
+        plain.load.hop_delay = DurationPs::from_ns(97);
+        assert_eq!(notes(&plain), "");
+        plain.load.hop_delay = DurationPs::from_ns(95);
+        assert!(notes(&plain).ends_with("within the cycle that a flit takes"));
+        plain.load.hop_delay = DurationPs::ZERO;
         let (mode, arbiter) = (
             "`mode` and its buffers and queues in `[switch]`: routers are those of `[flit]`",
             "`arbiter = \"oldest\"` in `[switch]`: who is first is drawn",

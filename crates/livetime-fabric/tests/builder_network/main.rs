@@ -1,9 +1,9 @@
 //! The builder's own protocol on switching networks: what is promised must hold whatever the
 //! network does to its packets. All of it is simulated.
 
-mod deep_queue;
 mod parts;
 mod phases;
+mod recovery;
 
 use std::ops::Range;
 
