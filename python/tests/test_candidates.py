@@ -96,3 +96,13 @@ def test_any_jagged_array_will_do():
     cut = objects[[1, 0, 0]][:, ::-1]
     mass = ak.to_numpy(candidates.dimuon(cut).mass)
     assert np.isnan(mass[0]) and abs(mass[1:] - 91.188).max() < 1e-3
+
+
+def test_a_masked_event_has_no_candidate_and_keeps_its_place():
+    pair = [muon(45.594, 0, 0.3, 1), muon(45.594, 0, 0.3 - np.pi, -1)]
+    objects = events(pair, pair, pair)
+    mass = ak.to_numpy(candidates.dimuon(ak.mask(objects, [True, False, True])).mass)
+    assert np.isnan(mass).tolist() == [False, True, False]
+    # One masked object is none of the event's.
+    mass = ak.to_numpy(candidates.dimuon(ak.mask(objects, objects.charge > 0)).mass)
+    assert np.isnan(mass).all() and len(mass) == 3

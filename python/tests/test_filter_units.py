@@ -28,9 +28,17 @@ FILTER = '''
 
     BAD = {int(trigger): how for trigger, how in json.loads(os.environ.get("BAD", "{}")).items()}
 
+    class Mute(Exception):
+        def __str__(self):
+            raise OSError
+
     def misbehave(how, triggers):
         if how == "raise":
             raise KeyError("no such thing")
+        if how == "half":
+            raise ValueError("file \\udcff is bad")
+        if how == "mute":
+            raise Mute
         if how == "abort":
             os.abort()
         if how == "hang":
@@ -90,6 +98,8 @@ FILTER = '''
 
 FAULTS = {
     "raise": "KeyError: 'no such thing'",
+    "half": "ValueError: file \\udcff is bad",
+    "mute": "Mute: its text raised OSError",
     "abort": "signal: 6 (SIGABRT)",
     "leave": "exit status: 7",
     "exit": "SystemExit: enough",
@@ -195,7 +205,7 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
         dies = bad[trigger] in ("abort", "leave", "hang")
         assert len(reasons) == (2 if dies else 1), "a dead filter is given the event once more"
         assert ("in select" in failures[trigger].get("traceback", "")) == (
-            bad[trigger] in ("raise", "exit", "leak")
+            bad[trigger] in ("raise", "half", "mute", "exit", "leak")
         )
     # Those and no others are in the error stream; all the rest is as without the faults.
     events = run.run.events()
@@ -318,6 +328,7 @@ def test_columns_of_events_that_come_over_streams(tmp_path):
         ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, copies, everything"),
         ("broken.py", "select", "ZeroDivisionError"),
         ("leaving.py", "select", "SystemExit"),
+        ("half.py", "select", "no file \\udcff"),
         ("number.py", "select", "is a int, expected a function"),
     ],
 )
@@ -325,6 +336,7 @@ def test_a_filter_that_does_not_load_starts_no_run(tmp_path, file, function, exp
     bench = Bench(tmp_path)
     (tmp_path / "broken.py").write_text("select = 1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)\n")
+    (tmp_path / "half.py").write_text("raise RuntimeError('no file \\udcff')\n")
     (tmp_path / "number.py").write_text("select = 3\n")
     bench.configure(function, file=file)
     refused = bench.program("run", "run.toml", "--triggers", "10", "--out", "out")

@@ -47,6 +47,15 @@ def test_tags_name_streams_and_keep(run):
     assert f"odd: {odd.sum()}" in str(replayed)
 
 
+def test_nobody_has_judged_the_events_that_a_filter_finds(run):
+    assert run.events()["filter_reason"].any()
+
+    def unjudged(events):
+        return (events.events["streams"] == 0) & (events.events["filter_reason"] == 0)
+
+    assert livetime.replay(run, unjudged).keep.all()
+
+
 def test_part_of_a_run(run):
     everything = livetime.filter(lambda events: np.ones(len(events), bool), name="everything")
     replayed = livetime.replay(run, everything, start=100, stop=-50)
@@ -128,6 +137,7 @@ def test_a_histogram_has_one_axis(run):
     [
         (5, {}, "name of a histogram is 5, expected a text"),
         ("\ud800", {}, "expected a text"),
+        ("x", {"label": "m \udcff"}, "label of histogram 'x' is 'm \\udcff', expected a text"),
         ("decision_latency", {}, "is one of the run itself"),
         ("x", {"bins": 10.0}, "histogram 'x' has bins 10.0 and range"),
         ("x", {"bins": 4001}, "expected 1 to 4000 bins"),

@@ -450,10 +450,12 @@ impl RunFolder {
     /// # Errors
     /// Only errors of the input.
     pub fn histograms(&mut self) -> io::Result<Option<Vec<Histogram>>> {
-        let mut last = None;
-        // Those of the run are in the last part of the main file, which comes before the streams.
+        let mut last: Option<Vec<Histogram>> = None;
+        // Those of the run are in the last part of a main file, which comes before the streams; the
+        // files of further writers have none.
         for file in self.files.iter_mut().filter(|f| f.name.stream.is_empty()) {
-            last = file.reader.histograms()?.or(last);
+            let found = file.reader.histograms()?;
+            last = found.filter(|found| !found.is_empty()).or(last);
         }
         match last {
             None => (self.files.iter_mut())

@@ -173,6 +173,8 @@ def _plain_columns(layout: Any) -> Optional[tuple[Places, list[Values]]]:
 
 
 def _packed_columns(objects: ak.Array) -> tuple[Places, list[Values]]:
+    # An event that is masked has no objects, and keeps its place; nor has one masked objects.
+    objects = ak.drop_none(ak.fill_none(objects, [], axis=0), axis=1)
     layout = ak.to_packed(objects).layout
     while layout.is_option or layout.is_indexed:
         layout = layout.project()

@@ -287,9 +287,22 @@ class _Life:
 
     def _fail(self, sequence: int, error: BaseException) -> None:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        reason = (f"{type(error).__name__}: {error}".splitlines() or [""])[0][:1_000]
-        document = json.dumps([reason, text[-TRACEBACK_MAX:]])
+        reason = (_said(error).splitlines() or [""])[0][:1_000]
+        document = json.dumps([_whole(reason), _whole(text)[-TRACEBACK_MAX:]])
         self._data.send(ANSWER.pack(FAILED, sequence) + document.encode())
+
+
+def _said(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception as other:
+        said = f"its text raised {type(other).__name__}"
+    return f"{type(error).__name__}: {said}"
+
+
+def _whole(text: str) -> str:
+    # Halves of a letter, as file names that are not UTF-8 are given, are written out.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Supervisor:
@@ -303,6 +316,7 @@ class _Supervisor:
         os.close(nothing)
 
     def _say(self, what: str, body: Any = None) -> None:
+        body = _whole(body) if isinstance(body, str) else body
         self._control.send(json.dumps([what, body]).encode())
 
     def run(self, file: str, function: str) -> int:

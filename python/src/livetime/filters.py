@@ -161,11 +161,18 @@ class _Axis:
         return f"{self.bins} bins from {self.lower:g} to {self.upper:g} ({self.label})"
 
 
+def _is_text(text: str) -> bool:
+    # Halves of a letter, as file names that are not UTF-8 are given, cannot be passed on.
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
     """The axis of a histogram, checked together with its name."""
     is_name = isinstance(name, str) and name != ""
-    if not is_name or any("\ud800" <= letter <= "\udfff" for letter in name):
+    if not is_name or not _is_text(name):
         raise ValueError(f"name of a histogram is {name!r}, expected a text")
+    if not _is_text(str(label)):
+        raise ValueError(f"label of histogram {name!r} is {label!r}, expected a text")
     if name in RUN_HISTOGRAMS:
         raise ValueError(f"histogram {name!r} is one of the run itself; another name is expected")
     try:
@@ -413,6 +420,22 @@ def replay(
     return work.result(time.perf_counter() - begun)
 
 
+class _Unjudged:
+    """The events of a run as a filter found them: nobody had judged them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def events(self, start: int, stop: int) -> npt.NDArray[np.void]:
+        events = self._run.events(start, stop).copy()
+        for verdict in ("filter_reason", "streams"):
+            events[verdict] = 0
+        return events
+
+
 class _Replaying:
     def __init__(self, run: Run, of: Filter, first: int, last: int) -> None:
         self._run, self._filter, self._first = run, of, first
@@ -425,7 +448,7 @@ class _Replaying:
 
     def take(self, start: int, stop: int) -> None:
         """Filters some events; those of a failing batch in halves, and one with damaged events."""
-        events = EventBatch(self._run, start, stop, self._filled)
+        events = EventBatch(_Unjudged(self._run), start, stop, self._filled)
         if len(events.events) < len(events):
             if len(events) > 1:
                 self._take_halves(start, stop)

@@ -62,7 +62,12 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         }
         write_copy(options, copy)?;
     }
-    let mut reader = RunFolder::open(&options.file).map_err(|error| cause(error.error))?;
+    let mut reader = RunFolder::open(&options.file).map_err(|error| {
+        // One of the directory's is to blame, and must be named.
+        let is_of_directory = error.path != options.file;
+        let reason = is_of_directory.then(|| error.to_string().into());
+        reason.unwrap_or_else(|| cause(error.error))
+    })?;
     let found = reader.inspect()?;
     note_others(&options.file);
     let stored = if options.triggers || found.events_incomplete > 0 {

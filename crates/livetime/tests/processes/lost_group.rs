@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use livetime_client::RunFolder;
+
 use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: [&str; 3] = ["--triggers", "12000", "--processes"];
@@ -46,11 +48,24 @@ fn assert_goes_on(run: &Run, whole: &Run) {
     assert!(after(&stored) > 0);
 }
 
+/// The file of the second writer has none, and does not hide those of the first.
+fn assert_histograms_found(run: &Run) {
+    let folder = RunFolder::open(&run.folder.path().join("run"));
+    let histograms = folder.expect("the files open").histograms();
+    let histograms = histograms
+        .expect("the files are read")
+        .expect("there are some");
+    let decisions = histograms.iter().find(|h| h.name() == "decision_latency");
+    let counted = decisions.expect("that of the decisions").total();
+    assert_eq!(counted, run.count("triggers") as f64);
+}
+
 #[test]
 fn a_group_that_dies_leaves_the_run_to_the_others() {
     let _turn = turn();
     let whole = Run::of(in_two_groups("restart"), &TRIGGERS);
     assert!(whole.stored().len() > 500, "everything is stored");
+    assert_histograms_found(&whole);
     for roles in [&["bu1", "fu1", "wr1"][..], &["wr1"], &["wr0", "fu0"]] {
         let run = killing(roles, in_two_groups("continue"));
         assert_goes_on(&run, &whole);

@@ -84,6 +84,20 @@ fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
 }
 
 #[test]
+fn the_file_that_spoils_a_directory_is_named() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    bench
+        .run(&[&SHORT[..], &["--out", "out"]].concat())
+        .ended_with(0);
+    let copy = bench.path("out/events.copy.mcap");
+    fs::copy(bench.path("out/events.mcap"), copy).expect("the run has ended");
+    let refused = bench.run(&["inspect", "out"]).ended_with(1);
+    let said = "events.copy.mcap: holds what events.mcap of the run holds";
+    assert!(refused.err.contains(said), "{}", refused.err);
+}
+
+#[test]
 fn a_directory_that_cannot_be_made_is_named() {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);
