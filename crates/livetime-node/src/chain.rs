@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
@@ -26,7 +27,7 @@ use crate::role::Role;
 use crate::role_ends::{MissingEnd, RoleEnds};
 use crate::run_clock::RunClock;
 use crate::run_file::{RunFile, RunFiles};
-use crate::settlement::settle;
+use crate::settlement::{longest_repair, settle};
 use crate::snapshot::Snapshot;
 use crate::stream_mender::{Addressee, CutStream, StreamFault, StreamMender};
 use crate::worker::{CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
@@ -65,6 +66,8 @@ pub struct Chain {
     board: ReportBoard,
     mender: StreamMender,
     congestion: Option<String>,
+    /// How long the repair of what a network has lost may take.
+    repair: Duration,
 }
 
 /// Two units and the sockets between them.
@@ -256,6 +259,7 @@ impl Chain {
             board,
             mender,
             congestion,
+            repair: longest_repair(config),
         })
     }
 
@@ -281,6 +285,7 @@ impl Chain {
             processes: Some(group),
             board: ReportBoard::default(),
             mender: StreamMender::default(),
+            repair: longest_repair(config),
         })
     }
 
@@ -449,7 +454,9 @@ impl Chain {
         }
         if !drained {
             let snapshot = || Snapshot::read(self.clock.now(), &self.blocks);
-            settle(&mut roles, &self.clock, || snapshot().are_units_idle());
+            settle(&mut roles, &self.clock, self.repair, || {
+                snapshot().are_units_idle()
+            });
         }
         let results = roles
             .into_iter()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use livetime_wire::UnitKind;
 
+use crate::chain_config::ChainConfig;
 use crate::role::Role;
 use crate::run_clock::RunClock;
 use crate::worker::Phase;
@@ -17,10 +18,20 @@ use crate::worker::Phase;
 const QUIET_ROUNDS: usize = 3;
 /// Rounds after which what is left is closed all the same: far more than the largest window.
 const ROUNDS_MAX: usize = 100_000;
-/// How long it is waited for the repair of what a network has lost.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Time between two looks at it.
+/// Time between two looks at what is repaired.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Time in which a readout unit has asked each builder unit about a trigger, several times where
+/// question and answer may be lost. None where there is no network, and nothing lost or held back.
+pub(crate) fn longest_repair(config: &ChainConfig) -> Duration {
+    let times = match (config.transport.is_network(), config.transport.is_udp()) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => 3,
+    };
+    let builder = &config.builder;
+    Duration::from_nanos(builder.probe.0) * (times * (u32::from(builder.builder_units) + 2))
+}
 
 /// Polls all roles until nothing moves.
 fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
@@ -38,12 +49,13 @@ fn settle_round(roles: &mut [Box<dyn Role>], clock: &RunClock) {
 }
 
 /// Brings the roles of an aborted run to the point where every counter is final. Once builder units are
-/// closed, it goes on until `is_repaired` what a network between units has lost: who waits for that does
-/// not work.
+/// closed, it goes on until `are_idle` those between which a network has lost something, at most for
+/// `repair`: who waits for that does not work.
 pub(crate) fn settle(
     roles: &mut [Box<dyn Role>],
     clock: &RunClock,
-    is_repaired: impl Fn() -> bool,
+    repair: Duration,
+    are_idle: impl Fn() -> bool,
 ) {
     settle_round(roles, clock);
     let builders = UnitKind::Builder.prefix();
@@ -54,8 +66,8 @@ pub(crate) fn settle(
         role.close();
     }
     settle_round(roles, clock);
-    let until = Instant::now() + PATIENCE;
-    while !is_repaired() && Instant::now() < until {
+    let until = Instant::now() + repair;
+    while !are_idle() && Instant::now() < until {
         std::thread::sleep(LOOK);
         settle_round(roles, clock);
     }

@@ -5,13 +5,14 @@
 //! nobody works, and a readout unit still holds what a builder unit has released. It asks after
 //! `probe`, and is waited for, so that nothing is counted as lost that is in an event.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use livetime_wire::UnitId;
 
 use super::process_group::{LOOK, PATIENCE, ProcessGroup};
 use super::rest_watch::{Activities, RestWatch};
 use super::run_page::SettleStep;
+use crate::settlement::longest_repair;
 use crate::snapshot::is_of_builder;
 use crate::worker::Phase;
 
@@ -56,15 +57,13 @@ impl ProcessGroup {
     /// repairs and patience lasts. Builder units have nothing in hand at this step; what readout units
     /// hold for good is in no event.
     fn await_repairs(&mut self) {
-        if !self.config.transport.is_network() || !self.are_builders_there() {
+        let longest = longest_repair(&self.config);
+        if longest.is_zero() || !self.are_builders_there() {
             return;
         }
         let until = Instant::now() + PATIENCE;
         let (mut held, mut held_since) = (self.held_by_units(), Instant::now());
-        while Instant::now() < until
-            && !self.are_units_idle()
-            && held_since.elapsed() < self.longest_repair()
-        {
+        while Instant::now() < until && !self.are_units_idle() && held_since.elapsed() < longest {
             std::thread::sleep(LOOK);
             self.take_heard();
             let now = self.held_by_units();
@@ -72,14 +71,6 @@ impl ProcessGroup {
                 (held, held_since) = (now, Instant::now());
             }
         }
-    }
-
-    /// Time in which a readout unit has asked each builder unit about a trigger, several times where
-    /// question and answer may be lost.
-    fn longest_repair(&self) -> Duration {
-        let builder = &self.config.builder;
-        let times = if self.config.transport.is_udp() { 3 } else { 1 };
-        Duration::from_nanos(builder.probe.0) * (times * (u32::from(builder.builder_units) + 2))
     }
 
     fn held_by_units(&self) -> u64 {
