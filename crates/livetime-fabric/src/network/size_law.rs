@@ -94,11 +94,44 @@ impl SizeLaw {
         }
     }
 
+    /// The share of packets that are larger than so many bytes, of laws that have no largest size.
+    pub fn share_above(&self, bytes: u64) -> f64 {
+        match self {
+            Self::Exponential { mean } => (-(bytes as f64) / mean).exp(),
+            Self::LogNormal { mean, rms } if *rms > 0.0 => {
+                let variance = (1.0 + (rms / mean) * (rms / mean)).ln();
+                normal_above(((bytes as f64 / mean).ln() + variance / 2.0) / variance.sqrt())
+            }
+            Self::Fixed(_) | Self::Trace(_) | Self::LogNormal { .. } => 0.0,
+        }
+    }
+
     /// Size of a packet, drawn from the stream.
     #[inline]
     pub fn draw(&self, source: u32, number: u64, stream: &mut RandomStream) -> u32 {
         self.size(source, number, stream.next_u64())
     }
+}
+
+/// The share of a normal distribution above `z` of its widths, within 1e-7 (Abramowitz and Stegun,
+/// 26.2.17), and with the right ratio far out.
+fn normal_above(z: f64) -> f64 {
+    if z < 0.0 {
+        return 1.0 - normal_above(-z);
+    }
+    let t = 1.0 / (1.0 + 0.231_641_9 * z);
+    let factors = [
+        0.319_381_530,
+        -0.356_563_782,
+        1.781_477_937,
+        -1.821_255_978,
+        1.330_274_429,
+    ];
+    let sum = factors
+        .iter()
+        .rev()
+        .fold(0.0, |sum, factor| (sum + factor) * t);
+    (-z * z / 2.0).exp() / core::f64::consts::TAU.sqrt() * sum
 }
 
 /// Where the size of packet `number` of a source is in a list.

@@ -20,6 +20,7 @@ impl Scenario {
         notes.extend(self.deadlock_note(topology));
         notes.extend(self.level_note());
         notes.extend(self.size_note());
+        notes.extend(self.tail_note(topology));
         notes.extend(self.loss_note(topology));
         notes.extend(self.order_note(topology));
         notes.extend(self.cable_note(topology));
@@ -101,6 +102,33 @@ impl Scenario {
             "`per_event` of `[size]` where the pattern of `[traffic]` has no events: the n-th packets \
              of all sources are of one size"
                 .to_owned()
+        })
+    }
+
+    /// Whether a packet may be larger than the buffer that it must be in as a whole or be let into.
+    fn tail_note(&self, topology: &Topology) -> Option<String> {
+        let Switching::Buffered(buffering) = &self.switching else {
+            return None;
+        };
+        let has_parts = self.builder.as_ref().is_some_and(|builder| builder.mtu > 0);
+        if self.level != Level::Packet || buffering.flow == FlowControl::None || has_parts {
+            return None;
+        }
+        let sizes = &self.load.sizes;
+        let share = sizes.share_above(buffering.bytes);
+        // As many as the links can carry.
+        let bits = (sizes.mean() + f64::from(self.load.overhead_bytes)) * 8.0;
+        let seconds = (self.load.warm_up.0 + self.load.duration.0) as f64 / 1e12;
+        let of_source = seconds * self.load.link_bits_per_s as f64 / bits;
+        let expected = share * of_source * f64::from(topology.sources());
+        (expected > 0.1).then(|| {
+            format!(
+                "of a million packets {:.2} are larger than the {} of a buffer: such a packet never \
+                 gets through, and its source stands still from then on. Raise `buffer`, or choose \
+                 `[size]` with a shorter tail",
+                share * 1e6,
+                ByteSize(buffering.bytes),
+            )
         })
     }
 
@@ -263,6 +291,32 @@ mod tests {
         ring.switching = lossy(64 << 10);
         assert_eq!(notes(&ring), "");
         assert!(!ring.run().unwrap().network.unwrap().is_deadlocked());
+    }
+
+    #[test]
+    fn packets_that_are_larger_than_a_buffer_are_named() {
+        let mut wide = scenario(TopologyChoice::Crossbar { ports: 8 });
+        let lossless = |bytes| {
+            Switching::Buffered(Buffering {
+                flow: FlowControl::Credits,
+                ..unguarded(bytes)
+            })
+        };
+        (wide.load.warm_up, wide.load.duration) = (DurationPs::ZERO, DurationPs::from_ms(2_000));
+        wide.load.link_bits_per_s = 1_000_000_000;
+        wide.load.sizes = SizeLaw::LogNormal {
+            mean: 2048.0,
+            rms: 2048.0,
+        };
+        assert_eq!(notes(&wide), "", "a wormhole packet is in no buffer");
+        wide.switching = lossless(64 << 10);
+        let said = notes(&wide);
+        assert!(said.starts_with("of a million packets 2."), "{said}");
+        wide.switching = lossless(1 << 20);
+        assert_eq!(notes(&wide), "");
+        wide.switching = lossless(48 << 10);
+        wide.load.sizes = SizeLaw::Exponential { mean: 2048.0 };
+        assert_eq!(notes(&wide), "");
     }
 
     #[test]
