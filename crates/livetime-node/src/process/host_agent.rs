@@ -8,12 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +22,9 @@ use livetime_shm::{
 };
 use livetime_wire::{UnitId, UnitKind};
 
+use super::begun_file;
 use super::control_message::{DOCUMENT_MAX, EndName, Message};
-use super::host_document::{BegunFile, BlockState, HostOrder, HostReport, Preparation, RoleSignal};
+use super::host_document::{BlockState, HostOrder, HostReport, Preparation, RoleSignal};
 use super::host_streams::{HostStreams, Occasion};
 use super::process_group::FIRST_RING_EPOCH;
 use super::run_page::{RunPage, SettleStep};
@@ -196,7 +195,7 @@ impl HostAgent {
         }
         let files = writers(&config).zip(&preparation.files);
         for (_, file) in files.filter(|(writer, _)| is_of_here(writer)) {
-            begin_file(file)?;
+            begun_file::begin(file, &preparation.files)?;
         }
         let blocks = usize::try_from(preparation.blocks).unwrap_or(usize::MAX);
         let clock = match machine() == preparation.machine {
@@ -335,20 +334,6 @@ fn silence() -> HostReport {
 pub fn machine() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.unwrap_or_default().trim().to_owned()
-}
-
-/// Puts the begun run file where it is to be, unless it is there: hosts may share the folder.
-fn begin_file(file: &BegunFile) -> Result<(), String> {
-    let path = Path::new(&file.path);
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    match File::create_new(path) {
-        Ok(mut begun) => begun.write_all(&file.begun).map_err(failed),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(failed(error)),
-    }
 }
 
 impl HostRole {

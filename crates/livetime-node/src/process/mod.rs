@@ -8,6 +8,7 @@
 //! Of a run over several hosts the parent has no memory in common with the roles: each host makes
 //! what its own share ([`host_agent`]), and the parent steers them over [`role_hosts`].
 
+mod begun_file;
 pub mod control_message;
 mod cut_streams;
 pub mod event_watch;

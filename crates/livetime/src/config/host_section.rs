@@ -71,6 +71,11 @@ impl Default for HostTable {
     }
 }
 
+/// Characters of a host's name.
+const NAME_MAX: usize = 64;
+/// Hosts report less often than that.
+const SILENCE_MIN: DurationNs = DurationNs(50 * DurationNs::MILLISECOND.0);
+
 /// Reads the tables.
 pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> HostTable {
     let mut table = HostTable::default();
@@ -80,6 +85,15 @@ pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> Hos
         table.control = section.parsed("address", ADDRESS, str::parse::<SocketAddr>);
         section.quantity("suspect", &mut table.suspect);
         section.quantity("dead", &mut table.dead);
+        if table.suspect < SILENCE_MIN {
+            section.report(Problem::new(
+                OUT_OF_RANGE,
+                section.key_path("suspect"),
+                table.suspect,
+                format!("at least {SILENCE_MIN}"),
+                "hosts report some ten times a second: each would be taken for silent",
+            ));
+        }
         if table.dead < table.suspect {
             section.report(Problem::new(
                 OUT_OF_RANGE,
@@ -193,9 +207,14 @@ impl HostTable {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let is_taken = self.hosts[..index].iter().any(|h| h.name == host.name);
             let is_given = !host.name.is_empty() || findings.has_problem_at(&key);
-            if is_taken || !is_given || !host.name.chars().all(is_plain) {
+            // It is an argument of a command, and in the name of a folder.
+            let is_name = host.name.chars().all(is_plain)
+                && !host.name.starts_with('-')
+                && host.name.len() <= NAME_MAX;
+            if is_taken || !is_given || !is_name {
                 let found = format!("\"{}\"", host.name);
-                let allowed = "a name of letters, digits, `-`, `_` and `.` that no other host has";
+                let allowed = "a name of up to 64 letters, digits, `-`, `_` and `.`, with no `-` in \
+                               front, that no other host has";
                 let help = "hosts are told apart by their names; give each its own";
                 findings.report(Problem::new(HOST_TWICE, key, found, allowed, help));
             }

@@ -34,6 +34,12 @@ fn roles_are_placed_on_hosts_and_misplaced_ones_are_named() {
             "C0130",
             "host[1].name",
         ),
+        (
+            "name = \"building\"",
+            "name = \"-building\"",
+            "C0130",
+            "host[1].name",
+        ),
         ("\"fu0\", ", "\"fu0\", \"fu7\", ", "C0131", "host[1].roles"),
         ("\"fu0\", ", "\"fu0\", \"evm\", ", "C0132", "host[1].roles"),
         ("\"fu0\", ", "", "C0133", "host"),

@@ -1,0 +1,122 @@
+//! A run file that a coordinator has begun, put where the host of its writer goes on with it.
+//!
+//! Hosts may share the folder: then it is there, and as it was begun. On a folder of its own a host
+//! looks whether another run is there, as the coordinator does on its own: runs are never
+//! overwritten, and never go on in the file of another.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+
+use livetime_store::FileName;
+
+use super::host_document::BegunFile;
+
+const ADVICE: &str = "choose another `--out`, runs are never overwritten";
+
+/// Puts the file there unless it is there; `all` are those of the run.
+///
+/// # Errors
+/// What is in the way, or what the file system says.
+pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<(), String> {
+    let path = Path::new(&file.path);
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(failed)?;
+    match File::create_new(path) {
+        Ok(mut begun) => {
+            if let Some(other) = file_of_another_run(folder, all).map_err(failed)? {
+                // It was not there before.
+                let _removed = fs::remove_file(path);
+                let folder = folder.display();
+                return Err(format!(
+                    "{folder} already holds a run, or a part of one: {other}; {ADVICE}"
+                ));
+            }
+            begun.write_all(&file.begun).map_err(failed)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            match fs::read(path).map_err(failed)? == file.begun {
+                true => Ok(()),
+                false => Err(format!("{}: is of another run; {ADVICE}", path.display())),
+            }
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// A file in a folder that a run has written, and not this one.
+fn file_of_another_run(folder: &Path, all: &[BegunFile]) -> std::io::Result<Option<String>> {
+    let is_own = |name: &str| all.iter().any(|file| Path::new(&file.path).ends_with(name));
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let is_of_run = FileName::parse(name).is_some() || name == "summary.json";
+        if is_of_run && !is_own(name) {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(folder: &Path, name: &str) -> BegunFile {
+        BegunFile {
+            path: folder.join(name).display().to_string(),
+            begun: b"begun".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_file_is_begun_once_on_its_own_folder_or_a_shared_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("runs/out");
+        let files = ["events.mcap", "events-1.mcap"].map(|name| begun(&out, name));
+        for file in files.iter().chain(&files) {
+            assert_eq!(begin(file, &files), Ok(()));
+            assert_eq!(fs::read(&file.path).unwrap(), b"begun");
+        }
+        // The null device of a run that keeps nothing.
+        let none = BegunFile {
+            path: "/dev/null".to_owned(),
+            begun: Vec::new(),
+        };
+        assert_eq!(begin(&none, std::slice::from_ref(&none)), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_written_into_the_file_or_the_folder_of_another_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [begun(folder.path(), "events.mcap")];
+        fs::write(&files[0].path, "begun and gone on with").unwrap();
+        let refused = begin(&files[0], &files).unwrap_err();
+        assert!(
+            refused.ends_with(
+                "events.mcap: is of another run; choose another `--out`, runs are never overwritten"
+            ),
+            "{refused}"
+        );
+        assert_eq!(fs::read(&files[0].path).unwrap(), b"begun and gone on with");
+        fs::remove_file(&files[0].path).unwrap();
+        for foreign in [
+            "events.0001.mcap",
+            "events-1.mcap",
+            "events.z.mcap",
+            "summary.json",
+        ] {
+            let foreign_path = folder.path().join(foreign);
+            fs::write(&foreign_path, "").unwrap();
+            let refused = begin(&files[0], &files).unwrap_err();
+            assert!(
+                refused.contains(&format!("a part of one: {foreign}; ")),
+                "{refused}"
+            );
+            assert!(!Path::new(&files[0].path).exists(), "it is as it was");
+            fs::remove_file(foreign_path).unwrap();
+        }
+        assert_eq!(begin(&files[0], &files), Ok(()));
+    }
+}
