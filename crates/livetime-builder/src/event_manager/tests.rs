@@ -344,27 +344,34 @@ fn events_of_a_lost_builder_unit_are_built_by_another_unless_handed_on() {
     assert_eq!(bench.assigned(), None, "what was handed on is finished");
 }
 
-/// Nobody behind the lost unit may know of it yet: the one that built it says so, and is believed.
-#[test]
-fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
-    let open = [1, 2, 3].map(|trigger| AcceptedTrigger {
+/// Who takes the place of an event manager with two builder units is told these.
+const SUCCESSOR: PeerEpochs<'static> = PeerEpochs {
+    supervisor: 5,
+    manager: 5,
+    builders: &[5, 5],
+    readouts: &[],
+};
+
+/// Triggers that are open when it does.
+fn accepted<const N: usize>(triggers: [u64; N]) -> [AcceptedTrigger; N] {
+    triggers.map(|trigger| AcceptedTrigger {
         trigger: TriggerNumber(trigger),
         mask: L2Mask(u128::from(trigger)),
         triggered_at: RunNs(trigger),
-    });
-    let epochs = PeerEpochs {
-        supervisor: 5,
-        manager: 5,
-        builders: &[5, 5],
-        readouts: &[],
-    };
+    })
+}
+
+/// Nobody behind the lost unit may know of it yet: the one that built it says so, and is believed.
+#[test]
+fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
+    let open = accepted([1, 2, 3]);
     let mut bench = Bench::new();
     let config = BuilderConfig {
         credits: 3,
         evm_queue: 4,
         ..BuilderConfig::default()
     };
-    bench.evm = EventManager::recovering(&config, 5, epochs, &open, &[]);
+    bench.evm = EventManager::recovering(&config, 5, SUCCESSOR, &open, &[]);
     bench.evm.report_closed();
     let lost = bench.evm.withdraw_builder(0);
     assert_eq!(lost, [1, 2, 3].map(TriggerNumber), "all may be its");
@@ -393,19 +400,9 @@ fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
 /// What nobody has is queued when a recovery ends, but not in a run that is ended by force meanwhile.
 #[test]
 fn a_recovery_that_ends_in_an_aborted_run_queues_nothing() {
-    let open = [1, 2].map(|trigger| AcceptedTrigger {
-        trigger: TriggerNumber(trigger),
-        mask: L2Mask(u128::from(trigger)),
-        triggered_at: RunNs(trigger),
-    });
-    let epochs = PeerEpochs {
-        supervisor: 5,
-        manager: 5,
-        builders: &[5, 5],
-        readouts: &[],
-    };
+    let open = accepted([1, 2]);
     let mut bench = Bench::new();
-    bench.evm = EventManager::recovering(&BuilderConfig::default(), 5, epochs, &open, &[]);
+    bench.evm = EventManager::recovering(&BuilderConfig::default(), 5, SUCCESSOR, &open, &[]);
     bench.evm.abort();
     for builder in 0..2 {
         let answer = BuilderMessage::Recovered {
