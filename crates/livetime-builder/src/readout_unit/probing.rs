@@ -22,8 +22,8 @@ impl ReadoutUnit {
     /// for in far more than the timeout, one fragment goes to one builder unit after the other:
     /// requests and release may all have been lost (`readout_unit/disowned.rs`). Of a trigger that an
     /// event manager which is gone had pushed, a fragment goes to another builder unit every now and
-    /// then: that may have built it, and its release been lost. At the end of an aborted run nobody will
-    /// ask any more, and it is not waited for that. Does nothing before
+    /// then: that may have built it, and its release been lost. At the end of an aborted run nobody
+    /// will ask any more, and nobody is waited for. Does nothing before
     /// [`ReadoutUnit::poll_timeout`].
     pub fn handle_timeout(&mut self, now: RunNs) {
         if now < self.poll_timeout() {

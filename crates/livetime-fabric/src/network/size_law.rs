@@ -100,7 +100,8 @@ impl SizeLaw {
             Self::Exponential { mean } => (-(bytes as f64) / mean).exp(),
             Self::LogNormal { mean, rms } if *rms > 0.0 => {
                 let variance = (1.0 + (rms / mean) * (rms / mean)).ln();
-                normal_above(((bytes as f64 / mean).ln() + variance / 2.0) / variance.sqrt())
+                let widths = ((bytes as f64 / mean).ln() + variance / 2.0) / variance.sqrt();
+                libm::erfc(widths / core::f64::consts::SQRT_2) / 2.0
             }
             Self::Fixed(_) | Self::Trace(_) | Self::LogNormal { .. } => 0.0,
         }
@@ -111,27 +112,6 @@ impl SizeLaw {
     pub fn draw(&self, source: u32, number: u64, stream: &mut RandomStream) -> u32 {
         self.size(source, number, stream.next_u64())
     }
-}
-
-/// The share of a normal distribution above `z` of its widths, within 1e-7 (Abramowitz and Stegun,
-/// 26.2.17), and with the right ratio far out.
-fn normal_above(z: f64) -> f64 {
-    if z < 0.0 {
-        return 1.0 - normal_above(-z);
-    }
-    let t = 1.0 / (1.0 + 0.231_641_9 * z);
-    let factors = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
-    ];
-    let sum = factors
-        .iter()
-        .rev()
-        .fold(0.0, |sum, factor| (sum + factor) * t);
-    (-z * z / 2.0).exp() / core::f64::consts::TAU.sqrt() * sum
 }
 
 /// Where the size of packet `number` of a source is in a list.
@@ -156,6 +136,34 @@ mod tests {
     use super::*;
     use crate::address::NodeId;
     use crate::random::{Purpose, RandomStreams};
+
+    #[test]
+    fn the_share_of_large_sizes_is_that_of_many_draws() {
+        let mut stream = RandomStreams::new(3).stream(NodeId(0), Purpose(0));
+        let (mean, rms) = (2000.0, 2000.0);
+        for law in [
+            SizeLaw::Exponential { mean },
+            SizeLaw::LogNormal { mean, rms },
+        ] {
+            let sizes: Vec<u32> = (0..40_000).map(|n| law.draw(0, n, &mut stream)).collect();
+            for bytes in [500, 2_000, 8_000] {
+                let above = sizes
+                    .iter()
+                    .filter(|size| u64::from(**size) > bytes)
+                    .count();
+                let share = above as f64 / sizes.len() as f64;
+                let expected = law.share_above(bytes);
+                assert!(
+                    (share - expected).abs() < 0.01,
+                    "{law:?}, {bytes}: {share}, {expected}"
+                );
+            }
+        }
+        // 4.58 widths above the middle: tables of the normal distribution have 2.34 in a million.
+        let share = SizeLaw::LogNormal { mean, rms }.share_above(64_000);
+        assert!((share * 1e6 - 2.34).abs() < 0.01, "{share}");
+        assert_eq!(SizeLaw::Fixed(9_000).share_above(8_000), 0.0);
+    }
 
     #[test]
     fn laws_have_their_moments() {

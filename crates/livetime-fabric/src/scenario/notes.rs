@@ -3,7 +3,7 @@
 use livetime_wire::ByteSize;
 
 use crate::analytic::building::lossless_buffer_bytes;
-use crate::builder_network::Shaping;
+use crate::builder_network::{BuilderNetwork, Shaping};
 use crate::flit::FlitConfig;
 use crate::network::{
     Arbiter, BufferPlace, Buffering, FlowControl, RoutePolicy, SizeLaw, Topology,
@@ -110,7 +110,10 @@ impl Scenario {
         let Switching::Buffered(buffering) = &self.switching else {
             return None;
         };
-        let has_parts = self.builder.as_ref().is_some_and(|builder| builder.mtu > 0);
+        let is_in_parts = |builder: &BuilderNetwork| {
+            builder.mtu > 0 || matches!(builder.shaping, Shaping::BarrelShifter { .. })
+        };
+        let has_parts = self.builder.as_ref().is_some_and(is_in_parts);
         if self.level != Level::Packet || buffering.flow == FlowControl::None || has_parts {
             return None;
         }
@@ -225,7 +228,6 @@ mod tests {
     use livetime_wire::DurationNs;
 
     use super::*;
-    use crate::builder_network::BuilderNetwork;
     use crate::network::topology::Graph;
     use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};
 
@@ -312,6 +314,12 @@ mod tests {
         wide.switching = lossless(64 << 10);
         let said = notes(&wide);
         assert!(said.starts_with("of a million packets 2."), "{said}");
+        wide.builder = Some(BuilderNetwork {
+            mtu: 9000,
+            ..BuilderNetwork::default()
+        });
+        assert_eq!(notes(&wide), "", "its packets are parts of fragments");
+        wide.builder = None;
         wide.switching = lossless(1 << 20);
         assert_eq!(notes(&wide), "");
         wide.switching = lossless(48 << 10);

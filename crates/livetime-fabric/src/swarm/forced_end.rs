@@ -191,28 +191,27 @@ impl SwarmWorld {
                 self.check.take_back(held.ticket.trigger, builder);
             }
         }
-        let of_it = |handed: &mut super::writer::HandedOver| handed.is_of(builder);
         for slot in &mut self.handed_over {
-            slot.take_if(of_it);
+            slot.take_if(|handed| handed.is_of(builder));
         }
     }
 
     /// Whether nothing is on its way and nobody works, but those that hang.
     fn is_at_rest(&self, now: SimPs) -> bool {
         let (end, writer) = (&self.end, &self.writer);
-        let is_quick = end.untold == 0 && now >= end.since + ON_ITS_WAY;
+        let is_told = end.untold == 0 && now >= end.since + ON_ITS_WAY;
         let is_hung = |held: &HeldTicket| {
             let filter = &self.filters[usize::from(held.filter)];
             filter.interruption.stopped(now).is_some() && !held.is_answered
         };
-        let is_unwritten = writer.interruption.stopped(now).is_some();
-        is_quick
+        let writer_hangs = writer.interruption.stopped(now).is_some();
+        is_told
             && self.letters.is_empty()
             && self.accepts.is_empty()
             && self.accepts_under_way == 0
             && self.readouts.iter().all(|host| host.waiting.is_empty())
             && self.tickets.iter().flatten().all(is_hung)
-            && (is_unwritten || self.handed_over.iter().all(Option::is_none))
+            && (writer_hangs || self.handed_over.iter().all(Option::is_none))
     }
 
     fn are_units_idle(&self) -> bool {

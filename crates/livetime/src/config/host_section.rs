@@ -73,7 +73,7 @@ impl Default for HostTable {
 
 /// Characters of a host's name.
 const NAME_MAX: usize = 64;
-/// Hosts report less often than that.
+/// A shorter silence is the machine's, which keeps a process from its core, and not the host's.
 const SILENCE_MIN: DurationNs = DurationNs(50 * DurationNs::MILLISECOND.0);
 
 /// Reads the tables.
@@ -91,7 +91,7 @@ pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> Hos
                 section.key_path("suspect"),
                 table.suspect,
                 format!("at least {SILENCE_MIN}"),
-                "hosts report some ten times a second: each would be taken for silent",
+                "a host that is kept from its core for a moment would be taken for silent",
             ));
         }
         if table.dead < table.suspect {

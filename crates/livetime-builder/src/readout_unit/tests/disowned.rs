@@ -124,9 +124,8 @@ fn what_a_dead_event_manager_had_pushed_ends_when_it_is_finished() {
     assert_eq!(bench.unit.losses().total(), 0);
 }
 
-/// Another unit has built it since: that its release was lost, it alone can say.
-#[test]
-fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
+/// A trigger that an event manager had pushed to builder unit 0, which was sent it, and then died.
+fn pushed_by_a_dead_event_manager() -> Bench {
     let mut bench = Bench::new();
     bench.config.mode = BuildMode::Push;
     bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
@@ -134,6 +133,13 @@ fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
     bench.push(0, 1);
     assert_eq!(bench.sent(1), SOURCES);
     bench.unit.handle_manager_back(10);
+    bench
+}
+
+/// Another unit has built it since: that its release was lost, it alone can say.
+#[test]
+fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
+    let mut bench = pushed_by_a_dead_event_manager();
     let probed = [(); 12].map(|()| bench.next_probe().index);
     assert!(probed.contains(&0) && probed.contains(&1), "{probed:?}");
     bench.release(1, 1);
@@ -145,13 +151,7 @@ fn what_a_dead_event_manager_had_pushed_is_sent_to_others_as_well() {
 /// that when the run is ended by force.
 #[test]
 fn what_was_sent_to_another_builder_unit_outlives_loss_and_abort() {
-    let mut bench = Bench::new();
-    bench.config.mode = BuildMode::Push;
-    bench.unit = ReadoutUnit::new(&bench.config, 1, 9);
-    bench.fragments(1);
-    bench.push(0, 1);
-    assert_eq!(bench.sent(1), SOURCES);
-    bench.unit.handle_manager_back(10);
+    let mut bench = pushed_by_a_dead_event_manager();
     while bench.next_probe() != UnitId::builder(1) {}
     assert_eq!(bench.unit.take_back(0, &[TriggerNumber(1)]), 0);
     bench.unit.abort();
