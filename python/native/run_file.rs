@@ -279,6 +279,8 @@ impl RunFile {
                     format!("{}: the file is not there", name.to_string_lossy()),
                 )
             }));
+            let elsewhere = state.reader.files_elsewhere().into_iter();
+            rows.extend(elsewhere.map(|place| (0, 0, format!("{place}: the file is there"))));
             Ok(rows)
         })
     }

@@ -14,7 +14,7 @@ use livetime_store::inspect::DAMAGE_LISTED_MAX;
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
-    RunReader, events_stored_by, inspect,
+    RunReader, ToldFiles, inspect,
 };
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
@@ -120,8 +120,8 @@ pub struct RunFolder {
     /// The directory, if all of it is read.
     directory: Option<PathBuf>,
     files: Vec<FolderFile>,
-    /// Events of the run by the summary beside its files, where there is one.
-    told: Option<u64>,
+    /// What the summary beside its files says of them, where there is one.
+    told: Option<ToldFiles>,
     /// The file that iteration is in.
     cursor: usize,
     end: Option<RunEnd>,
@@ -196,7 +196,7 @@ impl RunFolder {
         let summary = directory.as_deref().map(|path| path.join("summary.json"));
         let summary = summary.and_then(|path| std::fs::read(path).ok());
         let told = summary.zip(files.first());
-        let told = told.and_then(|(text, first)| events_stored_by(&text, first.reader.run()));
+        let told = told.and_then(|(text, first)| ToldFiles::read(&text, first.reader.run()));
         let mut folder = Self {
             directory,
             files,
@@ -342,8 +342,21 @@ impl RunFolder {
     /// nothing, as those of a stream.
     fn events_elsewhere(&self) -> u64 {
         let here: u64 = self.files.iter().map(FolderFile::events).sum();
-        let told = self.told.unwrap_or(0);
+        let told = self.told.as_ref().map_or(0, |told| told.events_stored);
         told.saturating_sub(here + self.events_between())
+    }
+
+    /// Files that only the hosts of their writers have, as `HOST:PATH`: here are those that were begun,
+    /// or nothing.
+    pub fn files_elsewhere(&self) -> Vec<String> {
+        let told = self.told.as_ref().filter(|_| self.directory.is_some());
+        let told = told.map_or(&[][..], |told| &told.elsewhere);
+        let is_here = |name: &FileName| {
+            let mut files = self.files.iter().filter(|file| file.name == *name);
+            files.any(|file| file.reader.end().is_some())
+        };
+        let elsewhere = told.iter().filter(|(name, _)| !is_here(name));
+        elsewhere.map(|(_, place)| place.clone()).collect()
     }
 
     /// What the run lacks; right once all events were read.
@@ -364,6 +377,7 @@ impl RunFolder {
                 .iter()
                 .map(|path| name_of(path))
                 .collect(),
+            files_elsewhere: self.files_elsewhere(),
         };
         Some(shortfall).filter(|shortfall| !shortfall.is_none())
     }
@@ -519,7 +533,7 @@ impl RunFolder {
         if !self.files_missing().is_empty() {
             return None;
         }
-        if self.told.is_some_and(|told| told > events) {
+        if (self.told.as_ref()).is_some_and(|told| told.events_stored > events) {
             return None;
         }
         let mut joined = joined?;
@@ -546,6 +560,7 @@ impl RunFolder {
             found.files = self.files.iter().map(|f| f.name.to_string()).collect();
             let names = missing.iter().filter_map(|path| path.file_name());
             found.files_missing = names.map(|n| n.to_string_lossy().into_owned()).collect();
+            found.files_elsewhere = self.files_elsewhere();
         }
         if !missing.is_empty() || elsewhere > 0 {
             found.complete = false;

@@ -17,6 +17,8 @@ pub struct Shortfall {
     pub files_cut_off: Vec<String>,
     /// Names of the files that must have been there.
     pub files_missing: Vec<String>,
+    /// Files that only the hosts of their writers have, as `HOST:PATH`.
+    pub files_elsewhere: Vec<String>,
 }
 
 impl Shortfall {
@@ -46,6 +48,10 @@ impl fmt::Display for Shortfall {
         if !self.files_missing.is_empty() {
             parts.push(format!("not there: {}", self.files_missing.join(", ")));
         }
+        if !self.files_elsewhere.is_empty() {
+            let places = self.files_elsewhere.join(", ");
+            parts.push(format!("on the hosts of their writers: {places}"));
+        }
         f.write_str(&parts.join("; "))
     }
 }
@@ -62,14 +68,17 @@ mod tests {
             files_damaged: Vec::new(),
             files_cut_off: Vec::new(),
             files_missing: Vec::new(),
+            files_elsewhere: Vec::new(),
         };
         assert!(shortfall.is_none());
         shortfall.events_missing = 1;
         shortfall.files_damaged = vec!["events.mcap".to_owned()];
         shortfall.files_missing = vec!["events.0001.mcap".to_owned()];
+        shortfall.files_elsewhere = vec!["far:/runs/1/events-1.mcap".to_owned()];
         assert_eq!(
             shortfall.to_string(),
-            "1 of 649 events are damaged or missing in events.mcap; not there: events.0001.mcap"
+            "1 of 649 events are damaged or missing in events.mcap; not there: events.0001.mcap; on \
+             the hosts of their writers: far:/runs/1/events-1.mcap"
         );
     }
 }

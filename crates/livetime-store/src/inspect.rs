@@ -62,6 +62,9 @@ pub struct Inspection {
     /// Names of files that must have been there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_missing: Vec<String>,
+    /// Files that only the hosts of their writers have, as `HOST:PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_elsewhere: Vec<String>,
     /// Whether the simulator made the run; left out for a real one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
@@ -176,6 +179,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
             .collect(),
         files: Vec::new(),
         files_missing: Vec::new(),
+        files_elsewhere: Vec::new(),
         simulated: reader.begin().is_some_and(|begin| begin.simulated),
     })
 }

@@ -41,5 +41,5 @@ pub use run_record::{FilePart, RunBegin, RunEnd};
 pub use run_writer::{
     Abandoned, FileSummary, ResumeError, Resumed, RunWriter, WriteError, WriterLimits,
 };
-pub use summary::{LatencySummary, RunSummary, events_stored_by};
+pub use summary::{LatencySummary, RunSummary, ToldFiles};
 pub use two_step_summary::TwoStepSummary;

@@ -5,6 +5,7 @@
 //! numbers. A reader passes over keys that it does not know.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use livetime_wire::{
     ChainCounts, ConservationProblem, DecisionDigest, LossArea, LossCause, LossCounts, RunNumber,
@@ -12,6 +13,7 @@ use livetime_wire::{
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::file_plan::FileName;
 use crate::two_step_summary::TwoStepSummary;
 
 /// The counters of a chain, as [`ChainCounts`] explains them.
@@ -357,18 +359,34 @@ pub struct RunSummary {
     /// What two-step building did, where events are built in two steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub two_step: Option<TwoStepSummary>,
-    /// The writers of a run with several of them, by their number.
+    /// The writers of a run with several of them or on hosts, by their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writers: Vec<WriterSummary>,
 }
 
-/// Events that a run has stored, as its summary says; `None` if the text is no summary of that run.
-pub fn events_stored_by(summary: &[u8], run: RunNumber) -> Option<u64> {
-    let summary: RunSummary = serde_json::from_slice(summary).ok()?;
-    (summary.run.number == run.0).then_some(summary.counts.events_stored)
+/// What the summary of a run tells of its run files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldFiles {
+    /// Events that the run has stored.
+    pub events_stored: u64,
+    /// The first file of each writer whose files only its host has, and where it is, as `HOST:PATH`.
+    pub elsewhere: Vec<(FileName, String)>,
 }
 
-/// A writer of a run with several.
+impl ToldFiles {
+    /// Of a summary; `None` if the text is no summary of that run.
+    pub fn read(summary: &[u8], run: RunNumber) -> Option<Self> {
+        let summary: RunSummary = serde_json::from_slice(summary).ok()?;
+        let writers = summary.writers.iter();
+        let told = Self {
+            events_stored: summary.counts.events_stored,
+            elsewhere: writers.filter_map(WriterSummary::elsewhere).collect(),
+        };
+        (summary.run.number == run.0).then_some(told)
+    }
+}
+
+/// A writer of a run with several, or on hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterSummary {
     /// Its role, such as `wr1`.
@@ -378,6 +396,10 @@ pub struct WriterSummary {
     pub host: Option<String>,
     /// Its file there, the first of those that it wrote.
     pub file: String,
+    /// Whether only its host has its files, in a folder that is not shared: what lies here is the file
+    /// as it was begun.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// Events in its files. Of a lost writer whose files cannot be read, what it said last.
     pub events_stored: u64,
     /// Whether it was lost with all that built for it, and the others went on: its files end where
@@ -387,6 +409,15 @@ pub struct WriterSummary {
     /// Of a lost writer, events that others built again and that may be in its files, too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub events_built_again: u64,
+}
+
+impl WriterSummary {
+    /// Its first file, and where it is, as `HOST:PATH`, if only its host has it.
+    pub fn elsewhere(&self) -> Option<(FileName, String)> {
+        let host = self.host.as_ref().filter(|_| self.elsewhere)?;
+        let name = Path::new(&self.file).file_name()?.to_str()?;
+        Some((FileName::parse(name)?, format!("{host}:{}", self.file)))
+    }
 }
 
 fn is_zero(count: &u64) -> bool {

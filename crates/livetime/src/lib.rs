@@ -28,6 +28,7 @@ mod run_live;
 mod run_summary;
 mod spill_figure;
 mod verb;
+mod writer_places;
 
 use std::process::ExitCode;
 

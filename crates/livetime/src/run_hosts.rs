@@ -281,6 +281,7 @@ impl Coming<'_> {
         let preparation = Preparation {
             config: config.to_owned(),
             arguments: arguments.to_vec(),
+            folder: std::env::current_dir()?.display().to_string(),
             placement: placement
                 .map(|(role, host)| (role.to_owned(), host.to_owned()))
                 .collect(),

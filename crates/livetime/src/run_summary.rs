@@ -261,7 +261,7 @@ fn filter_failures(outcome: &ChainOutcome) -> Vec<FilterFailureSummary> {
         .collect()
 }
 
-/// What each of several writers has stored; where, the caller knows.
+/// What each writer has stored; where, the caller knows.
 fn writers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WriterSummary> {
     let stored = |role: &str| {
         // A writer that was lost has left its events to the next.
@@ -284,10 +284,10 @@ fn writers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WriterSummary> {
             role,
             host: None,
             file: name.to_string(),
+            elsewhere: false,
         }
     };
-    let count = Some(chain.builder.writers).filter(|count| *count > 1);
-    (0..count.unwrap_or(0)).map(summary).collect()
+    (0..chain.builder.writers.max(1)).map(summary).collect()
 }
 
 fn rate_series(rates: &[RateSample]) -> RateSeries {
@@ -503,6 +503,12 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     oversized_text(&mut text, outcome);
     figures(&mut text, summary, outcome, &counts);
     let _ = writeln!(text, "\n  files    {}", directory.display());
+    for (_, place) in summary.writers.iter().filter_map(WriterSummary::elsewhere) {
+        let _ = writeln!(
+            text,
+            "           {place}, in a folder that only that host has"
+        );
+    }
     let _ = writeln!(
         text,
         "  report   {}",

@@ -10,7 +10,7 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 3;
+pub const HOST_PROTOCOL: u64 = 4;
 
 /// A run file that the host of its writer goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +28,8 @@ pub struct Preparation {
     pub config: String,
     /// Options over it.
     pub arguments: Vec<String>,
+    /// Where relative paths of the configuration begin.
+    pub folder: String,
     /// Blocks of the run page.
     pub blocks: u64,
     /// Role ids with the host of each.
@@ -174,6 +176,7 @@ impl Preparation {
         json!({
             "config": self.config,
             "arguments": self.arguments,
+            "folder": self.folder,
             "blocks": self.blocks,
             "placement": self.placement,
             "streams_at": self.streams_at,
@@ -197,6 +200,7 @@ impl Preparation {
         Some(Self {
             config: text(&body["config"])?,
             arguments: arguments.map(text).collect::<Option<_>>()?,
+            folder: text(&body["folder"])?,
             blocks: body["blocks"].as_u64()?,
             placement: pairs(&body["placement"])?,
             streams_at: pairs(&body["streams_at"])?,
@@ -369,6 +373,7 @@ mod tests {
         let preparation = Preparation {
             config: "format = 1\n".to_owned(),
             arguments: vec!["--lossless".to_owned()],
+            folder: "/home/run".to_owned(),
             blocks: 70,
             placement: pair("ru0", "a"),
             streams_at: pair("a", "127.0.0.1:4000"),

@@ -75,11 +75,12 @@ pub(super) struct HostedRole {
 }
 
 impl RoleHosts {
-    /// Hosts that get their orders by `send`. `preparation` needs `config`, `arguments`,
-    /// `placement` and `streams_at`; the rest is filled in when the run starts.
+    /// Hosts that get their orders by `send`, those without roles too. `preparation` needs `config`,
+    /// `arguments`, `folder`, `placement` and `streams_at`; the rest is filled in when the run starts.
     pub fn new(preparation: Preparation, send: SendOrder) -> Self {
         let placement: BTreeMap<String, String> = preparation.placement.iter().cloned().collect();
-        let hosts = placement.values().cloned();
+        let joined = preparation.streams_at.iter().map(|(host, _)| host);
+        let hosts = placement.values().chain(joined).cloned();
         let state = State {
             hosts: hosts.map(|host| (host, Host::default())).collect(),
             ..State::default()

@@ -150,11 +150,21 @@ fn follow(
 fn read(config: &Path, preparation: &Preparation) -> Result<(ChainConfig, RoleCommandOf), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", config.display());
     std::fs::write(config, &preparation.config).map_err(failed)?;
+    // As the coordinator does, and so will the roles. A host that has no such folder stays where its
+    // launcher has started it: most configurations name no file.
+    let folder = &preparation.folder;
+    let is_there = std::env::set_current_dir(folder).is_ok();
     let mut arguments = vec![config.display().to_string()];
     arguments.extend(preparation.arguments.iter().cloned());
     let options = std::iter::once("host".to_owned()).chain(arguments.iter().cloned());
     let options = PassedOptions::try_parse_from(options).map_err(|error| error.to_string())?;
-    let (_, chain, _) = chain_of(&options.source)?;
+    let (_, chain, _) = chain_of(&options.source).map_err(|error| match is_there {
+        true => error,
+        false => format!(
+            "{}\nhelp: relative paths begin in {folder}, which this host has not",
+            error.trim_end()
+        ),
+    })?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let command = move |id: &str| {
         let mut command = Command::new(&program);

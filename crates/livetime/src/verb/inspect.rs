@@ -80,7 +80,11 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         print_line(document)?;
     } else {
         print(text(&found, &stored, options.triggers))?;
-        if !found.complete && !found.recovered && options.recover.is_none() {
+        if !found.files_elsewhere.is_empty() {
+            say(format_args!(
+                "help: copy the files of other hosts into this directory to read the whole run"
+            ));
+        } else if !found.complete && !found.recovered && options.recover.is_none() {
             let what = match options.file.is_dir() {
                 true => "FILE".to_owned(),
                 false => options.file.display().to_string(),
@@ -224,6 +228,9 @@ fn json_document(
 fn lacking_text(text: &mut String, found: &Inspection) {
     for name in &found.files_missing {
         let _ = writeln!(text, "  missing: file {name}");
+    }
+    for place in &found.files_elsewhere {
+        let _ = writeln!(text, "  elsewhere: file {place}");
     }
     if found.events_missing > 0 {
         let _ = writeln!(text, "  missing: {} events", found.events_missing);

@@ -92,8 +92,15 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
 /// That the files hold fewer events than the run stored, in words.
 fn shortage(summary: &RunSummary, stored: &Stored) -> Option<String> {
     let (here, then) = (stored.events, summary.counts.events_stored);
+    let places = stored.elsewhere.join(", ");
+    let others = match places.is_empty() {
+        true => String::new(),
+        false => format!("; hosts have the others: {places}"),
+    };
     (here < then).then(|| {
-        format!("the run files here hold {here} whole events of the {then} that the run stored")
+        format!(
+            "the run files here hold {here} whole events of the {then} that the run stored{others}"
+        )
     })
 }
 
@@ -102,6 +109,8 @@ struct Stored {
     masses: HistogramPlot,
     histograms: Vec<Histogram>,
     events: u64,
+    /// Files that only the hosts of their writers have, as `HOST:PATH`.
+    elsewhere: Vec<String>,
 }
 
 /// Reads the stored events and fills the mass histogram from their full-precision objects.
@@ -144,6 +153,7 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
         masses,
         histograms,
         events,
+        elsewhere: reader.files_elsewhere(),
     })
 }
 
@@ -179,13 +189,14 @@ fn verdict(summary: &RunSummary, stored: &Stored) -> (String, bool) {
     };
     match shortage(summary, stored) {
         None => (text, summary.conserved),
-        Some(shortage) => (
+        Some(shortage) if stored.elsewhere.is_empty() => (
             format!(
                 "Now {shortage}: they were cut off or damaged afterwards, or are in part \
                  elsewhere. When the run ended: {text}"
             ),
             false,
         ),
+        Some(shortage) => (format!("{text} Now {shortage}."), summary.conserved),
     }
 }
 

@@ -37,6 +37,7 @@ use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
 use crate::verb::report::write_report;
 use crate::verb::role;
+use crate::writer_places;
 
 /// How often the driver looks at the chain.
 const LOOK: Duration = Duration::from_millis(20);
@@ -253,7 +254,7 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     drop(histograms);
     let bound = chain.supervisor.deadline;
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    place_writers(&mut summary, &config.hosts, &directory);
+    writer_places::note(&mut summary, &config.hosts, &directory, closing.is_empty());
     let mut errors: Vec<String> = outcome.failures.clone();
     errors.extend(closing);
     errors.extend(write_files(&directory, &mut summary));
@@ -316,16 +317,6 @@ fn control_of(directory: &RunDirectory) -> Option<RunControl> {
         say(format_args!("warning: this run takes no orders: {error}"));
     }
     control.ok()
-}
-
-/// Says of each writer on which host it was, where there are hosts, and where its file lies.
-fn place_writers(summary: &mut RunSummary, hosts: &HostTable, directory: &RunDirectory) {
-    let placement = hosts.placement();
-    for writer in &mut summary.writers {
-        let host = placement.get(writer.role.as_str());
-        writer.host = host.map(|host| (*host).to_owned());
-        writer.file = directory.file(&writer.file).display().to_string();
-    }
 }
 
 /// Writes down what is about to run and creates its files; says where.

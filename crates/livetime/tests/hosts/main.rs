@@ -6,6 +6,7 @@
 
 #[path = "../contents/mod.rs"]
 mod contents;
+mod folder_of_host;
 #[path = "../processes/live_run.rs"]
 mod live_run;
 mod namespaces;

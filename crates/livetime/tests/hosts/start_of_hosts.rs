@@ -15,12 +15,12 @@ use crate::{LOCAL, host, on_one_host, on_two_hosts, refusal};
 const READOUT: &str = r#""src0", "trg0", "ru0", "ru1", "evm""#;
 const BUILDING: &str = r#""bu0", "bu1", "fu0", "wr0""#;
 
-fn example() -> String {
+pub(crate) fn example() -> String {
     std::fs::read_to_string(process_run::example()).expect("the example is there")
 }
 
 /// The example on two hosts, started by these command lines.
-fn launched_by(readout: &str, building: &str) -> String {
+pub(crate) fn launched_by(readout: &str, building: &str) -> String {
     let by = |command: &str| format!("launcher = \"exec\"\ncommand = \"{command}\"");
     let hosts = [
         host("readout", READOUT, &by(readout)),

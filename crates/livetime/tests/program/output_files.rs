@@ -208,6 +208,53 @@ fn too_little_free_space_holds_the_run_and_then_ends_it() {
     assert_eq!(count(&inspected, "events"), stored, "{document}");
 }
 
+/// As a coordinator has it that shares no folder with the host of its writer.
+#[test]
+fn a_file_that_only_the_host_of_its_writer_has_is_named_by_all_that_read_the_run() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let arguments = ["run", "run.toml", "--out", "out"];
+    let run = bench
+        .run(&[&arguments[..], &OPTIONS].concat())
+        .ended_with(0);
+    let mut summary = run.document();
+    let stored = count(&summary, "counts.events_stored");
+    summary["writers"] = serde_json::json!([{
+        "role": "wr0", "host": "far", "file": "/far/out/events.mcap",
+        "events_stored": stored, "elsewhere": true,
+    }]);
+    bench.write("out/summary.json", &summary.to_string());
+    let whole = fs::read(bench.path("out/events.mcap")).expect("it is there");
+    assert!(bench.inspect("out").get("files_elsewhere").is_none());
+
+    // The first chunk is what a run begins with.
+    let begun = (0..whole.len()).find(|bytes| {
+        fs::write(bench.path("out/events.mcap"), &whole[..*bytes]).expect("a writable folder");
+        RunFolder::open(&bench.path("out/events.mcap")).is_ok()
+    });
+    assert!(begun.is_some(), "it begins with a chunk");
+    let place = "far:/far/out/events.mcap";
+    let inspected = bench.inspect("out");
+    assert_eq!(inspected["files_elsewhere"], serde_json::json!([place]));
+    assert_eq!(count(&inspected, "events_missing"), stored);
+    let said = bench.run(&["inspect", "out"]).ended_with(1);
+    assert!(said.out.contains(&format!("  elsewhere: file {place}\n")));
+    assert!(
+        said.err.contains("copy the files of other hosts"),
+        "{}",
+        said.err
+    );
+    for verb in [&["report", "out"][..], &["replay", "out"]] {
+        let said = bench.run(verb).ended_with(1);
+        assert!(said.err.contains(place), "{}", said.err);
+    }
+    let page = bench.read("out/report.html");
+    assert!(
+        page.contains(place) && !page.contains("cut off"),
+        "it says where"
+    );
+}
+
 /// Mounts a disk of 8 MiB at `disk`, seen by the command alone, with a file that takes most of it.
 const SMALL_DISK: &str =
     "mount -t tmpfs -o size=8m tmpfs disk && head -c 6000000 /dev/zero >disk/filler";
