@@ -34,6 +34,7 @@ mod moving;
 mod outcome;
 mod packet_loss;
 mod parts;
+mod patience;
 mod placement;
 mod readout_loss;
 mod sick_units;
@@ -71,6 +72,9 @@ const RELEASED_MAX: u32 = 1_024;
 
 /// The most events that may be open at once: units remember twice as many, and those released.
 const OPEN_MAX: u32 = TRIGGERS_HELD_MAX / 2 - RELEASED_MAX;
+
+/// The longest time after which an event is closed without what misses.
+pub(crate) const TIMEOUT_MAX: DurationNs = DurationNs(3600 * DurationNs::SECOND.0);
 
 /// Bytes that the largest packet of a network may have: every control message fits into the least.
 pub(crate) const MTU: core::ops::RangeInclusive<u32> = 512..=1 << 20;
@@ -342,19 +346,6 @@ impl BuilderNetwork {
             .saturating_add(builders.saturating_mul(self.credits))
     }
 
-    /// For so long nothing may be built while something is open: twice as long as what is given up,
-    /// as an event takes in the filter, and as a unit that may be dead is waited for.
-    pub(crate) fn patience_ps(&self) -> u64 {
-        let slow = self.sick.slow_factor.max(1.0);
-        let event = (self.hosts.event.0 as f64 * slow) as u64;
-        let silence = match self.sick.heartbeat() {
-            DurationNs(0) => DurationNs(0),
-            _ => BuilderConfig::default().dead,
-        };
-        let given_up = self.timeout.0.saturating_add(silence.0);
-        2 * (1_000 * given_up).saturating_add(event)
-    }
-
     /// The configuration of the units.
     pub fn builder_config(&self, topology: &Topology) -> BuilderConfig {
         let builders = self.builders(topology);
@@ -469,14 +460,24 @@ impl BuilderNetwork {
                 report(path, units.to_string(), format!("1 to {most}"), help);
             }
         }
-        if let Placement::Interleaved { slot_ports } = self.placement
-            && (slot_ports == 0
-                || !topology.sources().is_multiple_of(slot_ports)
-                || !topology.destinations().is_multiple_of(slot_ports))
-        {
+        let Placement::Interleaved { slot_ports } = self.placement else {
+            return;
+        };
+        let sides = [topology.sources(), topology.destinations()];
+        let is_in_order = |ports: u32| slot_ports == 1 || slot_ports == ports;
+        if slot_ports == 0 || sides.iter().any(|ports| !ports.is_multiple_of(slot_ports)) {
             let help = "set it to the ports of one slot or edge switch";
             let allowed = "a divisor of the number of ports".to_owned();
             report("builder.slot_ports", slot_ports.to_string(), allowed, help);
+        } else if sides.into_iter().all(is_in_order) {
+            // The key that is there in any case.
+            let path = "builder.placement";
+            let found =
+                format!("interleaved with a `slot_ports` of {slot_ports}, which is in order");
+            let allowed = "a `slot_ports` of more than 1 and less than all ports".to_owned();
+            let help =
+                "set `slot_ports` to the ports of one slot or edge switch, or remove `placement`";
+            report(path, found, allowed, help);
         }
     }
 
@@ -525,6 +526,19 @@ impl BuilderNetwork {
                 help,
             ));
         }
+        let (_, _, latency) = self.control.parts();
+        let heartbeat = self.sick.heartbeat();
+        let silence = BuilderConfig::default().dead.0.saturating_sub(heartbeat.0);
+        if heartbeat.0 > 0 && latency >= DurationPs::from_ns(silence) {
+            let found = DurationNs(latency.0 / 1_000);
+            let allowed = format!(
+                "below {} where builder units or the event manager die: who is not heard is dead",
+                DurationNs(silence)
+            );
+            let help = "lower it, or let no unit die";
+            let path = "builder.control_latency";
+            problems.push(Problem::new(BUILDER_NETWORK, path, found, allowed, help));
+        }
         let interval = self.hosts.interval;
         if interval > DurationPs::ZERO && interval < INTERVAL_MIN {
             let found = DurationNs(interval.0 / 1_000);
@@ -536,11 +550,10 @@ impl BuilderNetwork {
     }
 
     fn check_timeouts(&self, problems: &mut Vec<Problem>) {
-        let hour = DurationNs(3600 * DurationNs::SECOND.0);
-        let timeouts = DurationNs::MILLISECOND..=hour;
+        let timeouts = DurationNs::MILLISECOND..=TIMEOUT_MAX;
         let retry_most = match timeouts.contains(&self.timeout) {
             true => self.timeout,
-            false => hour,
+            false => TIMEOUT_MAX,
         };
         for (path, time, allowed, help) in [
             (

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use livetime_wire::DurationNs;
 use livetime_wire::message::EventTicket;
 
 use crate::network::SizeLaw;
 use crate::network::size_law::listed;
 use crate::network::traffic::mixed;
-use crate::time::SimPs;
+use crate::time::{DurationPs, SimPs};
 
 /// Violations that are kept; one is enough to fail.
 const VIOLATIONS_MAX: usize = 16;
@@ -63,6 +64,11 @@ impl<'l> Sizes<'l> {
     }
 }
 
+/// A time in picoseconds as people read it.
+const fn rounded(ps: u64) -> DurationNs {
+    DurationNs(ps / 1_000)
+}
+
 /// The words of a fragment.
 pub(super) const fn words(bytes: u32) -> u32 {
     bytes.div_ceil(4)
@@ -83,6 +89,7 @@ impl Check {
     /// Something that should never happen.
     pub(super) fn report(&mut self, now: SimPs, what: impl FnOnce() -> String) {
         if self.violations.len() < VIOLATIONS_MAX {
+            let now = rounded(now.0);
             self.violations.push(format!("{now}: {}", what()));
         }
     }
@@ -151,11 +158,16 @@ impl Check {
         }
     }
 
-    /// Nothing was built for so long although there is something to build.
-    pub(super) fn progress(&mut self, now: SimPs, patience_ps: u64, open: u64) {
-        if open > 0 && (now - self.last_progress).0 > patience_ps {
+    /// Nothing may be built for so long although there is something to build.
+    pub(super) fn progress(&mut self, now: SimPs, patience: DurationPs, open: u64) {
+        let gap = now - self.last_progress;
+        if open > 0 && gap > patience {
+            let (gap, patience) = (rounded(gap.0), rounded(patience.0));
             self.report(now, || {
-                format!("no event was built for long, {open} are open")
+                format!(
+                    "no event was built for {gap}, and all that one may wait for takes {patience}; \
+                     {open} are open"
+                )
             });
             self.last_progress = now;
         }
@@ -173,6 +185,19 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_built_too_rarely_is_reported_with_times_that_can_be_read() {
+        let mut check = Check::default();
+        let patience = DurationPs::from_ms(2_000);
+        check.progress(SimPs::ZERO + patience, patience, 7);
+        check.progress(SimPs::ZERO + patience * 2, patience, 0);
+        assert_eq!(check.violations, [""; 0]);
+        check.progress(SimPs::ZERO + patience * 3, patience, 7);
+        let found = "6.00 s: no event was built for 6.00 s, and all that one may wait for takes \
+                     2.00 s; 7 are open";
+        assert_eq!(check.into_violations(), [found]);
+    }
 
     #[test]
     fn a_list_is_gone_through_in_its_order_again_and_again() {

@@ -862,7 +862,8 @@ impl<'t> NetworkWorld<'t> {
                 .report(now, || "credits are not conserved".to_owned());
         }
         let open = self.manager.given - self.tally.built;
-        let patience = self.plan.patience_ps();
+        let builders = self.builders.len() as u32;
+        let patience = self.plan.patience(self.readouts.len() as u64, builders);
         self.check.progress(now, patience, open);
         s.after(self.tally.batch, HOST, NetworkEvent::Look.into());
     }

@@ -99,8 +99,12 @@ impl Traffic {
             Pattern::Incast(destination) => outside(*destination),
             Pattern::EventsDigitReversed { radix } => {
                 let digits = (1..=16).map(|n| radix.saturating_pow(n));
-                (*radix < 2 || !digits.into_iter().any(|n| n == destinations))
-                    .then(|| format!("{destinations} is no power of the radix {radix}"))
+                (*radix < 2 || !digits.into_iter().any(|n| n == destinations)).then(|| {
+                    format!(
+                        "digit-reversed events of radix {radix} for {destinations} \
+                             destinations, which is no power of it"
+                    )
+                })
             }
             Pattern::Shift(schedule) if schedule.index.len() != sources as usize => Some(format!(
                 "schedule of {} for {sources} sources",

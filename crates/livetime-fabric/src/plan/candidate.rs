@@ -155,6 +155,7 @@ impl Sending {
 /// A network with a way of sending.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
+    /// In words, with wiring and routes where a scenario without these keys has others.
     pub(super) name: String,
     pub(super) choice: TopologyChoice,
     /// The same network with fewer nodes, where settings are searched for in small.
@@ -175,7 +176,7 @@ pub(super) fn candidates(request: &PlanRequest) -> Vec<Candidate> {
     let with_sending = |network: Network| {
         let sendings = Sending::ALL.into_iter().filter(is_asked);
         sendings.map(move |sending| Candidate {
-            name: network.name.clone(),
+            name: network.name_with(sending),
             choice: network.choice.clone(),
             in_small: network.in_small.clone(),
             routes: network.routes,
@@ -191,6 +192,19 @@ struct Network {
     choice: TopologyChoice,
     in_small: Option<TopologyChoice>,
     routes: RoutePolicy,
+}
+
+impl Network {
+    /// What it is called where fragments are sent so: with its routes, but for shifts, which have
+    /// their own.
+    fn name_with(&self, sending: Sending) -> String {
+        let is_shift = matches!(sending, Sending::BarrelShifter | Sending::LinearShift);
+        let routes = match self.routes {
+            RoutePolicy::BySourcePort if !is_shift => ", routes by source port",
+            _ => "",
+        };
+        format!("{}{routes}", self.name)
+    }
 }
 
 /// The networks of a kind for so many nodes on either side, and for as many as it has in small.
@@ -232,7 +246,7 @@ fn networks(kind: NetworkKind, nodes: u32, small: Option<u32>) -> Vec<Network> {
         NetworkKind::Delta => {
             let stages = if nodes > 256 { 3 } else { 2 };
             let radix = root(nodes, stages);
-            let name = format!("delta of {stages} stages of {radix} x {radix}");
+            let name = format!("delta of {stages} stages of {radix} x {radix}, natural wiring");
             vec![network(name, RoutePolicy::Random, &|nodes| {
                 TopologyChoice::Delta {
                     radix: root(nodes, stages),

@@ -22,6 +22,8 @@ impl Search<'_> {
             Verdict::NotShown(format!("a promise was broken: {violation}"))
         } else if bound < 1.0 {
             Verdict::Fails
+        } else if trial.incomplete > 0 {
+            Verdict::NotShown(incomplete_words(trial.incomplete))
         } else if trial.is_clear(rate) {
             match estimate.mean > rate {
                 true => Verdict::Holds,
@@ -41,7 +43,8 @@ impl Search<'_> {
             trial.bottleneck
         };
         // What a short run builds above the bound is chance.
-        let capacity = estimate.converged.then(|| estimate.mean.min(bound * rate));
+        let is_capacity = estimate.converged && trial.is_whole();
+        let capacity = is_capacity.then(|| estimate.mean.min(bound * rate));
         let margin = |hz: f64| (hz / rate).min(bound) - 1.0;
         PlanOption {
             margin_bounds: trial.bounds().map(|hz| hz.map(margin)),
@@ -71,7 +74,11 @@ impl Search<'_> {
         });
         let (last, share) = self.carried(trial, share_max);
         let Some(share) = share else {
-            return self.answer(&last, None, Verdict::Fails, bottleneck);
+            let verdict = match last.lost {
+                0 if last.incomplete > 0 => Verdict::NotShown(incomplete_words(last.incomplete)),
+                _ => Verdict::Fails,
+            };
+            return self.answer(&last, None, verdict, bottleneck);
         };
         let verdict = match &last.violation {
             Some(violation) => Verdict::NotShown(format!("a promise was broken: {violation}")),
@@ -96,7 +103,7 @@ impl Search<'_> {
             let hz = share * self.request.rate_hz;
             let interval = DurationPs((1e12 / hz).round().max(1.0) as u64);
             last = self.trial(trial.setting, self.long(hz), Arrival::Fixed { interval });
-            if last.lost == 0 && last.rate.mean >= CARRIED * hz {
+            if last.is_whole() && last.rate.mean >= CARRIED * hz {
                 return (last, Some(share));
             }
         }
@@ -130,4 +137,9 @@ impl Search<'_> {
             bottleneck,
         }
     }
+}
+
+/// Why a run whose events were not whole shows nothing, although nothing was lost.
+fn incomplete_words(events: u64) -> String {
+    format!("{events} events were closed without fragments that were still to come")
 }

@@ -95,7 +95,7 @@ impl PlanRequest {
 }
 
 impl<'p> Search<'p> {
-    fn new(
+    pub(super) fn new(
         request: &'p PlanRequest,
         candidate: &'p Candidate,
         topology: Topology,
@@ -217,7 +217,7 @@ impl<'p> Search<'p> {
                 // Whether more of them help was tried there.
                 (trial.bottleneck, next) = (small.bottleneck, None);
             }
-            let is_ample = trial.lost == 0
+            let is_ample = trial.is_whole()
                 && trial.bottleneck != Bottleneck::Credits
                 && trial.rate.mean > AMPLE * self.request.rate_hz;
             best = Some(trial);
@@ -232,6 +232,9 @@ impl<'p> Search<'p> {
     /// Whether a setting is to be preferred, of those that lose nothing. Where the answer is clear,
     /// neither what may be chance nor what leaves the rate out of reach is worth more credits.
     fn is_better(&self, trial: &Trial, best: &Trial) -> bool {
+        if trial.incomplete > 0 || best.incomplete > 0 {
+            return trial.incomplete < best.incomplete;
+        }
         let (rate, gain) = (self.request.rate_hz, trial.rate.mean / best.rate.mean);
         if !best.is_far_from(rate) {
             return gain > BETTER;
@@ -263,7 +266,13 @@ impl<'p> Search<'p> {
     /// The setting that makes up for what limits a run; `None` where none does.
     fn next_setting(&self, trial: &Trial) -> Option<Setting> {
         let setting = trial.setting;
+        let fewer = || Setting {
+            credits: setting.credits / 4 + u32::from(setting.credits < 4),
+            ..setting
+        };
         match trial.bottleneck {
+            // Events that are held wait for each other.
+            _ if trial.incomplete > 0 && trial.lost == 0 => (setting.credits > 1).then(fewer),
             Bottleneck::ReadoutProcessor
             | Bottleneck::BuilderProcessor
             | Bottleneck::ManagerProcessor
@@ -284,10 +293,7 @@ impl<'p> Search<'p> {
                 credits: (4 * setting.credits).min(CREDITS_MAX),
                 ..setting
             }),
-            Bottleneck::Buffers if setting.credits > 1 => Some(Setting {
-                credits: setting.credits / 4 + u32::from(setting.credits < 4),
-                ..setting
-            }),
+            Bottleneck::Buffers if setting.credits > 1 => Some(fewer()),
             _ => None,
         }
     }
@@ -343,7 +349,7 @@ impl<'p> Search<'p> {
         latency * 3 + each * fragments + hosts.event + hops + turn
     }
 
-    fn first_setting(&self) -> Setting {
+    pub(super) fn first_setting(&self) -> Setting {
         let credits = self.credits_for(DurationPs::ZERO, 1);
         let event = f64::from(self.request.sources) * self.request.wire_bytes(Shaping::None);
         let credits = match self.sending {

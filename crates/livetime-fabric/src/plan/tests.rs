@@ -1,7 +1,13 @@
 use std::cell::{Cell, RefCell};
 
 use super::*;
+use crate::builder_network::BuilderNetwork;
+use crate::network::topology::Wiring;
+use crate::network::{Arrival, Estimate, RoutePolicy};
+use crate::scenario::TopologyChoice;
 use candidate::candidates;
+use search::Search;
+use trial::Trial;
 
 /// Links that are loaded to 74 %; hosts that take no time for anything.
 pub(super) fn request() -> PlanRequest {
@@ -251,6 +257,96 @@ fn no_capacity_is_more_than_the_links_carry() {
         "{option:?}"
     );
     assert!(option.efficiency.unwrap() < 1.0 + 1e-9, "{option:?}");
+}
+
+/// An event of 50 MiB takes 84 ms of the links, and all those that builder units hold take longer
+/// than one usually waits before it gives up.
+#[test]
+fn events_that_wait_for_each_other_for_long_are_whole() {
+    let mut slow = PlanRequest {
+        sources: 5,
+        builders: 5,
+        sizes: SizeLaw::Fixed(10 << 20),
+        rate_hz: 10.0,
+        buffer_bytes: 32 << 20,
+        protocols: vec![Protocol::Pull],
+        events: EVENTS_USUAL,
+        ..request()
+    };
+    slow.hosts.event = DurationPs::from_ms(1);
+    let most = 1e9 / (8.0 * f64::from(10 << 20));
+    for candidate in candidates(&slow) {
+        let search = Search::new(
+            &slow,
+            &candidate,
+            candidate.choice.build().unwrap(),
+            &|_| {},
+        );
+        let setting = search.first_setting();
+        let usual = BuilderNetwork::default();
+        let builder = search.builder(setting);
+        let held = f64::from(builder.credits * slow.builders);
+        assert!(builder.timeout.0 as f64 > 30e9 * held / most, "{builder:?}");
+        assert!(usual.retry < builder.retry && builder.retry < builder.timeout);
+        let trial = search.trial(setting, search.short(most), Arrival::Saturated);
+        assert!(trial.incomplete == 0 || trial.lost > 0, "{trial:?}");
+
+        let option = slow.option(&candidate, &|_| {}).unwrap();
+        let rate = option.event_rate.mean;
+        assert!(rate < 1.02 * most, "the links carry {most} Hz: {option:?}");
+        if let Some(margin) = option.margin {
+            assert!(margin < most / slow.rate_hz - 1.0 + 1e-9, "{option:?}");
+        }
+    }
+}
+
+#[test]
+fn events_without_some_of_their_fragments_show_nothing() {
+    let asked = request();
+    let candidate = candidates(&asked).remove(0);
+    let search = Search::new(
+        &asked,
+        &candidate,
+        candidate.choice.build().unwrap(),
+        &|_| {},
+    );
+    let mut trial = Trial::none(search.first_setting());
+    trial.rate = Estimate::of(&[1.2 * asked.rate_hz; 32]);
+    assert!(search.judge(&trial).holds(), "{trial:?}");
+    trial.incomplete = 7;
+    let option = search.judge(&trial);
+    let Verdict::NotShown(reason) = &option.verdict else {
+        panic!("{option:?}");
+    };
+    assert!(reason.starts_with("7 events were closed"), "{reason}");
+    assert_eq!((option.capacity_hz, option.margin_bounds), (None, None));
+}
+
+#[test]
+fn names_say_where_a_network_is_not_that_of_a_scenario_without_more_keys() {
+    let all = PlanRequest {
+        networks: Vec::new(),
+        ..request()
+    };
+    for Candidate {
+        name,
+        choice,
+        routes,
+        sending,
+        ..
+    } in candidates(&all)
+    {
+        let wiring = match choice {
+            TopologyChoice::Delta { wiring, .. } => wiring,
+            _ => Wiring::default(),
+        };
+        let is_wired = wiring != Wiring::default();
+        assert_eq!(name.ends_with(", natural wiring"), is_wired, "{name}");
+        let is_shift = matches!(sending, Sending::BarrelShifter | Sending::LinearShift);
+        let is_routed = routes != RoutePolicy::default() && !is_shift;
+        let words = ", routes by source port";
+        assert_eq!(name.ends_with(words), is_routed, "{name}");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! A run of a search: how long it is, and what it says of a setting.
 
+use livetime_wire::DurationNs;
+
 use super::option::Bottleneck;
 use super::search::{Search, Setting};
 use super::{EVENTS_USUAL, PlanRun};
 use crate::builder_network::{
-    BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares, Shaping,
+    BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares, Shaping, TIMEOUT_MAX,
 };
 use crate::network::measure::BATCHES;
 use crate::network::{Arrival, Estimate, Load, Pattern, Traffic};
@@ -22,6 +24,9 @@ const BLOCKS_MAX: u64 = 4_000_000;
 const LOOKS_MIN: u64 = 16;
 /// A rate that has not converged is on one side of another from so many times its error on.
 const CLEAR: f64 = 2.0;
+/// Times of an event's wait after which it is asked for again, and after which it is closed: a
+/// network may carry far less than its links, and serve some events long after others.
+const PATIENCE: [f64; 2] = [8.0, 32.0];
 
 /// A run.
 #[derive(Debug, Clone)]
@@ -30,6 +35,8 @@ pub(super) struct Trial {
     pub(super) rate: Estimate,
     pub(super) events: u64,
     pub(super) lost: u64,
+    /// Events that were closed without some of their fragments.
+    pub(super) incomplete: u64,
     /// What should never happen.
     pub(super) violation: Option<String>,
     pub(super) bottleneck: Bottleneck,
@@ -46,6 +53,7 @@ impl Trial {
             rate: Estimate::of(&[]),
             events: 0,
             lost: 0,
+            incomplete: 0,
             violation: None,
             bottleneck: Bottleneck::Credits,
             is_filled: false,
@@ -59,8 +67,14 @@ impl Trial {
 
     /// Whether it is on one side of a rate by more than its error, hertz.
     pub(super) fn is_far_from(&self, rate_hz: f64) -> bool {
-        let is_rate = self.rate.is_flat && self.rate.mean > 0.0;
+        let is_rate = self.rate.is_flat && self.rate.mean > 0.0 && self.is_whole();
         is_rate && self.distance(rate_hz) > self.error()
+    }
+
+    /// Whether nothing was lost and every event is whole: one without some of its fragments took
+    /// less time than an event takes.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.lost == 0 && self.incomplete == 0
     }
 
     /// How far it is from a rate, hertz.
@@ -72,7 +86,7 @@ impl Trial {
     pub(super) fn bounds(&self) -> Option<[f64; 2]> {
         let (mean, error) = (self.rate.mean, self.error());
         let is_known = self.rate.converged || self.is_filled && self.rate.is_flat && mean > 0.0;
-        is_known.then_some([(mean - error).max(0.0), mean + error])
+        (is_known && self.is_whole()).then_some([(mean - error).max(0.0), mean + error])
     }
 
     /// What its rate may be off by, hertz: of one that has not converged, more than its interval.
@@ -162,6 +176,7 @@ impl Search<'_> {
             rate: outcome.event_rate,
             events: outcome.events_counted,
             lost: outcome.packets_lost,
+            incomplete: outcome.events_incomplete,
             violation: violation(&outcome),
             bottleneck: if outcome.packets_lost > 0 {
                 Bottleneck::Buffers
@@ -233,7 +248,12 @@ impl Search<'_> {
 
     pub(super) fn builder(&self, setting: Setting) -> BuilderNetwork {
         let request = self.request;
+        let usual = BuilderNetwork::default();
+        let wait_ns = 1e9 * self.wait_s(setting);
+        let [retry, timeout] = PATIENCE.map(|times| DurationNs((times * wait_ns) as u64));
         BuilderNetwork {
+            timeout: timeout.clamp(usual.timeout, TIMEOUT_MAX),
+            retry: retry.clamp(usual.retry, TIMEOUT_MAX),
             readout_units: request.sources,
             builder_units: request.builders,
             mode: self.sending.mode(),
@@ -246,8 +266,19 @@ impl Search<'_> {
                 interval: setting.interval,
                 ..request.hosts
             },
-            ..BuilderNetwork::default()
+            ..usual
         }
+    }
+
+    /// How long an event waits for those before it, and then takes, at the rate of what is full
+    /// first or of messages that each go alone: all that are held take turns there. Seconds.
+    fn wait_s(&self, setting: Setting) -> f64 {
+        let request = self.request;
+        let held = f64::from(setting.credits) * f64::from(request.builders);
+        let messages = 2.0 * f64::from(request.sources) / f64::from(request.builders);
+        let by_messages = messages * request.hosts.message.0 as f64 * 1e-12;
+        let each = (1.0 / (self.bound().1 * request.rate_hz)).max(by_messages);
+        held * each + self.event_time().0 as f64 * 1e-12
     }
 
     /// What is busiest where `built` times the rate is built; credits if nothing is.

@@ -846,11 +846,20 @@ fn a_builder_that_does_not_fit_is_refused_with_its_key() {
     let damage = found("F0208", "builder.packet_damage");
     assert_eq!(path(|p| p.packet_damage = 0.6), damage);
     assert_eq!(path(|p| p.packet_damage = f64::NAN), damage);
-    let slots = Placement::Interleaved { slot_ports: 3 };
-    assert_eq!(slots, Placement::Interleaved { slot_ports: 3 });
     assert_eq!(
         path(|p| p.placement = Placement::Interleaved { slot_ports: 3 }),
         found("F0208", "builder.slot_ports")
+    );
+    // Neither has an effect.
+    for slots in [
+        path(|p| p.placement = Placement::Interleaved { slot_ports: 1 }),
+        path(|p| p.placement = Placement::Interleaved { slot_ports: 8 }),
+    ] {
+        assert_eq!(slots, found("F0208", "builder.placement"));
+    }
+    assert_eq!(
+        path(|p| p.placement = Placement::Interleaved { slot_ports: 4 }),
+        None
     );
     assert_eq!(
         path(|p| {

@@ -11,6 +11,7 @@ mod network_result;
 mod plan;
 mod plan_progress;
 mod preset;
+mod rate_words;
 mod replay;
 mod run;
 mod swarm;

@@ -103,6 +103,7 @@ fn mistakes_of_a_graph_are_all_named_by_file_and_line() {
     let run = bench.run(&["check", "halls.toml"]).ended_with(1);
     for part in [
         "halls.graph:2: `rate=fast`: no number found",
+        "halls.graph:3: a link from switch `a` to itself; allowed are two switches",
         "halls.graph:3: a speed of `2` and a `rate` for one link",
         "halls.graph:3: `dealy` is no key of a link",
         "halls.graph:4: no switch `b` above this line",

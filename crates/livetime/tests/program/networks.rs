@@ -308,6 +308,10 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
             "F0202",
         ),
         (
+            "[topology]\nkind = \"crossbar\"\nports = 9\n[traffic]\npattern = \"events-digit-reversed\"\n",
+            "`traffic` is digit-reversed events of radix 2 for 9 destinations",
+        ),
+        (
             "[topology]\nkind = \"benes\"\nports = 8\n[traffic]\npattern = \"barrel-shifter\"\n",
             "F0203",
         ),
@@ -378,6 +382,10 @@ fn scenarios_that_cannot_be_are_refused_with_place_and_help() {
         (
             "[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\nbuilder_units = 5\n",
             "F0208",
+        ),
+        (
+            "[topology]\nkind = \"crossbar\"\nports = 4\n[builder]\nplacement = \"interleaved\"\n",
+            "builder.placement",
         ),
         (
             "[topology]\nkind = \"benes\"\nports = 8\n[builder]\nshaping = \"barrel-shifter\"\n",
@@ -587,9 +595,20 @@ fn a_plan_counts_each_packet_of_a_fragment() {
     let load = value(&document, "load_source_link").as_f64();
     assert!((load.expect("a share") - 1e3 * 6400.0 * 8.0 / 1e9).abs() < 1e-9);
     assert!(!options.is_empty());
-    let page = [&["sim", "plan", "--network", "crossbar"], &ethernet[..]].concat();
+    let start = [
+        "sim",
+        "plan",
+        "--network",
+        "crossbar",
+        "--host-packet",
+        "5us",
+    ];
+    let page = [&start[..], &ethernet[..]].concat();
     let text = Workbench::new().run(&page).ended_with(0).out;
     assert!(text.contains("packets of up to 1500 B,"), "{text}");
+    // Four packets of 5 us each, beside the 5.1 % of the links.
+    let both = "links of the sources with their adapters 7.1 %";
+    assert!(text.contains(both), "{text}");
 }
 
 /// A block is as large as a packet where nobody asks for another and 4 KiB are too much.

@@ -223,6 +223,12 @@ impl Graph {
                 0
             })
         });
+        if problems.is_empty() && from == to {
+            let name = &self.switches[from as usize];
+            problems.push(format!(
+                "a link from switch `{name}` to itself; allowed are two switches"
+            ));
+        }
         let (speed, own) = match rest {
             [speed, own @ ..] if !speed.contains('=') => (Some(*speed), own),
             own => (None, own),

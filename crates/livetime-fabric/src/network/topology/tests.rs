@@ -193,7 +193,11 @@ fn what_cannot_be_built_is_refused() {
             "line 3: destination `n` is there twice",
         ),
         ("node n x", "line 1: no switch `x` above this line"),
-        ("switch a\nlink a a 0", "line 2: the speed"),
+        ("switch a\nswitch b\nlink a b 0", "line 3: the speed"),
+        (
+            "switch a\nlink a a",
+            "line 2: a link from switch `a` to itself; allowed are two switches",
+        ),
         ("swich a", "line 1: `swich a` is no statement"),
     ];
     for (text, message) in broken {
@@ -293,7 +297,8 @@ fn links_of_a_graph_may_have_rates_and_delays_of_their_own() {
     assert_eq!(graph.statement(9), Some((5, "destination `d`".to_owned())));
     assert_eq!(graph.statement(10), None);
     // Nothing of its own is no cable, however it is written.
-    let plain = Graph::parse("switch a\nnode n a delay=0ns\nlink a a 2 delay=0\n").unwrap();
+    let plain = "switch a\nswitch b\nnode n a delay=0ns\nlink a b 2 delay=0\n";
+    let plain = Graph::parse(plain).unwrap();
     assert!(!Topology::graph(&plain).unwrap().has_cables());
 }
 
@@ -314,6 +319,7 @@ fn mistakes_of_rates_and_delays_are_named_all_at_once() {
         format!("line 3: `delay=5`: unit is missing; {time}"),
         "line 4: `dleay` is no key of a link; allowed are `rate=RATE` and `delay=TIME`".to_owned(),
         "line 4: `rate` is there twice".to_owned(),
+        "line 5: a link from switch `a` to itself; allowed are two switches".to_owned(),
         "line 5: a speed of `2` and a `rate` for one link; allowed is one of them".to_owned(),
         "line 6: the speed is a whole number".to_owned(),
         format!("line 6: `delay=2s`: value is out of range; {time}"),

@@ -5,6 +5,7 @@ use livetime_node::latency_summary;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
+use super::rate_words::{RATE_DIGITS, error_words, rate_words};
 use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
 
 /// Adds the builder's numbers to the document of a run that took so many seconds; `of_p2p` is its
@@ -148,21 +149,21 @@ fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     }
     if rate.converged {
         format!(
-            "  event rate        {:.2} kHz (95 % confidence +- {:.2}), {:.1} MB/s per builder unit, \
+            "  event rate        {} (95 % confidence +- {}), {:.1} MB/s per builder unit, \
              {:.1} % of its links, {:.1} % of point to point\n",
-            rate.mean / 1e3,
-            rate.ci95 / 1e3,
+            rate_words(rate.mean, RATE_DIGITS),
+            error_words(rate.ci95, rate.mean),
             builder.throughput_per_node / 1e6,
             100.0 * builder.efficiency_link,
             100.0 * of_p2p
         )
     } else {
         format!(
-            "  event rate        not converged: {:.2} kHz +- {:.2} so far, with a trend or too few \
+            "  event rate        not converged: {} +- {} so far, with a trend or too few \
              events\n                    raise `duration` and `warm_up`; --csv shows it against \
              time\n",
-            rate.mean / 1e3,
-            rate.ci95 / 1e3
+            rate_words(rate.mean, RATE_DIGITS),
+            error_words(rate.ci95, rate.mean)
         )
     }
 }

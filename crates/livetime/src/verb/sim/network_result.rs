@@ -5,6 +5,7 @@ use livetime_node::latency_summary;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
+use super::rate_words::{RATE_DIGITS, rate_words};
 use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
 
 /// Adds the numbers of one of `rails` equal networks to the document of a run that took so many
@@ -81,12 +82,12 @@ fn steady_text(network: &NetworkOutcome, rails: f64) -> String {
     }
     format!(
         "  efficiency        {:.2} % of the links (95 % confidence +- {:.2}), {:.2} % of point to \
-         point\n  throughput        {:.1} MB/s per node, {:.2} kHz of packets per source\n",
+         point\n  throughput        {:.1} MB/s per node, {} of packets per source\n",
         100.0 * efficiency.mean,
         100.0 * efficiency.ci95,
         100.0 * network.efficiency_p2p,
         network.throughput_per_node * rails / 1e6,
-        network.packets_per_source_hz * rails / 1e3
+        rate_words(network.packets_per_source_hz * rails, RATE_DIGITS)
     )
 }
 

@@ -18,12 +18,16 @@ use serde_json::{Value, json};
 
 use super::parse_threads;
 use super::plan_progress::PlanProgress;
+use super::rate_words::{RATE_DIGITS, rate_words};
 use crate::config::{BUS_ALLOWED, BUS_RATES, parse_bit_rate, parse_quantity};
 use crate::console::{print, print_line, say};
 use crate::exit;
 
 /// Bytes of a block where nobody asks for another, and packets are no smaller.
 const BLOCK_USUAL: u32 = 4 << 10;
+
+/// The last of the loads in words.
+const LINKS_WITH_ADAPTERS: &str = "links of the sources with their adapters";
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -352,7 +356,7 @@ fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
     let loads = request.loads(Shaping::None);
     let mut loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
     if let Some(both) = loads.last_mut() {
-        both["of"] = json!("links of the sources with their adapters");
+        both["of"] = json!(LINKS_WITH_ADAPTERS);
     }
     let (source, builder) = request.link_loads();
     let hosts = &request.hosts;
@@ -487,19 +491,39 @@ fn to_text(request: &PlanRequest, found: &[PlanOption]) -> String {
     text
 }
 
+/// What the rate loads, each after a blank.
+fn loads_text(request: &PlanRequest) -> String {
+    let loads = request.loads(Shaping::None);
+    let (_, link) = loads[0];
+    let mut shares: Vec<(&str, f64)> = loads.map(|(what, load)| (what.name(), load)).to_vec();
+    if let Some(both) = shares.last_mut() {
+        both.0 = LINKS_WITH_ADAPTERS;
+    }
+    // Where a packet costs an adapter no time, its link says it all.
+    shares.retain(|(what, load)| {
+        *load
+            > if *what == LINKS_WITH_ADAPTERS {
+                link
+            } else {
+                0.0
+            }
+    });
+    let texts = shares
+        .iter()
+        .map(|(what, load)| format!(" {what} {:.1} %", 100.0 * load));
+    texts.collect::<Vec<_>>().join(",")
+}
+
 /// What was asked for and assumed.
 fn head(request: &PlanRequest) -> String {
     let mut text = format!(
         "SIMULATED: {} sources, {} builders, {} of {} each\n  load at this rate:",
         request.sources,
         request.builders,
-        RateHz(request.rate_hz),
+        rate_words(request.rate_hz, RATE_DIGITS),
         ByteSize(request.sizes.mean().round() as u64),
     );
-    let loads = request.loads(Shaping::None);
-    let of_interest = loads.iter().take(5).filter(|(_, load)| *load > 0.0);
-    let loads = of_interest.map(|(what, load)| format!(" {} {:.1} %", what.name(), 100.0 * load));
-    text += &loads.collect::<Vec<_>>().join(",");
+    text += &loads_text(request);
     let hosts = &request.hosts;
     let (Control::Separate {
         bits_per_s,
@@ -511,7 +535,7 @@ fn head(request: &PlanRequest) -> String {
     }) = request.control;
     let bus = match hosts.bus_bytes_per_s {
         0 => "never busy".to_owned(),
-        bytes => format!("{} MB/s", bytes / 1_000_000),
+        bytes => format!("{} MB/s", bytes as f64 / 1e6),
     };
     let packets = match request.mtu {
         0 => "any size".to_owned(),
@@ -524,12 +548,12 @@ fn head(request: &PlanRequest) -> String {
     };
     text += &format!(
         "\n  assumed: {} for a message, {} for a fragment, {} for a packet, {} for an event, bus \
-         {bus}; control network {} Mb/s, {}; packets of {packets}, blocks of {blocks}, buffers of {}\n",
+         {bus}; control network {}, {}; packets of {packets}, blocks of {blocks}, buffers of {}\n",
         rounded(hosts.message),
         rounded(hosts.fragment),
         rounded(hosts.packet),
         rounded(hosts.event),
-        bits_per_s / 1_000_000,
+        BitRate(bits_per_s),
         rounded(latency),
         ByteSize(request.buffer_bytes),
     );
@@ -564,7 +588,7 @@ fn row(option: &PlanOption) -> [String; 11] {
         },
         option
             .capacity_hz
-            .map_or_else(dash, |hz| RateHz(hz.round()).to_string()),
+            .map_or_else(dash, |hz| rate_words(hz, RATE_DIGITS)),
         margin_words(option).unwrap_or_else(dash),
         verdict,
         format!("{}{lost}", option.bottleneck.name()),
