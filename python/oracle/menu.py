@@ -10,23 +10,29 @@ from itertools import combinations
 
 from .encoding import COS, SIN
 
+MILLI = Decimal("0.001")
 UNITS = {
-    "energy": {"MeV": 1, "GeV": 1000},  # to MeV
-    "length": {"um": 1, "mm": 1000, "cm": 10000},  # to um
+    "energy": {"keV": MILLI, "MeV": 1, "GeV": 1000, "TeV": 10**6},  # to MeV
+    "length": {"nm": MILLI, "um": 1, "µm": 1, "mm": 1000, "cm": 10000, "m": 10**6},  # to um
     "angle": {"mdeg": 1, "deg": 1000},  # to mdeg
-    "time": {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9},  # to ns
+    "time": {
+        **{"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6},  # to ns
+        **{"s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9},
+    },
 }
 TYPES = {"CMU": 1, "CMP": 2, "CMX": 4, "BMU": 8}
 
 
 def threshold(text: str, kind: str) -> int:
-    """An exact integer from a decimal text with unit."""
+    """An exact integer from a decimal text with unit, which zero may lack."""
     for unit in sorted(UNITS[kind], key=len, reverse=True):
         if text.endswith(unit):
             value = Decimal(text.removesuffix(unit).strip()) * UNITS[kind][unit]
             if value != value.to_integral_value():
                 raise ValueError(f"{text!r} is not a whole number of the smallest unit")
             return int(value)
+    if "0" in text and not text.strip().strip("+-0._"):
+        return 0
     raise ValueError(f"{text!r} has no unit of {kind}")
 
 

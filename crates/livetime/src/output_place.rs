@@ -1,8 +1,8 @@
 //! Where a result goes: whether it can be written there, asked before the work and not found out after
 //! it, and the writing, of the whole or of nothing.
 
-use std::fs::{self, OpenOptions};
-use std::io::ErrorKind;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
@@ -27,6 +27,68 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
             "cannot write {}: {error}\nhelp: nothing was started; name a file that can be written",
             path.display()
         )
+    })
+}
+
+/// Refuses a file that is there: it may be the only copy of something. What is no plain file, such as a
+/// pipe, is written to; whether anything can be written is for [`check`].
+///
+/// # Errors
+/// What is there, and what to do.
+pub(crate) fn check_new(path: &Path) -> Result<(), String> {
+    check_kind(path, |_| false)
+}
+
+/// As [`check_new`], but a page or a drawing may be there: what made it can make it again.
+///
+/// # Errors
+/// As [`check_new`].
+pub(crate) fn check_page(path: &Path) -> Result<(), String> {
+    check_kind(path, |kind| kind == Kind::Page)
+}
+
+/// What a file is, by how it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// As the pages and drawings do that this program writes.
+    Page,
+    /// As run files do.
+    RunFile,
+    Other,
+}
+
+fn check_kind(path: &Path, may_go: impl FnOnce(Kind) -> bool) -> Result<(), String> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let there = match kind_of(path) {
+        Ok(kind) if may_go(kind) => return Ok(()),
+        Ok(Kind::Page) => "a page or a drawing is there".to_owned(),
+        Ok(Kind::RunFile) => "a file of a run is there".to_owned(),
+        Ok(Kind::Other) => "a file is there that is no page of this program".to_owned(),
+        Err(error) => format!("a file is there that cannot be read: {error}"),
+    };
+    Err(format!(
+        "cannot write {}: {there}\nhelp: the file is kept; name one that is not there yet",
+        path.display()
+    ))
+}
+
+fn kind_of(path: &Path) -> io::Result<Kind> {
+    const PAGES: [&[u8]; 2] = [b"<!doctype html", b"<svg"];
+    const RUN_FILE: &[u8] = b"\x89MCAP0\r\n";
+    let mut begins = Vec::new();
+    File::open(path)?.take(16).read_to_end(&mut begins)?;
+    let begins_as = |page: &&[u8]| {
+        let same = begins.get(..page.len());
+        same.is_some_and(|same| same.eq_ignore_ascii_case(page))
+    };
+    Ok(if PAGES.iter().any(begins_as) {
+        Kind::Page
+    } else if begins.starts_with(RUN_FILE) {
+        Kind::RunFile
+    } else {
+        Kind::Other
     })
 }
 
@@ -84,6 +146,32 @@ mod tests {
             );
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_a_page_gives_way_to_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        assert_eq!((check_new(&file), check_page(&file)), (Ok(()), Ok(())));
+        assert!(!file.exists());
+        for (contents, is_page, there) in [
+            (&b"<!DOCTYPE html>\n"[..], true, "a page or a drawing is"),
+            (b"<svg viewBox", true, "a page or a drawing is"),
+            (b"\x89MCAP0\r\n.", false, "a file of a run is there"),
+            (b"1 2 3\n", false, "a file is there that is no page"),
+            (b"", false, "a file is there that is no page"),
+        ] {
+            fs::write(&file, contents).unwrap();
+            assert_eq!(check_page(&file).is_ok(), is_page, "{there}");
+            let said = check_new(&file).unwrap_err();
+            let begin = format!("cannot write {}: {there}", file.display());
+            assert!(said.starts_with(&begin), "{said}");
+            assert_eq!(fs::read(&file).unwrap(), contents);
+        }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(check_new(&link).is_err() && check_page(&link).is_err());
+        assert_eq!(check_new(Path::new("/dev/null")), Ok(()));
     }
 
     #[test]

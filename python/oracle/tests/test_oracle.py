@@ -59,6 +59,24 @@ class Decisions(unittest.TestCase):
         with self.assertRaises(ValueError):
             threshold("0.5 um", "length")
 
+    def test_every_unit_of_the_configuration_is_known(self):
+        for kind, units in {
+            "energy": {"1500 keV": None, "2000 keV": 2, "3 MeV": 3, "1.5 GeV": 1500, "0.02 TeV": 20_000},
+            "length": {"500 nm": None, "7000 nm": 7, "8 um": 8, "8 µm": 8, "1.2 cm": 12_000, "0.1 m": 100_000},
+            "angle": {"0.5 mdeg": None, "250 mdeg": 250, "2.5 deg": 2500, "0": 0},
+            "time": {"0.5 ns": None, "25 ns": 25, "3 us": 3000, "3 µs": 3000, "2 ms": 2_000_000},
+        }.items():
+            for text, value in units.items():
+                with self.subTest(text):
+                    if value is None:
+                        self.assertRaises(ValueError, threshold, text, kind)
+                    else:
+                        self.assertEqual(threshold(text, kind), value)
+        times = [threshold(text, "time") for text in ("2 s", "3 min", "0.5 h")]
+        self.assertEqual(times, [2 * 10**9, 180 * 10**9, 1800 * 10**9])
+        for text in ("5", "1 Hz", ""):
+            self.assertRaises(ValueError, threshold, text, "length")
+
     def test_dimuon_and_prescale(self):
         menu = Menu(MENU)
         words = packet([muon(30.0, 0.0, 1.0), muon(30.0, 3.0, -1.0)], HEADER, 5, 510)

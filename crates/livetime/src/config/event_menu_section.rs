@@ -68,7 +68,7 @@ fn read_path(
     path.require("cut", "what the path asks for, such as \"dimuon\"");
     let name = path.text("name");
     let cut = path.choice("cut", &CUTS);
-    let prescale = path.integer("prescale", 0..=u64::from(u32::MAX));
+    let prescale = path.integer("prescale", 1..=u64::from(u32::MAX));
     let l2 = path.integers("l2", 127).unwrap_or_default();
     let bits = read_streams(path, streams, findings);
     let cut = match cut? {

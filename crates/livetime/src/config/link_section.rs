@@ -121,11 +121,13 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
         link.crc = CrcCheck::Off;
     }
     let transport = match is_trigger {
-        true => Some(LinkTransport::Emulated),
+        true => LinkTransport::Emulated,
         false => read_transport(&mut section, findings),
     };
     let last = source.map_or(0, |first| first + count - 1);
-    if last > u64::from(u32::MAX) {
+    let count = if last <= u64::from(u32::MAX) {
+        count
+    } else {
         findings.report(Problem::new(
             OUT_OF_RANGE,
             section.key_path("count"),
@@ -133,7 +135,9 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
             "source ids up to 0xffffffff",
             "lower `source_id` or `count`: the links of a table have consecutive source ids",
         ));
-    }
+        // Those beyond would all have the last id, which is no problem of its own.
+        1
+    };
     section.finish();
     Some(LinkTable {
         path,
@@ -141,12 +145,12 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
         source: u32::try_from(source?).ok()?,
         count: u32::try_from(count).ok()?,
         link,
-        transport: transport?,
+        transport,
     })
 }
 
-/// Reads `kind` and the keys that belong to it; `None` when they contradict each other.
-fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> Option<LinkTransport> {
+/// Reads `kind` and the keys that belong to it.
+fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> LinkTransport {
     let mut config = UdpConfig::default();
     let mut datagram = ByteSize(4 * DATAGRAM_WORDS as u64);
     section.quantity("datagram", &mut datagram);
@@ -175,15 +179,18 @@ fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> Option<
             "write `kind = \"file\"` to play the files, or remove `frames`",
         ));
     }
-    Some(match kind {
+    match kind {
         "udp" => LinkTransport::Udp {
             config,
             datagram_words: config.data_words_max,
         },
         "tcp" => LinkTransport::Tcp,
-        FILE => LinkTransport::File { path: frames? },
+        // Without a folder there is a problem already; the link is one all the same.
+        FILE => LinkTransport::File {
+            path: frames.unwrap_or_default(),
+        },
         _ => LinkTransport::Emulated,
-    })
+    }
 }
 
 /// A size as words; what is no whole number of words is a problem.

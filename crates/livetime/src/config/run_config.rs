@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
-use livetime_builder::problem_code::TOO_MANY_SOURCES;
+use livetime_builder::problem_code::{FIRST_STEP, TOO_MANY_SOURCES};
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_node::{BuilderTransport, ChainConfig, DataLinkConfig, FilterConfig};
 use livetime_readout::LinkConfig;
+use livetime_readout::problem_code::PAGE_SIZE;
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
 use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
@@ -376,6 +377,8 @@ fn apply(overrides: &Overrides, source: &mut SourceConfig, trigger: &mut Trigger
     }
 }
 
+/// The pages of a run: those that a link knows, in whole cache lines.
+const PAGES_ALLOWED: &str = "256 B to 4194240 B, a multiple of 64 B";
 /// What the builder calls the links of the readout units.
 const READOUT_UNITS: &str = "builder.readout_units";
 
@@ -404,11 +407,15 @@ impl WrittenKeys {
     /// Reports what the cores found, on the written keys and without what has been said.
     fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
         let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
+        let steps_misnamed = (of_parts.iter())
+            .any(|problem| problem.code == FIRST_STEP && problem.path.ends_with(']'));
         for problem in of_parts {
             // What the cores say about misplaced links has been said where the links are written,
-            // and that there is none is said once.
+            // and that there is none is said once. How many units a list has is not counted while
+            // it names one wrongly.
             let said = (links_misplaced && self.is_about_all_links(&problem))
-                || (self.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS));
+                || (self.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS))
+                || (steps_misnamed && problem.code == FIRST_STEP && !problem.path.ends_with(']'));
             if !said {
                 findings.report(self.place(problem));
             }
@@ -444,6 +451,9 @@ impl WrittenKeys {
         let is_all = problem.path == READOUT_UNITS && problem.code == TOO_MANY_SOURCES;
         let all = is_all.then(|| self.count_of_most(None)).flatten();
         problem.path = all.unwrap_or_else(|| self.written(&problem.path));
+        if problem.code == PAGE_SIZE {
+            problem.allowed = PAGES_ALLOWED.to_owned();
+        }
         if let Some((path, _)) = &mut problem.related {
             *path = self.written(path);
         }

@@ -17,7 +17,8 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
     }
     if config.on_loss.filters_at_start.is_some() && !processes {
         notes.push(
-            "`[filter] units_max` is above `units`: such a run needs `--processes` or `[[host]]`"
+            "`[filter] units_max` is above `units`: filter units join only as processes, so `run` \
+             refuses this without `--processes`, `[workers] processes = true` or `[[host]]`"
                 .to_owned(),
         );
     }

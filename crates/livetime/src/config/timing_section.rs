@@ -58,6 +58,7 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
     let mut magnet = DurationNs(2_000_000);
     timing.quantity("magnet", &mut magnet);
     let read_back = timing.integer("read_back", 0..=u64::from(u32::MAX));
+    refuse_idle(&mut timing);
     let ramps = timing
         .sections("ramp")
         .into_iter()
@@ -84,6 +85,35 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
             .and_then(|id| u32::try_from(id).ok())
             .map(SourceId),
     })
+}
+
+/// Reports keys of ramps where there are none, and a schedule that nothing follows.
+fn refuse_idle(timing: &mut Section<'_, '_>) {
+    if !timing.has("ramp") {
+        let help = "remove it, or add a `[[timing.ramp]]`";
+        timing.refuse_idle(
+            &["ramp_start", "magnet"],
+            "these keys with `[[timing.ramp]]`",
+            help,
+        );
+    }
+    // With `align` the run itself begins on the grid.
+    let followers = [
+        "gate_open",
+        "gate_close",
+        "trigger",
+        "ramp_start",
+        "ramp",
+        "align",
+    ];
+    if !followers.iter().any(|key| timing.has(key)) {
+        let help = "remove the table, or name what its messages do";
+        timing.refuse_idle(
+            &["schedule"],
+            "a schedule with a gate, a `trigger`, ramps or `align`",
+            help,
+        );
+    }
 }
 
 fn read_schedule(
@@ -278,6 +308,28 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
         };
         assert_eq!(place(LinkTransport::Emulated), [""; 0]);
         assert_eq!(place(frames()), [LINK_KIND.code]);
+    }
+
+    #[test]
+    fn what_nothing_follows_is_named() {
+        let ramps = GOOD.find("read_back").unwrap();
+        let idle = |text: &str| {
+            let problems = read(text).1.into_iter();
+            let idle = problems.filter(|problem| problem.contains("C0137"));
+            let keys = ["ramp_start", "magnet", "schedule"];
+            idle.map(|p| {
+                keys.iter()
+                    .position(|key| p.contains(&format!("timing.{key}")))
+            })
+            .collect::<Vec<_>>()
+        };
+        let magnet = format!("{}magnet = \"3 ms\"\n", &GOOD[..ramps]);
+        assert_eq!(idle(&magnet), [Some(0), Some(1)]);
+        let schedule = "[timing]\nschedule = [\"0x10 0x0 0\"]\nperiod = \"100 ms\"\n";
+        assert_eq!(idle(schedule), [Some(2)]);
+        for used in ["align = \"1 s\"", "trigger = \"0x10\""] {
+            assert_eq!(idle(&format!("{schedule}{used}\n")), []);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use livetime_wire::Problem;
 
 use super::cut_section::{CUTS, CutReader};
 use super::document::{Findings, Section};
-use super::problem_code::{BEAM_SPOT, BOTH_KEYS, OUT_OF_RANGE};
+use super::problem_code::{BEAM_SPOT, BOTH_KEYS, IDLE_KEY, OUT_OF_RANGE};
 use crate::extensions;
 
 /// Most decision nodes.
@@ -120,6 +120,9 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
             table.path_keys.push(key);
         }
     }
+    if !trigger.has("luminosity") {
+        refuse_unknown_luminosity(trigger, &paths, &table.path_keys);
+    }
     // A path with problems may be the one that needs a key.
     if paths.len() == written {
         refuse_idle(trigger, &paths);
@@ -146,6 +149,20 @@ fn refuse_idle(trigger: &mut Section<'_, '_>, paths: &[PathConfig]) {
             let help = format!("remove it, or give a path `{needed}`");
             trigger.refuse_idle(keys, &reason, &help);
         }
+    }
+}
+
+/// Reports limits of a luminosity that nothing says: they would never close their paths.
+fn refuse_unknown_luminosity(trigger: &Section<'_, '_>, paths: &[PathConfig], keys: &[String]) {
+    let limited = paths.iter().zip(keys);
+    for (_, key) in limited.filter(|(path, _)| path.prescale.luminosity_max.is_some()) {
+        trigger.report(Problem::new(
+            IDLE_KEY,
+            format!("{key}.luminosity_max"),
+            "a key without effect",
+            "`luminosity_max` with `luminosity` in `[trigger]`",
+            "remove it, or give `luminosity` in `[trigger]`: without it the path is always open",
+        ));
     }
 }
 
@@ -206,7 +223,7 @@ fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathCo
 
 /// The four ways of a path to fire less often than it passes.
 fn read_prescale(section: &mut Section<'_, '_>, findings: &Findings) -> Prescale {
-    let fixed = section.integer("prescale", 0..=u64::from(u32::MAX));
+    let fixed = section.integer("prescale", 1..=u64::from(u32::MAX));
     let steps = section.integers("prescales", u64::from(u32::MAX));
     if fixed.is_some() && steps.is_some() {
         let problem = Problem::new(
@@ -226,7 +243,7 @@ fn read_prescale(section: &mut Section<'_, '_>, findings: &Findings) -> Prescale
         prescale.steps = vec![factor(fixed)];
     }
     section.quantity("interval_min", &mut prescale.interval_min);
-    let luminosity = section.integer("luminosity_max", 0..=u64::from(u32::MAX));
+    let luminosity = section.integer("luminosity_max", 1..=u64::from(u32::MAX));
     prescale.luminosity_max = luminosity.map(factor);
     prescale
 }

@@ -23,7 +23,7 @@ use crate::spill_figure::spill_figure;
 pub(crate) struct Options {
     /// Run directory, such as runs/000001
     directory: PathBuf,
-    /// File to write; report.html in the run directory without it
+    /// File to write; report.html in the run directory without it. Only a former page is replaced
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -34,7 +34,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .output
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
-    match write_report(&options.directory, &output) {
+    let place = output_place::check_page(&output);
+    match place.and_then(|()| write_report(&options.directory, &output)) {
         Ok(shortage) => {
             let printed = exit::after_printing(print_line(output.display()));
             let Some(shortage) = shortage else {

@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::config::{self, Overrides};
 use crate::console::{print_line, say};
 use crate::exit;
+use crate::output_place;
 use crate::verb::{pattern, played_source};
 
 /// Options of the verb.
@@ -51,7 +52,7 @@ pub(crate) struct Options {
     /// Write the fragments of each data link to a file in this folder, for links of kind "file"
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["link", "pattern", "jsonl"])]
     frames: Option<PathBuf>,
-    /// File to write, one JSON line per event; standard output without it
+    /// File to make, one JSON line per event; standard output without it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["link", "pattern"])]
     jsonl: Option<PathBuf>,
 }
@@ -78,6 +79,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     };
     if let Some(done) = play(options, &loaded.config.chain) {
         return done;
+    }
+    let jsonl = options.jsonl.as_deref();
+    if let Err(error) = jsonl.map_or(Ok(()), output_place::check_new) {
+        say(format_args!("error: {error}"));
+        return exit::PROBLEM;
     }
     let written = match &options.jsonl {
         Some(path) => File::create(path)

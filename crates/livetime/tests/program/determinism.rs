@@ -152,7 +152,10 @@ fn a_run_of_several_trigger_nodes_and_files_is_that_of_the_simulator() {
     );
     // What hangs on time is refused, all of it at once.
     let text = bench.read("out/config.toml");
-    let by_time = changed(&text, "prescale = 7", "interval_min = \"1 s\"");
+    let keys = "interval_min = \"1 s\"\nluminosity_max = 100";
+    let by_time = changed(&text, "prescale = 7", keys);
+    let luminosity = "[trigger]\nluminosity = [200, 50]\n";
+    let by_time = changed(&by_time, "[trigger]\n", luminosity);
     let filter = "[filter]\npython = \"my.py:answer\"\n";
     let from = by_time.find("[filter]").expect("there is a filter");
     let to = by_time.find("[store]").expect("there is a store");
@@ -162,7 +165,7 @@ fn a_run_of_several_trigger_nodes_and_files_is_that_of_the_simulator() {
         [&by_time[..from], filter, &by_time[to..]].concat(),
     );
     let refused = bench.run(&["sim", "replay", "out"]).ended_with(1);
-    for reason in ["interval_min", "in Python"] {
+    for reason in ["interval_min", "luminosity_max", "in Python"] {
         assert!(refused.err.contains(reason), "{}", refused.err);
     }
 }

@@ -41,6 +41,23 @@ fn options_without_effect_are_usage_errors() {
     );
 }
 
+/// Whether a run has processes is also for its command to say, so that the file by itself is good.
+#[test]
+fn filter_units_that_could_not_join_are_noted_and_refused() {
+    let bench = Workbench::new();
+    let more = changed(SMALL, "[filter]", "[filter]\nunits_max = 2");
+    bench.write("run.toml", &more);
+    let noted = bench.run(&["check", "run.toml"]).ended_with(0).out;
+    for part in ["`[filter] units_max`", "`[workers] processes = true`"] {
+        assert!(noted.contains(part), "{part}\n{noted}");
+    }
+    refused(&bench, &["run", "run.toml"], 1, &["`[filter] units_max`"]);
+    let workers = format!("{more}\n[workers]\nprocesses = true\n");
+    bench.write("run.toml", workers);
+    let quiet = bench.run(&["check", "run.toml"]).ended_with(0).out;
+    assert!(!quiet.contains("units_max"), "{quiet}");
+}
+
 #[test]
 fn nothing_measured_is_no_measurement() {
     let bench = Workbench::new();

@@ -1,8 +1,9 @@
 //! `report.html`: one file that needs no other, with what is needed to trust and repeat the run.
 
+use std::fs;
 use std::path::Path;
 
-use crate::workbench::{Workbench, example};
+use crate::workbench::{SMALL, Workbench, example};
 
 /// Where the highest bin of the mass plot has its centre [GeV], read from the outline of its bins
 /// and the labels of its axis.
@@ -91,6 +92,40 @@ fn the_report_stands_alone_and_shows_the_stored_peak() {
     assert!(
         bench.read("again.html") == page,
         "the page follows from the run's files"
+    );
+}
+
+#[test]
+fn a_report_replaces_a_page_and_nothing_else() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let arguments = ["run", "run.toml", "--triggers", "200", "--lossless"];
+    bench.run(&arguments).ended_with(0);
+    bench.run(&["report", "runs/000001"]).ended_with(0);
+    let run = bench.path("runs/000001");
+    let files = ["events.mcap", "summary.json", "lock"].map(|name| run.join(name));
+    let contents = || files.each_ref().map(|file| fs::read(file).ok());
+    let before = contents();
+    for (file, there) in files.iter().zip(["a file of a run", "a file", "a file"]) {
+        let file = file.to_str().expect("a plain name");
+        let begin = format!("error: cannot write {file}: {there} is there");
+        for verb in [
+            ["report", "runs/000001", "-o"],
+            ["source", "run.toml", "--jsonl"],
+        ] {
+            let refused = bench.run(&[&verb[..], &[file]].concat()).ended_with(1);
+            assert!(refused.err.starts_with(&begin), "{verb:?}: {}", refused.err);
+            assert!(refused.err.contains("help: the file is kept; name one"));
+            assert_eq!(refused.out, "");
+        }
+    }
+    assert!(contents() == before, "nothing was written");
+    let page = ["source", "run.toml", "--jsonl", "runs/000001/report.html"];
+    let refused = bench.run(&page).ended_with(1);
+    assert!(
+        refused.err.contains(": a page or a drawing is there"),
+        "{}",
+        refused.err
     );
 }
 

@@ -1,6 +1,6 @@
 //! `livetime sim CONFIG`: what it leaves says everywhere that it was simulated.
 
-use crate::workbench::{SMALL, Workbench};
+use crate::workbench::{SMALL, Workbench, changed};
 
 #[test]
 fn a_simulated_run_says_so_in_all_it_leaves() {
@@ -45,6 +45,18 @@ fn a_simulated_run_says_so_in_all_it_leaves() {
     ];
     let run = bench.run(&run).ended_with(0).document();
     assert_eq!(run["simulated"], serde_json::Value::Null);
+}
+
+#[test]
+fn files_that_a_simulation_does_not_write_are_named() {
+    let bench = Workbench::new();
+    let store = "[store]\nfile_max = \"1 MiB\"\ntrigger_packets = true\n";
+    bench.write("small.toml", changed(SMALL, "[store]\n", store));
+    let simulated = bench.run(&["sim", "small.toml", "--triggers", "100"]);
+    let said = simulated.ended_with(0).err;
+    let note = "note: a simulation has one run file with all events, whatever `file_max` and `file_time`, \
+                `trigger_packets` under [store] say";
+    assert!(said.contains(note), "{said}");
 }
 
 #[test]

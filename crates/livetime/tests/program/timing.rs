@@ -340,6 +340,15 @@ fn a_curve_becomes_sets_with_a_stated_error_and_a_plot() {
     let svg = std::fs::read_to_string(folder.path().join("wave.svg")).unwrap();
     assert!(svg.contains("time [s]") && svg.contains("error at most "));
 
+    let again = design(&[&formula[..], &plot[..]].concat());
+    assert_eq!(again.status.code(), Some(1));
+    let said = String::from_utf8(again.stderr).unwrap();
+    let expected = "cannot write wave.txt: a file is there that is no page of this program";
+    assert!(said.contains(expected), "{said}");
+    let others = ["--plot", "wave.svg", "--output", "again.txt"];
+    let again = design(&[&formula[..], &others].concat());
+    assert!(again.status.success(), "a drawing is replaced: {again:?}");
+
     let points = folder.path().join("ramp.csv");
     std::fs::write(&points, "# s, full scale\n0,0\n0.3,0.8\n0.7,0.8\n0.9,0\n").unwrap();
     let output = design(&["ramp.csv", "--tolerance", "1e-4", "--plot", "ramp.html"]);

@@ -740,6 +740,48 @@ fn too_many_sources_stand_where_most_of_them_are_written() {
     );
 }
 
+/// What follows from a problem that is said already would only hide it.
+#[test]
+fn a_mistake_is_said_once() {
+    let far = LEAST.replace("0x510000", "0xffffffff\ncount = 2");
+    assert_eq!(problems(&far), each([("C0006", "link[1].count")]));
+    let file = format!("{LEAST}kind = \"file\"\n");
+    assert_eq!(problems(&file), each([("C0007", "link[1].frames")]));
+    let second = "[[link]]\nto = \"ru1\"\nsource_id = 1\n[builder]\n";
+    let steps = format!("{LEAST}{second}first_step = [\"ru0\", \"ru0\"]\n");
+    assert_eq!(problems(&steps), each([("B0115", "builder.first_step[1]")]));
+    let all = steps.replace("\"ru0\"]", "\"ru1\"]");
+    assert_eq!(problems(&all), each([("B0115", "builder.first_step")]));
+}
+
+/// A limit in a message is one that the reader keeps.
+#[test]
+fn limits_of_messages_hold() {
+    let page = |size: &str| format!("{LEAST}page = \"{size} B\"\npages = 300\n");
+    for size in ["4194304", "192"] {
+        let found = read_plain(&page(size)).problems.into_iter();
+        let of_page: Vec<_> = found.filter(|p| p.code.code == "L0101").collect();
+        assert_eq!(of_page.len(), 1);
+        assert_eq!(of_page[0].path, "link[1].page");
+        assert_eq!(of_page[0].allowed, "256 B to 4194240 B, a multiple of 64 B");
+    }
+    for size in ["4194240", "256"] {
+        let found = problems(&page(size));
+        assert!(
+            !found.iter().any(|(_, key)| key == "link[1].page"),
+            "{found:?}"
+        );
+    }
+    let path = "[[trigger.path]]\nname = \"A\"\nbit = 0\nl1 = [0]\ncut = \"auto\"\n";
+    for (factor, is_allowed) in [("0", false), ("1", true), ("4294967296", false)] {
+        let text = format!("{LEAST}{path}prescale = {factor}\n");
+        let problem = read_plain(&text).problems.pop();
+        let allowed = problem.map(|problem| problem.allowed);
+        let expected = "a whole number from 1 to 4294967295".to_owned();
+        assert_eq!(allowed, (!is_allowed).then_some(expected), "{factor}");
+    }
+}
+
 #[test]
 fn readout_units_without_links_are_one_problem() {
     let text = LEAST.replace("ru0", "ru40000");
@@ -770,6 +812,9 @@ fn keys_that_would_change_nothing_are_problems() {
         let found = problems(&format!("{LEAST}[{table}]\n{key}\n"));
         assert_eq!(found, each([("C0137", &format!("{table}.{name}"))]));
     }
+    let limited = EVERY_KEY.replace("luminosity = [300, 150]\n", "");
+    let unknown = each([("C0137", "trigger.path[0].luminosity_max")]);
+    assert_eq!(problems(&limited), unknown);
     // The merger would never come to give up.
     let late = problems(&format!(
         "{LEAST}[trigger]\ninputs = 2\nmerge_timeout = \"1 s\"\n"

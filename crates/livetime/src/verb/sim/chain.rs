@@ -122,6 +122,7 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         facts.seed, facts.config_hash, facts.version
     ));
     say_what_is_made(&chain);
+    say_what_is_not_written(&chain);
     let config_text = facts.config_with_options(&text);
     if let Some(directory) = &options.out {
         check_place(directory)?;
@@ -141,6 +142,30 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         say(format_args!("error: {problem}"));
     }
     Ok(summary.conserved && outcome.is_drained)
+}
+
+/// Says which files of a run there are none of.
+fn say_what_is_not_written(chain: &ChainConfig) {
+    let files = &chain.files;
+    let left_out = [
+        (chain.builder.writers > 1, "`writers`"),
+        (!files.streams.is_empty(), "`[[store.file]]`"),
+        (
+            files.bytes_max > 0 || files.time_max.0 > 0,
+            "`file_max` and `file_time`",
+        ),
+        (chain.store.output.bytes_per_s > 0, "`output_per_second`"),
+        (chain.packets.is_some(), "`trigger_packets`"),
+    ];
+    let left_out: Vec<&str> = (left_out.iter())
+        .filter_map(|(is_there, name)| is_there.then_some(*name))
+        .collect();
+    if !left_out.is_empty() {
+        say(format_args!(
+            "note: a simulation has one run file with all events, whatever {} under [store] say",
+            left_out.join(", ")
+        ));
+    }
 }
 
 /// Says whose data a run would read, and the simulation does not.

@@ -166,6 +166,8 @@ fn hindrances(chain: &ChainConfig, summary: &RunSummary) -> Vec<&'static str> {
     let paths = &chain.menu.config().paths;
     let by_time = |path: &PathConfig| path.prescale.interval_min.0 > 0;
     let by_dead_time = |path: &PathConfig| path.prescale.steps.len() > 1;
+    let by_luminosity = |path: &PathConfig| path.prescale.luminosity_max.is_some();
+    let has_luminosity = !chain.menu.config().luminosity.is_empty();
     [
         (
             matches!(
@@ -189,6 +191,10 @@ fn hindrances(chain: &ChainConfig, summary: &RunSummary) -> Vec<&'static str> {
         (
             paths.iter().any(by_dead_time),
             "the dead time chooses prescales (`prescales`)",
+        ),
+        (
+            has_luminosity && paths.iter().any(by_luminosity),
+            "a path is open by the luminosity of the moment (`luminosity_max`)",
         ),
         (
             !summary.filter_failures.is_empty(),

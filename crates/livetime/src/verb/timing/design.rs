@@ -46,10 +46,10 @@ pub(super) struct DesignArguments {
     /// it, chosen for each
     #[arg(long)]
     frequency: Option<u8>,
-    /// Write the sets into this file instead of printing them
+    /// Make this file with the sets instead of printing them
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Draw curve, output and error into this file, by its name SVG or HTML
+    /// Draw curve, output and error into this file, by its name SVG or HTML; a former one is replaced
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON document (livetime.timing_design/1) instead of the sets
@@ -75,6 +75,12 @@ impl Curve {
 
 /// Designs.
 pub(super) fn run(options: &DesignArguments) -> Result<(), Failure> {
+    if let Some(path) = &options.output {
+        output_place::check_new(path).map_err(Failure::new)?;
+    }
+    if let Some(path) = &options.plot {
+        output_place::check_page(path).map_err(Failure::new)?;
+    }
     let (curve, duration) = read_curve(options)?;
     let bounds = DesignOptions {
         tolerance: options.tolerance * FULL_SCALE,
