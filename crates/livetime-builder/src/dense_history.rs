@@ -1,4 +1,4 @@
-//! What became of past triggers, for a unit that closes every one of them: four bits for each.
+//! What became of past triggers, for a readout unit, which closes every one of them: four bits for each.
 //!
 //! Sixteen neighbours share a cell of 8 bytes, tagged with the rest of their numbers: exact for the
 //! last `size` trigger numbers, and older ones are known to be old once a neighbour of theirs that
@@ -7,15 +7,27 @@
 
 use livetime_wire::TriggerNumber;
 
-use crate::trigger_history::{Closing, Past};
+use crate::trigger_history::Past;
 
 /// Bits of a trigger number that say which of a cell it is.
 const CELL_BITS: u32 = 4;
 
+/// How a trigger ended at a readout unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Ended {
+    /// Rejected.
+    Dropped = 1,
+    /// Rejected by the selection on a first step, before anybody had asked for it here.
+    Unasked = 2,
+    /// Released, or given up.
+    Over = 3,
+}
+
 /// Closed triggers.
 #[derive(Debug)]
 pub(crate) struct DenseHistory {
-    /// Bits 63:32 the number divided by the size, bits 31:0 a [`Closing`] of 2 bits each, 0 for none.
+    /// Bits 63:32 the number divided by the size, bits 31:0 an [`Ended`] of 2 bits each, 0 for none.
     /// As far as numbers were recorded, if it is a lean one: no more than `size` of them.
     cells: Vec<u64>,
     /// Bits of a number that say which of the `size` it is.
@@ -52,9 +64,9 @@ impl DenseHistory {
         (at as usize, (trigger.0 >> self.bits) as u32, place)
     }
 
-    /// Remembers how a trigger was closed; never overwrites later ones.
+    /// Remembers how a trigger ended; never overwrites later ones.
     #[inline]
-    pub(crate) fn record(&mut self, trigger: TriggerNumber, closing: Closing) {
+    pub(crate) fn record(&mut self, trigger: TriggerNumber, ended: Ended) {
         let (at, tag, place) = self.place(trigger);
         if at >= self.cells.len() {
             self.reach(at);
@@ -66,7 +78,7 @@ impl DenseHistory {
             core::cmp::Ordering::Equal => held & !(3 << place),
             _ => 0,
         };
-        *cell = u64::from(tag) << 32 | u64::from(held | (closing as u32) << place);
+        *cell = u64::from(tag) << 32 | u64::from(held | (ended as u32) << place);
     }
 
     /// The cell of a trigger, whoever has it.
@@ -76,7 +88,7 @@ impl DenseHistory {
     }
 
     #[inline]
-    pub(crate) fn past(&self, trigger: TriggerNumber) -> Past {
+    pub(crate) fn past(&self, trigger: TriggerNumber) -> Past<Ended> {
         let (at, tag, place) = self.place(trigger);
         let cell = self.cells.get(at).copied().unwrap_or(0);
         let (cell_tag, held) = ((cell >> 32) as u32, cell as u32);
@@ -87,9 +99,9 @@ impl DenseHistory {
             core::cmp::Ordering::Less => Past::Open,
             core::cmp::Ordering::Equal => match held >> place & 3 {
                 0 => Past::Open,
-                1 => Past::Closed(Closing::Dropped),
-                2 => Past::Closed(Closing::Complete),
-                _ => Past::Closed(Closing::Partial),
+                1 => Past::Closed(Ended::Dropped),
+                2 => Past::Closed(Ended::Unasked),
+                _ => Past::Closed(Ended::Over),
             },
             core::cmp::Ordering::Greater => Past::Forgotten,
         }
@@ -109,7 +121,7 @@ mod tests {
         let mut lean = DenseHistory::lean(256);
         assert_eq!(lean.past(TriggerNumber(1)), Past::Open);
         assert!(lean.cells.is_empty());
-        lean.record(TriggerNumber(256 + 40), Closing::Complete);
+        lean.record(TriggerNumber(256 + 40), Ended::Unasked);
         assert_eq!(lean.cells.len(), 4);
         assert_eq!(lean.past(TriggerNumber(256 + 41)), Past::Open);
         let mut whole = DenseHistory::lean(256);
@@ -120,17 +132,17 @@ mod tests {
     #[test]
     fn a_cell_is_taken_over_as_a_whole() {
         let mut history = DenseHistory::lean(64);
-        history.record(TriggerNumber(3), Closing::Partial);
-        history.record(TriggerNumber(4), Closing::Dropped);
+        history.record(TriggerNumber(3), Ended::Over);
+        history.record(TriggerNumber(4), Ended::Dropped);
         let past = |history: &DenseHistory, trigger| history.past(TriggerNumber(trigger));
-        assert_eq!(past(&history, 3), Past::Closed(Closing::Partial));
-        assert_eq!(past(&history, 4), Past::Closed(Closing::Dropped));
+        assert_eq!(past(&history, 3), Past::Closed(Ended::Over));
+        assert_eq!(past(&history, 4), Past::Closed(Ended::Dropped));
         assert_eq!(past(&history, 5), Past::Open);
-        history.record(TriggerNumber(64 + 4), Closing::Complete);
+        history.record(TriggerNumber(64 + 4), Ended::Unasked);
         assert_eq!(past(&history, 3), Past::Forgotten);
         assert_eq!(past(&history, 64 + 3), Past::Open);
-        history.record(TriggerNumber(3), Closing::Complete);
-        assert_eq!(past(&history, 64 + 4), Past::Closed(Closing::Complete));
+        history.record(TriggerNumber(3), Ended::Unasked);
+        assert_eq!(past(&history, 64 + 4), Past::Closed(Ended::Unasked));
     }
 
     proptest! {
@@ -141,11 +153,11 @@ mod tests {
             steps in prop::collection::vec((0..64_u64, 0..3_u8), 1..400),
         ) {
             let mut history = DenseHistory::lean(128);
-            let mut ends: BTreeMap<u64, Closing> = BTreeMap::new();
+            let mut ends: BTreeMap<u64, Ended> = BTreeMap::new();
             for (n, (back, closing)) in steps.into_iter().enumerate() {
                 let trigger = 64 + 2 * n as u64 - back;
-                let closings = [Closing::Dropped, Closing::Complete, Closing::Partial];
-                let closing = closings[usize::from(closing)];
+                let all = [Ended::Dropped, Ended::Unasked, Ended::Over];
+                let closing = all[usize::from(closing)];
                 history.record(TriggerNumber(trigger), closing);
                 ends.insert(trigger, closing);
                 let newest = *ends.keys().next_back().unwrap();

@@ -15,13 +15,13 @@ use livetime_wire::{
 };
 
 use crate::builder_config::{BuildMode, BuilderConfig, READOUT_SOURCES_MAX};
-use crate::dense_history::DenseHistory;
+use crate::dense_history::{DenseHistory, Ended};
 use crate::held_trigger::{Held, Mark, NO_BUILDER, Stage};
 use crate::held_triggers::HeldTriggers;
 use crate::message_exchange::{Handled, MessageCounts, PeerEpochs};
 use crate::peer_table::{Arrival, PeerTable};
 use crate::probe_pace::ProbePace;
-use crate::trigger_history::{Closing, Past};
+use crate::trigger_history::Past;
 
 mod at_once;
 mod disowned;
@@ -100,6 +100,9 @@ pub enum FragmentVerdict {
         /// The loss that it is counted under; `None` if its trigger was rejected.
         loss: Option<LossCause>,
     },
+    /// As one whose trigger was rejected: the selection on a first step, in which this unit is not, has
+    /// rejected the event before the fragment came.
+    DiscardUnasked,
     /// The table is full: leave it where it is and ask again later.
     Wait,
 }
@@ -282,7 +285,7 @@ impl ReadoutUnit {
                     return FragmentVerdict::Hold;
                 }
                 Stage::Closed(FreeReason::Dropped | FreeReason::Unasked) => {
-                    return self.drop_fragment();
+                    return self.drop_fragment(held.has(Mark::Unasked));
                 }
                 Stage::Closed(FreeReason::Released) => return self.lose(self.late_cause()),
                 Stage::Closed(FreeReason::Aborted) => {
@@ -291,7 +294,8 @@ impl ReadoutUnit {
             }
         }
         match self.past(trigger) {
-            Past::Closed(Closing::Dropped) => return self.drop_fragment(),
+            Past::Closed(Ended::Dropped) => return self.drop_fragment(false),
+            Past::Closed(Ended::Unasked) => return self.drop_fragment(true),
             Past::Closed(_) | Past::Forgotten => return self.lose(self.late_cause()),
             Past::Open => {}
         }
@@ -318,9 +322,12 @@ impl ReadoutUnit {
         FragmentVerdict::Discard { loss: Some(cause) }
     }
 
-    fn drop_fragment(&mut self) -> FragmentVerdict {
+    fn drop_fragment(&mut self, is_unasked: bool) -> FragmentVerdict {
         self.counts.fragments_dropped_by_decision += 1;
-        FragmentVerdict::Discard { loss: None }
+        match is_unasked {
+            true => FragmentVerdict::DiscardUnasked,
+            false => FragmentVerdict::Discard { loss: None },
+        }
     }
 
     /// What fragments are lost to that no event took.
@@ -492,7 +499,7 @@ impl ReadoutUnit {
             }
             Keep::Drop => {
                 self.counts.triggers_dropped += 1;
-                self.history.record(trigger, Closing::Dropped);
+                self.history.record(trigger, Ended::Dropped);
             }
         }
     }
@@ -602,7 +609,7 @@ impl ReadoutUnit {
             self.counts.releases_repeated += 1;
         } else {
             self.counts.triggers_released += 1;
-            self.history.record(trigger, Closing::Complete);
+            self.history.record(trigger, Ended::Over);
         }
     }
 
@@ -792,7 +799,7 @@ impl ReadoutUnit {
                 self.held.set(place, held);
                 return held.present.count_ones().into();
             }
-            None if past == Past::Open => self.history.record(trigger, Closing::Complete),
+            None if past == Past::Open => self.history.record(trigger, Ended::Over),
             _ => {}
         }
         0
@@ -855,9 +862,9 @@ impl ReadoutUnit {
     }
 
     /// What became of a trigger that is not held.
-    fn past(&self, trigger: TriggerNumber) -> Past {
+    fn past(&self, trigger: TriggerNumber) -> Past<Ended> {
         if trigger <= self.joined_after && self.joined_after.0 > 0 {
-            return Past::Closed(Closing::Partial);
+            return Past::Closed(Ended::Over);
         }
         self.history.past(trigger)
     }

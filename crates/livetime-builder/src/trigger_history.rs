@@ -24,13 +24,13 @@ pub(crate) enum Closing {
     Partial = 3,
 }
 
-/// What is known of a trigger.
+/// What is known of a trigger, and how it was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Past {
+pub(crate) enum Past<C = Closing> {
     /// Nothing: it was not closed.
     Open,
     /// It was closed.
-    Closed(Closing),
+    Closed(C),
     /// So old that its cell is another's by now.
     Forgotten,
 }

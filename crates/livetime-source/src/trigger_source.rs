@@ -203,12 +203,23 @@ impl TriggerSource {
     /// What to do at `now`. Each offer returned is accepted unless [`TriggerSource::handle_refused`]
     /// follows before the next poll.
     pub fn poll(&mut self, now: RunNs, buffers: Buffers) -> SourcePoll {
+        self.poll_gated(now, buffers, |_| true)
+    }
+
+    /// As [`TriggerSource::poll`], where there is a trigger gate: `was_open` says whether it was open at
+    /// a moment before, so that triggers that are too old are no dead time if they came outside.
+    pub fn poll_gated(
+        &mut self,
+        now: RunNs,
+        buffers: Buffers,
+        was_open: impl Fn(RunNs) -> bool,
+    ) -> SourcePoll {
         if self.is_finished(now) {
             return SourcePoll::Finished;
         }
         match self.config.mode {
             OfferMode::Lossless => self.poll_lossless(now, buffers),
-            OfferMode::Timed => self.poll_timed(now),
+            OfferMode::Timed => self.poll_timed(now, was_open),
         }
     }
 
@@ -226,7 +237,7 @@ impl TriggerSource {
         SourcePoll::Offer(again.unwrap_or_else(|| self.advance()))
     }
 
-    fn poll_timed(&mut self, now: RunNs) -> SourcePoll {
+    fn poll_timed(&mut self, now: RunNs, was_open: impl Fn(RunNs) -> bool) -> SourcePoll {
         for _ in 0..SKIPS_PER_POLL {
             if self.is_finished(now) {
                 return SourcePoll::Finished;
@@ -242,7 +253,10 @@ impl TriggerSource {
             if now.since(offer.at) <= self.config.lateness_max {
                 return SourcePoll::Offer(offer);
             }
-            self.counts.refused_late += 1;
+            match was_open(offer.at) {
+                true => self.counts.refused_late += 1,
+                false => self.counts.refused_gate += 1,
+            }
         }
         SourcePoll::Wait { until: now }
     }
@@ -263,6 +277,15 @@ impl TriggerSource {
         if !self.is_finished(now) {
             self.counts.offered += 1;
             self.counts.refused_gate_passed += 1;
+        }
+    }
+
+    /// Triggers that a schedule asked for wait for a buffer still, and the run takes no more. They are
+    /// offered and refused, but in a lossless run, which refuses nothing.
+    pub fn refuse_waiting(&mut self, triggers: u64) {
+        if self.config.mode == OfferMode::Timed {
+            self.counts.offered += triggers;
+            self.counts.refused_buffers += triggers;
         }
     }
 
@@ -426,6 +449,20 @@ mod tests {
         assert_eq!(offered, (899..1000).collect::<Vec<_>>());
         assert_eq!(source.counts().refused_late, 899);
         assert_eq!(source.counts().offered, 1000);
+    }
+
+    #[test]
+    fn late_offers_from_outside_the_gate_are_no_dead_time() {
+        let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
+        let now = RunNs(10_000_000);
+        // It was open from 2 ms on: 800 triggers that are too old came since.
+        let was_open = |at: RunNs| at.0 > 2_000_000;
+        while let SourcePoll::Offer(_) = source.poll_gated(now, Buffers::Free, was_open) {}
+        let counts = source.counts();
+        assert_eq!((counts.refused_late, counts.refused_gate), (699, 200));
+        source.refuse_waiting(7);
+        assert_eq!(source.counts().offered, 1007);
+        assert_eq!(source.counts().accepted(), counts.accepted());
     }
 
     #[test]

@@ -32,6 +32,8 @@ use crate::sink::{SinkId, SinkKind, SinkSpec, TAG_OFF, TAG_ON};
 
 /// Scheduled triggers that wait to be fetched at most; more are counted as missed.
 const TRIGGERS_MAX: usize = 1024;
+/// Openings and closings of the gate that are kept, for what comes late.
+pub const CHANGES_KEPT: usize = 1024;
 /// Largest queue of a channel.
 const QUEUE_MAX: u64 = 1 << 20;
 /// The start tag of the ramps.
@@ -312,8 +314,8 @@ pub struct Spill {
     block: Vec<u8>,
     magnets: Vec<Magnet>,
     gate_open: bool,
-    /// When the gate last opened or closed.
-    gate_changed: Option<TaiNs>,
+    /// When the gate opened or closed, the last [`CHANGES_KEPT`] times.
+    gate_changes: VecDeque<TaiNs>,
     triggers: VecDeque<TaiNs>,
     counters: SpillCounters,
 }
@@ -381,7 +383,7 @@ impl Spill {
             block: Vec::new(),
             magnets: vec![Magnet::new(config.magnet, start); config.ramps.len()],
             gate_open: config.gate.is_none(),
-            gate_changed: None,
+            gate_changes: VecDeque::with_capacity(CHANGES_KEPT),
             triggers: VecDeque::with_capacity(TRIGGERS_MAX),
             counters: SpillCounters::default(),
         };
@@ -463,7 +465,10 @@ impl Spill {
         if action.sink == self.sinks.open || action.sink == self.sinks.close {
             let is_open = action.sink == self.sinks.open;
             if is_open != self.gate_open {
-                self.gate_changed = Some(action.executed);
+                if self.gate_changes.len() == CHANGES_KEPT {
+                    self.gate_changes.pop_front();
+                }
+                self.gate_changes.push_back(action.executed);
             }
             self.gate_open = is_open;
             self.counters.gates_opened += u64::from(self.gate_open);
@@ -527,13 +532,28 @@ impl Spill {
         self.gate_open
     }
 
+    /// Whether triggers might be taken at a moment before the last advance. What is further back than
+    /// the last [`CHANGES_KEPT`] changes of the gate counts as what was before these.
+    pub fn was_gate_open(&self, at: TaiNs) -> bool {
+        let changes = self.gate_changes.iter().rev();
+        let since = changes.take_while(|changed| **changed > at).count();
+        self.gate_open == since.is_multiple_of(2)
+    }
+
+    /// The run takes no more triggers: how many the schedule has asked for that nobody has taken.
+    pub fn end(&mut self) -> u64 {
+        let waiting = self.triggers.len() as u64;
+        self.triggers.clear();
+        waiting + self.counters.triggers_missed
+    }
+
     /// The next trigger that the schedule asks for, and whether the gate is as it was then: a driver
     /// that has stood still, or waited for a buffer, may come to it a gate later. A trigger of the
     /// very moment at which the gate opens or closes comes after that.
     pub fn poll_trigger(&mut self) -> Option<ScheduledTrigger> {
         let at = self.triggers.pop_front()?;
-        let gate = match self.gate_changed {
-            Some(changed) if changed > at => GateSince::Passed,
+        let gate = match self.gate_changes.back() {
+            Some(changed) if *changed > at => GateSince::Passed,
             _ => GateSince::Same,
         };
         Some(ScheduledTrigger { at, gate })

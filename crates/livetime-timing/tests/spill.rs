@@ -73,6 +73,33 @@ fn gates_triggers_and_ramps_come_at_their_times() {
     assert_eq!((counters.ramp_faults, counters.triggers_missed), (0, 0));
 }
 
+#[test]
+fn what_the_gate_was_is_known_for_a_while_and_who_still_waits_is_counted_at_the_end() {
+    let mut spill = Spill::new(&config(), TaiNs(0)).unwrap();
+    spill.advance(TaiNs(5000 * MS));
+    for turn in [0, 1, 30, 49] {
+        let at = |ms: u64| TaiNs(turn * 100 * MS + ms * MS);
+        for (time, open) in [
+            (TaiNs(at(30).0 - 1), false),
+            (at(30), true),
+            (TaiNs(at(60).0 - 1), true),
+            (at(60), false),
+        ] {
+            assert_eq!(spill.was_gate_open(time), open, "{time}");
+        }
+    }
+    assert!(spill.poll_trigger().is_some());
+    assert_eq!(spill.end(), 49);
+    assert_eq!(spill.end(), 0);
+    // More than wait at a time, and more changes of the gate than are kept.
+    spill.advance(TaiNs(200_000 * MS));
+    let missed = spill.counters().triggers_missed;
+    assert!(missed > 0);
+    assert_eq!(spill.end() + 50, spill.counters().triggers);
+    assert!(!spill.was_gate_open(TaiNs(200_000 * MS)));
+    assert!(spill.was_gate_open(TaiNs(199_935 * MS)));
+}
+
 /// However late a driver comes to a trigger, it knows whether that still belongs where it was asked
 /// for.
 #[test]

@@ -5,6 +5,7 @@
 //! is written into the directory is the business of the verbs.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,8 @@ use crate::filter_of_run;
 pub(crate) struct RunDirectory {
     path: PathBuf,
     number: RunNumber,
+    /// Whether it was made for this run.
+    is_new: bool,
     // Released by the kernel when the process ends, however it ends.
     _lock: File,
 }
@@ -41,13 +44,23 @@ pub(crate) enum RunDirectoryError {
         file: String,
     },
     /// The counter file does not hold a number.
-    #[error("counter file {path} holds \"{found}\", expected the number of the last run")]
+    #[error(
+        "counter file {path} holds \"{found}\", expected the number of the last run; write it there, \
+         0 for none, so that no number is given twice"
+    )]
     Counter {
         /// The counter file.
         path: PathBuf,
         /// Its content.
         found: String,
     },
+    /// The last number that there is has been given.
+    #[error(
+        "counter file {0} holds {max}, above which there is no run number; choose another `directory` \
+         in `[run]`",
+        max = u32::MAX
+    )]
+    UsedUp(PathBuf),
     /// The file system refused.
     #[error("cannot use {path}: {error}")]
     Io {
@@ -63,32 +76,64 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> RunDirectoryError {
     move |error| RunDirectoryError::Io { path, error }
 }
 
-/// Takes the next number from the counter file in `base`.
-fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
+/// Opens the counter file in `base`, which is made where there is none.
+fn open_counter(base: &Path) -> Result<(PathBuf, File), RunDirectoryError> {
     fs::create_dir_all(base).map_err(at(base))?;
     let path = base.join("counter");
-    let mut file = (OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false))
-    .open(&path)
-    .map_err(at(&path))?;
+    if !path.exists() {
+        create_counter(&path).map_err(at(&path))?;
+    }
+    let file = OpenOptions::new().read(true).write(true).open(&path);
+    let file = file.map_err(at(&path))?;
+    Ok((path, file))
+}
+
+/// Makes a counter file that is whole from the first moment: an empty one, as a power cut or a full disk
+/// would leave, is refused. One that another run has made meanwhile stays.
+fn create_counter(path: &Path) -> io::Result<()> {
+    // Process numbers are the same on several hosts or in several containers.
+    let random = RandomState::new().build_hasher().finish();
+    let fresh = path.with_extension(format!("{random:016x}"));
+    let mut file = File::create_new(&fresh)?;
+    let placed = file
+        .write_all(b"000000\n")
+        .and_then(|()| file.sync_all())
+        .and_then(|()| match fs::hard_link(&fresh, path) {
+            // Some file systems know no links.
+            Err(_) if !path.exists() => fs::rename(&fresh, path),
+            _ => Ok(()),
+        });
+    let _gone = fs::remove_file(&fresh);
+    // Its name, too, is on the disk before a number is given.
+    if let Some(Ok(folder)) = path.parent().map(File::open) {
+        let _unless_unsupported = folder.sync_all();
+    }
+    placed
+}
+
+/// Takes the next number from the counter file in `base`.
+fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
+    let (path, mut file) = open_counter(base)?;
     // Held for microseconds by each starting run, so waiting is right here.
     file.lock().map_err(at(&path))?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(at(&path))?;
-    let last: u32 = match text.trim() {
-        "" => 0,
-        digits => digits.parse().map_err(|_| RunDirectoryError::Counter {
-            path: path.clone(),
-            found: digits.chars().take(40).collect(),
-        })?,
+    let digits = text.trim();
+    let last: u32 = digits.parse().map_err(|_| RunDirectoryError::Counter {
+        path: path.clone(),
+        found: digits.chars().take(40).collect(),
+    })?;
+    let Some(next) = last.checked_add(1) else {
+        return Err(RunDirectoryError::UsedUp(path));
     };
-    file.rewind().map_err(at(&path))?;
-    writeln!(file, "{:06}", last + 1).map_err(at(&path))?;
-    file.sync_data().map_err(at(&path))?;
-    Ok(RunNumber(last + 1))
+    // In one write and cut only then: never without a number.
+    let line = format!("{next:06}\n");
+    file.rewind()
+        .and_then(|()| file.write_all(line.as_bytes()))
+        .and_then(|()| file.set_len(line.len() as u64))
+        .and_then(|()| file.sync_data())
+        .map_err(at(&path))?;
+    Ok(RunNumber(next))
 }
 
 /// Whether a directory, which must be there, holds no file that a run writes: not its events alone,
@@ -126,22 +171,43 @@ impl RunDirectory {
     pub(crate) fn create(base: &Path, out: Option<&Path>) -> Result<Self, RunDirectoryError> {
         // The lock first: a second run in the same directory must not use up a number.
         if let Some(out) = out {
+            let is_new = !out.exists();
             let lock = Self::lock(out)?;
             let number = next_number(base)?;
             return Ok(Self {
                 path: out.to_owned(),
                 number,
+                is_new,
                 _lock: lock,
             });
         }
         let number = next_number(base)?;
         let path = base.join(number.to_string());
+        let is_new = !path.exists();
         let lock = Self::lock(&path)?;
         Ok(Self {
             path,
             number,
+            is_new,
             _lock: lock,
         })
+    }
+
+    /// Removes what a run has put here that could not start: it has no event, and would be in the way
+    /// of the next.
+    pub(crate) fn abandon(&self) {
+        let mut files = RunFolder::paths(&self.path).unwrap_or_default();
+        let others = ["config.toml", filter_of_run::FILE, "lock"];
+        files.extend(packet_files_of(&self.path));
+        files.extend(others.map(|name| self.file(name)));
+        for file in files {
+            // What cannot be removed stays, as all of it would have.
+            let _stays = fs::remove_file(file);
+        }
+        if self.is_new {
+            // Unless somebody else has put something there.
+            let _stays = fs::remove_dir(&self.path);
+        }
     }
 
     fn lock(path: &Path) -> Result<File, RunDirectoryError> {
@@ -228,11 +294,48 @@ mod tests {
     #[test]
     fn damaged_counter_is_an_error_and_not_run_1() {
         let base = tempfile::tempdir().expect("a temporary directory");
-        fs::write(base.path().join("counter"), "many").expect("the directory is ours");
-        let run = RunDirectory::create(base.path(), None);
+        let counter = base.path().join("counter");
+        for damaged in ["many", "", "\n", "4294967296"] {
+            fs::write(&counter, damaged).expect("the directory is ours");
+            let run = RunDirectory::create(base.path(), None);
+            assert!(
+                matches!(run, Err(RunDirectoryError::Counter { .. })),
+                "{run:?}"
+            );
+            assert_eq!(fs::read_to_string(&counter).ok().as_deref(), Some(damaged));
+        }
+    }
+
+    #[test]
+    fn numbers_end_and_do_not_begin_again() {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        let counter = base.path().join("counter");
+        fs::write(&counter, "   4294967294   \n").expect("the directory is ours");
+        let last = RunDirectory::create(base.path(), None).expect("there is one more");
+        assert_eq!(last.number(), RunNumber(u32::MAX));
+        let held = || fs::read_to_string(&counter).expect("it is there");
+        assert_eq!(held(), "4294967295\n");
+        let none = RunDirectory::create(base.path(), None);
         assert!(
-            matches!(run, Err(RunDirectoryError::Counter { .. })),
-            "{run:?}"
+            matches!(none, Err(RunDirectoryError::UsedUp(_))),
+            "{none:?}"
         );
+        assert_eq!(held(), "4294967295\n");
+    }
+
+    #[test]
+    fn first_runs_at_one_moment_have_numbers_of_their_own() {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        let mut numbers = std::thread::scope(|scope| {
+            let first = || RunDirectory::create(base.path(), None).map(|run| run.number().0);
+            let runs: Vec<_> = (0..8).map(|_| scope.spawn(first)).collect();
+            let runs = runs.into_iter().map(|run| run.join().expect("no panic"));
+            runs.collect::<Result<Vec<_>, _>>()
+        })
+        .expect("all begin");
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let left = fs::read_dir(base.path()).expect("it is there").count();
+        assert_eq!(left, 9, "eight runs and the counter");
     }
 }

@@ -400,6 +400,22 @@ fn failures_text(text: &mut String, summary: &RunSummary) {
     }
 }
 
+/// Where the files are.
+fn files_text(text: &mut String, summary: &RunSummary, directory: &Path) {
+    let _ = writeln!(text, "\n  files    {}", directory.display());
+    for (_, place) in summary.writers.iter().filter_map(WriterSummary::elsewhere) {
+        let _ = writeln!(
+            text,
+            "           {place}, in a folder that only that host has"
+        );
+    }
+    let report = directory.join("report.html").display().to_string();
+    // On a disk without room there is none.
+    if summary.files.contains(&report) {
+        let _ = writeln!(text, "  report   {report}");
+    }
+}
+
 /// What became of a writer that was lost with its building group.
 fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
     let host = writer.host.as_ref();
@@ -502,18 +518,7 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     flagged_text(&mut text, &outcome.flagged_fragments());
     oversized_text(&mut text, outcome);
     figures(&mut text, summary, outcome, &counts);
-    let _ = writeln!(text, "\n  files    {}", directory.display());
-    for (_, place) in summary.writers.iter().filter_map(WriterSummary::elsewhere) {
-        let _ = writeln!(
-            text,
-            "           {place}, in a folder that only that host has"
-        );
-    }
-    let _ = writeln!(
-        text,
-        "  report   {}",
-        directory.join("report.html").display()
-    );
+    files_text(&mut text, summary, directory);
     let verdict = match (summary.conserved, lost) {
         (true, false) => "Everything is accounted for: nothing was lost.",
         (true, true) => "Everything is accounted for: every loss above is named.",

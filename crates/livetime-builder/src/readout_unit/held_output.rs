@@ -3,9 +3,9 @@
 use livetime_wire::{TriggerNumber, UnitId};
 
 use super::{FreeReason, ReadoutOutput, ReadoutUnit};
+use crate::dense_history::Ended;
 use crate::held_trigger::{Held, Mark};
 use crate::held_triggers::Place;
-use crate::trigger_history::Closing;
 
 impl ReadoutUnit {
     /// Forgets a closed trigger but for how it was closed; its fragments are to be freed.
@@ -18,16 +18,16 @@ impl ReadoutUnit {
         reason: FreeReason,
     ) -> Option<ReadoutOutput> {
         self.held.take_out(place);
-        let closing = match reason {
-            FreeReason::Dropped | FreeReason::Unasked => Closing::Dropped,
-            FreeReason::Released => Closing::Complete,
-            FreeReason::Aborted => Closing::Partial,
-        };
-        self.history.record(trigger, closing);
         let reason = match held.has(Mark::Unasked) {
             true => FreeReason::Unasked,
             false => reason,
         };
+        let ended = match reason {
+            FreeReason::Dropped => Ended::Dropped,
+            FreeReason::Unasked => Ended::Unasked,
+            FreeReason::Released | FreeReason::Aborted => Ended::Over,
+        };
+        self.history.record(trigger, ended);
         (held.present != 0).then_some(ReadoutOutput::Free { trigger, reason })
     }
 

@@ -12,9 +12,10 @@
 use livetime_wire::TriggerNumber;
 
 use super::ReadoutUnit;
+use crate::dense_history::Ended;
 use crate::held_trigger::{Held, Mark, NO_BUILDER};
 use crate::readout_unit::FreeReason;
-use crate::trigger_history::{Closing, Past};
+use crate::trigger_history::Past;
 
 /// Whether a trigger is accepted, and nobody builds it as far as this unit knows.
 pub(super) fn is_unasked(held: &Held) -> bool {
@@ -80,7 +81,7 @@ impl ReadoutUnit {
                 self.held.set(place, held);
             }
             None if trigger.0 > 0 && past == Past::Open => {
-                self.history.record(trigger, Closing::Dropped);
+                self.history.record(trigger, Ended::Unasked);
             }
             _ => return false,
         }

@@ -126,10 +126,12 @@ impl FrontEnd {
         self.unsent
     }
 
-    /// Offers no trigger any more.
+    /// Offers no trigger any more; what the schedule has asked for and nobody has taken is refused.
     pub(crate) fn stop(&mut self, now: RunNs) {
         if !self.is_finished {
             self.is_finished = true;
+            let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
+            self.parts.source.refuse_waiting(waiting);
             self.parts.source.stop();
             self.parts.supervisor.stop(now);
         }

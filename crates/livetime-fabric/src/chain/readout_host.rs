@@ -136,7 +136,9 @@ impl ReadoutHost {
                 // The core has checked source, repetition and room; the buffer has its bounds.
                 debug_assert!(filed.is_ok(), "core and buffer agree");
             }
-            FragmentVerdict::Discard { .. } => self.freed.extend(fragment.pages),
+            FragmentVerdict::Discard { .. } | FragmentVerdict::DiscardUnasked => {
+                self.freed.extend(fragment.pages)
+            }
             FragmentVerdict::Wait => self.waiting = Some((trigger, fragment)),
         }
     }

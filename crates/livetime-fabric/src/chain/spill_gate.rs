@@ -60,6 +60,11 @@ impl SpillGate {
         self.spill.poll_trigger()
     }
 
+    /// The run takes no more triggers: how many the schedule has asked for that nobody has taken.
+    pub(crate) fn end(&mut self) -> u64 {
+        self.spill.end()
+    }
+
     /// When something happens next.
     pub(crate) fn poll_timeout(&self) -> Option<RunNs> {
         let at = self.spill.poll_timeout()?;

@@ -14,11 +14,11 @@ use super::host_document::BegunFile;
 
 const ADVICE: &str = "choose another `--out`, runs are never overwritten";
 
-/// Puts the file there unless it is there; `all` are those of the run.
+/// Puts the file there unless it is there, which is returned; `all` are those of the run.
 ///
 /// # Errors
 /// What is in the way, or what the file system says.
-pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<(), String> {
+pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<bool, String> {
     let path = Path::new(&file.path);
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -33,15 +33,27 @@ pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<(), String> {
                     "{folder} already holds a run, or a part of one: {other}; {ADVICE}"
                 ));
             }
-            begun.write_all(&file.begun).map_err(failed)
+            begun.write_all(&file.begun).map_err(failed)?;
+            Ok(true)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             match fs::read(path).map_err(failed)? == file.begun {
-                true => Ok(()),
+                true => Ok(false),
                 false => Err(format!("{}: is of another run; {ADVICE}", path.display())),
             }
         }
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Removes a file that was put there for a run that has not started, with its folder if nothing else is
+/// in it: it would be in the way of the next.
+pub(super) fn abandon(file: &BegunFile) {
+    let path = Path::new(&file.path);
+    if fs::read(path).is_ok_and(|found| found == file.begun) {
+        // What cannot be removed stays.
+        let _stays = fs::remove_file(path);
+        let _not_empty = path.parent().map(fs::remove_dir);
     }
 }
 
@@ -75,16 +87,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("runs/out");
         let files = ["events.mcap", "events-1.mcap"].map(|name| begun(&out, name));
-        for file in files.iter().chain(&files) {
-            assert_eq!(begin(file, &files), Ok(()));
-            assert_eq!(fs::read(&file.path).unwrap(), b"begun");
+        for is_new in [true, false] {
+            for file in &files {
+                assert_eq!(begin(file, &files), Ok(is_new));
+                assert_eq!(fs::read(&file.path).unwrap(), b"begun");
+            }
         }
+        fs::write(&files[1].path, "begun, and gone on with").unwrap();
+        files.iter().for_each(abandon);
+        assert!(!Path::new(&files[0].path).exists());
+        assert!(Path::new(&files[1].path).exists(), "it has events");
+        fs::write(&files[1].path, "begun").unwrap();
+        abandon(&files[1]);
+        assert!(!out.exists(), "nothing else is there");
         // The null device of a run that keeps nothing.
         let none = BegunFile {
             path: "/dev/null".to_owned(),
             begun: Vec::new(),
         };
-        assert_eq!(begin(&none, std::slice::from_ref(&none)), Ok(()));
+        assert_eq!(begin(&none, std::slice::from_ref(&none)), Ok(false));
     }
 
     #[test]
@@ -117,6 +138,6 @@ mod tests {
             assert!(!Path::new(&files[0].path).exists(), "it is as it was");
             fs::remove_file(foreign_path).unwrap();
         }
-        assert_eq!(begin(&files[0], &files), Ok(()));
+        assert_eq!(begin(&files[0], &files), Ok(true));
     }
 }

@@ -114,7 +114,14 @@ impl EventWatch {
         self.failures.push(failure);
     }
 
-    /// The events in the error stream.
+    /// The run ends by this death: what `event` would have been tried again for, nobody tries.
+    pub fn note_last_death(&mut self, event: Option<TriggerNumber>) {
+        if let Some(trigger) = event {
+            self.note_given_up(trigger);
+        }
+    }
+
+    /// The events in the error stream, or that a run was aborted with.
     pub fn take_failures(&mut self) -> Vec<FilterFailure> {
         std::mem::take(&mut self.failures)
     }
@@ -144,6 +151,10 @@ mod tests {
             traceback: String::new(),
         };
         assert_eq!(watch.take_failures(), [failure]);
+        // The other was not tried again, as the run has ended by the death of its unit.
+        watch.note_last_death(None);
+        watch.note_last_death(other);
+        assert_eq!(watch.take_failures()[0].trigger, TriggerNumber(8));
         let mut strict = EventWatch::new(0, DurationNs::SECOND);
         assert_eq!(strict.note_death(0, "fu0", Some(T), "killed"), Some(T));
     }

@@ -6,12 +6,36 @@
 //! it published are settled with those of its neighbours, and what does not come out is a loss with a
 //! name, or an equation that does not hold, which is an error as in any run.
 
+use std::time::{Duration, Instant};
+
 use livetime_wire::UnitKind;
 
 use super::process_group::{ProcessGroup, RoleProcess};
 use super::recovery::OnLoss;
 
+/// How long those that were killed may take to be gone.
+const DEATH_PATIENCE: Duration = Duration::from_secs(5);
+
 impl ProcessGroup {
+    /// Kills those that have not said in time what they leave: they are stopped by a debugger, or wait
+    /// in the kernel. From then on they are like any that died.
+    pub(super) fn kill_silent(&mut self) {
+        let is_silent = |process: &RoleProcess| !process.gone && process.left.is_none();
+        let silent = self.processes.iter_mut().filter(|p| is_silent(p));
+        for process in silent {
+            process.silent = true;
+            process.child.kill();
+        }
+        let until = Instant::now() + DEATH_PATIENCE;
+        while self.processes.iter().any(is_silent) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((index, heard)) = self.heard.recv_timeout(left) else {
+                break;
+            };
+            self.take(index, heard);
+        }
+    }
+
     /// Ends what is left of the processes that died at the end of the run; says of those whose deaths
     /// are no error how they ended.
     pub(super) fn bury_missed(&mut self) -> Vec<String> {
@@ -19,7 +43,10 @@ impl ProcessGroup {
         for index in std::mem::take(&mut self.missed) {
             let goes_on = self.goes_on_without(index);
             let process = &mut self.processes[index];
-            let exit = process.end();
+            let mut exit = process.end();
+            if process.silent {
+                exit = "killed: it was silent".to_owned();
+            }
             let died = format!(
                 "the process of {} died at the end of the run: {exit}",
                 process.id

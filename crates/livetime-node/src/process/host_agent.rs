@@ -24,7 +24,7 @@ use livetime_wire::{UnitId, UnitKind};
 
 use super::begun_file;
 use super::control_message::{DOCUMENT_MAX, EndName, Message};
-use super::host_document::{BlockState, HostOrder, HostReport, Preparation, RoleSignal};
+use super::host_document::{BegunFile, BlockState, HostOrder, HostReport, Preparation, RoleSignal};
 use super::host_streams::{HostStreams, Occasion};
 use super::process_group::FIRST_RING_EPOCH;
 use super::run_page::{RunPage, SettleStep};
@@ -54,6 +54,8 @@ pub struct HostAgent {
     streams: Arc<HostStreams>,
     run: Option<Arc<HostRun>>,
     roles: BTreeMap<u64, Arc<HostRole>>,
+    /// Run files that were put here for it.
+    begun: Vec<BegunFile>,
 }
 
 /// Sends one report after the other.
@@ -128,6 +130,7 @@ impl HostAgent {
             streams: HostStreams::listen(address, key)?,
             run: None,
             roles: BTreeMap::new(),
+            begun: Vec::new(),
         })
     }
 
@@ -195,7 +198,9 @@ impl HostAgent {
         }
         let files = writers(&config).zip(&preparation.files);
         for (_, file) in files.filter(|(writer, _)| is_of_here(writer)) {
-            begun_file::begin(file, &preparation.files)?;
+            if begun_file::begin(file, &preparation.files)? {
+                self.begun.push(file.clone());
+            }
         }
         let blocks = usize::try_from(preparation.blocks).unwrap_or(usize::MAX);
         let clock = match machine() == preparation.machine {
@@ -316,6 +321,9 @@ impl Drop for HostAgent {
     fn drop(&mut self) {
         for role in self.roles.values() {
             role.signal(RoleSignal::Kill);
+        }
+        if !self.roles.values().any(|role| *lock(&role.started)) {
+            self.begun.iter().for_each(begun_file::abandon);
         }
     }
 }

@@ -373,7 +373,7 @@ mod tests {
         let preparation = Preparation {
             config: "format = 1\n".to_owned(),
             arguments: vec!["--lossless".to_owned()],
-            folder: "/home/run".to_owned(),
+            folder: "/runs".to_owned(),
             blocks: 70,
             placement: pair("ru0", "a"),
             streams_at: pair("a", "127.0.0.1:4000"),

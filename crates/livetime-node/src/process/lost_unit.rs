@@ -56,6 +56,12 @@ pub fn settle_lost(
         };
         let over = balance(losses, cause, counts.l2_accepted, right);
         counts.l2_accepted += over;
+    } else if any(&[UnitKind::Readout]) {
+        // A builder unit that could not tell the dead one that it had given events up told nobody.
+        let right = counts.events_built + counts.events_incomplete;
+        let surplus =
+            (right + losses.in_area(LossArea::Builder)).saturating_sub(counts.l2_accepted);
+        take(losses, LossCause::BuilderLost, surplus);
     }
     if any(&[UnitKind::Trigger, UnitKind::Source]) {
         // Whoever waited for a decision in the end waited for the dead one.
@@ -444,6 +450,7 @@ mod tests {
         assert_eq!(settled(good(), losses, &[UnitKind::Writer]).total(), 0);
         let mut losses = LossCounts::new();
         losses.add(LossCause::FragmentAborted, 16);
+        losses.add(LossCause::BuilderLost, 2);
         assert_eq!(settled(good(), losses, &[UnitKind::Readout]).total(), 0);
     }
 

@@ -647,8 +647,7 @@ impl ProcessGroup {
 
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
     pub fn finish(mut self, drained: bool) -> (GroupLeft, Vec<UnitKind>) {
-        // Who was stopped by a fault takes part in the end.
-        self.continue_stopped();
+        self.continue_all();
         let mut rest = RestWatch::default();
         if drained {
             self.page.phase().advance(Phase::Ending);
@@ -669,6 +668,7 @@ impl ProcessGroup {
             };
             self.take(index, heard);
         }
+        self.kill_silent();
         let deaths_at_end = self.bury_missed();
         let writers = self.take_writers();
         let mut left = GroupLeft {

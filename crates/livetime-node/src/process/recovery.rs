@@ -285,11 +285,10 @@ impl ProcessGroup {
         sources.map(|p| p.counters.read().chain.triggers).sum()
     }
 
-    /// Lets all processes go on that a fault has stopped.
-    pub(super) fn continue_stopped(&mut self) {
-        for (index, _) in std::mem::take(&mut self.stopped) {
-            self.go_on(index);
-        }
+    /// Lets all processes go on, whoever has stopped them: the run ends, and each has a part in it.
+    pub(super) fn continue_all(&mut self) {
+        self.stopped.clear();
+        (0..self.processes.len()).for_each(|index| self.go_on(index));
     }
 
     fn go_on(&self, index: usize) {
@@ -303,6 +302,9 @@ impl ProcessGroup {
         let (mut incident, failed) = self.bury(index);
         let unit = self.processes[index].unit;
         let policy = self.policy_about(&self.processes[index]);
+        if policy == OnLoss::Stop {
+            self.continue_all();
+        }
         let (handled, given_up) = match self.settle_loss(unit, failed) {
             Ok(given_up) => (self.replace(unit, policy), given_up),
             Err(reason) => (Err(reason), Vec::new()),
@@ -312,6 +314,9 @@ impl ProcessGroup {
         }
         // Those who have settled it wait for its streams no more.
         self.cuts.forget(unit);
+        if handled.is_err() {
+            self.watch.note_last_death(incident.event);
+        }
         incident.given_up = !given_up.is_empty();
         incident.handled = handled;
         incident

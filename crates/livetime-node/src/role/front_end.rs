@@ -381,7 +381,7 @@ impl FrontEnd {
         let mut links = self.parts.data_links.iter_mut();
         if self.parts.in_step && links.any(|data_link| data_link.link.is_played_out()) {
             self.parts.source.stop();
-            self.finished = true;
+            self.finish();
             return 1;
         }
         let xoff = self.is_xoff(now);
@@ -397,10 +397,12 @@ impl FrontEnd {
         } else {
             Buffers::Full
         };
-        match self.parts.source.poll(now, buffers) {
+        let FrontEndParts { source, spill, .. } = &mut self.parts;
+        let was_open = |at| spill.as_ref().is_none_or(|spill| spill.was_open(at));
+        match source.poll_gated(now, buffers, was_open) {
             SourcePoll::Wait { .. } | SourcePoll::Blocked => 0,
             SourcePoll::Finished => {
-                self.finished = true;
+                self.finish();
                 0
             }
             SourcePoll::Offer(offer) if !gate_open => {
@@ -412,6 +414,13 @@ impl FrontEnd {
                 1
             }
         }
+    }
+
+    /// Nothing is offered any more; what the schedule has asked for and nobody has taken is refused.
+    fn finish(&mut self) {
+        self.finished = true;
+        let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
+        self.parts.source.refuse_waiting(waiting);
     }
 
     /// The next trigger that the schedule asks for. One that waited for a buffer, or for this worker,
@@ -814,7 +823,7 @@ impl Role for FrontEnd {
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         if phase >= Phase::Draining && !self.finished {
             self.parts.source.stop();
-            self.finished = true;
+            self.finish();
         }
         if phase == Phase::Aborting {
             self.abort(now);

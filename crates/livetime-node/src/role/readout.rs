@@ -150,16 +150,19 @@ impl Freed {
                 ReadoutOutput::Free { trigger, reason } => {
                     self.triggers += 1;
                     let is_unasked = reason == FreeReason::Unasked;
-                    buffer.remove(trigger, |fragment| {
-                        if is_unasked {
-                            self.unasked += 1;
-                            self.unasked_bytes += u64::from(fragment.words) * 4;
-                        }
-                        self.pages_back.extend(fragment.pages.iter().copied());
-                    });
+                    buffer.remove(trigger, |fragment| self.take(&fragment, is_unasked));
                 }
             }
         }
+    }
+
+    /// Takes a fragment that is not on file, or not any more.
+    fn take(&mut self, fragment: &FragmentDescriptor, is_unasked: bool) {
+        if is_unasked {
+            self.unasked += 1;
+            self.unasked_bytes += u64::from(fragment.words) * 4;
+        }
+        self.pages_back.extend(fragment.pages.iter().copied());
     }
 }
 
@@ -327,8 +330,11 @@ impl Readout {
                 true
             }
             FragmentVerdict::Discard { .. } => {
-                let pages = fragment.pages.iter().copied();
-                self.freed.pages_back.extend(pages);
+                self.freed.take(&fragment, false);
+                true
+            }
+            FragmentVerdict::DiscardUnasked => {
+                self.freed.take(&fragment, true);
                 true
             }
             FragmentVerdict::Wait => {

@@ -48,6 +48,16 @@ impl SpillGate {
         self.spill.is_gate_open()
     }
 
+    /// Whether triggers of the source might be taken at a moment before the last advance.
+    pub fn was_open(&self, at: RunNs) -> bool {
+        self.spill.was_gate_open(self.spill_time(at))
+    }
+
+    /// The run takes no more triggers: how many the schedule has asked for that nobody has taken.
+    pub fn end(&mut self) -> u64 {
+        self.spill.end()
+    }
+
     /// Takes the next trigger that the schedule asks for.
     pub fn poll_trigger(&mut self) -> Option<ScheduledTrigger> {
         self.spill.poll_trigger()

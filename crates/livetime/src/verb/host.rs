@@ -84,7 +84,11 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         options.address,
         Box::new(move |preparation| read(&config, preparation)),
         Box::new(send),
-    )?;
+    )
+    .map_err(|error| {
+        let address = options.address;
+        format!("cannot accept streams at {address}, its `address`: {error}")
+    })?;
     let hello = HostHello {
         host: options.name.clone(),
         version: VERSION.to_owned(),

@@ -12,7 +12,7 @@ use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 #[cfg(not(feature = "cluster"))]
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
-use livetime_node::process::{Incident, OnLoss};
+use livetime_node::process::{Incident, Launcher, LossPolicy, OnLoss, ProcessFault};
 use livetime_node::stream_mender::CutStream;
 use livetime_node::{
     Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
@@ -145,16 +145,21 @@ enum Ending {
     Interrupted,
     Killed,
     WriterFailed,
-    RoleLost,
-    Stuck,
+    /// What was going on meanwhile, an end by the operator perhaps.
+    RoleLost {
+        is_interrupted: bool,
+    },
+    Stuck {
+        is_interrupted: bool,
+    },
 }
 
 impl Ending {
     /// What is wrong about it; `patience` is how long nothing moved in a drain that is stuck.
     fn trouble(self, patience: Duration) -> Option<String> {
         match self {
-            Self::RoleLost => Some("a role was lost that a run needs".to_owned()),
-            Self::Stuck => Some(format!("nothing moved for {patience:?} of the drain")),
+            Self::RoleLost { .. } => Some("a role was lost that a run needs".to_owned()),
+            Self::Stuck { .. } => Some(format!("nothing moved for {patience:?} of the drain")),
             _ => None,
         }
     }
@@ -212,7 +217,6 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let start = || hosts_of(&options.source, &text, &config.hosts, &mut signals);
     let hosts = has_hosts.then(start).transpose()?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
-    let control = control_of(&directory);
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
@@ -225,14 +229,14 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
     let files = create_files(&directory, &chain, &facts, &begin, &text)?;
-    let mut running = if processes {
+    let mut launcher = processes.then(|| role::launcher(&text, &options.source));
+    if let Some(Ok(launcher)) = &mut launcher {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
-        let mut launcher = role::launcher(&text, &options.source)?;
         launcher.hosts = hosts.as_ref().map(RunHosts::role_hosts);
-        Chain::start_processes(&chain, files, launcher, on_loss, faults.roles)?
-    } else {
-        Chain::start(&chain, files)?
-    };
+    }
+    let started = start_chain(&chain, files, launcher.transpose()?, on_loss, faults.roles);
+    let mut running = started.inspect_err(|_| directory.abandon())?;
+    let control = control_of(&directory);
     running.plan_stream_faults(faults.streams);
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
@@ -267,6 +271,20 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     }
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
+}
+
+/// Starts the roles, in processes if there is something to launch these with.
+fn start_chain(
+    chain: &ChainConfig,
+    files: RunFiles,
+    launcher: Option<Launcher>,
+    on_loss: LossPolicy,
+    faults: Vec<ProcessFault>,
+) -> Result<Chain, Box<dyn std::error::Error>> {
+    Ok(match launcher {
+        Some(launcher) => Chain::start_processes(chain, files, launcher, on_loss, faults)?,
+        None => Chain::start(chain, files)?,
+    })
 }
 
 /// Says of each fault that did not strike why it did not.
@@ -470,10 +488,9 @@ fn watch(
     patience: Duration,
 ) -> (Ending, Vec<RateSample>) {
     let mut ending = None;
-    let mut rates = Vec::new();
-    let mut last_rate = running.snapshot();
-    let mut rate_due = Instant::now() + RATE_INTERVAL;
-    let mut progress = (last_rate.clone(), Instant::now());
+    let first = running.snapshot();
+    let mut progress = (first.clone(), Instant::now());
+    let mut rates = Rates::new(first);
     let mut disk_full = false;
     loop {
         std::thread::sleep(LOOK);
@@ -482,7 +499,7 @@ fn watch(
                 if is_hang_up(signal) {
                     continue;
                 }
-                return (Ending::Killed, rates);
+                return (Ending::Killed, rates.samples);
             }
             say("\nstopping: the run ends in order; once more ends it at once");
             ending = Some(Ending::Interrupted);
@@ -496,8 +513,11 @@ fn watch(
             ending = Some(Ending::SourceFinished);
             running.stop();
         }
+        let is_interrupted = ending == Some(Ending::Interrupted);
         if !goes_on(running) {
-            return (Ending::RoleLost, rates);
+            // Whoever ends a service may tell its roles as well, and they were quicker.
+            let is_interrupted = is_interrupted || signals.pending().next().is_some();
+            return (Ending::RoleLost { is_interrupted }, rates.samples);
         }
         for (a, b) in running.take_mended_streams() {
             say(format_args!(
@@ -508,23 +528,53 @@ fn watch(
             control.serve(|change| running.steer_filters(change));
         }
         let now = running.snapshot();
-        if Instant::now() >= rate_due {
-            rate_due += RATE_INTERVAL;
-            rates.extend(RateSample::between(&last_rate, &now).filter(|_| ending.is_none()));
-            last_rate = now.clone();
-        }
+        rates.look(&now, ending.is_some());
         display.show(&now);
         histograms.write_if_due(running);
         say_if_full(&now, &mut disk_full);
         let Some(reason) = ending else { continue };
         if running.is_drained() {
-            return (reason, rates);
+            return (reason, rates.samples);
         }
         if has_moved(&progress.0, &now) {
             progress = (now, Instant::now());
         } else if progress.1.elapsed() > patience {
-            return (Ending::Stuck, rates);
+            return (Ending::Stuck { is_interrupted }, rates.samples);
         }
+    }
+}
+
+/// The rates of a run, one sample for each interval until it ends.
+struct Rates {
+    samples: Vec<RateSample>,
+    last: Snapshot,
+    due: Instant,
+    is_over: bool,
+}
+
+impl Rates {
+    fn new(first: Snapshot) -> Self {
+        Self {
+            samples: Vec::new(),
+            last: first,
+            due: Instant::now() + RATE_INTERVAL,
+            is_over: false,
+        }
+    }
+
+    /// Takes a sample if one is due. The end may come a little before the watcher's interval is over,
+    /// which has begun later than the run.
+    fn look(&mut self, now: &Snapshot, is_ending: bool) {
+        let early = match is_ending {
+            true => RATE_INTERVAL / 10,
+            false => Duration::ZERO,
+        };
+        if !self.is_over && Instant::now() + early >= self.due {
+            self.due += RATE_INTERVAL;
+            self.samples.extend(RateSample::between(&self.last, now));
+            self.last = now.clone();
+        }
+        self.is_over |= is_ending;
     }
 }
 
@@ -616,7 +666,12 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
         Ending::SourceFinished => Condition::GOOD,
         Ending::Interrupted | Ending::WriterFailed => Condition::INTERRUPTED,
         Ending::Killed => Condition::INTERRUPTED | Condition::ABORTED,
-        Ending::RoleLost | Ending::Stuck => Condition::ABORTED,
+        Ending::RoleLost { is_interrupted } | Ending::Stuck { is_interrupted } => {
+            match is_interrupted {
+                true => Condition::INTERRUPTED | Condition::ABORTED,
+                false => Condition::ABORTED,
+            }
+        }
     };
     // Files that could not be written, and those that were left behind open.
     let mut writers = outcome.roles.iter();
@@ -673,8 +728,8 @@ fn end_record(outcome: &ChainOutcome, condition: Condition, ending: Ending) -> R
         Ending::Interrupted => "stopped by the operator",
         Ending::Killed => "ended at once by the operator",
         Ending::WriterFailed => "the run file could not be written",
-        Ending::RoleLost => "a role was lost",
-        Ending::Stuck => "the chain did not drain",
+        Ending::RoleLost { .. } => "a role was lost",
+        Ending::Stuck { .. } => "the chain did not drain",
     };
     let mut end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::process_run::{Run, text, turn};
-use crate::start_of_hosts::{example, launched_by};
+use crate::start_of_hosts::launched_by;
 use crate::{LOCAL, host};
 
 /// A run of this configuration in a folder.

@@ -15,7 +15,7 @@ use crate::{LOCAL, host, on_one_host, on_two_hosts, refusal};
 const READOUT: &str = r#""src0", "trg0", "ru0", "ru1", "evm""#;
 const BUILDING: &str = r#""bu0", "bu1", "fu0", "wr0""#;
 
-pub(crate) fn example() -> String {
+fn example() -> String {
     std::fs::read_to_string(process_run::example()).expect("the example is there")
 }
 

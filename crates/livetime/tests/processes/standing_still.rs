@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::process_run::{Run, keeping_all, patient, turn};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::live_run::{process_of, start, wait_for_more};
+use crate::process_run::{Lines, Run, keeping_all, patient, turn};
 
 /// The example in which every event is kept, with these lines of its builder table.
 fn keeping(lines: &str) -> impl Fn(String) -> String + use<'_> {
@@ -108,4 +111,29 @@ fn a_builder_unit_may_die_while_a_filter_unit_hangs() {
     assert_eq!(run.differing(&whole), BTreeSet::from([hung]));
     let said = "more than 2.00 s";
     assert!(run.errors().contains(said), "{}", run.errors());
+}
+
+/// Somebody has stopped it, and the run does not know.
+#[test]
+fn a_role_that_was_stopped_from_outside_takes_part_in_a_forced_end() {
+    let _turn = turn();
+    for role in ["evm", "ru0", "bu1", "fu0", "wr0", "trg0", "src0"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = std::fs::read_to_string(crate::process_run::example());
+        let config = config.expect("the example is there");
+        let running = start(&keeping("")(config), folder.path());
+        let coordinator = Pid::from_raw(running.id() as i32).expect("a process");
+        let mut lines = Lines::of(running);
+        let file = folder.path().join("run/events.mcap");
+        wait_for_more(&file);
+        wait_for_more(&file);
+        kill_process(process_of(folder.path(), role), Signal::STOP).expect("it lives");
+        kill_process(coordinator, Signal::INT).expect("it lives");
+        lines.wait_for("once more ends it at once", 1);
+        kill_process(coordinator, Signal::INT).expect("it lives");
+        let run = Run::finished(lines.finish(), folder);
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        run.assert_accounted();
+        assert!(!run.errors().contains("killed"), "{role}: {}", run.errors());
+    }
 }

@@ -208,6 +208,36 @@ fn too_little_free_space_holds_the_run_and_then_ends_it() {
     assert_eq!(count(&inspected, "events"), stored, "{document}");
 }
 
+/// What is wrong can be mended, and the run started as it was.
+#[test]
+fn a_run_that_cannot_start_leaves_nothing_in_the_way_of_the_next() {
+    let bench = Workbench::new();
+    let python = "[filter]\npython = \"filter.py:keep\"\n";
+    bench.write(
+        "bad.toml",
+        changed(SMALL, "[filter]\nname = \"accept_all\"\n", python),
+    );
+    bench.write("filter.py", "import livetime\n");
+    bench.write("good.toml", SMALL);
+    fs::create_dir(bench.path("mine")).expect("a writable folder");
+    for processes in [&[][..], &["--processes"]] {
+        for out in ["out", "mine"] {
+            let arguments = ["run", "bad.toml", "--triggers", "100", "--out", out];
+            let mut command = bench.command(&[&arguments[..], processes].concat());
+            command.env("LIVETIME_PYTHON", "/nowhere/python");
+            let refused = finished(command).ended_with(1);
+            assert!(refused.err.contains("/nowhere/python"), "{}", refused.err);
+        }
+        assert!(!bench.path("out").exists(), "it was made for the run");
+        let left = fs::read_dir(bench.path("mine")).expect("it was there before");
+        assert_eq!(left.count(), 0);
+    }
+    let arguments = ["run", "good.toml", "--out", "out"];
+    bench
+        .run(&[&arguments[..], &OPTIONS].concat())
+        .ended_with(0);
+}
+
 /// As a coordinator has it that shares no folder with the host of its writer.
 #[test]
 fn a_file_that_only_the_host_of_its_writer_has_is_named_by_all_that_read_the_run() {
@@ -223,7 +253,7 @@ fn a_file_that_only_the_host_of_its_writer_has_is_named_by_all_that_read_the_run
         "role": "wr0", "host": "far", "file": "/far/out/events.mcap",
         "events_stored": stored, "elsewhere": true,
     }]);
-    bench.write("out/summary.json", &summary.to_string());
+    bench.write("out/summary.json", summary.to_string());
     let whole = fs::read(bench.path("out/events.mcap")).expect("it is there");
     assert!(bench.inspect("out").get("files_elsewhere").is_none());
 

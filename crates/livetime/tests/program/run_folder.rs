@@ -22,13 +22,16 @@ fn numbers_go_up_and_are_not_given_twice() {
     assert_eq!(number(&bench), 3);
     assert!(bench.path("runs/000001/events.mcap").is_file());
     assert!(!bench.path("runs/000002").exists());
-    bench.write("runs/counter", "many");
-    let refused = bench.run(&SHORT).ended_with(1);
-    assert!(
-        refused.err.contains("counter file runs/counter"),
-        "{}",
-        refused.err
-    );
+    for (held, said) in [
+        ("many", "counter file runs/counter holds \"many\", expected"),
+        ("", "counter file runs/counter holds \"\", expected"),
+        ("4294967295\n", "above which there is no run number"),
+    ] {
+        bench.write("runs/counter", held);
+        let refused = bench.run(&SHORT).ended_with(1);
+        assert!(refused.err.contains(said), "{}", refused.err);
+        assert_eq!(bench.read("runs/counter"), held);
+    }
 }
 
 #[test]

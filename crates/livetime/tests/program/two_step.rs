@@ -97,6 +97,10 @@ fn two_steps_store_the_events_of_one() {
             counts("events_built")
         );
         assert_eq!(steps("events_unjudged"), 0);
+        let of_units = value(&document, "two_step.readout_units").as_object();
+        let units = of_units.expect("an object").values();
+        let left = units.filter_map(|unit| unit["fragments_unasked"].as_u64());
+        assert_eq!(left.sum::<u64>(), unasked, "those that came late, too");
         let [moved, rest, left] = ["bytes_first_step", "bytes_second_step", "bytes_unasked"]
             .map(|name| steps(name) as f64);
         let factor = value(&document, "two_step.saving_factor").as_f64();
