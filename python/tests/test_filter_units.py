@@ -235,6 +235,11 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
     document = json.loads(replayed.stdout)
     assert (document["differing"], document["failed"]) == (0, 0)
     assert document["events"] == len(events) - len(expected)
+    # One of its name in the working directory may be another by now.
+    (bench.folder / name / "filter.py").unlink()
+    without = bench.program("replay", name, bad={})
+    assert without.returncode == 1
+    assert "filter.py: it is not there" in without.stderr, without.stderr
 
 
 @pytest.mark.parametrize("kind, reason", [("crash", FAULTS["abort"]), ("hang", FAULTS["hang"])])

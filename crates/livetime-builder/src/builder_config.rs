@@ -279,14 +279,20 @@ impl BuilderConfig {
     }
 
     fn check_bytes(&self, path: &str, problems: &mut Vec<Problem>) {
-        let most = u64::from(u32::MAX);
-        if self.credit_bytes > 0 && !(1..=self.credit_bytes.min(most)).contains(&self.event_bytes) {
+        let nameable = u64::from(u32::MAX);
+        let most = self.credit_bytes.min(nameable);
+        if self.credit_bytes > 0 && !(1..=most).contains(&self.event_bytes) {
+            let allowed = match self.credit_bytes > nameable {
+                // Rounded it would be more than a message can name.
+                true => format!("1 B to {most} B"),
+                false => format!("1 B to {}", ByteSize(most)),
+            };
             problems.push(
                 Problem::new(
                     problem_code::CREDIT_BYTES,
                     format!("{path}.event_bytes"),
                     ByteSize(self.event_bytes),
-                    format!("1 B to {}", ByteSize(self.credit_bytes.min(most))),
+                    allowed,
                     "set it to the payload of the largest event, and `credit_bytes` to a few of it",
                 )
                 .with_related(

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
@@ -135,14 +135,22 @@ fn hand_out_bells(
 }
 
 /// What makes streams again between roles of these workers, by their boxes and bells.
-fn mender_of(config: &ChainConfig, commands: &[CommandBox], bells: &[Doorbell]) -> StreamMender {
+fn mender_of(
+    config: &ChainConfig,
+    plan: &ChainPlan,
+    commands: &[CommandBox],
+    bells: &[Doorbell],
+) -> StreamMender {
     let workers = config.workers.iter().zip(commands).zip(bells);
     let workers = workers.map(|((worker, commands), bell)| Addressee {
         roles: worker.roles.clone(),
         commands: commands.clone(),
         bell: bell.clone(),
     });
-    StreamMender::new(workers.collect(), config.filter_transport.congestion())
+    let pairs = plan.streams.iter().chain(&plan.data_sockets);
+    let transports = pairs.map(|pair| (*pair, transport_of(config, *pair).clone()));
+    let congestion = config.filter_transport.congestion();
+    StreamMender::new(workers.collect(), congestion, transports.collect())
 }
 
 /// Connects the units of a plan that have a network between them.
@@ -222,7 +230,7 @@ impl Chain {
         let commands: Vec<CommandBox> = (config.workers.iter())
             .map(|_| CommandBox::default())
             .collect();
-        let mut mender = mender_of(config, &commands, &bells);
+        let mut mender = mender_of(config, &plan, &commands, &bells);
         for (units, pair) in &connected {
             mender.note(*units, &pair.ends);
         }
@@ -304,8 +312,10 @@ impl Chain {
 
     /// The pairs of roles whose stream was cut, and that got another since the last call.
     pub fn take_mended_streams(&mut self) -> Vec<(UnitId, UnitId)> {
-        let group = self.processes.as_mut();
-        group.map(ProcessGroup::take_mended).unwrap_or_default()
+        match &mut self.processes {
+            Some(group) => group.take_mended(),
+            None => self.mender.take_mended(),
+        }
     }
 
     /// Cuts streams of filter units when their time comes; where roles are threads, and looked at by
@@ -326,7 +336,15 @@ impl Chain {
         }
         let cut = self.board.take_cut();
         let mended = cut.iter().map(|(role, unit)| self.mender.mend(role, *unit));
-        mended.flatten().collect()
+        let mut mended: Vec<CutStream> = mended.flatten().collect();
+        let now = Instant::now();
+        for (role, unit) in self.board.take_ended() {
+            self.mender.note_ended(&role, unit, now);
+        }
+        // Those that have another stream are named by `take_mended_streams`.
+        let again = std::iter::from_fn(|| self.mender.mend_ended(now));
+        mended.extend(again.filter(|cut| cut.mended.is_err()));
+        mended
     }
 
     /// Adds a filter unit to the running chain, or lets one leave it; says which.

@@ -3,16 +3,18 @@
 //! Where roles are threads, both ends of a stream are here and as they were: a new stream takes the
 //! place of the old one, and what the filter unit has not answered goes over it once more, see
 //! [`crate::role::verdict_log`]. Where roles are processes, the one at the other end is taken for
-//! dead instead, see [`crate::process::recovery`].
+//! dead instead, see [`crate::process::recovery`]. Streams of the event builder and of data links are
+//! made again as those between processes are.
 
 use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
 
 use livetime_shm::Doorbell;
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
-use crate::builder_transport::{PeerSocket, StreamPair};
+use crate::builder_transport::{BuilderTransport, PeerSocket, StreamPair};
 use crate::chain_plan::role_of;
-use crate::process::FaultTime;
+use crate::process::{CutStreams, FaultTime};
 use crate::role::RoleCommand;
 use crate::role_ends::unit_of;
 use crate::worker::CommandBox;
@@ -52,6 +54,9 @@ pub(crate) struct Addressee {
 pub(crate) struct StreamMender {
     workers: Vec<Addressee>,
     congestion: Option<String>,
+    /// What carries the messages of two units, and the frames of data links.
+    transports: Vec<((UnitId, UnitId), BuilderTransport)>,
+    ended: CutStreams,
     /// By builder unit and filter unit, one end of each.
     streams: Vec<((UnitId, UnitId), TcpStream)>,
     faults: Vec<StreamFault>,
@@ -59,11 +64,17 @@ pub(crate) struct StreamMender {
 }
 
 impl StreamMender {
-    /// For streams of filter units with this congestion control between roles on these workers.
-    pub(crate) fn new(workers: Vec<Addressee>, congestion: Option<&str>) -> Self {
+    /// For streams of filter units with this congestion control between roles on these workers, and for
+    /// those of these pairs.
+    pub(crate) fn new(
+        workers: Vec<Addressee>,
+        congestion: Option<&str>,
+        transports: Vec<((UnitId, UnitId), BuilderTransport)>,
+    ) -> Self {
         Self {
             workers,
             congestion: congestion.map(str::to_owned),
+            transports,
             ..Self::default()
         }
     }
@@ -124,8 +135,44 @@ impl StreamMender {
         Some(CutStream { from, to, mended })
     }
 
+    /// A role has told that its stream to a unit has ended by itself.
+    pub(crate) fn note_ended(&mut self, role: &str, to: UnitId, now: Instant) {
+        if let Some(from) = unit_of(role) {
+            self.ended.note(from, Some(to), now);
+        }
+    }
+
+    /// Makes the next of these streams again, once both of its ends may have told; what could not be is
+    /// to end the run.
+    pub(crate) fn mend_ended(&mut self, now: Instant) -> Option<CutStream> {
+        let pair = self.ended.next_due(now)?;
+        let mended = match self.mended {
+            MENDED_MAX => Err(format!("{MENDED_MAX} streams were cut in this run")),
+            _ => self.connect_again(pair.0, pair.1),
+        };
+        self.mended += 1;
+        self.ended.end(pair, mended.is_ok());
+        let (from, to) = pair;
+        Some(CutStream { from, to, mended })
+    }
+
+    /// The pairs of units for which that was done since the last call.
+    pub(crate) fn take_mended(&mut self) -> Vec<(UnitId, UnitId)> {
+        self.ended.take_mended()
+    }
+
+    fn congestion_of(&self, pair: (UnitId, UnitId)) -> Option<&str> {
+        let is_it = |(units, _): &&((UnitId, UnitId), _)| {
+            (units.0.min(units.1), units.0.max(units.1)) == (pair.0.min(pair.1), pair.0.max(pair.1))
+        };
+        match self.transports.iter().find(is_it) {
+            Some((_, transport)) => transport.congestion(),
+            None => self.congestion.as_deref(),
+        }
+    }
+
     fn connect_again(&mut self, from: UnitId, to: UnitId) -> Result<(), String> {
-        let pair = StreamPair::connect(self.congestion.as_deref());
+        let pair = StreamPair::connect(self.congestion_of((from, to)));
         let ends = pair.map_err(|error| error.to_string())?.ends;
         let ends = ends.map(PeerSocket::Stream);
         self.note((from, to), &ends);

@@ -141,6 +141,7 @@ pub struct ReportBoard(Arc<Mutex<Told>>);
 struct Told {
     failures: Vec<FilterFailure>,
     cut: Vec<(String, UnitId)>,
+    ended: Vec<(String, UnitId)>,
     filled: BTreeMap<String, Vec<Histogram>>,
 }
 
@@ -160,6 +161,19 @@ impl ReportBoard {
         if let Ok(mut told) = self.0.lock() {
             told.cut.push((role.to_owned(), unit));
         }
+    }
+
+    fn note_ended(&self, role: &str, unit: UnitId) {
+        if let Ok(mut told) = self.0.lock() {
+            told.ended.push((role.to_owned(), unit));
+        }
+    }
+
+    /// The units whose streams of the event builder or of a data link have ended by themselves, by a role
+    /// at one end; they are forgotten here.
+    pub fn take_ended(&self) -> Vec<(String, UnitId)> {
+        let told = self.0.lock();
+        told.map_or_else(|_| Vec::new(), |mut told| std::mem::take(&mut told.ended))
     }
 
     /// The units whose streams to a role were cut, by that role; they are forgotten here.
@@ -267,6 +281,9 @@ impl Worker {
                 for role in &mut roles {
                     while let Some(unit) = role.poll_silent() {
                         board.note_cut(role.id(), unit);
+                    }
+                    while let Some(unit) = role.poll_cut(clock.now()) {
+                        board.note_ended(role.id(), unit);
                     }
                 }
             }

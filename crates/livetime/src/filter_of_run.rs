@@ -29,17 +29,24 @@ pub(crate) fn keep(filter: &FilterConfig, directory: &Path) -> Result<Option<Pat
     Ok(Some(kept))
 }
 
-/// The filter of the run `path` (a directory or a file in it), with the file that was kept with it,
-/// if there is one.
-pub(crate) fn kept(mut filter: FilterConfig, path: &Path) -> FilterConfig {
+/// The filter of the run `path` (a directory or a file in it), with the file that was kept with it.
+///
+/// # Errors
+/// That the file is gone, with what to do: one of its name elsewhere may be another by now.
+pub(crate) fn kept(mut filter: FilterConfig, path: &Path) -> Result<FilterConfig, String> {
     if let FilterConfig::Python(python) = &mut filter {
         let kept = match path.is_dir() {
             true => path.join(FILE),
             false => path.with_file_name(FILE),
         };
-        if kept.is_file() {
-            python.file = kept;
+        if !kept.is_file() {
+            return Err(format!(
+                "error: {}: it is not there, and it is what the run was filtered with\n\
+                 help: name a configuration with --filter-of",
+                kept.display()
+            ));
         }
+        python.file = kept;
     }
-    filter
+    Ok(filter)
 }

@@ -29,14 +29,14 @@ const SOURCE: UnitId = UnitId {
 
 /// The cuts that were heard of, by the two units; at most one for each stream of the run.
 #[derive(Debug, Default)]
-pub(super) struct CutStreams {
+pub(crate) struct CutStreams {
     since: BTreeMap<(UnitId, UnitId), Instant>,
     mended: Vec<(UnitId, UnitId)>,
 }
 
 impl CutStreams {
     /// A unit says that its stream to another has ended.
-    pub(super) fn note(&mut self, unit: UnitId, peer: Option<UnitId>, now: Instant) {
+    pub(crate) fn note(&mut self, unit: UnitId, peer: Option<UnitId>, now: Instant) {
         if let Some(peer) = peer {
             let pair = (unit.min(peer), unit.max(peer));
             self.since.entry(pair).or_insert(now);
@@ -50,10 +50,22 @@ impl CutStreams {
         self.since.retain(|(a, b), _| !is_of(a) && !is_of(b));
     }
 
-    fn next_due(&self, now: Instant) -> Option<(UnitId, UnitId)> {
+    pub(crate) fn next_due(&self, now: Instant) -> Option<(UnitId, UnitId)> {
         let mut cuts = self.since.iter();
         let due = cuts.find(|(_, since)| now.duration_since(**since) >= PATIENCE);
         due.map(|(pair, _)| *pair)
+    }
+
+    /// Two units have another stream, or not. What was said of it meanwhile was said of the one that is
+    /// gone; a unit whose stream stays away says so again.
+    pub(crate) fn end(&mut self, pair: (UnitId, UnitId), is_mended: bool) {
+        self.since.remove(&pair);
+        self.mended.extend(is_mended.then_some(pair));
+    }
+
+    /// The pairs of units that got another stream since the last call.
+    pub(crate) fn take_mended(&mut self) -> Vec<(UnitId, UnitId)> {
+        std::mem::take(&mut self.mended)
     }
 }
 
@@ -73,20 +85,16 @@ impl ProcessGroup {
                 continue;
             }
             let mended = self.reconnect(pair);
-            // What was said of it meanwhile was said of the stream that is gone. A unit whose
-            // stream stays away says so again.
-            self.cuts.since.remove(&pair);
-            match mended {
-                Ok(true) => self.cuts.mended.push(pair),
-                Ok(false) => {}
-                Err(error) => eprintln!("a cut stream stays away: {error}"),
+            self.cuts.end(pair, matches!(mended, Ok(true)));
+            if let Err(error) = mended {
+                eprintln!("a cut stream stays away: {error}");
             }
         }
     }
 
     /// The pairs of units that got another stream since the last call.
     pub fn take_mended(&mut self) -> Vec<(UnitId, UnitId)> {
-        std::mem::take(&mut self.cuts.mended)
+        self.cuts.take_mended()
     }
 
     /// Makes another stream between two units and waits until both have it; `false` if one of them

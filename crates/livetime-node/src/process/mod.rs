@@ -34,6 +34,7 @@ pub mod run_page;
 mod unasked_events;
 pub mod writer_process;
 
+pub(crate) use cut_streams::CutStreams;
 pub use event_watch::FilterFailure;
 pub use host_agent::HostAgent;
 pub use host_document::{HOST_PROTOCOL, HostOrder, Preparation};

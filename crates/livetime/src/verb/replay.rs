@@ -181,7 +181,7 @@ fn try_run(options: &Options) -> Result<bool, String> {
     let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
     let filter = match &options.filter_of {
         Some(config) => load(config, &Overrides::default())?.config.chain.filter,
-        None => filter_of_run::kept(own_config(path, &reader)?.chain.filter, path),
+        None => filter_of_run::kept(own_config(path, &reader)?.chain.filter, path)?,
     };
     if let Some(entry) = entry {
         let Some(mut filter) = filter.to_filter() else {

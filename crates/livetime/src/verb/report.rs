@@ -239,7 +239,11 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     let seconds = summary.run.duration_s.max(1e-9);
     let rate = |count: u64| RateHz(count as f64 / seconds).to_string();
     let decision = &summary.latency.decision;
-    [
+    let of_roles = summary.roles.values().flatten();
+    let by_gate = of_roles.filter(|(name, _)| name.starts_with("refused_gate"));
+    let by_gate: u64 = by_gate.map(|(_, count)| count).sum();
+    let gate = (by_gate > 0).then(|| ("refused by the trigger gate", by_gate.to_string()));
+    let figures = [
         ("triggers", rate(counts.triggers)),
         (
             "dead time (offers refused)",
@@ -259,10 +263,11 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
             "built",
             format!("{:.1} MB/s", summary.throughput_bytes_per_s / 1e6),
         ),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    ];
+    let figures = figures.into_iter().chain(gate);
+    figures
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {

@@ -18,7 +18,7 @@ use livetime_node::{
     Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
 };
 use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
-use livetime_wire::{DurationNs, RateHz, TaiNs};
+use livetime_wire::{DurationNs, RateHz, TaiNs, UnitId, UnitKind};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
@@ -519,11 +519,7 @@ fn watch(
             let is_interrupted = is_interrupted || signals.pending().next().is_some();
             return (Ending::RoleLost { is_interrupted }, rates.samples);
         }
-        for (a, b) in running.take_mended_streams() {
-            say(format_args!(
-                "\nwarning: the stream between {a} and {b} was cut; another took its place"
-            ));
-        }
+        running.take_mended_streams().iter().for_each(report_mended);
         if let Some(control) = control {
             control.serve(|change| running.steer_filters(change));
         }
@@ -607,6 +603,19 @@ fn goes_on(running: &mut Chain) -> bool {
         }
     }
     true
+}
+
+/// Says between which units a stream of the event builder or of a data link was cut.
+fn report_mended((a, b): &(UnitId, UnitId)) {
+    let name = |unit: &UnitId| match unit.kind {
+        // All of them are of one role; faults name them so.
+        UnitKind::Source => format!("data link {}", unit.index),
+        _ => unit.to_string(),
+    };
+    let (a, b) = (name(a), name(b));
+    say(format_args!(
+        "\nwarning: the stream between {a} and {b} was cut; another took its place"
+    ));
 }
 
 /// Says which stream was cut.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live_run::{cut_streams_of, process_of, start, wait_for_more};
+use crate::live_run::{cut_streams_of, process_of, start, start_with, wait_for_more};
 use crate::process_run::{Lines, Run, example, patient, turn};
 
 /// Two groups of one builder unit, one filter unit and one writer each, over TCP.
@@ -59,6 +59,46 @@ fn a_cut_data_link_is_replaced_and_what_it_lost_is_named() {
     let allowed = ["link_down", "fragment_late"].map(str::to_owned);
     assert!(causes.is_subset(&BTreeSet::from(allowed)), "{causes:?}");
     assert!(run.count("events_built") > run.count("events_incomplete"));
+}
+
+/// Threads have both ends, and the run goes on as one of processes does.
+#[test]
+fn cut_streams_between_threads_are_replaced() {
+    let _turn = turn();
+    let config = std::fs::read_to_string(example()).expect("the example is there");
+    let config = config
+        .replace("count = 4\n", "count = 4\nkind = \"tcp\"\n")
+        .replace("[builder]\n", "[builder]\ntransport = \"tcp\"\n")
+        .replace(
+            "timeout = \"1 s\"",
+            "timeout = \"100 ms\"\nretry = \"20 ms\"",
+        );
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let running = start_with(&config, folder.path(), &[]);
+    let pid = Pid::from_raw(running.id() as i32).expect("a process");
+    let mut lines = Lines::of(running);
+    let file = folder.path().join("run/events.mcap");
+    wait_for_more(&file);
+    wait_for_more(&file);
+    // Both ends of 8 data links, and of those between bu0, bu1 and evm, ru0, ru1.
+    assert_eq!(cut_streams_of(pid), 2 * (8 + 6));
+    lines.wait_for("was cut; another took its place", 8 + 6);
+    wait_for_more(&file);
+    wait_for_more(&file);
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    for between in ["data link 0 and ru0", "data link 7 and ru1", "bu0"] {
+        assert!(
+            run.errors().contains(between),
+            "{between}: {}",
+            run.errors()
+        );
+    }
+    run.assert_accounted();
+    // Where the event builder holds everything up, no fragment may be on its way.
+    let allowed = BTreeSet::from(["link_down", "fragment_late"].map(str::to_owned));
+    assert!(run.causes().is_subset(&allowed), "{:?}", run.causes());
 }
 
 /// The barrier of a linear shift goes on over other streams: what was on its way is said again.

@@ -42,6 +42,8 @@ fn events_come_in_the_gates_and_carry_the_read_back() {
     let in_gate = |name: &str| (count(&document, &format!("counts.{name}")) - by_gate) as f64;
     let fraction = document["dead_time"]["refused_fraction"].as_f64().unwrap();
     assert!((fraction - in_gate("refused") / in_gate("offered")).abs() < 1e-9);
+    let page = bench.read("out/report.html");
+    assert!(page.contains("refused by the trigger gate"));
 
     let file = File::open(bench.path("out/events.mcap")).unwrap();
     let mut reader = RunReader::open(BufReader::new(file)).unwrap();
