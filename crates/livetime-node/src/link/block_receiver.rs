@@ -30,6 +30,8 @@ pub struct FrameCounters {
     pub frames: u64,
     /// Frames of blocks whose begin is missing, dropped.
     pub frames_without_begin: u64,
+    /// Frames that begin a block of a number that is settled already, dropped.
+    pub frames_backwards: u64,
     /// Frames that never came, by their numbers.
     pub frames_missing: u64,
     /// Blocks taken whole.
@@ -69,7 +71,8 @@ impl<S: PageStore> BlockReceiver<S> {
     }
 
     /// Takes the next frame from where `stage` says; `false`, and `stage` moved, when no page is
-    /// there for the rest.
+    /// there for the rest. One that begins a block which is settled already is dropped, and harms
+    /// nothing.
     pub fn take(
         &mut self,
         now: RunNs,
@@ -77,6 +80,11 @@ impl<S: PageStore> BlockReceiver<S> {
         data: &[u32],
         stage: &mut FrameStage,
     ) -> bool {
+        let is_begin = header.begins_block && *stage == FrameStage::Begin;
+        if is_begin && self.blocks_before(header).is_none() {
+            self.counters.frames_backwards += 1;
+            return true;
+        }
         let is_block = header.begins_block && header.ends_block && !self.is_open;
         if is_block && *stage == FrameStage::Begin && self.take_block(now, header, data, stage) {
             return true;
@@ -235,10 +243,18 @@ impl<S: PageStore> BlockReceiver<S> {
     /// Counts the blocks of which nothing came before the frame that begins this one.
     #[inline]
     fn lose_blocks_before(&mut self, header: &FrameHeader) {
-        let ahead = u64::from(header.block_low.wrapping_sub(self.next_block as u32));
+        let ahead = self.blocks_before(header).unwrap_or_default();
         self.counters.blocks_lost += ahead;
         self.losses.add(LossCause::DatagramLost, ahead);
         self.next_block += ahead;
+    }
+
+    /// Blocks between those that are settled and the one that a frame begins; `None` if it is one of
+    /// those. Its number is the nearest to them with this low half.
+    #[inline]
+    fn blocks_before(&self, header: &FrameHeader) -> Option<u64> {
+        let ahead = header.block_low.wrapping_sub(self.next_block as u32) as i32;
+        u64::try_from(ahead).ok()
     }
 
     fn line(&mut self, now: RunNs, slice: LineSlice<'_>) -> usize {
@@ -349,6 +365,35 @@ mod tests {
             assert_eq!(counters.frames_missing, missing.len() as u64);
             assert!(blocks.iter().all(|block| block.len() == 100));
         }
+    }
+
+    #[test]
+    fn a_block_number_that_goes_back_is_dropped_and_loses_nothing() {
+        let (mut link, mut numbers) = (receiver(), FrameNumbers::default());
+        let frames: Vec<_> = (0..20).flat_map(|_| numbers.frames(10, 5)).collect();
+        let mut take = |frame: usize| {
+            let (header, range) = &frames[frame];
+            let mut stage = FrameStage::default();
+            assert!(link.take(RunNs(0), header, &[7; 10][range.clone()], &mut stage));
+            (link.counters(), link.losses().total())
+        };
+        for frame in 0..20 {
+            take(frame);
+        }
+        // Whole blocks, and the begin of one that came already, between two and within one.
+        take(0);
+        take(18);
+        take(20);
+        let (counters, _) = take(6);
+        assert_eq!((counters.frames_backwards, counters.blocks), (3, 10));
+        let (counters, lost) = take(21);
+        assert_eq!((counters.blocks, counters.blocks_lost, lost), (11, 0, 0));
+        // One that goes on counts from where it was.
+        let (counters, lost) = take(26);
+        assert_eq!(
+            (counters.frames_backwards, counters.blocks_lost, lost),
+            (3, 2, 2)
+        );
     }
 
     #[test]

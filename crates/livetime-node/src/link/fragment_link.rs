@@ -33,6 +33,8 @@ pub struct TransportCounters {
     pub kernel_drops: u64,
     /// Datagrams that came again, or after they were given up.
     pub late: u64,
+    /// Datagrams that are no frames, or have numbers that nobody can have meant.
+    pub bad: u64,
     /// Times that no page was there for a frame.
     pub stalls: u64,
     /// Tallies that came.
@@ -56,6 +58,7 @@ impl TransportCounters {
         self.frames_missing += other.frames_missing;
         self.kernel_drops += other.kernel_drops;
         self.late += other.late;
+        self.bad += other.bad;
         self.stalls += other.stalls;
         self.tallies += other.tallies;
     }
@@ -68,6 +71,7 @@ impl TransportCounters {
             ("link_frames_missing", self.frames_missing),
             ("link_kernel_drops", self.kernel_drops),
             ("link_datagrams_late", self.late),
+            ("link_frames_bad", self.bad),
             ("link_stalls", self.stalls),
             ("link_tallies_received", self.tallies),
         ];
@@ -123,7 +127,7 @@ impl FragmentLink {
         first_page: u32,
     ) -> io::Result<Self> {
         let input = BufReader::with_capacity(1 << 18, File::open(path)?);
-        let link = StreamLink::new(input, config, first_page, LinkPages::new(pool));
+        let link = StreamLink::of_file(input, config, first_page, LinkPages::new(pool));
         Ok(Self::of(Ends::File(Box::new(FileEnds {
             link,
             asked: 0,
@@ -372,7 +376,10 @@ impl FragmentLink {
     /// What the transport tells beside its losses, of what is received here.
     pub fn transport_counters(&self) -> TransportCounters {
         match &self.ends {
-            Ends::File(file) => TransportCounters::of_frames(file.link.blocks().counters()),
+            Ends::File(file) => TransportCounters {
+                tallies: file.link.tallies(),
+                ..TransportCounters::of_frames(file.link.blocks().counters())
+            },
             _ => TransportCounters::default(),
         }
     }
@@ -388,7 +395,9 @@ impl FragmentLink {
 
 impl FileEnds {
     fn outstanding(&self) -> u64 {
-        self.asked - self.link.blocks().blocks_settled()
+        // No more settle than are asked for: one frame at a time is taken, and a file skips none.
+        let settled = self.link.blocks().blocks_settled();
+        self.asked.saturating_sub(settled)
     }
 
     /// Reads frames until as many blocks have come as were asked for.

@@ -9,6 +9,7 @@
 
 pub mod block_receiver;
 pub mod fragment_link;
+mod frame_order;
 pub mod link_receiver;
 pub mod link_sender;
 mod socket_window;

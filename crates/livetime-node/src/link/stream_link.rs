@@ -17,6 +17,7 @@ use livetime_wire::{LossCause, RunNs};
 use zerocopy::IntoBytes;
 
 use crate::link::block_receiver::{BlockReceiver, FrameStage};
+use crate::link::frame_order::{FrameHead, FrameOrder};
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,20 @@ pub enum StreamError {
         found: String,
         /// What follows.
         expected: String,
+    },
+    /// A tally that does not count what came before it, where nothing can be lost.
+    #[error(
+        "a tally says {frames_told} frames and {blocks_told} blocks where {frames} and {blocks} came"
+    )]
+    Tally {
+        /// The frames that it counts.
+        frames_told: u64,
+        /// The blocks that it counts, low half.
+        blocks_told: u32,
+        /// Frames that came.
+        frames: u64,
+        /// Blocks that came whole, low half.
+        blocks: u32,
     },
     /// The stream ends inside a frame or a block.
     #[error("the stream ends inside frame {number} or its block")]
@@ -92,10 +107,9 @@ pub struct StreamLink<R, S> {
     filled_bytes: usize,
     /// The next frame is whole, and this far taken.
     taking: Option<FrameStage>,
-    next_number: u64,
-    in_block: bool,
-    /// The number of the open block, or of the one that begins next.
-    block: u64,
+    order: FrameOrder,
+    /// A tally may be ahead of what came, as on a stream that took the place of one that was cut.
+    may_skip: bool,
     state: StreamState,
     /// Tallies that came.
     tallies: u64,
@@ -113,12 +127,20 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
             next_at: 0,
             filled_bytes: 0,
             taking: None,
-            next_number: 0,
-            in_block: false,
-            block: 0,
+            order: FrameOrder::default(),
+            may_skip: true,
             state: StreamState::Open,
             tallies: 0,
             discards: false,
+        }
+    }
+
+    /// A link that plays a file, which has lost nothing: a tally that does not count what came before
+    /// it ends the link.
+    pub fn of_file(input: R, config: LinkConfig, first_page: u32, store: S) -> Self {
+        Self {
+            may_skip: false,
+            ..Self::new(input, config, first_page, store)
         }
     }
 
@@ -146,7 +168,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
 
     /// Frames that came, or are lost for certain.
     pub fn frames_settled(&self) -> u64 {
-        self.next_number
+        self.order.next_number()
     }
 
     /// Tallies that came.
@@ -230,7 +252,7 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
                     return Ok(true);
                 }
                 Found::NoFrame(error) => {
-                    let number = self.next_number;
+                    let number = self.order.next_number();
                     return Err(self.end(StreamError::Frame { number, error }));
                 }
             }
@@ -243,14 +265,11 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         let Some(words) = words else {
             return Found::Part;
         };
-        if let Some(tally) = LinkTally::parse(words) {
-            return Found::Tally(tally);
-        }
-        match FrameHeader::parse(words) {
-            Ok(header) if self.filled_bytes < 4 * (at + HEADER_WORDS + header.data_words) => {
-                Found::Part
-            }
-            Ok(header) => Found::Frame(header),
+        let whole = |header: &FrameHeader| 4 * (at + HEADER_WORDS + header.data_words);
+        match FrameHead::parse(words) {
+            Ok(FrameHead::Tally(tally)) => Found::Tally(tally),
+            Ok(FrameHead::Frame(header)) if self.filled_bytes < whole(&header) => Found::Part,
+            Ok(FrameHead::Frame(header)) => Found::Frame(header),
             Err(error) => Found::NoFrame(error),
         }
     }
@@ -258,14 +277,15 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     /// Reads behind what is there; `false` if there was no more than what came.
     fn read(&mut self) -> Result<bool, StreamError> {
         self.make_room();
+        let may_end = self.is_between_blocks();
         let bytes = &mut self.buffer.as_mut_bytes()[self.filled_bytes..];
         match self.input.read(bytes) {
-            Ok(0) if self.filled_bytes == 4 * self.next_at && !self.in_block => {
+            Ok(0) if may_end => {
                 self.state = StreamState::Ended;
                 Ok(false)
             }
             Ok(0) => {
-                let number = self.next_number;
+                let number = self.order.next_number();
                 Err(self.end(StreamError::Cut { number }))
             }
             Ok(came) => {
@@ -295,23 +315,27 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
 
     /// What was sent before a tally has come, or was on the way when a stream was cut.
     fn take_tally(&mut self, now: RunNs, tally: LinkTally) -> Result<(), StreamError> {
-        let (found, next) = (tally.frames, self.next_number);
-        if found < next {
-            let before = next.wrapping_sub(1);
-            return Err(self.end(StreamError::Number { found, before }));
-        }
+        let judged = match self.may_skip {
+            true => Ok(()),
+            false => self.order.check_tally(&tally),
+        };
+        let before = self.order.next_number();
+        let passed = judged.and_then(|()| self.order.skip_to(&tally));
+        passed.map_err(|error| self.end(error))?;
         let cause = match self.discards {
             true => LossCause::LinkAborted,
             false => LossCause::LinkDown,
         };
-        self.blocks.handle_missing(now, found - next);
+        self.blocks.handle_missing(now, tally.frames - before);
         let sent = tally.blocks(self.blocks.blocks_settled());
         self.blocks.give_up(now, sent, cause);
-        (self.next_number, self.in_block) = (found, false);
-        self.block = tally.blocks(self.block);
+        self.pass_tally();
+        Ok(())
+    }
+
+    fn pass_tally(&mut self) {
         self.next_at += HEADER_WORDS;
         self.tallies += 1;
-        Ok(())
     }
 
     /// Takes the frame that was read; `false` when a page is missing.
@@ -319,13 +343,8 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         let Found::Frame(header) = self.found(self.next_at) else {
             unreachable!("a frame is taken once it was found")
         };
-        if header.number != self.next_number {
-            let (found, before) = (header.number, self.next_number.wrapping_sub(1));
-            return Err(self.end(StreamError::Number { found, before }));
-        }
-        if header.block_low != self.block as u32 || header.begins_block == self.in_block {
-            return Err(self.end_at_block(&header));
-        }
+        let judged = self.order.check_frame(&header);
+        judged.map_err(|error| self.end(error))?;
         let mut stage = self.taking.unwrap_or_default();
         let data = &self.buffer[self.next_at + HEADER_WORDS..][..header.data_words];
         if !self.discards && !self.blocks.take(now, &header, data, &mut stage) {
@@ -334,38 +353,33 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
         }
         self.taking = None;
         self.next_at += HEADER_WORDS + header.data_words;
-        self.next_number += 1;
-        self.in_block = !header.ends_block;
-        self.block += u64::from(header.ends_block);
+        self.order.pass_frame(&header);
         Ok(true)
     }
 
-    /// Nothing is behind a frame that does not go on with its block, or does not begin the next one.
-    #[cold]
-    fn end_at_block(&mut self, header: &FrameHeader) -> StreamError {
-        let of = |block: u32, begins: bool| match begins {
-            true => format!("{block}, which begins"),
-            false => format!("{block}, which goes on"),
-        };
-        let expected = of(self.block as u32, !self.in_block);
-        let found = of(header.block_low, header.begins_block);
-        self.end(StreamError::Block {
-            number: header.number,
-            found,
-            expected,
-        })
-    }
-
-    /// Whether the input has nothing more and no frame is begun; an input that cannot be read is at
-    /// its end too.
+    /// Whether the input has nothing more that brings a block: tallies that count what came are taken.
+    /// What will end the link is for [`StreamLink::receive`] to find.
     pub fn is_at_end(&mut self) -> bool
     where
         R: BufRead,
     {
+        while self.state == StreamState::Open && self.taking.is_none() {
+            match self.found(self.next_at) {
+                Found::Tally(tally) if self.order.check_tally(&tally).is_ok() => self.pass_tally(),
+                Found::Part => match self.input.fill_buf().map(<[u8]>::is_empty) {
+                    Ok(true) => return self.is_between_blocks(),
+                    Ok(false) if self.read().is_ok() => {}
+                    _ => return false,
+                },
+                _ => return false,
+            }
+        }
         self.state == StreamState::Ended
-            || (self.taking.is_none()
-                && self.filled_bytes == 4 * self.next_at
-                && self.input.fill_buf().is_ok_and(<[u8]>::is_empty))
+    }
+
+    /// Whether all that was read is taken, and no block is open.
+    fn is_between_blocks(&self) -> bool {
+        self.filled_bytes == 4 * self.next_at && !self.order.is_in_block()
     }
 
     fn end(&mut self, error: StreamError) -> StreamError {

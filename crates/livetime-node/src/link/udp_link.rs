@@ -9,6 +9,10 @@
 //! datagram that comes later: what is missing before it is waited for as long, and then lost. Time
 //! in which nobody reads is not counted against a datagram: nothing is given up before the socket is
 //! found empty.
+//!
+//! Numbers that nobody can have meant make no losses (`link_place`): a frame that goes back behind what
+//! came is refused, what is too far ahead is put aside until the next datagram agrees with it, and
+//! nothing is given up for a tally that the sender has not repeated.
 
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
@@ -26,6 +30,10 @@ use nix::sys::socket::{
 use zerocopy::IntoBytes;
 
 use crate::link::block_receiver::{BlockReceiver, FrameStage};
+
+mod link_place;
+
+use link_place::{FRAMES_AHEAD_MAX, Judgement, LinkPlace, Said};
 
 /// Datagrams of one system call.
 const BATCH: usize = 32;
@@ -95,7 +103,8 @@ pub struct UdpCounters {
     pub datagrams: u64,
     /// System calls that received some.
     pub calls: u64,
-    /// Datagrams that are no frames: of strangers, cut, or of another version. Dropped.
+    /// Datagrams that are no frames, of strangers, cut, or of another version; and frames and tallies
+    /// with numbers that nobody can have meant. Dropped.
     pub datagrams_bad: u64,
     /// Datagrams that came again, or after they were given up. Dropped.
     pub datagrams_late: u64,
@@ -114,6 +123,22 @@ pub struct UdpCounters {
 struct Early {
     number: u64,
     words: Vec<u32>,
+}
+
+/// Where a datagram says that it is whose numbers are doubtful, and where the next one is then.
+#[derive(Debug, Clone, Copy)]
+struct Doubted {
+    at: LinkPlace,
+    behind: LinkPlace,
+}
+
+/// A tally before which something is missing.
+#[derive(Debug, Clone, Copy)]
+struct Awaited {
+    tally: LinkTally,
+    since: RunNs,
+    /// Another one agrees with it, as the sender repeats itself: what is missing may be given up.
+    is_repeated: bool,
 }
 
 thread_local! {
@@ -145,10 +170,15 @@ pub struct UdpLink<S> {
     /// How far the early datagram that is next is taken.
     window_stage: FrameStage,
     next_number: u64,
+    /// Behind the last frame that was taken, or at the last tally before which all was given up.
+    place: LinkPlace,
+    doubted: Option<Doubted>,
+    /// The words of the datagram that is doubted; none of a tally.
+    doubted_words: Vec<u32>,
     oldest_wait: Option<RunNs>,
     given_up: u64,
-    /// A tally before which something is missing, and since when.
-    tally: Option<(LinkTally, RunNs)>,
+    /// A tally before which something is missing.
+    tally: Option<Awaited>,
     /// Tallies that came.
     tallies: u64,
     /// Everything before this number has left the socket.
@@ -207,6 +237,9 @@ impl<S: PageStore> UdpLink<S> {
             waiting: 0,
             window_stage: FrameStage::default(),
             next_number: 0,
+            place: LinkPlace::default(),
+            doubted: None,
+            doubted_words: Vec::new(),
             oldest_wait: None,
             given_up: 0,
             tally: None,
@@ -258,8 +291,9 @@ impl<S: PageStore> UdpLink<S> {
     /// Whether something is to be given up, or all before a tally has come: the socket is to be read
     /// then, even if nothing is known to be in it.
     pub fn is_overdue(&self, now: RunNs) -> bool {
-        let is_tally_due = self.tally.is_some_and(|(tally, since)| {
-            self.next_number >= tally.frames || self.is_over(now, since)
+        let is_tally_due = self.tally.is_some_and(|awaited| {
+            let is_waited_for = awaited.is_repeated && self.is_over(now, awaited.since);
+            self.next_number >= awaited.tally.frames || is_waited_for
         });
         is_tally_due
             || self
@@ -329,57 +363,193 @@ impl<S: PageStore> UdpLink<S> {
             early.number = u64::MAX;
         }
         (self.waiting, self.oldest_wait) = (0, None);
+        self.drop_doubted();
         (self.stage, self.window_stage) = (FrameStage::default(), FrameStage::default());
         self.blocks.cut(now);
     }
 
-    /// Counts everything before a tally that has not come as lost; what of it comes later is late.
+    /// Counts everything before a tally that has not come as lost; what of it comes later is late. A
+    /// tally that what came since contradicts is dropped.
     fn give_up(&mut self, now: RunNs, tally: LinkTally, cause: LossCause) {
-        let missing = tally.frames.saturating_sub(self.next_number);
+        self.tally = None;
+        if self.place.judge(Said::Tally(tally)) != Judgement::Agrees {
+            self.counters.datagrams_bad += 1;
+            return;
+        }
+        self.settle_at(now, self.place.at(Said::Tally(tally)), cause);
+    }
+
+    /// Counts everything before a place as lost that has not come.
+    fn settle_at(&mut self, now: RunNs, place: LinkPlace, cause: LossCause) {
+        self.miss_before(now, place.frame);
+        self.seen = self.seen.max(self.next_number);
+        self.blocks.give_up(now, place.block, cause);
+        if place.frame >= self.place.frame && place.block >= self.place.block {
+            self.place = place;
+        }
+    }
+
+    /// Counts the frames before `number` that have not come as missing.
+    fn miss_before(&mut self, now: RunNs, number: u64) {
+        let missing = number.saturating_sub(self.next_number);
         self.given_up += missing;
         self.next_number += missing;
         self.blocks.handle_missing(now, missing);
-        let sent = tally.blocks(self.blocks.blocks_settled());
-        self.blocks.give_up(now, sent, cause);
-        self.tally = None;
     }
 
-    /// Gives up what is missing before a tally, once it was waited for; `false` when a page is missing
-    /// for what came before it.
+    /// Gives up what is missing before a tally that was repeated, once it was waited for; `false` when a
+    /// page is missing for what came before it.
     fn give_up_before_tally(&mut self, now: RunNs) -> bool {
-        let Some((tally, since)) = self.tally else {
+        let Some(awaited) = self.tally else {
             return true;
         };
+        let tally = awaited.tally;
         if self.next_number >= tally.frames {
             self.give_up(now, tally, LossCause::DatagramLost);
             return true;
         }
-        if !self.is_over(now, since) {
+        if !awaited.is_repeated || !self.is_over(now, awaited.since) {
             return true;
         }
-        while let Some(oldest) = self.oldest_waiting().filter(|early| *early < tally.frames) {
-            if !self.skip_to(now, oldest) || !self.take_window(now) {
-                return false;
-            }
+        if !self.take_window_before(now, tally.frames) {
+            return false;
         }
         self.give_up(now, tally, LossCause::DatagramLost);
         self.take_window(now)
     }
 
-    /// Takes note of a tally: behind all that came before it.
-    fn take_tally(&mut self, now: RunNs, tally: LinkTally) {
+    /// Takes the early datagrams before `number`, and gives up what is missing between them; `false`
+    /// when a page is missing.
+    fn take_window_before(&mut self, now: RunNs, number: u64) -> bool {
+        while let Some(oldest) = self.oldest_waiting().filter(|early| *early < number) {
+            if !self.skip_to(now, oldest) || !self.take_window(now) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes note of a tally, behind all that came before it; `false` when a page is missing.
+    fn take_tally(&mut self, now: RunNs, tally: LinkTally) -> bool {
+        match self.is_believed(now, Said::Tally(tally)) {
+            None => return false,
+            Some(false) => return true,
+            Some(true) => {}
+        }
         self.tallies += 1;
-        self.seen = self.seen.max(tally.frames);
         if self.discards {
             self.give_up(now, tally, LossCause::LinkAborted);
-            return;
+            return true;
         }
-        match &mut self.tally {
-            // The sender repeats itself: what was missing then is waited for no longer for that.
-            Some((waiting, _)) if waiting.frames >= tally.frames => {}
-            Some((waiting, _)) if self.next_number < waiting.frames => {}
-            waiting => *waiting = Some((tally, now)),
+        self.await_all_before(now, tally);
+        true
+    }
+
+    /// Waits for what is missing before a tally, unless it waits already for what is missing before one
+    /// that the sender repeats with it.
+    fn await_all_before(&mut self, now: RunNs, tally: LinkTally) {
+        if let Some(awaited) = &mut self.tally
+            && self.next_number < awaited.tally.frames
+        {
+            let first = self.place.at(Said::Tally(awaited.tally));
+            let is_same =
+                tally.frames >= first.frame && first.judge(Said::Tally(tally)) == Judgement::Agrees;
+            awaited.is_repeated |= is_same;
+            if awaited.is_repeated {
+                self.seen = self.seen.max(first.frame);
+                return;
+            }
+            self.counters.datagrams_bad += 1;
         }
+        self.tally = Some(Awaited {
+            tally,
+            since: now,
+            is_repeated: false,
+        });
+    }
+
+    /// Whether the numbers of a datagram can be meant: if they agree with what came, or are further
+    /// ahead and agree with the datagram before, which is taken first then. `None` when a page is missing
+    /// for that one.
+    fn is_believed(&mut self, now: RunNs, said: Said<'_>) -> Option<bool> {
+        let judgement = self.place.judge(said);
+        if matches!(said, Said::Frame(..)) && judgement == Judgement::Contradicts {
+            // One that goes back cannot be taken, whatever others say.
+            self.counters.datagrams_bad += 1;
+            return Some(false);
+        }
+        let before = self.doubted.filter(|doubted| {
+            let is_behind = said.frame() >= doubted.behind.frame;
+            is_behind && doubted.behind.judge(said) == Judgement::Agrees
+        });
+        if let Some(doubted) = before {
+            return self.take_doubted(now, doubted.at).then_some(true);
+        }
+        self.drop_doubted();
+        let is_believed = judgement == Judgement::Agrees && self.is_near(said);
+        if !is_believed {
+            self.doubt(said);
+        }
+        Some(is_believed)
+    }
+
+    /// Whether a datagram is no further ahead than others that come out of order may bring it. What is
+    /// missing before a tally is not given up for it alone.
+    fn is_near(&self, said: Said<'_>) -> bool {
+        match said {
+            Said::Frame(header, _) => {
+                let ahead = header
+                    .number
+                    .saturating_sub(self.next_number.max(self.seen));
+                ahead < 2 * self.window.len() as u64
+            }
+            Said::Tally(_) => true,
+        }
+    }
+
+    /// Puts a datagram aside until the next one agrees with it.
+    fn doubt(&mut self, said: Said<'_>) {
+        let at = self.place.at(said);
+        let behind = match said {
+            Said::Frame(header, words) => {
+                self.doubted_words.extend_from_slice(words);
+                at.behind(header)
+            }
+            Said::Tally(_) => at,
+        };
+        self.doubted = Some(Doubted { at, behind });
+    }
+
+    /// Drops the datagram that was put aside: the next one did not agree with it.
+    fn drop_doubted(&mut self) {
+        if self.doubted.take().is_some() {
+            self.counters.datagrams_bad += 1;
+            self.doubted_words.clear();
+        }
+    }
+
+    /// Goes on at `at` with the datagram that was put aside, and gives up what is missing before it:
+    /// nothing is that late. `false` when a page is missing for what came before it.
+    fn take_doubted(&mut self, now: RunNs, at: LinkPlace) -> bool {
+        if !self.take_window_before(now, at.frame) {
+            return false;
+        }
+        self.doubted = None;
+        let words = core::mem::take(&mut self.doubted_words);
+        if words.is_empty() {
+            let cause = match self.discards {
+                true => LossCause::LinkAborted,
+                false => LossCause::DatagramLost,
+            };
+            self.settle_at(now, at, cause);
+        } else if !self.discards {
+            self.miss_before(now, at.frame);
+            self.place = at;
+            self.keep(now, at.frame, &words);
+        }
+        self.doubted_words = words;
+        self.doubted_words.clear();
+        self.take_window(now)
     }
 
     /// Gives a polled page back.
@@ -417,9 +587,12 @@ impl<S: PageStore> UdpLink<S> {
         let words = &self.batch[0][..(bytes / 4).min(self.batch[0].len())];
         let header = FrameHeader::parse_whole(words).map(|(header, _)| header.number);
         let tally = tally_of(words).map(|tally| tally.frames);
-        if let Some(number) = header.ok().or(tally).filter(|_| !self.discards) {
+        let is_near = |number: &u64| number.saturating_sub(self.next_number) <= FRAMES_AHEAD_MAX;
+        let number = header.ok().or(tally).filter(is_near);
+        if let Some(number) = number.filter(|_| !self.discards) {
             // All up to here that neither came nor waits was lost on its way.
-            let came = self.taken() + self.waiting as u64;
+            let waiting = self.waiting + usize::from(!self.doubted_words.is_empty());
+            let came = self.taken() + waiting as u64;
             self.counters.missing_at_kernel_drops = number.saturating_sub(came);
         }
         Ok(true)
@@ -468,33 +641,42 @@ impl<S: PageStore> UdpLink<S> {
 
     fn take_datagram(&mut self, now: RunNs, words: &[u32], bytes: usize) -> bool {
         let words = words.get(..bytes / 4).unwrap_or_default();
-        let frame = FrameHeader::parse_whole(words);
-        let (Ok((header, data)), true) = (&frame, bytes.is_multiple_of(4)) else {
-            match tally_of(words).filter(|_| bytes.is_multiple_of(4)) {
-                Some(tally) => self.take_tally(now, tally),
-                None => self.counters.datagrams_bad += 1,
-            }
-            return true;
-        };
-        self.seen = self.seen.max(header.number + 1);
-        if self.discards {
-            return true;
+        if let Ok((header, data)) = FrameHeader::parse_whole(words)
+            && bytes.is_multiple_of(4)
+        {
+            return self.take_frame(now, &header, data, words);
         }
-        let window = self.window.len() as u64;
+        if let Some(tally) = tally_of(words).filter(|_| bytes.is_multiple_of(4)) {
+            return self.take_tally(now, tally);
+        }
+        self.counters.datagrams_bad += 1;
+        true
+    }
+
+    /// Takes a frame, of which `words` are all and `data` those behind the header; `false` when a page
+    /// is missing.
+    fn take_frame(
+        &mut self,
+        now: RunNs,
+        header: &FrameHeader,
+        data: &[u32],
+        words: &[u32],
+    ) -> bool {
         if self.stage == FrameStage::default() {
             if header.number < self.next_number {
-                self.counters.datagrams_late += 1;
+                self.counters.datagrams_late += u64::from(!self.discards);
                 return true;
             }
-            // What it pushes out of the window is not waited for any longer.
-            while header.number >= self.next_number + window {
-                let oldest = header.number - window + 1;
-                if !self.skip_to(now, self.oldest_waiting().unwrap_or(oldest).min(oldest)) {
-                    return false;
-                }
-                if !self.take_window(now) {
-                    return false;
-                }
+            match self.is_believed(now, Said::Frame(header, words)) {
+                None => return false,
+                Some(false) => return true,
+                Some(true) => self.seen = self.seen.max(header.number + 1),
+            }
+            if self.discards {
+                return true;
+            }
+            if !self.make_room(now, header.number) {
+                return false;
             }
             if header.number > self.next_number {
                 self.keep(now, header.number, words);
@@ -505,18 +687,44 @@ impl<S: PageStore> UdpLink<S> {
             return false;
         }
         self.stage = FrameStage::default();
-        self.next_number += 1;
+        self.handle_taken(header);
         // A stop for want of pages in the window is seen by the next call.
         self.take_window(now);
         true
+    }
+
+    /// Moves the window so far that a number is in it: what that pushes out is not waited for any
+    /// longer. `false` when a page is missing.
+    fn make_room(&mut self, now: RunNs, number: u64) -> bool {
+        let window = self.window.len() as u64;
+        while number >= self.next_number + window {
+            let oldest = number - window + 1;
+            let oldest = self.oldest_waiting().unwrap_or(oldest).min(oldest);
+            if !self.skip_to(now, oldest) || !self.take_window(now) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The frame that was next is taken.
+    fn handle_taken(&mut self, header: &FrameHeader) {
+        self.next_number += 1;
+        self.place = self.place.behind(header);
     }
 
     fn keep(&mut self, now: RunNs, number: u64, words: &[u32]) {
         let slot = (number % self.window.len() as u64) as usize;
         let slot = &mut self.window[slot];
         if slot.number == number {
-            self.counters.datagrams_late += 1;
-            return;
+            let (kept, _) = kept_frame(&slot.words);
+            if self.place.judge(Said::Frame(&kept, &[])) == Judgement::Agrees {
+                self.counters.datagrams_late += 1;
+                return;
+            }
+            // What came since contradicts the one that was kept.
+            self.counters.datagrams_bad += 1;
+            self.waiting -= 1;
         }
         slot.number = number;
         slot.words.clear();
@@ -534,18 +742,23 @@ impl<S: PageStore> UdpLink<S> {
                 return true;
             }
             let words = core::mem::take(&mut self.window[slot].words);
-            let frame = FrameHeader::parse_whole(&words);
-            let (header, data) = frame.expect("it was read before it was kept");
-            let is_taken = self.blocks.take(now, &header, data, &mut self.window_stage);
+            let (header, data) = kept_frame(&words);
+            // What came since may contradict it; then its number is missing like one that never came.
+            let is_good = self.place.judge(Said::Frame(&header, &words)) == Judgement::Agrees;
+            let is_done = !is_good || self.blocks.take(now, &header, data, &mut self.window_stage);
             self.window[slot].words = words;
-            if !is_taken {
+            if !is_done {
                 return false;
             }
             self.window_stage = FrameStage::default();
             self.window[slot].number = u64::MAX;
             self.waiting -= 1;
-            self.next_number += 1;
             self.oldest_wait = (self.waiting > 0).then_some(now);
+            if !is_good {
+                self.counters.datagrams_bad += 1;
+                return true;
+            }
+            self.handle_taken(&header);
         }
         true
     }
@@ -561,12 +774,7 @@ impl<S: PageStore> UdpLink<S> {
             // The one that is next waits for a page; it is not missing.
             return self.take_window(now);
         }
-        if number > self.next_number {
-            let missing = number - self.next_number;
-            self.given_up += missing;
-            self.blocks.handle_missing(now, missing);
-            self.next_number = number;
-        }
+        self.miss_before(now, number);
         true
     }
 
@@ -587,6 +795,12 @@ impl<S: PageStore> UdpLink<S> {
 #[inline]
 fn tally_of(words: &[u32]) -> Option<LinkTally> {
     words.try_into().ok().and_then(LinkTally::parse)
+}
+
+/// A datagram that was kept for later.
+fn kept_frame(words: &[u32]) -> (FrameHeader, &[u32]) {
+    let frame = FrameHeader::parse_whole(words);
+    frame.expect("it was read before it was kept")
 }
 
 impl<S: PageStore> PageLink for UdpLink<S> {

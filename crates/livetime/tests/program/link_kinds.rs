@@ -1,6 +1,7 @@
 //! Runs whose fragments travel over sockets or come from files: the same run as over an emulated
 //! link, and every loss of the network under its name.
 
+use livetime_wire::link_frame::{FrameHeader, FrameNumbers, HEADER_WORDS, LinkTally};
 use serde_json::Value;
 
 use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, lost, triggers, value};
@@ -201,6 +202,116 @@ fn a_run_plays_recorded_fragments_to_the_end_of_the_files() {
     );
     assert_eq!(lost(&document, "link"), 1, "{document}");
     assert_eq!(count(&document, "losses.link.link_down"), 1);
+}
+
+/// The blocks of a file whose frames are blocks.
+fn blocks_of(file: &[u8]) -> Vec<Vec<u32>> {
+    let (words, _) = file.as_chunks();
+    let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    let mut rest = &words[..];
+    let mut blocks = Vec::new();
+    while let Some((head, behind)) = rest.split_first_chunk::<HEADER_WORDS>() {
+        let header = FrameHeader::parse(head).expect("a recorded frame");
+        assert!(header.begins_block && header.ends_block);
+        let (block, behind) = behind.split_at(header.data_words);
+        blocks.push(block.to_vec());
+        rest = behind;
+    }
+    blocks
+}
+
+/// A file of these blocks in frames of at most so many words, with a tally behind some of them that is
+/// so many frames and blocks ahead.
+fn file_of(blocks: &[Vec<u32>], most: usize, tallies: &[(usize, u32)]) -> Vec<u8> {
+    let mut numbers = FrameNumbers::default();
+    let mut words = Vec::new();
+    for (number, block) in (1..).zip(blocks) {
+        for (header, range) in numbers.frames(block.len(), most) {
+            words.extend(header.emit());
+            words.extend(&block[range]);
+        }
+        for (_, ahead) in tallies.iter().filter(|(behind, _)| *behind == number) {
+            let LinkTally { frames, blocks_low } = numbers.tally();
+            let tally = LinkTally {
+                frames: frames + u64::from(*ahead),
+                blocks_low: blocks_low + ahead,
+            };
+            words.extend(tally.emit());
+        }
+    }
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// Whatever the frames of a file are like, `check` says what the run will do.
+#[test]
+fn a_file_in_other_frames_and_with_tallies_is_judged_as_it_is_played() {
+    let bench = Workbench::new();
+    let config = quick_timeout(&of_kind("kind = \"file\"\nframes = \"recorded\""));
+    bench.write("file.toml", &config);
+    let frames = ["--triggers", "300", "--frames", "recorded"];
+    let written = bench.run(&[&["source", "file.toml"][..], &frames].concat());
+    written.ended_with(0);
+    let path = bench.path("recorded/510000.frames");
+    let blocks = blocks_of(&std::fs::read(&path).unwrap());
+    let played = |name: &str, file: Vec<u8>| {
+        std::fs::write(&path, file).unwrap();
+        let checked = bench.run(&["check", "file.toml"]).ended_with(0);
+        let (document, stored) = run(&bench, &config, name, &["--triggers", "5000"]);
+        assert_eq!(lost(&document, "builder") + lost(&document, "store"), 0);
+        (checked.out, document, stored)
+    };
+    let (_, _, reference) = played("whole", file_of(&blocks, 10_000, &[]));
+    for (name, most, tallies) in [
+        ("short", 5, &[][..]),
+        ("tallies", 10_000, &[(50, 0), (300, 0)]),
+        ("both", 7, &[(1, 0), (299, 0), (300, 0)]),
+    ] {
+        let (checked, document, stored) = played(name, file_of(&blocks, most, tallies));
+        assert!(!checked.contains("breaks off"), "{checked}");
+        assert_eq!(count(&document, "counts.triggers"), 300, "{name}");
+        assert_eq!(lost(&document, "link"), 0, "{name}: {document}");
+        assert_eq!(stored, reference, "{name}");
+        let tallies_received = count(&document, "roles.src0.link_tallies_received");
+        assert_eq!(tallies_received, tallies.len() as u64, "{name}");
+    }
+    // A tally that is ahead of what came ends the link.
+    let words_before: usize = blocks[..50].iter().map(|block| 6 + block.len()).sum();
+    let (checked, document, _) = played("ahead", file_of(&blocks, 10_000, &[(50, 3)]));
+    let place = format!("breaks off at byte {} of ", 4 * words_before);
+    assert!(checked.contains(&place), "{checked}");
+    assert_eq!(count(&document, "counts.triggers"), 51, "{document}");
+    assert_eq!(count(&document, "losses.link.link_down"), 1, "{document}");
+    // A block of too few words is named by its number.
+    let mut strange = blocks.clone();
+    strange[10].truncate(8);
+    std::fs::write(&path, file_of(&strange, 5, &[])).unwrap();
+    for verb in ["check", "run"] {
+        let refused = bench.run(&[verb, "file.toml"]).ended_with(1);
+        let named = "its block 10, counted from 0, is no fragment of source 0x510000";
+        assert!(refused.err.contains(named), "{}", refused.err);
+    }
+}
+
+/// What has a header can be filed under it, however little of its trailer there is.
+#[test]
+fn fragments_of_nine_words_and_more_are_filed_as_evidence() {
+    let bench = Workbench::new();
+    let config = of_kind("kind = \"file\"\nframes = \"recorded\"");
+    bench.write("file.toml", &config);
+    let frames = ["--triggers", "100", "--frames", "recorded"];
+    let written = bench.run(&[&["source", "file.toml"][..], &frames].concat());
+    written.ended_with(0);
+    let path = bench.path("recorded/510000.frames");
+    let mut blocks = blocks_of(&std::fs::read(&path).unwrap());
+    for (words, block) in (9..14).zip(&mut blocks[10..]) {
+        block.truncate(words);
+    }
+    std::fs::write(&path, file_of(&blocks, 10_000, &[])).unwrap();
+    let (document, _) = run(&bench, &config, "file", &["--triggers", "100"]);
+    assert_eq!(lost(&document, "link") + lost(&document, "readout"), 0);
+    for name in ["fragments_flagged", "fragment_faults_bad_length"] {
+        assert_eq!(count(&document, &format!("roles.ru0.{name}")), 5, "{name}");
+    }
 }
 
 #[test]

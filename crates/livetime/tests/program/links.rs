@@ -37,6 +37,20 @@ fn a_million_words_of_a_pattern_come_over_each_link_without_an_error() {
     }
 }
 
+/// Blocks of more datagrams than are taken between two of them: what the socket does not hold is lost.
+#[test]
+fn every_block_of_a_pattern_over_datagrams_is_checked_or_lost() {
+    let bench = Workbench::new();
+    let options = ["--link", "udp", "--blocks", "50", "--words", "100000"];
+    let run = bench.run(&[&["source", "--pattern", "1"][..], &options].concat());
+    let document = run.document();
+    let lost = count(&document, "blocks_lost");
+    assert_eq!(count(&document, "blocks_made"), 50);
+    assert_eq!(count(&document, "blocks_checked") + lost, 50, "{document}");
+    assert_eq!(count(&document, "blocks_bad"), 0, "{document}");
+    run.ended_with(i32::from(lost > 0));
+}
+
 #[test]
 fn a_configuration_of_1650_links_is_written_and_good() {
     let bench = Workbench::new();

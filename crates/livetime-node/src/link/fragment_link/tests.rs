@@ -1,6 +1,8 @@
 //! Every fragment handed over comes out or is named where the front-end has both ends of a link.
 
 use livetime_shm::PageIndex;
+use livetime_wire::link_frame::FrameNumbers;
+use zerocopy::IntoBytes;
 
 use super::*;
 use crate::link::stream_link::StreamSource;
@@ -72,6 +74,45 @@ fn a_file_plays_a_fragment_for_each_that_is_sent() {
     assert!(take(&mut link, &pool, RunNs(2)).is_empty());
     assert_eq!(link.losses().of(LossCause::LinkDown), 1);
     assert_eq!(link.handed(RunNs(2)), (4, 1800));
+}
+
+/// Given a file with a tally behind its second fragment and behind its last, when both count what came,
+/// then it plays to its end; when the first does not, then it ends the link there and no count wraps.
+#[test]
+fn a_tally_that_does_not_count_what_came_ends_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("frames");
+    for (ahead, fragments) in [(0, 4), (3, 2)] {
+        let mut numbers = FrameNumbers::default();
+        let mut words = Vec::new();
+        for number in 0..4_u32 {
+            let (header, _) = numbers.frames(100, 100).next().unwrap();
+            words.extend(header.emit());
+            words.extend([number; 100]);
+            if number % 2 == 1 {
+                let mut tally = numbers.tally();
+                tally.frames += if number == 1 { ahead } else { 0 };
+                tally.blocks_low += if number == 1 { ahead as u32 } else { 0 };
+                words.extend(tally.emit());
+            }
+        }
+        std::fs::write(&path, words.as_bytes()).unwrap();
+        let pool = pool();
+        let mut link = FragmentLink::play(&path, config(), pool.clone(), 0).unwrap();
+        let (mut came, mut asked) = (Vec::new(), 0);
+        while !link.is_played_out() {
+            asked += 1;
+            link.send(RunNs(1), |_| unreachable!("the file has the words"));
+            came.extend(take(&mut link, &pool, RunNs(1)));
+        }
+        assert_eq!(came, (0..fragments).collect::<Vec<u32>>());
+        let lost = link.losses().of(LossCause::LinkDown);
+        assert_eq!(lost, u64::from(ahead > 0));
+        assert_eq!(asked, u64::from(fragments) + lost);
+        assert_eq!((link.outstanding(), link.is_drained()), (0, true));
+        let tallies = link.transport_counters().tallies;
+        assert_eq!(tallies, if ahead > 0 { 0 } else { 2 });
+    }
 }
 
 /// Given that the readout unit of a link is gone with pages in its hands, then the link begins again

@@ -202,6 +202,158 @@ fn a_tally_costs_no_block_that_has_begun_behind_it() {
     assert_eq!(link.blocks().losses().total(), 0);
 }
 
+/// A block of one frame with any numbers.
+fn numbered(number: u64, block: u64, first: u32) -> Vec<u32> {
+    let header = FrameHeader {
+        begins_block: true,
+        ends_block: true,
+        number,
+        block_low: block as u32,
+        data_words: 1,
+    };
+    [&header.emit()[..], &[first]].concat()
+}
+
+fn tally(frames: u64, blocks: u64) -> Vec<u32> {
+    let tally = LinkTally {
+        frames,
+        blocks_low: blocks as u32,
+    };
+    tally.emit().to_vec()
+}
+
+/// Sends 100 blocks and their tally, with `strange` before one of them, and in this order; nothing of
+/// them is lost, and one datagram is bad.
+fn all_come_beside(strange: &[u32], before: u64, order: impl Iterator<Item = u64>) {
+    let mut link = link(UdpConfig::default(), 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
+    let mut came = Vec::new();
+    for number in order {
+        if number == before {
+            send(strange);
+            came.extend(drain(&mut link, RunNs(number)));
+        }
+        send(&numbered(number, number, number as u32));
+        came.extend(drain(&mut link, RunNs(number)));
+    }
+    send(&tally(100, 100));
+    came.extend(drain(&mut link, RunNs(100)));
+    assert_eq!(came, (0..100).collect::<Vec<u32>>(), "{strange:?}");
+    let counters = link.counters();
+    assert_eq!(
+        (counters.datagrams_bad, counters.datagrams_late),
+        (1, 0),
+        "{strange:?}"
+    );
+    assert_eq!(
+        (link.frames_seen(), link.blocks().blocks_settled()),
+        (100, 100)
+    );
+    assert_eq!(link.blocks().losses().total(), 0, "{strange:?}");
+    assert_eq!(link.blocks().counters().frames_missing, 0);
+    assert!(link.is_empty() && !link.is_overdue(RunNs(1 << 60)));
+}
+
+#[test]
+fn numbers_that_nobody_can_have_meant_are_refused_and_lose_nothing() {
+    for strange in [
+        numbered(60, 50, 7),
+        numbered(60, 49, 7),
+        numbered(100_050, 50, 7),
+        numbered(100_050, 100_050, 7),
+        numbered(50 + (1 << 32), 50, 7),
+        numbered(50 + (1 << 32), 51, 7),
+        numbered(50, 55, 7),
+        numbered(u64::MAX, 51, 7),
+        numbered(1050, 1050, 7),
+        tally(1050, 1050),
+        tally(110, 60),
+        tally(50, 55),
+        tally(50, 45),
+        tally(55, 53),
+        tally(1_000_050, 1_000_050),
+        tally(50 + (1 << 32), 55),
+        tally(45, 60),
+        tally(u64::MAX, 51),
+    ] {
+        all_come_beside(&strange, 50, 0..100);
+    }
+}
+
+/// Where a datagram is late, numbers may be wrong that what came so far allows.
+#[test]
+fn numbers_that_later_ones_contradict_are_dropped_then() {
+    let order = |late: u64, behind: u64| {
+        let others = (0..100).filter(move |number| *number != late);
+        others.flat_map(move |number| {
+            let then = (number == behind).then_some(late);
+            core::iter::once(number).chain(then)
+        })
+    };
+    all_come_beside(&numbered(60, 55, 7), 50, order(49, 54));
+    // The one whose number it has comes before it is next itself.
+    all_come_beside(&numbered(60, 53, 7), 50, order(59, 60));
+    all_come_beside(&tally(60, 58), 50, order(49, 54));
+}
+
+#[test]
+fn a_long_way_ahead_is_believed_once_another_datagram_agrees() {
+    const FAR: u64 = 10 * FRAMES_AHEAD_MAX;
+    let patience = UdpConfig::default().patience.0;
+    for (datagrams, expected, settled) in [
+        // Frames, also where something was still waited for.
+        (
+            vec![numbered(FAR, FAR, 3), numbered(FAR + 1, FAR + 1, 4)],
+            &[0, 3, 4][..],
+            FAR + 2,
+        ),
+        (
+            vec![
+                numbered(2, 2, 2),
+                numbered(FAR, FAR, 3),
+                numbered(FAR + 2, FAR + 2, 4),
+            ],
+            &[0, 2, 3, 4],
+            FAR + 3,
+        ),
+        // Tallies, of which the sender repeats the last one, and both.
+        (vec![tally(FAR, FAR), tally(FAR, FAR)], &[0], FAR),
+        (
+            vec![tally(FAR, FAR), numbered(FAR, FAR, 3)],
+            &[0, 3],
+            FAR + 1,
+        ),
+        (
+            vec![numbered(FAR, FAR, 3), tally(FAR + 1, FAR + 1)],
+            &[0, 3],
+            FAR + 1,
+        ),
+    ] {
+        let mut link = link(UdpConfig::default(), 64);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = link.local_address().unwrap();
+        let mut came = Vec::new();
+        for words in [&[numbered(0, 0, 0)], &datagrams[..]].concat() {
+            socket.send_to(words.as_bytes(), to).unwrap();
+            came.extend(drain(&mut link, RunNs(0)));
+        }
+        for step in 1..4 {
+            came.extend(drain(&mut link, RunNs(step * patience)));
+        }
+        assert_eq!(came, expected);
+        assert_eq!(link.counters().datagrams_bad, 0);
+        let blocks = link.blocks();
+        let lost = settled - expected.len() as u64;
+        assert_eq!(
+            (blocks.blocks_settled(), blocks.losses().total()),
+            (settled, lost)
+        );
+        assert_eq!(link.frames_seen(), settled);
+    }
+}
+
 #[test]
 fn strangers_are_counted_and_harm_nothing() {
     let mut link = link(UdpConfig::default(), 64);
@@ -243,4 +395,38 @@ fn without_pages_datagrams_wait_and_nothing_is_lost_that_fits_the_buffer() {
     let came = drain(&mut link, RunNs(1));
     assert_eq!(came, (0..100).collect::<Vec<u32>>());
     assert_eq!(link.blocks().losses().total(), 0);
+}
+
+#[test]
+fn nothing_is_given_up_for_a_tally_before_it_is_repeated() {
+    let mut link = link(UdpConfig::default(), 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
+    let patience = UdpConfig::default().patience.0;
+    send(&tally(10, 10));
+    drain(&mut link, RunNs(0));
+    drain(&mut link, RunNs(5 * patience));
+    assert!(!link.is_overdue(RunNs(5 * patience)));
+    assert_eq!(link.blocks().blocks_settled(), 0);
+    // Another one says less: the first was wrong. This one is repeated, by one that says more.
+    send(&tally(4, 4));
+    drain(&mut link, RunNs(5 * patience));
+    send(&tally(6, 5));
+    drain(&mut link, RunNs(6 * patience));
+    assert_eq!(link.blocks().blocks_settled(), 4);
+    for _ in 0..2 {
+        send(&tally(6, 5));
+        drain(&mut link, RunNs(7 * patience));
+    }
+    drain(&mut link, RunNs(8 * patience));
+    assert_eq!((link.frames_seen(), link.blocks().blocks_settled()), (6, 5));
+    assert_eq!(link.blocks().losses().total(), 5);
+    // What contradicts the numbers that came is believed of a sender that insists on it.
+    for settled in [5, 8] {
+        send(&tally(6, 8));
+        drain(&mut link, RunNs(9 * patience));
+        assert_eq!(link.blocks().blocks_settled(), settled);
+    }
+    assert_eq!(link.counters().datagrams_bad, 1);
 }
