@@ -33,7 +33,8 @@ pub(crate) fn cut_streams_of(process: Pid) -> usize {
         .collect();
     let handle = pidfd_open(process, PidfdFlags::empty()).expect("it lives");
     let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
-    let mut cut = 0;
+    // All of them first: a process may have both ends of one, and closes the other when one is cut.
+    let mut streams = Vec::new();
     for entry in std::fs::read_dir(folder).expect("it lives").flatten() {
         let target = std::fs::read_link(entry.path()).unwrap_or_default();
         let target = target.to_string_lossy();
@@ -45,15 +46,16 @@ pub(crate) fn cut_streams_of(process: Pid) -> usize {
         let fd = entry.file_name().to_string_lossy().parse();
         let fd = fd.expect("descriptors are numbers");
         let socket = pidfd_getfd(&handle, fd, PidfdGetfdFlags::empty()).expect("it is a child");
-        match TcpStream::from(socket).shutdown(Shutdown::Both) {
+        streams.push(TcpStream::from(socket));
+    }
+    for stream in &streams {
+        match stream.shutdown(Shutdown::Both) {
             Ok(()) => {}
-            // The other end of a stream that was cut before has closed it.
             Err(error) if error.kind() == ErrorKind::NotConnected => {}
             Err(error) => panic!("a stream cannot be cut: {error}"),
         }
-        cut += 1;
     }
-    cut
+    streams.len()
 }
 
 fn bytes_of(file: &Path) -> u64 {

@@ -1,0 +1,229 @@
+//! Which problems a configuration has: all of them, each once, where the person who wrote it looks.
+
+use super::*;
+
+#[test]
+fn problems_of_one_table_do_not_hide_those_of_others() {
+    let text = "[trigger]\nl2_buffers = 9\n[store]\nchunk = \"1 B\"\n[builder]\ncredits = 0\n";
+    let expected = [
+        ("C0006", "trigger.l2_buffers"),
+        ("S0101", "store.chunk"),
+        ("B0104", "builder.credits"),
+        ("C0007", "format"),
+        ("C0103", "source"),
+        ("C0103", "link"),
+        ("L0304", "link"),
+    ];
+    assert_eq!(problems(text), each(expected));
+}
+
+#[test]
+fn a_source_written_twice_is_read_twice_and_said_once() {
+    let second = "[[source]]\nrate = 5\n[[link]]\nto = \"ru0\"\nsource_id = 0x510000\n";
+    let expected = [
+        ("C0103", "source"),
+        ("C0003", "source[1].rate"),
+        ("C0105", "link[2].source_id"),
+    ];
+    assert_eq!(problems(&format!("{LEAST}{second}")), each(expected));
+}
+
+/// The first link of the file is the trigger link.
+#[test]
+fn too_many_sources_stand_where_most_of_them_are_written() {
+    let link = |unit: u16, first: u32, count: u32| {
+        format!("[[link]]\nto = \"ru{unit}\"\nsource_id = {first}\ncount = {count}\n")
+    };
+    let with = |links: &[String]| problems(&(LEAST.to_owned() + &links.concat()));
+    let of_one = with(&[link(0, 1, 50)]);
+    assert_eq!(of_one, each([("B0110", "link[2].count")]));
+    let of_another = with(&[link(1, 1, 4), link(1, 100, 40), link(1, 200, 5)]);
+    assert_eq!(of_another, each([("B0110", "link[3].count")]));
+    let units: Vec<String> = (1..101)
+        .map(|unit| link(unit, u32::from(unit) * 100, 32))
+        .collect();
+    // All but the first two tables have as many.
+    let (code, path) = &with(&units)[0];
+    assert_eq!(*code, "B0110");
+    assert!(path.ends_with(".count"), "{path}");
+    assert!(
+        !["link[0].count", "link[1].count"].contains(&path.as_str()),
+        "{path}"
+    );
+}
+
+/// What follows from a problem that is said already would only hide it.
+#[test]
+fn a_mistake_is_said_once() {
+    let far = LEAST.replace("0x510000", "0xffffffff\ncount = 2");
+    assert_eq!(problems(&far), each([("C0006", "link[1].count")]));
+    let file = format!("{LEAST}kind = \"file\"\n");
+    assert_eq!(problems(&file), each([("C0007", "link[1].frames")]));
+    let second = "[[link]]\nto = \"ru1\"\nsource_id = 1\n[builder]\n";
+    let steps = format!("{LEAST}{second}first_step = [\"ru0\", \"ru0\"]\n");
+    assert_eq!(problems(&steps), each([("B0115", "builder.first_step[1]")]));
+    let all = steps.replace("\"ru0\"]", "\"ru1\"]");
+    assert_eq!(problems(&all), each([("B0115", "builder.first_step")]));
+}
+
+/// A limit in a message is one that the reader keeps.
+#[test]
+fn limits_of_messages_hold() {
+    let page = |size: &str| format!("{LEAST}page = \"{size} B\"\npages = 300\n");
+    for size in ["4194304", "192"] {
+        let found = read_plain(&page(size)).problems.into_iter();
+        let of_page: Vec<_> = found.filter(|p| p.code.code == "L0101").collect();
+        assert_eq!(of_page.len(), 1);
+        assert_eq!(of_page[0].path, "link[1].page");
+        assert_eq!(of_page[0].allowed, "256 B to 4194240 B, a multiple of 64 B");
+    }
+    for size in ["4194240", "256"] {
+        let found = problems(&page(size));
+        assert!(
+            !found.iter().any(|(_, key)| key == "link[1].page"),
+            "{found:?}"
+        );
+    }
+    let path = "[[trigger.path]]\nname = \"A\"\nbit = 0\nl1 = [0]\ncut = \"auto\"\n";
+    for (factor, is_allowed) in [("0", false), ("1", true), ("4294967296", false)] {
+        let text = format!("{LEAST}{path}prescale = {factor}\n");
+        let problem = read_plain(&text).problems.pop();
+        let allowed = problem.map(|problem| problem.allowed);
+        let expected = "a whole number from 1 to 4294967295".to_owned();
+        assert_eq!(allowed, (!is_allowed).then_some(expected), "{factor}");
+    }
+}
+
+#[test]
+fn readout_units_without_links_are_one_problem() {
+    let text = LEAST.replace("ru0", "ru40000");
+    assert_eq!(problems(&text), each([("C0106", "link")]));
+}
+
+#[test]
+fn keys_that_would_change_nothing_are_problems() {
+    let events = LEAST.replace("[[source]]", "[[source]]\nevents = \"a.csv\"");
+    assert_eq!(problems(&events), each([("C0002", "source[0].events")]));
+    let recorded = LEAST.replace("[[source]]", "[[source]]\nkind = \"recorded\"");
+    assert_eq!(problems(&recorded), each([("C0007", "source[0].events")]));
+    let count = LEAST.replace("0x700000", "0x700000\ncount = 2");
+    assert_eq!(problems(&count), each([("C0006", "link[0].count")]));
+    let window = format!("{LEAST}[filter]\nname = \"accept_all\"\nmass_min = \"1 GeV\"\n");
+    assert_eq!(problems(&window), each([("C0002", "filter.mass_min")]));
+    let silence = |keys: &str| problems(&format!("{LEAST}[builder]\n{keys}"));
+    let idle = each([("C0137", "builder.suspect"), ("C0137", "builder.dead")]);
+    assert_eq!(silence("suspect = \"1 s\"\ndead = \"2 s\"\n"), idle);
+    for (table, key) in [
+        ("trigger", "merge_timeout = \"2 ms\""),
+        ("trigger", "beam_fit_d_max = \"1 mm\""),
+        ("trigger", "dead_time_window = 10"),
+        ("trigger", "luminosity = [5]"),
+        ("store", "yielding_streams = [0]"),
+    ] {
+        let name = key.split(' ').next().unwrap_or(key);
+        let found = problems(&format!("{LEAST}[{table}]\n{key}\n"));
+        assert_eq!(found, each([("C0137", &format!("{table}.{name}"))]));
+    }
+    let limited = EVERY_KEY.replace("luminosity = [300, 150]\n", "");
+    let unknown = each([("C0137", "trigger.path[0].luminosity_max")]);
+    assert_eq!(problems(&limited), unknown);
+    // The merger would never come to give up.
+    let late = problems(&format!(
+        "{LEAST}[trigger]\ninputs = 2\nmerge_timeout = \"1 s\"\n"
+    ));
+    assert_eq!(late, each([("C0006", "trigger.merge_timeout")]));
+    let control = format!("{LEAST}[control]\ndead = \"1 s\"\n");
+    assert_eq!(problems(&control), each([("C0137", "control.dead")]));
+    let patient = |kind: &str| {
+        let keys = format!("0x510000\nkind = \"{kind}\"\npatience = \"20 ms\"\nwindow = 8");
+        problems(&LEAST.replace("0x510000", &keys))
+    };
+    let idle_keys = each([("C0137", "link[1].patience"), ("C0137", "link[1].window")]);
+    assert_eq!(patient("tcp"), idle_keys);
+    assert_eq!(patient("udp"), []);
+    assert_eq!(
+        silence("heartbeat = \"100 ms\"\nsuspect = \"1 s\"\ndead = \"2 s\"\n"),
+        []
+    );
+}
+
+#[test]
+fn problems_of_a_path_stand_at_it_also_behind_a_broken_one() {
+    let broken = EVERY_KEY
+        .replace("bit = 1\n", "bit = 128\n")
+        .replace("bit = 127", "bit = 4");
+    let expected = [
+        ("C0006", "trigger.path[11].bit"),
+        ("T0101", "trigger.path[15].bit"),
+    ];
+    assert_eq!(problems(&broken), each(expected));
+    let reading = read_plain(&broken);
+    let related = reading.problems[1].related.as_ref();
+    assert_eq!(
+        related.map(|(path, _)| path.as_str()),
+        Some("trigger.path[14].bit")
+    );
+    let only = format!("{LEAST}[[trigger.path]]\nname = 1\nbit = 0\nl1 = [0]\ncut = \"auto\"\n");
+    assert_eq!(problems(&only), each([("C0003", "trigger.path[0].name")]));
+    let none = format!("{LEAST}[trigger]\npath = []\n");
+    assert_eq!(
+        problems(&none).len(),
+        1,
+        "an empty menu: {:?}",
+        problems(&none)
+    );
+}
+
+#[test]
+fn a_value_that_is_wrong_by_itself_is_not_compared_with_others() {
+    let text = format!("{LEAST}pages = 300\n[builder]\ntrigger_window = 65536\ncredits = 5000\n");
+    assert_eq!(problems(&text), each([("B0104", "builder.credits")]));
+    let text = text.replace("5000", "500");
+    assert_eq!(problems(&text), each([("B0107", "builder.credits")]));
+}
+
+/// What the cores call by the names of their fields.
+#[test]
+fn problems_of_the_cores_stand_at_written_keys() {
+    let cases = [
+        ("page = \"8 KiB\"", "page = \"100 B\"", "link[1].page"),
+        (
+            "fragment_max = \"64 KiB\"",
+            "fragment_max = \"1 MiB\"",
+            "link[1].fragment_max",
+        ),
+        ("in_flight = 6", "in_flight = 0", "filter.in_flight"),
+        ("duration = \"7 s\"", "duration = \"0 s\"", "run.duration"),
+        ("retry = \"40 ms\"", "retry = \"4 s\"", "builder.retry"),
+        ("page = \"8 KiB\"", "page = \"9 B\"", "link[1].page"),
+        (
+            "packet_words_max = 400",
+            "packet_words_max = 513",
+            "trigger.packet_words_max",
+        ),
+        (
+            "bytes_max = \"24 KiB\"",
+            "bytes_max = \"65 KiB\"",
+            "link[1].fragment_max",
+        ),
+        (
+            "source_id = 0x510000",
+            "source_id = 0xFFFFFFFF",
+            "link[1].count",
+        ),
+        ("core = 3", "core = 4", "workers.worker[0].core"),
+        (
+            "roles = [\"src0\", \"trg0\", \"trg1\"]",
+            "roles = [\"src0\"]",
+            "workers.worker",
+        ),
+    ];
+    for (from, to, key) in cases {
+        assert!(EVERY_KEY.contains(from), "{from}");
+        let found = problems(&EVERY_KEY.replace(from, to));
+        assert!(
+            found.iter().any(|(_, found)| found == key),
+            "`{to}`: {found:?}"
+        );
+    }
+}
