@@ -127,12 +127,17 @@ impl StreamMender {
     /// Makes the stream between a role and a unit again.
     pub(crate) fn mend(&mut self, role: &str, to: UnitId) -> Option<CutStream> {
         let from = unit_of(role)?;
+        Some(self.replace(from, to))
+    }
+
+    /// Replaces the stream between two units, unless too many were cut.
+    fn replace(&mut self, from: UnitId, to: UnitId) -> CutStream {
         let mended = match self.mended {
             MENDED_MAX => Err(format!("{MENDED_MAX} streams were cut in this run")),
             _ => self.connect_again(from, to),
         };
         self.mended += 1;
-        Some(CutStream { from, to, mended })
+        CutStream { from, to, mended }
     }
 
     /// A role has told that its stream to a unit has ended by itself.
@@ -146,14 +151,9 @@ impl StreamMender {
     /// to end the run.
     pub(crate) fn mend_ended(&mut self, now: Instant) -> Option<CutStream> {
         let pair = self.ended.next_due(now)?;
-        let mended = match self.mended {
-            MENDED_MAX => Err(format!("{MENDED_MAX} streams were cut in this run")),
-            _ => self.connect_again(pair.0, pair.1),
-        };
-        self.mended += 1;
-        self.ended.end(pair, mended.is_ok());
-        let (from, to) = pair;
-        Some(CutStream { from, to, mended })
+        let cut = self.replace(pair.0, pair.1);
+        self.ended.end(pair, cut.mended.is_ok());
+        Some(cut)
     }
 
     /// The pairs of units for which that was done since the last call.
@@ -161,11 +161,9 @@ impl StreamMender {
         self.ended.take_mended()
     }
 
-    fn congestion_of(&self, pair: (UnitId, UnitId)) -> Option<&str> {
-        let is_it = |(units, _): &&((UnitId, UnitId), _)| {
-            (units.0.min(units.1), units.0.max(units.1)) == (pair.0.min(pair.1), pair.0.max(pair.1))
-        };
-        match self.transports.iter().find(is_it) {
+    fn congestion_of(&self, (a, b): (UnitId, UnitId)) -> Option<&str> {
+        let mut transports = self.transports.iter();
+        match transports.find(|(pair, _)| *pair == (a, b) || *pair == (b, a)) {
             Some((_, transport)) => transport.congestion(),
             None => self.congestion.as_deref(),
         }
