@@ -21,7 +21,7 @@ use crate::access::AccessRules;
 use crate::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
 use crate::core_worker::{CoreCommand, CoreSnapshot};
 use crate::delivery::{Routing, SUBSCRIPTIONS_MAX};
-use crate::lease::{Holder, LEASE_MAX, Leases};
+use crate::lease::{Holder, LEASE_MAX, Leases, NotResumed};
 use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
@@ -120,6 +120,15 @@ pub enum ControlError {
     NoLease {
         /// The user who asked.
         uid: u32,
+    },
+    /// The holder of the lease is there.
+    #[error(
+        "{holder} holds the lease of this token and is connected; take it over when that one has \
+         gone"
+    )]
+    LeaseHeld {
+        /// Who.
+        holder: ClientId,
     },
     /// No token for a lease.
     #[error("no random bytes for the token of a lease: {0}")]
@@ -363,14 +372,18 @@ impl Control {
         Ok(token.map_err(ControlError::LeaseToken)?.as_str().to_owned())
     }
 
-    /// Gives a client the lease of a token and what its last holder owns; returns how many objects.
+    /// Gives a client the lease of a token and what its last holder owns, once that one is gone;
+    /// returns how many objects.
     ///
     /// # Errors
-    /// [`ControlError::NoLease`].
+    /// [`ControlError::NoLease`], or [`ControlError::LeaseHeld`].
     pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
         let mut state = self.lock();
-        let from = state.leases.resume(token, client.uid, client.id);
-        let from = from.ok_or(ControlError::NoLease { uid: client.uid })?;
+        let resumed = state.leases.resume(token, client.uid, client.id);
+        let from = resumed.map_err(|error| match error {
+            NotResumed::Unknown => ControlError::NoLease { uid: client.uid },
+            NotResumed::Held(holder) => ControlError::LeaseHeld { holder },
+        })?;
         state.revision += 1;
         Ok(state.registry.hand_over(from, client.id) as u32)
     }
@@ -653,8 +666,7 @@ impl Control {
     /// # Errors
     /// [`ControlError`] when the caller may not or it is no output.
     pub fn write_output(&self, caller: &Caller, id: SinkId, on: bool) -> Result<(), ControlError> {
-        let sink = self.sink(id)?;
-        authorise(caller, Operation::WriteOutput, Some(&sink.ownership))?;
+        self.authorise_sink(caller, Operation::WriteOutput, id)?;
         self.check_output(id)?;
         Ok(self.lock().core.send(CoreCommand::WriteOutput(id, on))?)
     }
@@ -792,10 +804,24 @@ impl Control {
     /// # Errors
     /// [`ControlError`] when the caller may not.
     pub fn clear_most_full(&self, caller: &Caller, id: SinkId) -> Result<(), ControlError> {
-        let sink = self.sink(id)?;
-        authorise(caller, Operation::ClearCounters, Some(&sink.ownership))?;
+        let sink = self.authorise_sink(caller, Operation::ClearCounters, id)?;
         let command = CoreCommand::ClearMostFull(sink.spec.kind);
         Ok(self.lock().core.send(command)?)
+    }
+
+    /// Whether the policy lets the caller do something to a sink; the sink.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] or [`ControlError::Access`].
+    pub fn authorise_sink(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        id: SinkId,
+    ) -> Result<Sink, ControlError> {
+        let sink = self.sink(id)?;
+        self.read(|registry| registry.authorise_in(caller, operation, id, &sink.ownership))?;
+        Ok(sink)
     }
 
     /// Whether the policy lets the caller do something to the receiver as a whole.

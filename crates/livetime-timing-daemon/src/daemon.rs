@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_timing::{ConflictPolicy, GeneratorConfig, RegistryConfig, SinkKind, SinkSpec};
 use livetime_wire::{Problem, TaiNs};
@@ -224,7 +224,7 @@ fn add_fixed_sinks(control: &Control, config: &DaemonConfig) -> Result<(), Contr
     Ok(())
 }
 
-/// Starts the thread that sends signals, ends leases and keeps the state file up to date.
+/// Starts the thread that sends signals, ends leases and handshakes and keeps the state file up to date.
 fn start_ticker(
     server: &Arc<Server>,
     mut keeper: Option<StateKeeper>,
@@ -242,6 +242,7 @@ fn start_ticker(
             };
             while !server.wait_quit(TICK) {
                 server.tick();
+                server.handshakes.expire(Instant::now());
                 zbus::block_on(server.expire_leases());
                 keep();
             }

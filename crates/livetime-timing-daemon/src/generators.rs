@@ -4,7 +4,7 @@
 //! takes: start tags come from the core through a bounded ring with the time of their action, so
 //! that a waveform's times are exact however late this thread looks. What a generator does is in
 //! `livetime_timing::function_generator`. Whoever feeds it first owns it; when the owner goes, its
-//! waveforms are aborted.
+//! waveforms are aborted and its queues thrown away.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -171,26 +171,41 @@ impl Generators {
         self.drive(caller, |master, now| Ok(master.arm(now)?))
     }
 
-    /// Aborts what is armed or running; a signal tells when all have stopped.
+    /// Aborts what is armed or running; a signal tells when all have stopped. An admin may abort
+    /// what another client drives; whose they are stays as it was.
     ///
     /// # Errors
     /// [`GeneratorsError`].
     pub fn abort(&self, caller: &Caller) -> Result<(), GeneratorsError> {
-        self.drive(caller, |master, now| {
+        self.stop(caller, |master, now| {
             master.abort(now);
             Ok(())
         })
     }
 
-    /// Throws the queues away.
+    /// Throws the queues away; an admin may those of another client.
     ///
     /// # Errors
     /// [`GeneratorsError`].
     pub fn flush(&self, caller: &Caller) -> Result<(), GeneratorsError> {
-        self.drive(caller, |master, _| Ok(master.flush()?))
+        self.stop(caller, |master, _| Ok(master.flush()?))
     }
 
-    /// A client is gone: what it drove is aborted. Returns whether that was anything.
+    fn stop(
+        &self,
+        caller: &Caller,
+        stop: impl FnOnce(&mut MasterFunctionGenerator, TaiNs) -> Result<(), GeneratorsError>,
+    ) -> Result<(), GeneratorsError> {
+        let mut state = self.lock();
+        authorise(caller, Operation::StopGenerator, Some(&state.ownership))?;
+        stop(&mut state.master, self.clock.now())?;
+        drop(state);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// A client is gone: what it drove is aborted, and what it queued is thrown away. Returns
+    /// whether that was anything.
     pub fn client_gone(&self, client: ClientId) -> bool {
         let mut state = self.lock();
         if state.ownership.owner != Some(client) {
@@ -198,7 +213,7 @@ impl Generators {
         }
         state.ownership = Ownership::FIXED;
         let now = self.clock.now();
-        state.master.abort(now);
+        state.master.clear_away(now);
         drop(state);
         self.bell.ring();
         true

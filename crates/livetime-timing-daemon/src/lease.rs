@@ -56,6 +56,16 @@ struct Lease {
     until: Option<Instant>,
 }
 
+/// Why a lease is not taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotResumed {
+    /// There is no lease of the token for the user.
+    Unknown,
+    /// Another client holds it and is connected, or not noticed to be gone: what it makes from then
+    /// on would go with it.
+    Held(ClientId),
+}
+
 /// The leases of all clients, present and gone.
 #[derive(Debug, Default)]
 pub struct Leases {
@@ -96,18 +106,28 @@ impl Leases {
         true
     }
 
-    /// The lease of a token passes to another client of the same user; returns whose it was,
-    /// whether that one is gone or not noticed to be.
-    pub fn resume(&mut self, token: &str, uid: u32, by: ClientId) -> Option<ClientId> {
-        let (from, _) = self
-            .held
-            .iter()
-            .find(|(_, lease)| lease.uid == uid && is_equal(&lease.token.0, token))?;
-        let from = *from;
-        let mut lease = self.held.remove(&from)?;
-        lease.until = None;
-        self.held.insert(by, lease);
-        Some(from)
+    /// The lease of a token passes to another client of the same user, once its holder is gone;
+    /// returns whose it was.
+    ///
+    /// # Errors
+    /// [`NotResumed`]. Who holds it already keeps it.
+    pub fn resume(&mut self, token: &str, uid: u32, by: ClientId) -> Result<ClientId, NotResumed> {
+        let mut all = self.held.iter();
+        let found = all.find(|(_, lease)| lease.uid == uid && is_equal(&lease.token.0, token));
+        let (&from, lease) = found.ok_or(NotResumed::Unknown)?;
+        if from == by {
+            return Ok(from);
+        }
+        if lease.until.is_none() {
+            return Err(NotResumed::Held(from));
+        }
+        let resumed = Lease {
+            until: None,
+            ..lease.clone()
+        };
+        self.held.remove(&from);
+        self.held.insert(by, resumed);
+        Ok(from)
     }
 
     /// Starts the time of a lease again, where it runs; nobody else gets what is under it. Returns
@@ -209,20 +229,28 @@ mod tests {
         assert_ne!(token, other);
         let shorter = &token.as_str()[..31];
         for (wrong, uid) in [(token.as_str(), 8), (shorter, 7), ("", 7)] {
-            assert_eq!(leases.resume(wrong, uid, ClientId(2)), None);
+            let refused = leases.resume(wrong, uid, ClientId(2));
+            assert_eq!(refused, Err(NotResumed::Unknown));
         }
+        // Its holder is there.
+        let held = Err(NotResumed::Held(ClientId(1)));
+        assert_eq!(leases.resume(token.as_str(), 7, ClientId(2)), held);
+        assert_eq!(
+            leases.resume(token.as_str(), 7, ClientId(1)),
+            Ok(ClientId(1))
+        );
         leases.client_gone(ClientId(1), Instant::now());
         assert_eq!(
             leases.resume(token.as_str(), 7, ClientId(2)),
-            Some(ClientId(1))
+            Ok(ClientId(1))
         );
         assert_eq!(leases.orphans(), 0);
-        // The new holder has not been noticed to be gone.
+        let held = Err(NotResumed::Held(ClientId(2)));
+        assert_eq!(leases.resume(token.as_str(), 7, ClientId(3)), held);
+        assert!(leases.give_back(ClientId(2)));
         assert_eq!(
-            leases.resume(token.as_str(), 7, ClientId(3)),
-            Some(ClientId(2))
+            leases.resume(token.as_str(), 7, ClientId(4)),
+            Err(NotResumed::Unknown)
         );
-        assert!(leases.give_back(ClientId(3)));
-        assert_eq!(leases.resume(token.as_str(), 7, ClientId(4)), None);
     }
 }

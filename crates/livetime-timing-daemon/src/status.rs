@@ -162,7 +162,7 @@ fn condition_json(condition: &livetime_timing::Condition) -> Value {
         "active": spec.active,
         "hardware": spec.filter.is_hardware(),
         "owner": owner_text(&condition.ownership),
-        "destructible": condition.ownership.destructible,
+        "destructible": condition.ownership.is_destructible(),
     })
 }
 

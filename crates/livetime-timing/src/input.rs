@@ -3,7 +3,8 @@
 //! The message's ID is the input's prefix with the new level in its lowest bit, its time that of
 //! the edge, its parameter 0. A level that does not stay for the stable time is no edge. The
 //! message is known only after the stable time, so conditions on it need an offset of at least
-//! that. What the message then causes is the business of [`crate::action_unit`].
+//! that and the latency of the action unit. What the message then causes is the business of
+//! [`crate::action_unit`].
 
 use livetime_wire::{EventId, Problem, TaiNs, TimingMessage};
 

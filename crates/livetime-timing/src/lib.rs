@@ -57,7 +57,9 @@ pub use id_filter::{FilterError, IdFilter};
 pub use input::{Input, InputConfig};
 pub use loss_audit::{AuditResult, AuditSender, LossAudit};
 pub use match_table::{MatchTable, TableFill, TableLimits};
-pub use ownership::{AccessError, Caller, ClientId, Operation, Ownership, Role, authorise};
+pub use ownership::{
+    AccessError, Caller, ClientId, Lifetime, Operation, Ownership, Role, authorise,
+};
 pub use receiver::{EmulatedReceiver, SCHEDULES_MAX, TimingReceiver};
 pub use registry::{
     Applied, Change, ClientGone, HardwareFit, Registry, RegistryConfig, SinkError, TransactionError,

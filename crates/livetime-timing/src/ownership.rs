@@ -47,13 +47,24 @@ pub struct Caller {
     pub role: Role,
 }
 
-/// Who owns an object, and whether it dies with its owner.
+/// How long an object stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lifetime {
+    /// Until it is destroyed or its owner dies.
+    WithOwner,
+    /// Until it is destroyed: somebody gave it up. The death of one who took it releases it.
+    UntilDestroyed,
+    /// As long as the receiver, which has it itself: nobody destroys it.
+    Fixed,
+}
+
+/// Who owns an object, and how long it stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ownership {
     /// The owner; `None` is open to all.
     pub owner: Option<ClientId>,
-    /// Whether the owner's death destroys it (otherwise it is released).
-    pub destructible: bool,
+    /// How long it stays.
+    pub lifetime: Lifetime,
 }
 
 impl Ownership {
@@ -61,14 +72,37 @@ impl Ownership {
     pub fn created_by(client: ClientId) -> Self {
         Self {
             owner: Some(client),
-            destructible: true,
+            lifetime: Lifetime::WithOwner,
         }
+    }
+
+    /// The same given up: open to all, and permanent until somebody destroys it, if that is
+    /// possible.
+    pub fn disowned(self) -> Self {
+        let lifetime = match self.lifetime {
+            Lifetime::Fixed => Lifetime::Fixed,
+            Lifetime::WithOwner | Lifetime::UntilDestroyed => Lifetime::UntilDestroyed,
+        };
+        Self {
+            owner: None,
+            lifetime,
+        }
+    }
+
+    /// Whether it can be destroyed at all.
+    pub fn is_destructible(&self) -> bool {
+        self.lifetime != Lifetime::Fixed
+    }
+
+    /// Whether it dies with this client.
+    pub fn dies_with(&self, client: ClientId) -> bool {
+        self.owner == Some(client) && self.lifetime == Lifetime::WithOwner
     }
 
     /// Owned by nobody, and permanent: what the receiver itself has.
     pub const FIXED: Self = Self {
         owner: None,
-        destructible: false,
+        lifetime: Lifetime::Fixed,
     };
 }
 
@@ -97,8 +131,10 @@ pub enum Operation {
     Inject,
     /// Change an input's prefix, stable time or gate.
     ChangeInput,
-    /// Append to, arm, abort or flush a function generator.
+    /// Append to or arm a function generator.
     DriveGenerator,
+    /// Abort or flush a function generator.
+    StopGenerator,
     /// Look for function generators anew.
     Scan,
     /// Play or stop a schedule on the emulated receiver.
@@ -113,7 +149,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Read,
         Self::Listen,
         Self::ChangeListening,
@@ -126,6 +162,7 @@ impl Operation {
         Self::Inject,
         Self::ChangeInput,
         Self::DriveGenerator,
+        Self::StopGenerator,
         Self::Scan,
         Self::PlaySchedule,
         Self::ChangeClock,
@@ -133,7 +170,9 @@ impl Operation {
         Self::Quit,
     ];
 
-    /// The least role that may.
+    /// The least role that may. What changes a sink that acts on hardware, or anything in it, also
+    /// needs the one of [`Operation::ChangeHardware`]; see
+    /// [`Registry::authorise_in`](crate::registry::Registry::authorise_in).
     pub fn role(self) -> Role {
         match self {
             Self::Read
@@ -148,6 +187,7 @@ impl Operation {
             | Self::Inject
             | Self::ChangeInput
             | Self::DriveGenerator
+            | Self::StopGenerator
             | Self::Scan
             | Self::PlaySchedule => Role::Operate,
             Self::ChangeClock | Self::Attach | Self::Quit => Role::Admin,
@@ -175,6 +215,11 @@ pub enum AccessError {
     /// To own something, nobody else may own it; to give it up, one must own it.
     #[error("the caller does not own the object")]
     NotOwner,
+    /// The receiver itself has it.
+    #[error(
+        "the object is the receiver's own and cannot be destroyed; remove its conditions instead"
+    )]
+    Fixed,
 }
 
 /// Decides whether a caller may do something to an object (`None`: to the receiver as a whole).
@@ -182,8 +227,9 @@ pub enum AccessError {
 /// - The role must suffice.
 /// - Reading is open; changing an object is for its owner, or for all if nobody owns it.
 /// - Owning needs an object without an owner; disowning needs to be the owner.
-/// - An admin may disown and destroy what others own, so that a stuck client can be cleared away,
-///   but not change it in passing.
+/// - What the receiver itself has is destroyed by nobody.
+/// - An admin may disown and destroy what others own and stop their generators, so that a stuck
+///   client can be cleared away, but not change it in passing.
 ///
 /// # Errors
 /// The [`AccessError`] of the first rule broken, in this order.
@@ -202,9 +248,16 @@ pub fn authorise(
     let Some(object) = object else {
         return Ok(());
     };
+    if operation == Operation::Destroy && !object.is_destructible() {
+        return Err(AccessError::Fixed);
+    }
     match (operation, object.owner) {
         (Operation::Read, _) => Ok(()),
-        (Operation::Disown | Operation::Destroy, Some(_)) if caller.role == Role::Admin => Ok(()),
+        (Operation::Disown | Operation::Destroy | Operation::StopGenerator, Some(_))
+            if caller.role == Role::Admin =>
+        {
+            Ok(())
+        }
         (Operation::Disown, None) => Err(AccessError::NotOwner),
         (_, Some(owner)) if owner != caller.client => Err(AccessError::ForeignOwner { owner }),
         // Owning what one owns already changes nothing and is no error.
@@ -226,7 +279,7 @@ mod tests {
                 let answer = |owner| {
                     let object = Ownership {
                         owner,
-                        destructible: true,
+                        lifetime: Lifetime::WithOwner,
                     };
                     authorise(&caller, operation, Some(&object))
                 };
@@ -248,7 +301,10 @@ mod tests {
                     _ => Ok(()),
                 };
                 assert_eq!(answer(None), unowned, "{operation:?} on an unowned object");
-                let clears = matches!(operation, Operation::Disown | Operation::Destroy);
+                let clears = matches!(
+                    operation,
+                    Operation::Disown | Operation::Destroy | Operation::StopGenerator
+                );
                 let foreign = if operation == Operation::Read || (role == Role::Admin && clears) {
                     Ok(())
                 } else {
@@ -257,5 +313,29 @@ mod tests {
                 assert_eq!(answer(Some(other)), foreign, "{operation:?} by another");
             }
         }
+    }
+
+    #[test]
+    fn what_the_receiver_has_is_destroyed_by_nobody_however_it_was_owned() {
+        let me = ClientId(1);
+        let admin = Caller {
+            client: me,
+            role: Role::Admin,
+        };
+        let taken = Ownership {
+            owner: Some(me),
+            ..Ownership::FIXED
+        };
+        for ownership in [Ownership::FIXED, taken, taken.disowned()] {
+            assert!(!ownership.is_destructible() && !ownership.dies_with(me));
+            let refused = authorise(&admin, Operation::Destroy, Some(&ownership));
+            assert_eq!(refused, Err(AccessError::Fixed));
+        }
+        let given_up = Ownership::created_by(me).disowned();
+        assert!(given_up.is_destructible() && !given_up.dies_with(me));
+        assert_eq!(
+            authorise(&admin, Operation::Destroy, Some(&given_up)),
+            Ok(())
+        );
     }
 }

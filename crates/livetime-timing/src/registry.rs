@@ -290,7 +290,8 @@ impl Registry {
     /// # Errors
     /// [`SinkError::Unknown`], or [`SinkError::Access`] if the caller does not own it.
     pub fn disown_sink(&mut self, caller: &Caller, id: SinkId) -> Result<(), SinkError> {
-        self.checked_sink(caller, Operation::Disown, id)?.ownership = Ownership::FIXED;
+        let sink = self.checked_sink(caller, Operation::Disown, id)?;
+        sink.ownership = sink.ownership.disowned();
         Ok(())
     }
 
@@ -308,7 +309,7 @@ impl Registry {
         self.checked_sink(caller, Operation::Destroy, id)?;
         for condition in self.conditions().filter(|c| c.spec.sink == id) {
             if let Err(AccessError::ForeignOwner { owner }) =
-                authorise(caller, Operation::Destroy, Some(&condition.ownership))
+                self.authorise_in(caller, Operation::Destroy, id, &condition.ownership)
             {
                 return Err(SinkError::ForeignCondition {
                     condition: condition.id,
@@ -342,17 +343,15 @@ impl Registry {
 
     /// Destroys or releases everything that a client owned.
     pub fn handle_client_gone(&mut self, client: ClientId) -> ClientGone {
-        let owned = |ownership: &Ownership| ownership.owner == Some(client);
         let sinks: Vec<_> = self
             .sinks()
-            .filter(|sink| owned(&sink.ownership) && sink.ownership.destructible)
+            .filter(|sink| sink.ownership.dies_with(client))
             .map(|sink| (sink.id, sink.spec.kind))
             .collect();
         let conditions: Vec<_> = self
             .conditions()
             .filter(|c| {
-                owned(&c.ownership) && c.ownership.destructible
-                    || sinks.iter().any(|(sink, _)| *sink == c.spec.sink)
+                c.ownership.dies_with(client) || sinks.iter().any(|(sink, _)| *sink == c.spec.sink)
             })
             .map(|condition| condition.id)
             .collect();
@@ -415,10 +414,29 @@ impl Registry {
         operation: Operation,
         id: SinkId,
     ) -> Result<&mut Sink, SinkError> {
+        let unknown = SinkError::Unknown { sink: id };
+        let ownership = self.sink(id).ok_or(unknown.clone())?.ownership;
+        self.authorise_in(caller, operation, id, &ownership)?;
         let sink = self.sinks.get_mut(id.index()).and_then(Option::as_mut);
-        let sink = sink.ok_or(SinkError::Unknown { sink: id })?;
-        authorise(caller, operation, Some(&sink.ownership))?;
-        Ok(sink)
+        sink.ok_or(unknown)
+    }
+
+    /// Decides whether a caller may do something to a sink or to what is in it, as [`authorise`]
+    /// does; whatever but reading also needs the role that changes need there.
+    ///
+    /// # Errors
+    /// The [`AccessError`] of the first rule broken.
+    pub fn authorise_in(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        sink: SinkId,
+        object: &Ownership,
+    ) -> Result<(), AccessError> {
+        if operation != Operation::Read {
+            authorise(caller, self.change_operation(sink), None)?;
+        }
+        authorise(caller, operation, Some(object))
     }
 
     /// What changing conditions of a sink means to the policy.

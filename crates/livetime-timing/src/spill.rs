@@ -40,6 +40,9 @@ const QUEUE_MAX: u64 = 1 << 20;
 const START_TAG: u32 = 1;
 /// Messages come so long before their time.
 const LEAD: DurationNs = DurationNs::MILLISECOND;
+/// Shortest turn, and the shortest for each of its messages.
+const TURN_MIN: DurationNs = DurationNs(100_000);
+const MESSAGE_MIN: DurationNs = DurationNs(10_000);
 /// Longest grid for the first turn: so long may a run wait for it.
 const ALIGN_MAX: DurationNs = DurationNs(3600 * DurationNs::SECOND.0);
 
@@ -73,6 +76,14 @@ impl SpillConfig {
         TaiNs(start.0.div_ceil(grid).saturating_mul(grid))
     }
 
+    /// The shortest period: that of the schedule, and of as many messages as a front-end can handle
+    /// beside its triggers.
+    fn period_min(&self) -> DurationNs {
+        let messages = self.schedule.entries().len() as u64;
+        let of_messages = DurationNs(MESSAGE_MIN.0 * messages);
+        self.schedule.length().max(of_messages).max(TURN_MIN)
+    }
+
     /// Plays the schedule from `start` on, turn after turn.
     fn player(&self, start: TaiNs) -> SchedulePlayer {
         let playback = Playback {
@@ -87,13 +98,14 @@ impl SpillConfig {
     /// All problems of the values, under `path`.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if self.period < self.schedule.length() || self.period.0 == 0 {
+        if self.period < self.period_min() {
             problems.push(Problem::new(
                 problem_code::SPILL_PERIOD,
                 format!("{path}.period"),
                 self.period,
-                format!("more than 0 and at least {}", self.schedule.length()),
-                "a turn cannot begin before the one before it has been played",
+                format!("at least {}", self.period_min()),
+                "a turn cannot begin before the one before it has been played, and takes at least 100 us \
+                 and 10 us for each message; times of the schedule are in ns",
             ));
         }
         if let Some(align) = self.align

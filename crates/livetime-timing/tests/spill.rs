@@ -245,12 +245,12 @@ fn a_dense_schedule_loses_no_action() {
         .collect();
     let config = SpillConfig {
         schedule: Schedule::parse(&lines).unwrap(),
-        period: DurationNs(200_000),
+        period: DurationNs(20 * MS),
         ramps: Vec::new(),
         ..config()
     };
     let mut spill = Spill::new(&config, TaiNs(0)).unwrap();
-    spill.advance(TaiNs(1_999_999));
+    spill.advance(TaiNs(200 * MS - 1));
     let counters = spill.counters();
     assert_eq!(
         (counters.gates_opened, counters.actions_dropped),
@@ -278,7 +278,7 @@ fn messages_of_the_gate_at_one_time_are_refused() {
         "0x12 0 7\n0x11 0 7\n",
         "0x11 0 0\n0x12 0 7\n0x13 0 7\n0x12 0 7\n",
     ] {
-        let found = problem(lines, 100);
+        let found = problem(lines, 200_000);
         assert!(
             found.contains("G0303") && found.contains("at 7 ns"),
             "{found}"
@@ -286,10 +286,31 @@ fn messages_of_the_gate_at_one_time_are_refused() {
         assert!(found.contains("timing.schedule"), "{found}");
     }
     // Opened with the end of a turn and closed with the start of the next.
-    let late = "0x12 0 0\n0x11 0 50\n";
-    assert!(problem(late, 50).contains("of the next turn"));
-    assert_eq!(problem(late, 51), "");
-    assert_eq!(problem("0x11 0 0\n0x12 0 50\n", 50), "");
+    let late = "0x12 0 0\n0x11 0 200000\n";
+    assert!(problem(late, 200_000).contains("of the next turn"));
+    assert_eq!(problem(late, 200_001), "");
+    assert_eq!(problem("0x11 0 0\n0x12 0 200000\n", 200_000), "");
+}
+
+/// A front-end that handles nothing but messages would never come to an end of its turns.
+#[test]
+fn a_turn_has_time_for_its_messages() {
+    let problem = |messages: usize, period: u64| {
+        let lines: String = (0..messages).map(|n| format!("0x20 0 {n}\n")).collect();
+        let config = SpillConfig {
+            schedule: Schedule::parse(&lines).unwrap(),
+            period: DurationNs(period),
+            ramps: Vec::new(),
+            ..config()
+        };
+        let found = config.validate("timing");
+        found.first().map(ToString::to_string).unwrap_or_default()
+    };
+    for (messages, period) in [(1, 100_000), (10, 100_000), (11, 110_000), (500, 5_000_000)] {
+        assert_eq!(problem(messages, period), "");
+        let short = problem(messages, period - 1);
+        assert!(short.contains("G0301"), "{messages}: {short}");
+    }
 }
 
 #[test]

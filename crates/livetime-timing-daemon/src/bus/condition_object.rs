@@ -372,7 +372,7 @@ impl OwnedConditionObject {
     #[zbus(property(emits_changed_signal = "false"))]
     fn destructible(&self) -> fdo::Result<bool> {
         let condition = self.server.control.condition(self.id).map_err(to_error)?;
-        Ok(condition.ownership.destructible)
+        Ok(condition.ownership.is_destructible())
     }
 
     async fn own(

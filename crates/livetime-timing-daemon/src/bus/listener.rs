@@ -1,7 +1,7 @@
 //! Peers on a socket and the connection to a bus.
 //!
 //! Each peer has a thread that does its handshake, sends its signals and notices its end; peers
-//! beyond [`PEERS_MAX`] are turned away. The kernel says who a peer is, not the peer.
+//! beyond [`PEERS_MAX`] are turned away, and those that say nothing are dropped ([`super::handshakes`]). The kernel says who a peer is, not the peer.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zbus::connection::Builder;
 use zbus::{Guid, block_on, fdo};
@@ -20,8 +20,6 @@ use super::{BUS_NAME, to_error};
 
 /// Peers connected at a time.
 pub const PEERS_MAX: usize = 512;
-/// A peer that has not finished its handshake by then is dropped.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// Which bus to be on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,13 +206,18 @@ async fn serve_client(
     });
     server.add_link(key.clone(), Arc::clone(&link));
     let served = async {
-        stream.set_read_timeout(Some(HANDSHAKE_TIME))?;
         let builder = Builder::unix_stream(stream).server(guid).p2p();
         let mut builder = server.serve_base(builder);
         for object in server.objects() {
             builder = server.serve_early(builder, &object);
         }
-        let connection = builder.build().await?;
+        let handshake = server
+            .handshakes
+            .within_time(&key, Instant::now(), builder.build());
+        let Some(done) = handshake.await else {
+            return Ok(());
+        };
+        let connection = done?;
         let _ = link.connection.set(connection.clone());
         // Those that came during the handshake.
         server.add_objects(&connection).await?;

@@ -19,6 +19,7 @@
 
 pub mod condition_object;
 pub mod generator_object;
+pub mod handshakes;
 pub mod input_object;
 pub mod listener;
 pub mod mailbox;
@@ -100,7 +101,9 @@ pub(crate) fn to_error(error: impl Into<ControlError>) -> fdo::Error {
         | ControlError::NoLease { .. }
         | ControlError::Sink(SinkError::Unknown { .. }) => fdo::Error::UnknownObject(text),
         ControlError::NotVirtual => fdo::Error::NotSupported(text),
-        ControlError::NotLocked | ControlError::Core(_) => fdo::Error::Failed(text),
+        ControlError::NotLocked | ControlError::LeaseHeld { .. } | ControlError::Core(_) => {
+            fdo::Error::Failed(text)
+        }
         _ => fdo::Error::InvalidArgs(text),
     }
 }

@@ -18,6 +18,7 @@ use super::condition_object::{
     ConditionObject, OutputConditionObject, OwnedConditionObject, SoftwareConditionObject,
 };
 use super::generator_object::{GENERATOR_PATH, GeneratorObject};
+use super::handshakes::Handshakes;
 use super::input_object::InputObject;
 use super::mailbox::Mailbox;
 use super::receiver_object::{DaemonObject, ReceiverObject};
@@ -66,6 +67,8 @@ pub struct Server {
     pub control: Arc<Control>,
     /// The function generators.
     pub generators: Arc<Generators>,
+    /// Peers that have not said who they are.
+    pub handshakes: Handshakes,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
     bus_clients: Mutex<BTreeMap<String, Client>>,
     ticks: Mutex<BTreeMap<SinkId, SinkTick>>,
@@ -84,6 +87,7 @@ impl Server {
         Arc::new(Self {
             control,
             generators,
+            handshakes: Handshakes::default(),
             links: Mutex::default(),
             bus_clients: Mutex::default(),
             ticks: Mutex::default(),

@@ -202,9 +202,10 @@ impl ActionSinkObject {
             return Err(fdo::Error::AccessDenied("nobody asks".to_owned()));
         };
         let client = self.server.caller(connection, &header).await?;
-        let ownership = self.sink()?.ownership;
-        livetime_timing::authorise(&client.caller(), Operation::ClearCounters, Some(&ownership))
-            .map_err(|error| to_error(crate::control::ControlError::Access(error)))?;
+        let control = &self.server.control;
+        control
+            .authorise_sink(&client.caller(), Operation::ClearCounters, self.sink)
+            .map_err(to_error)?;
         self.server.set_signal_rate(self.sink, value);
         Ok(())
     }
@@ -639,7 +640,7 @@ impl OwnedSinkObject {
     #[zbus(property(emits_changed_signal = "false"))]
     fn destructible(&self) -> fdo::Result<bool> {
         let sink = self.server.control.sink(self.sink).map_err(to_error)?;
-        Ok(sink.ownership.destructible)
+        Ok(sink.ownership.is_destructible())
     }
 
     async fn own(

@@ -332,6 +332,16 @@ impl MasterFunctionGenerator {
         }
     }
 
+    /// Aborts as [`MasterFunctionGenerator::abort`] and throws away what is queued in any member:
+    /// nothing is left of whoever fed them.
+    pub fn clear_away(&mut self, now: TaiNs) {
+        self.abort(now);
+        for member in &mut self.members {
+            // Those that are busy throw their queues away when they have stopped.
+            let _is_busy = member.flush().is_err();
+        }
+    }
+
     /// A start tag appears on the bus. Returns the members that it started.
     pub fn handle_start_tag(&mut self, at: TaiNs, tag: u32) -> MemberMask {
         let mut started = 0;

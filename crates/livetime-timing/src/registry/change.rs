@@ -84,7 +84,7 @@ pub enum TransactionError {
         condition: ConditionId,
     },
     /// The offset is outside the sink's bounds.
-    #[error("change {index}: offset {offset_ns} ns, allowed in {sink} is {min_ns} to {max_ns} ns")]
+    #[error("change {index}: {}", offset_text(sink, *offset_ns, *min_ns, *max_ns))]
     Offset {
         /// Which change, from 0.
         index: usize,
@@ -152,6 +152,14 @@ pub enum TransactionError {
         /// All such pairs.
         must: u64,
     },
+}
+
+/// A sink that its creator gave no name has one that no user knows: there the key is named alone.
+fn offset_text(sink: &str, offset_ns: i64, min_ns: i64, max_ns: i64) -> String {
+    match sink.starts_with('_') {
+        true => format!("offset_ns {offset_ns}, allowed is {min_ns} to {max_ns}"),
+        false => format!("offset {offset_ns} ns, allowed in {sink} is {min_ns} to {max_ns} ns"),
+    }
 }
 
 /// A transaction that took place in the registry.
@@ -275,7 +283,7 @@ impl Registry {
                     self.checked(caller, Operation::Disown, index, id)?;
                     self.save(id, progress);
                     if let Some(condition) = &mut self.slots[id.slot()].condition {
-                        condition.ownership = Ownership::FIXED;
+                        condition.ownership = condition.ownership.disowned();
                     }
                 }
             }
@@ -389,7 +397,7 @@ impl Registry {
                 index,
                 condition: id,
             })?;
-        authorise(caller, operation, Some(&condition.ownership))
+        self.authorise_in(caller, operation, condition.spec.sink, &condition.ownership)
             .map_err(|error| TransactionError::Access { index, error })?;
         Ok(condition)
     }
@@ -506,5 +514,17 @@ impl Registry {
             warnings.push((sink, report));
         }
         Ok(warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_offset_names_the_sink_if_its_user_knows_its_name() {
+        let text = |sink| offset_text(sink, 9, 0, 5);
+        assert_eq!(text("IO1"), "offset 9 ns, allowed in IO1 is 0 to 5 ns");
+        assert_eq!(text("_2"), "offset_ns 9, allowed is 0 to 5");
     }
 }

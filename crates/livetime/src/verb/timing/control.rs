@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::known_objects::KnownObjects;
 use super::lease::{LeaseOptions, ResumeOption};
-use super::text::{condition_line, status_text};
+use super::text::{condition_lines, status_text};
 use super::{Daemon, Failure, hex};
 use crate::console::{print, print_line};
 
@@ -146,7 +146,7 @@ enum ConditionAct {
     Remove {
         /// Sink, such as IO1
         sink: String,
-        /// Number of the condition, as `list` prints it
+        /// Number of the condition, as `list` prints it, or the path that `add` printed
         condition: String,
         #[command(flatten)]
         resume: ResumeOption,
@@ -205,6 +205,13 @@ fn add_condition(daemon: &Daemon, new: &NewCondition<'_>) -> Result<(), Failure>
     Ok(())
 }
 
+/// The number of a condition as it is listed, of that or of what `add` printed: a path or its end.
+fn number_of_condition(sink: &str, given: &str) -> String {
+    let path = format!("{RECEIVER}/{sink}/");
+    let name = given.strip_prefix(&path).unwrap_or(given);
+    name.strip_prefix('c').unwrap_or(name).replace('_', ".")
+}
+
 /// Lists, adds, removes.
 pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
     match &options.act {
@@ -212,8 +219,8 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             let status = status_of(&options.daemon)?;
             for sink in status["sinks"].as_array().into_iter().flatten() {
                 print_line(sink["name"].as_str().unwrap_or(""))?;
-                for condition in sink["conditions"].as_array().into_iter().flatten() {
-                    print(condition_line(condition))?;
+                for line in condition_lines(sink) {
+                    print(line)?;
                 }
             }
             Ok(())
@@ -250,7 +257,7 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             let client = options.daemon.connect()?;
             // A lease brings its conditions back.
             resume.resume(&client)?;
-            let number = condition.replace('_', ".");
+            let number = number_of_condition(sink, condition);
             KnownObjects::of(&client)?.check_condition(sink, &number)?;
             let name = number.replace('.', "_");
             let path = format!("{RECEIVER}/{sink}/c{name}");
@@ -335,6 +342,15 @@ pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_is_named_as_it_is_listed_or_as_it_was_printed() {
+        for given in ["0.3", "0_3", "c0_3", "/org/livetime/Timing1/tr0/IO1/c0_3"] {
+            assert_eq!(number_of_condition("IO1", given), "0.3", "{given}");
+        }
+        let of_other = "/org/livetime/Timing1/tr0/IO2/c0_3";
+        assert_ne!(number_of_condition("IO1", of_other), "0.3");
+    }
 
     #[test]
     fn an_action_is_one_of_the_sink() {

@@ -190,7 +190,11 @@ fn feed(
     let fed = channels.len();
     for turn in 0..repeat.max(1) {
         let arm = turn + 1 == repeat.max(1);
-        client.append_block(&block, arm)?;
+        if let Err(error) = client.append_block(&block, arm) {
+            // What is queued goes with this client; it is to be gone when this command says no.
+            let _flushed = client.call::<_, ()>(MASTER, INTERFACE, "Flush", &());
+            return Err(error.into());
+        }
     }
     say(format_args!(
         "{} channels armed with tag {tag}",

@@ -3,10 +3,10 @@
 //! A command is a client that goes at once. What it makes stays for good if it is disowned, or for
 //! the time of a lease; who shows the token takes the lease over and so starts its time again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use livetime_client::TimingClient;
+use livetime_client::{ClientError, TimingClient};
 use livetime_timing_daemon::lease::LEASE_MAX;
 use serde_json::json;
 
@@ -15,6 +15,10 @@ use crate::console::{print_line, say};
 
 /// Digits of a token.
 const TOKEN_DIGITS: usize = 32;
+/// How long a lease is waited for whose holder is connected: another command is about to end.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause between two attempts.
+const HOLDER_PAUSE: Duration = Duration::from_millis(10);
 
 /// The token of a lease to be taken over.
 #[derive(Debug, clap::Args)]
@@ -28,7 +32,24 @@ impl ResumeOption {
     /// Takes the lease over; how many sinks and conditions are under it.
     pub(super) fn resume(&self, client: &TimingClient) -> Result<Option<u32>, Failure> {
         let token = self.resume.as_deref();
-        Ok(token.map(|token| client.resume(token)).transpose()?)
+        token.map(|token| take_over(client, token)).transpose()
+    }
+}
+
+/// Takes a lease over, as soon as its holder has gone.
+fn take_over(client: &TimingClient, token: &str) -> Result<u32, Failure> {
+    let start = Instant::now();
+    loop {
+        let resumed = client.resume(token);
+        let is_held = match &resumed {
+            // `Renew` tells more than the words of a refusal, and takes nothing.
+            Err(ClientError::Refused(_)) => client.renew(token).is_ok_and(|(_, held)| held),
+            _ => false,
+        };
+        if !is_held || start.elapsed() > HOLDER_PATIENCE {
+            return Ok(resumed?);
+        }
+        std::thread::sleep(HOLDER_PAUSE);
     }
 }
 
@@ -125,7 +146,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let (objects, holder_is_connected) = match &options.act {
         LeaseAct::Renew(_) => client.renew(&held.token)?,
         LeaseAct::End(_) => {
-            let objects = client.resume(&held.token)?;
+            let objects = take_over(&client, &held.token)?;
             client.lease(Duration::ZERO)?;
             (objects, false)
         }

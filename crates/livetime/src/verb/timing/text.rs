@@ -1,6 +1,7 @@
 //! Records and states as text and JSON lines.
 
 use livetime_client::{EventId, RecordKind, TimingRecord};
+use livetime_timing::{TAG_OFF, TAG_ON};
 use serde_json::{Value, json};
 
 /// A record as users of such tools know it.
@@ -187,7 +188,7 @@ fn sink_lines(sink: &Value) -> String {
         number(&sink["refused"]),
         number(&sink["overflow"])
     );
-    text.extend(list(&sink["conditions"]).iter().map(condition_line));
+    text.extend(condition_lines(sink));
     for listener in list(&sink["subscriptions"]) {
         text += &format!(
             "  subscription {} of client {}: {} {} {}, offered {}, overran {}, delivered late {}, lost by the reader {}\n",
@@ -205,8 +206,15 @@ fn sink_lines(sink: &Value) -> String {
     text
 }
 
-/// One condition: ID, mask, offset, what it accepts (`dcel`), active or not.
-pub(super) fn condition_line(condition: &Value) -> String {
+/// Conditions of a sink: ID, mask, offset, what it does or its tag, what it accepts (`dcel`),
+/// active or not.
+pub(super) fn condition_lines(sink: &Value) -> impl Iterator<Item = String> {
+    let kind = word(&sink["kind"]);
+    let conditions = list(&sink["conditions"]).iter();
+    conditions.map(move |condition| condition_line(kind, condition))
+}
+
+fn condition_line(kind: &str, condition: &Value) -> String {
     let empty = Vec::new();
     let accepted = condition["accept"].as_array().unwrap_or(&empty);
     let letters: String = [
@@ -221,13 +229,17 @@ pub(super) fn condition_line(condition: &Value) -> String {
         if accepts { letter } else { '-' }
     })
     .collect();
+    let action = match (kind, number(&condition["tag"])) {
+        ("output", tag) if tag == u64::from(TAG_ON) => "on".to_owned(),
+        ("output", tag) if tag == u64::from(TAG_OFF) => "off".to_owned(),
+        (_, tag) => format!("tag {tag}"),
+    };
     format!(
-        "  condition {}: {} {} offset {} ns, tag {}, accepts {letters}, {}{}\n",
+        "  condition {}: {} {} offset {} ns, {action}, accepts {letters}, {}{}\n",
         word(&condition["condition"]),
         word(&condition["id"]),
         word(&condition["mask"]),
         condition["offset_ns"].as_i64().unwrap_or(0),
-        number(&condition["tag"]),
         if condition["active"] == true {
             "active"
         } else {
@@ -262,6 +274,20 @@ mod tests {
             match_lead_ns: 0,
             enqueue_delay_ns: 12,
             epoch: 2,
+        }
+    }
+
+    #[test]
+    fn a_condition_says_what_an_output_does_and_the_tag_of_a_bus() {
+        let condition = |tag| json!({"condition": "0.0", "tag": tag, "accept": []});
+        for (kind, tag, said) in [
+            ("output", TAG_ON, "ns, on, accepts"),
+            ("output", TAG_OFF, "ns, off, accepts"),
+            ("bus_tag", TAG_ON, "ns, tag 2, accepts"),
+        ] {
+            let sink = json!({"kind": kind, "conditions": [condition(tag)]});
+            let line: String = condition_lines(&sink).collect();
+            assert!(line.contains(said), "{line}");
         }
     }
 
