@@ -129,7 +129,8 @@ typedef struct {
     uint32_t page_bytes;
     // Swap the bytes of each word.
     bool swap_bytes;
-    // Swap the words of each pair.
+    // Swap the words of each pair. The bus takes two words at a time: of an odd number the last
+    // lies one word further, behind the words that are counted.
     bool swap_words;
     // The start control word, 0xB0F00000.
     uint32_t start_word;
@@ -157,7 +158,9 @@ typedef struct {
     uint32_t addresses[LIVETIME_LINK_PAGES_MAX];
     // Data words in each.
     uint32_t words[LIVETIME_LINK_PAGES_MAX];
-    // Status of each, 0 for a good one; docs/formats/slink.md names the bits.
+    // Status of each; docs/formats/slink.md names the bits. The page of a good fragment has 0; of
+    // one that is longer than a page, every page but the last has `no_end` (0x20000000), every
+    // page but the first `no_begin` (0x80000000), and those between have both (0xA0000000).
     uint32_t status[LIVETIME_LINK_PAGES_MAX];
     // Start control words as received, error bits included; 0 where there was none.
     uint32_t start_words[LIVETIME_LINK_PAGES_MAX];
@@ -187,6 +190,9 @@ typedef struct {
     uint64_t pages_in;
     // Pages given out so far.
     uint64_t pages_out;
+    // Pages given back unfilled by `livetime_links_reset` so far. What `pages_in` counts and
+    // neither of the two is with the library.
+    uint64_t pages_returned;
 } livetime_link_channel;
 
 // What a listener is to hear; all zero is every message, waiting asleep.
@@ -303,7 +309,8 @@ livetime_status livetime_refresh(livetime_run *run);
 livetime_status livetime_damage_at(livetime_run *run, size_t index, livetime_damage *damage);
 
 // Opens the library on models of receiver cards and sets `*links`; all channels are disabled. On
-// an error `*links` is null.
+// an error `*links` is null. Links may be used by any thread, by one at a time; those of several
+// calls of this function know nothing of each other.
 //
 // # Safety
 // `config` is null or valid for reading, `links` null or valid for writing.
@@ -343,7 +350,7 @@ livetime_status livetime_links_segment_allocate(livetime_links *links,
                                                 const char *name,
                                                 uint32_t *segment);
 
-// Gives memory of a card back.
+// Gives memory of a card back; refused while one of its pages is with a channel.
 //
 // # Safety
 // `links` is null or open.
@@ -369,7 +376,10 @@ livetime_status livetime_links_data_at(livetime_links *links,
                                        const uint32_t **data);
 
 // Gives free pages to a channel and sets `*taken` to how many were taken, from the first on; they
-// are posted by the next `livetime_links_flush`.
+// are posted by the next `livetime_links_flush`. A page is taken if it starts in a segment of the
+// card and is with none of its channels. The first that is not ends the call with
+// `LIVETIME_STATUS_ERROR_ARGUMENT`; `*taken` pages before it are taken all the same. Fewer are
+// also taken when 32 wait already: the others stay with the caller, and that is no error.
 //
 // # Safety
 // `links` is null or open, `pages` null or valid for reading, `taken` null or valid for writing.
@@ -391,7 +401,9 @@ livetime_status livetime_links_pages_out(livetime_links *links,
                                          uint32_t channel,
                                          livetime_pages_filled *pages);
 
-// Sets `*free` to how many pages a channel takes at once.
+// Sets `*free` to how many more pages the next `livetime_links_flush` can post at a channel: free
+// slots of its request FIFO, less the pages that wait already. `livetime_links_pages_in` takes
+// more, up to 32 that wait until there are slots.
 //
 // # Safety
 // `links` is null or open, `free` null or valid for writing.
@@ -443,7 +455,9 @@ livetime_status livetime_timing_next(livetime_timing_listener *listener,
                                      int64_t timeout_ms,
                                      livetime_timing_record *record);
 
-// Injects a timing message that is due `lead_ns` nanoseconds from now.
+// Injects a timing message that is due `lead_ns` nanoseconds from now. More than 2^32 ns ahead
+// it is executed at once and flagged early, by the rules of the hardware; a lead that ends after
+// the last time of 64 bits is refused.
 //
 // # Safety
 // `listener` is null or open.

@@ -14,7 +14,7 @@ use livetime_readout::card::{
 use livetime_readout::driver::link_library::{CHANNELS_PER_CARD, LibraryError, PAGES_MAX};
 use livetime_readout::driver::{CardChannel, LinkLibrary, LinkLibraryConfig, PagesOut, SharedCard};
 use livetime_readout::{BlockEnd, LineSlice, LinkState};
-use livetime_source::pattern::{Pattern, PatternConfig};
+use livetime_source::pattern::{Pattern, PatternConfig, WORDS_MAX};
 use livetime_source::pattern_source::{LinkFlow, PatternPoll};
 use livetime_source::{Slidas, SlidasConfig};
 use livetime_wire::RunNs;
@@ -28,7 +28,7 @@ const CARDS_MAX: u32 = 4;
 /// Bus address of the first card's memory, and the distance to the next card's.
 const MEMORY_BASE: u32 = 0x2000_0000;
 const MEMORY_STEP: u32 = 0x1000_0000;
-/// Pages of a card's memory, the two of the DMA protocol included.
+/// Pages of a card's memory, those of the DMA protocol's blocks included.
 const MEMORY_PAGES: u32 = 1024;
 
 /// Cards, their memory, their data sources, and the library over them.
@@ -77,7 +77,7 @@ impl Links {
         let mut channels = Vec::new();
         for number in 0..config.cards {
             let base = MEMORY_BASE + number * MEMORY_STEP;
-            let mut memory = PageMemory::new(base, MEMORY_PAGES, config.page_bytes);
+            let memory = PageMemory::new(base, MEMORY_PAGES, config.page_bytes);
             let card = ReceiverCardConfig {
                 kind,
                 ..ReceiverCardConfig::default()
@@ -89,8 +89,6 @@ impl Links {
             card.write_register(register::OCR, control);
             card.write_register(register::SCW, config.start_word);
             card.write_register(register::ECW, config.end_word);
-            // The blocks of the DMA protocol lie in the last two pages: they are never handed out.
-            reserve_blocks(&mut memory);
             let shared = SharedCard::new(card, memory);
             channels.extend((0..CHANNELS_PER_CARD).map(|channel| {
                 let is_there = channel < kind.channels();
@@ -138,6 +136,19 @@ impl Links {
 
     pub(crate) fn free(&mut self, card: u32, segment: u32) -> Result<(), Failure> {
         let mut shared = self.card(card)?.borrow_mut();
+        let pages = shared
+            .memory
+            .pages(SegmentId(segment))
+            .map_err(no_segment)?;
+        let mut held = self.library.pages_held(card);
+        if let Some(page) = held.find(|page| pages.contains(page)) {
+            let address = shared.memory.map().address(page).unwrap_or(0);
+            let text = format!(
+                "segment {segment} has the page at bus address {address:#010x}, which is with a \
+                 channel; free it when all its pages came out, or close the links"
+            );
+            return Err(Failure::new(Status::ErrorArgument, text));
+        }
         shared.memory.free(SegmentId(segment)).map_err(no_segment)
     }
 
@@ -157,23 +168,54 @@ impl Links {
         })
     }
 
-    pub(crate) fn pages_in(&mut self, batch: &PageBatch) -> Result<u32, Failure> {
+    /// Gives pages to a channel; how many were taken, and why the one behind them was not.
+    pub(crate) fn pages_in(
+        &mut self,
+        batch: &PageBatch,
+    ) -> Result<(u32, Option<Failure>), Failure> {
         let count = batch.count as usize;
+        let refuse = |text: String| Failure::new(Status::ErrorArgument, text);
         let Some(addresses) = batch.addresses.get(..count) else {
-            let text = format!("{count} pages, a call takes at most {PAGES_MAX}");
-            return Err(Failure::new(Status::ErrorArgument, text));
+            return Err(refuse(format!(
+                "{count} pages, a call takes at most {PAGES_MAX}"
+            )));
         };
+        self.library.link_status(batch.channel).map_err(refused)?;
         let card = self.card(batch.channel / CHANNELS_PER_CARD)?;
-        let map = card.borrow().memory.map();
         let mut pages = [0; PAGES_MAX];
-        for (page, address) in pages.iter_mut().zip(addresses) {
-            *page = map.page(*address).ok_or_else(|| {
-                let text = format!("no page of the card begins at bus address {address:#010x}");
-                Failure::new(Status::ErrorArgument, text)
-            })?;
+        let mut good = 0;
+        {
+            let memory = &card.borrow().memory;
+            let page_of = |address| {
+                let page = memory.map().page(address);
+                page.filter(|page| memory.is_allocated(*page))
+            };
+            for (slot, address) in pages.iter_mut().zip(addresses) {
+                let Some(page) = page_of(*address) else { break };
+                *slot = page;
+                good += 1;
+            }
         }
-        let taken = self.library.pages_in(batch.channel, &pages[..count]);
-        Ok(taken.map_err(refused)?.taken as u32)
+        let given = self.library.pages_in(batch.channel, &pages[..good]);
+        let given = given.map_err(refused)?;
+        let place = |index: usize| {
+            let address = addresses[index];
+            format!("page {index} of those given, at bus address {address:#010x},")
+        };
+        let failure = if given.refused.is_some() {
+            let place = place(given.taken);
+            Some(format!(
+                "{place} is with a channel already; give it again when it came out"
+            ))
+        } else if given.taken == good && good < count {
+            let place = place(good);
+            Some(format!(
+                "{place} is not the start of one in a segment of the card"
+            ))
+        } else {
+            None
+        };
+        Ok((given.taken as u32, failure.map(refuse)))
     }
 
     /// Exchanges pages with the cards, and lets the data sources send as far as there are pages.
@@ -237,6 +279,7 @@ impl Links {
             request_free: info.status.request_free,
             pages_in: info.pages_in,
             pages_out: info.pages_out,
+            pages_returned: info.pages_returned,
         })
     }
 
@@ -275,19 +318,27 @@ impl Links {
     ) -> Result<(), Failure> {
         self.library.link_status(channel).map_err(refused)?;
         let refuse = |text: String| Failure::new(Status::ErrorArgument, text);
-        let pattern: Pattern = (pattern.to_string().parse())
-            .map_err(|error| refuse(format!("pattern {pattern}: {error}")))?;
+        let known = [1, 2, 3, 4, 8].contains(&pattern);
+        let kind = (pattern.to_string().parse::<Pattern>().ok()).filter(|_| known);
+        let kind = kind.ok_or_else(|| {
+            let text = format!("there is no pattern {pattern}, there are 1, 2, 3, 4 and 8");
+            refuse(text)
+        })?;
+        let allowed = kind.words_min()..=WORDS_MAX;
+        if !allowed.contains(&(words as usize)) {
+            let (least, most) = allowed.into_inner();
+            return Err(refuse(format!(
+                "blocks of {words} words, those of pattern {pattern} have {least} to {most}"
+            )));
+        }
         let config = SlidasConfig {
             pattern: PatternConfig {
-                pattern,
+                pattern: kind,
                 words: words as usize,
                 ..PatternConfig::default()
             },
             ..SlidasConfig::default()
         };
-        if let Some(problem) = config.validate("source").into_iter().next() {
-            return Err(refuse(problem.to_string()));
-        }
         self.sources[channel as usize] = Some(DataSource {
             slidas: Slidas::new(&config, blocks),
             block: Vec::new(),
@@ -323,8 +374,8 @@ impl Links {
 
     fn card(&self, card: u32) -> Result<&Rc<RefCell<SharedCard>>, Failure> {
         self.cards.get(card as usize).ok_or_else(|| {
-            let text = format!("there is no card {card}, there are {}", self.cards.len());
-            Failure::new(Status::ErrorArgument, text)
+            let cards = self.cards.len();
+            refused(LibraryError::NoCard { card, cards })
         })
     }
 }
@@ -349,18 +400,6 @@ impl DataSource {
         self.next += taken;
         taken > 0
     }
-}
-
-/// Takes the pages of the blocks out of what `allocate` hands out: a segment over all pages, then
-/// the one of the blocks, then the first is freed.
-fn reserve_blocks(memory: &mut PageMemory) {
-    let map = memory.map();
-    let bytes = |pages: u32| u64::from(pages) * u64::from(map.page_bytes);
-    let all = memory.allocate(bytes(map.pages - 2), "free");
-    let blocks = memory.allocate(bytes(2), "blocks of the DMA protocol");
-    assert!(blocks.is_ok(), "the memory is empty");
-    let freed = all.map(|all| memory.free(all));
-    assert!(freed.is_ok(), "the segment was just made");
 }
 
 fn refused(error: LibraryError) -> Failure {

@@ -1,7 +1,7 @@
 //! The functions of the link library: the calls of the cards' driver package.
 //!
 //! Each checks the pointers that it is given and does its work in [`Links`] under the guard of
-//! [`crate::status`]. Links may be used by one thread, the one that opened them.
+//! [`crate::status`]. Links may be used by any thread, by one at a time.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,7 +10,8 @@ use crate::link_record::{LinkChannel, LinksConfig, PageBatch, PagesFilled};
 use crate::status::{Failure, Status, guard};
 
 /// Opens the library on models of receiver cards and sets `*links`; all channels are disabled. On
-/// an error `*links` is null.
+/// an error `*links` is null. Links may be used by any thread, by one at a time; those of several
+/// calls of this function know nothing of each other.
 ///
 /// # Safety
 /// `config` is null or valid for reading, `links` null or valid for writing.
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn livetime_links_segment_allocate(
     }
 }
 
-/// Gives memory of a card back.
+/// Gives memory of a card back; refused while one of its pages is with a channel.
 ///
 /// # Safety
 /// `links` is null or open.
@@ -171,7 +172,10 @@ pub unsafe extern "C" fn livetime_links_data_at(
 }
 
 /// Gives free pages to a channel and sets `*taken` to how many were taken, from the first on; they
-/// are posted by the next `livetime_links_flush`.
+/// are posted by the next `livetime_links_flush`. A page is taken if it starts in a segment of the
+/// card and is with none of its channels. The first that is not ends the call with
+/// `LIVETIME_STATUS_ERROR_ARGUMENT`; `*taken` pages before it are taken all the same. Fewer are
+/// also taken when 32 wait already: the others stay with the caller, and that is no error.
 ///
 /// # Safety
 /// `links` is null or open, `pages` null or valid for reading, `taken` null or valid for writing.
@@ -183,10 +187,15 @@ pub unsafe extern "C" fn livetime_links_pages_in(
 ) -> Status {
     // SAFETY: the contracts are the same.
     unsafe {
-        give(links, taken, "taken", |links| {
+        with(links, |links| {
+            // SAFETY: null or valid for writing by this function's contract.
+            let taken = taken.as_mut().ok_or_else(|| Failure::null("taken"))?;
+            *taken = 0;
             // SAFETY: null or valid for reading by this function's contract.
             let pages = pages.as_ref().ok_or_else(|| Failure::null("pages"))?;
-            links.pages_in(pages).map(Some)
+            let (count, failure) = links.pages_in(pages)?;
+            *taken = count;
+            failure.map_or(Ok(()), Err)
         })
     }
 }
@@ -219,7 +228,9 @@ pub unsafe extern "C" fn livetime_links_pages_out(
     }
 }
 
-/// Sets `*free` to how many pages a channel takes at once.
+/// Sets `*free` to how many more pages the next `livetime_links_flush` can post at a channel: free
+/// slots of its request FIFO, less the pages that wait already. `livetime_links_pages_in` takes
+/// more, up to 32 that wait until there are slots.
 ///
 /// # Safety
 /// `links` is null or open, `free` null or valid for writing.

@@ -25,7 +25,8 @@ pub struct LinksConfig {
     pub page_bytes: u32,
     /// Swap the bytes of each word.
     pub swap_bytes: bool,
-    /// Swap the words of each pair.
+    /// Swap the words of each pair. The bus takes two words at a time: of an odd number the last
+    /// lies one word further, behind the words that are counted.
     pub swap_words: bool,
     /// The start control word, 0xB0F00000.
     pub start_word: u32,
@@ -57,7 +58,9 @@ pub struct PagesFilled {
     pub addresses: [u32; LINK_PAGES_MAX],
     /// Data words in each.
     pub words: [u32; LINK_PAGES_MAX],
-    /// Status of each, 0 for a good one; docs/formats/slink.md names the bits.
+    /// Status of each; docs/formats/slink.md names the bits. The page of a good fragment has 0; of
+    /// one that is longer than a page, every page but the last has `no_end` (0x20000000), every
+    /// page but the first `no_begin` (0x80000000), and those between have both (0xA0000000).
     pub status: [u32; LINK_PAGES_MAX],
     /// Start control words as received, error bits included; 0 where there was none.
     pub start_words: [u32; LINK_PAGES_MAX],
@@ -89,4 +92,7 @@ pub struct LinkChannel {
     pub pages_in: u64,
     /// Pages given out so far.
     pub pages_out: u64,
+    /// Pages given back unfilled by `livetime_links_reset` so far. What `pages_in` counts and
+    /// neither of the two is with the library.
+    pub pages_returned: u64,
 }

@@ -136,9 +136,37 @@ impl TimingListener {
     pub(crate) fn inject(&mut self, id: u64, param: u64, lead_ns: u64) -> Result<(), Failure> {
         let client = self.listener.client();
         let client = client.ok_or_else(|| failure(&ClientError::Gone))?;
-        client
-            .raw_time()
-            .and_then(|now| client.inject(EventId(id), param, TaiNs(now.0 + lead_ns)))
-            .map_err(|error| failure(&error))
+        let now = client.raw_time().map_err(|error| failure(&error))?;
+        let time = deadline(now, lead_ns)?;
+        let injected = client.inject(EventId(id), param, time);
+        injected.map_err(|error| failure(&error))
+    }
+}
+
+/// The time `lead_ns` from now, if there is one.
+fn deadline(now: TaiNs, lead_ns: u64) -> Result<TaiNs, Failure> {
+    now.0.checked_add(lead_ns).map(TaiNs).ok_or_else(|| {
+        let most = u64::MAX - now.0;
+        let text = format!(
+            "a lead of {lead_ns} ns ends after the last time there is, {} ns TAI; now at most \
+             {most} ns are left",
+            u64::MAX
+        );
+        Failure::new(Status::ErrorArgument, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lead_beyond_the_last_time_is_refused() {
+        let now = TaiNs(1_800_000_000_000_000_000);
+        let last = u64::MAX - now.0;
+        assert_eq!(deadline(now, last).ok(), Some(TaiNs(u64::MAX)));
+        for lead in [last + 1, u64::MAX] {
+            assert!(deadline(now, lead).is_err(), "{lead}");
+        }
     }
 }

@@ -88,7 +88,9 @@ pub unsafe extern "C" fn livetime_timing_next(
     })
 }
 
-/// Injects a timing message that is due `lead_ns` nanoseconds from now.
+/// Injects a timing message that is due `lead_ns` nanoseconds from now. More than 2^32 ns ahead
+/// it is executed at once and flagged early, by the rules of the hardware; a lead that ends after
+/// the last time of 64 bits is refused.
 ///
 /// # Safety
 /// `listener` is null or open.

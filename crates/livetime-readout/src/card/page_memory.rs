@@ -53,6 +53,8 @@ struct Segment {
 pub struct PageMemory {
     words: Vec<u32>,
     map: BusMap,
+    /// Pages that segments may lie in, from 0.
+    allocatable: u32,
     segments: Vec<Segment>,
     next_id: u32,
 }
@@ -70,6 +72,7 @@ impl PageMemory {
         Self {
             words: vec![0; pages as usize * page_bytes as usize / 4],
             map,
+            allocatable: pages,
             segments: Vec::with_capacity(SEGMENTS_MAX),
             next_id: 0,
         }
@@ -78,6 +81,27 @@ impl PageMemory {
     /// How pages and bus addresses belong together.
     pub fn map(&self) -> BusMap {
         self.map
+    }
+
+    /// Keeps the last `pages` pages out of what [`PageMemory::allocate`] hands out.
+    ///
+    /// # Panics
+    /// If no page is left besides them, or a segment lies in them.
+    pub fn reserve_end(&mut self, pages: u32) {
+        let left = self.map.pages.saturating_sub(pages);
+        assert!(left > 0, "a memory of more than {pages} pages is needed");
+        let mut segments = self.segments.iter();
+        assert!(
+            segments.all(|segment| segment.first + segment.pages <= left),
+            "no segment lies in the last {pages} pages"
+        );
+        self.allocatable = left;
+    }
+
+    /// Whether a page lies in a segment.
+    pub fn is_allocated(&self, page: u32) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|s| (s.first..s.first + s.pages).contains(&page))
     }
 
     /// Reserves `bytes` bytes in whole pages, the first place that has room.
@@ -92,7 +116,7 @@ impl PageMemory {
         let wanted = bytes.div_ceil(page_bytes);
         let (mut from, mut largest) = (0, 0);
         let ends = self.segments.iter().map(|s| (s.first, s.first + s.pages));
-        let ends: Vec<_> = ends.chain([(self.map.pages, self.map.pages)]).collect();
+        let ends: Vec<_> = ends.chain([(self.allocatable, self.allocatable)]).collect();
         for (index, (first, end)) in ends.into_iter().enumerate() {
             let gap = u64::from(first - from);
             if gap >= wanted {
@@ -239,5 +263,21 @@ mod tests {
         assert_eq!(memory.at(0x8000_2002, 1), None);
         assert_eq!(memory.at(0x8000_9FFC, 2), None);
         assert_eq!(memory.at(0x7FFF_FFFC, 1), None);
+    }
+
+    #[test]
+    fn pages_reserved_at_the_end_are_in_no_segment() {
+        let mut memory = PageMemory::new(0, 10, 256);
+        memory.reserve_end(7);
+        assert_eq!(
+            memory.allocate(256 * 4, "all"),
+            Err(SegmentError::NoRoom {
+                asked: 256 * 4,
+                largest: 256 * 3
+            })
+        );
+        assert!(!memory.is_allocated(2));
+        memory.allocate(256 * 3, "all").unwrap();
+        assert!(memory.is_allocated(2) && !memory.is_allocated(3));
     }
 }

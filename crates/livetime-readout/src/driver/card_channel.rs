@@ -14,7 +14,8 @@ use livetime_wire::slink::{ControlWord, FragmentStatus};
 
 use crate::card::bus_map::BusMap;
 use crate::card::dma_block::{
-    CompletionEntry, DESCRIPTOR_WORDS_MAX, DMA_CHANNELS, DescriptorBlock, ENTRIES_MAX,
+    COMPLETION_WORDS_MAX, CompletionEntry, DESCRIPTOR_WORDS_MAX, DMA_CHANNELS, DescriptorBlock,
+    ENTRIES_MAX,
 };
 use crate::card::page_memory::PageMemory;
 use crate::card::receiver_card::{DmaTransfer, ReceiverCard, ReceiverKind};
@@ -42,14 +43,21 @@ pub struct SharedCard {
 }
 
 impl SharedCard {
-    /// A card with its memory; the last two pages of the memory hold the blocks of the DMA
-    /// protocol and are no link's.
-    pub fn new(card: ReceiverCard, memory: PageMemory) -> Rc<RefCell<Self>> {
+    /// A card with its memory; the last pages of the memory, [`SharedCard::block_pages`] of them,
+    /// hold the blocks of the DMA protocol and are no link's and no segment's.
+    ///
+    /// # Panics
+    /// If the memory has no page besides those, or a segment lies in them.
+    pub fn new(card: ReceiverCard, mut memory: PageMemory) -> Rc<RefCell<Self>> {
         let map = memory.map();
+        let of_blocks = Self::block_pages(map.page_bytes);
+        memory.reserve_end(of_blocks);
         let channels = card.config().kind.channels() as usize;
         let depth = card.config().fifo_depth as usize;
         let at = |page: u32| map.base + page * map.page_bytes;
-        let (descriptor_at, completion_at) = (at(map.pages - 2), at(map.pages - 1));
+        let of_completions = pages_of(COMPLETION_WORDS_MAX, map.page_bytes);
+        let descriptor_at = at(map.pages - of_blocks);
+        let completion_at = at(map.pages - of_completions);
         let mut shared = Self {
             card,
             memory,
@@ -64,6 +72,11 @@ impl SharedCard {
             .card
             .write_register(register::COMPLETION, completion_at);
         Rc::new(RefCell::new(shared))
+    }
+
+    /// Pages that the two blocks of the DMA protocol take at their longest.
+    pub fn block_pages(page_bytes: u32) -> u32 {
+        pages_of(DESCRIPTOR_WORDS_MAX, page_bytes) + pages_of(COMPLETION_WORDS_MAX, page_bytes)
     }
 
     fn is_dma(&self) -> bool {
@@ -82,7 +95,7 @@ impl SharedCard {
                 core::array::from_fn(|n| self.to_post[n].as_slice());
             let words = DescriptorBlock::emit(lists, &mut block);
             let out = self.memory.at_mut(self.descriptor_at, words);
-            out.expect("the block's page is in the memory")
+            out.expect("the block's pages are in the memory")
                 .copy_from_slice(&block[..words]);
             self.to_post.iter_mut().for_each(Vec::clear);
             let card = &mut self.card;
@@ -92,7 +105,8 @@ impl SharedCard {
         while let Some(transfer) = self.card.run_dma(&mut self.memory) {
             if let DmaTransfer::Completions { words } = transfer {
                 let block = self.memory.at(self.completion_at, words as usize);
-                let entries = CompletionEntry::read_all(block.expect("the block's page"));
+                let entries =
+                    CompletionEntry::read_all(block.expect("the block's pages are in the memory"));
                 for entry in entries.expect("the card writes sound blocks") {
                     self.came[entry.channel as usize].push_back(entry);
                 }
@@ -116,6 +130,11 @@ impl SharedCard {
             end: card.read_register(register::ECW),
         })
     }
+}
+
+/// Whole pages for a block of so many words.
+fn pages_of(words: usize, page_bytes: u32) -> u32 {
+    (words as u32 * 4).div_ceil(page_bytes)
 }
 
 /// A channel of a card.
@@ -156,7 +175,8 @@ impl CardChannel {
 impl PageLink for CardChannel {
     fn post(&mut self, page: u32) -> Result<(), PageError> {
         let mut shared = self.shared.borrow_mut();
-        let (first, last) = (0, shared.map.pages - 3);
+        let of_blocks = SharedCard::block_pages(shared.map.page_bytes);
+        let (first, last) = (0, shared.map.pages - of_blocks - 1);
         if page > last {
             return Err(PageError::Foreign { page, first, last });
         }

@@ -1,7 +1,8 @@
 //! Open, init, reset, pages in, flush, pages out: a program's view of all its link channels.
 //!
 //! Channels are numbered as the FILAR library numbers them: four to a card, the upper bits of a
-//! number are the card, and a card with fewer channels leaves numbers out. Pages given with
+//! number are the card, and a card with fewer channels leaves numbers out. Pages are numbered per
+//! card, whose channels share its memory: a page is with one of them at most. Pages given with
 //! [`pages_in`](LinkLibrary::pages_in) and pages filled wait in the library until
 //! [`flush`](LinkLibrary::flush) exchanges both with the links. The bound of each queue is
 //! [`PAGES_MAX`] pages; a full one leaves pages with the caller or the link, none is lost.
@@ -45,6 +46,14 @@ pub enum LibraryError {
         /// The number.
         channel: u32,
     },
+    /// There is no such card.
+    #[error("there is no card {card}: {cards} are open, counted from 0")]
+    NoCard {
+        /// The card's number.
+        card: u32,
+        /// Cards that are open.
+        cards: usize,
+    },
     /// The channel was not enabled by `init`.
     #[error("channel {channel} is not enabled; enable it with init")]
     NotEnabled {
@@ -74,6 +83,8 @@ pub enum LibraryError {
 pub struct PagesIn {
     /// The first so many were taken; the others stay with the caller.
     pub taken: usize,
+    /// Why the page behind those was not taken; `None` if all were, or there was no room for more.
+    pub refused: Option<PageError>,
 }
 
 /// Pages that came filled.
@@ -102,16 +113,30 @@ pub struct ChannelInfo {
     pub pages_in: u64,
     /// Pages given by `pages_out` so far.
     pub pages_out: u64,
+    /// Pages that became the caller's again unfilled so far: waiting at a `reset`, or refused by
+    /// the link at a `flush`. What `pages_in` counts and neither of the two is with the library.
+    pub pages_returned: u64,
 }
 
 struct Channel<L> {
     link: L,
     is_enabled: bool,
     to_post: VecDeque<u32>,
+    /// Pages with the link.
+    posted: VecDeque<u32>,
     filled: VecDeque<Completed>,
     notifier: Notifier,
     pages_in: u64,
     pages_out: u64,
+    pages_returned: u64,
+}
+
+impl<L> Channel<L> {
+    fn pages_held(&self) -> impl Iterator<Item = u32> {
+        let filled = self.filled.iter().map(|completed| completed.page);
+        let unfilled = self.to_post.iter().chain(&self.posted).copied();
+        unfilled.chain(filled)
+    }
 }
 
 /// The library over a set of links, `None` where a card has no channel.
@@ -137,10 +162,12 @@ impl<L: PageLink> LinkLibrary<L> {
                     link,
                     is_enabled: false,
                     to_post: VecDeque::with_capacity(PAGES_MAX),
+                    posted: VecDeque::with_capacity(2 * PAGES_MAX),
                     filled: VecDeque::with_capacity(PAGES_MAX),
                     notifier: Notifier::new(config.notification),
                     pages_in: 0,
                     pages_out: 0,
+                    pages_returned: 0,
                 })
             })
             .collect();
@@ -176,7 +203,7 @@ impl<L: PageLink> LinkLibrary<L> {
     /// pages that waited to be posted, which are the caller's again.
     ///
     /// # Errors
-    /// [`LibraryError::NoChannel`] if the card has none.
+    /// [`LibraryError::NoCard`] if no channel has its number.
     pub fn reset(&mut self, now: RunNs, card: u32) -> Result<Vec<u32>, LibraryError> {
         let first = card.saturating_mul(CHANNELS_PER_CARD);
         let mut pages = Vec::new();
@@ -187,11 +214,13 @@ impl<L: PageLink> LinkLibrary<L> {
             };
             found = true;
             channel.link.reset(now);
+            channel.pages_returned += channel.to_post.len() as u64;
             pages.extend(channel.to_post.drain(..));
         }
+        let cards = self.channels.len().div_ceil(CHANNELS_PER_CARD as usize);
         match found {
             true => Ok(pages),
-            false => Err(LibraryError::NoChannel { channel: first }),
+            false => Err(LibraryError::NoCard { card, cards }),
         }
     }
 
@@ -212,24 +241,44 @@ impl<L: PageLink> LinkLibrary<L> {
         Ok(self.at(channel)?.link.link_status())
     }
 
-    /// Gives free pages to a channel; they are posted by the next [`flush`](Self::flush).
+    /// Gives free pages to a channel; they are posted by the next [`flush`](Self::flush). A page
+    /// that is with a channel of the card already is not taken, nor are those behind it.
     ///
     /// # Errors
     /// [`LibraryError::NoChannel`] or [`LibraryError::NotEnabled`].
     pub fn pages_in(&mut self, channel: u32, pages: &[u32]) -> Result<PagesIn, LibraryError> {
-        let state = self.enabled(channel)?;
-        let taken = pages.len().min(PAGES_MAX - state.to_post.len());
-        state.to_post.extend(&pages[..taken]);
-        state.pages_in += taken as u64;
-        Ok(PagesIn { taken })
+        let room = PAGES_MAX - self.enabled(channel)?.to_post.len();
+        let card = channel / CHANNELS_PER_CARD;
+        for (taken, page) in pages.iter().copied().take(room).enumerate() {
+            if self.pages_held(card).any(|held| held == page) {
+                let refused = Some(PageError::NotHandedOut { page });
+                return Ok(PagesIn { taken, refused });
+            }
+            let state = self.at_mut(channel)?;
+            state.to_post.push_back(page);
+            state.pages_in += 1;
+        }
+        Ok(PagesIn {
+            taken: pages.len().min(room),
+            refused: None,
+        })
+    }
+
+    /// Pages that are with the library: taken by [`pages_in`](Self::pages_in) of the channels of a
+    /// card and not given by [`pages_out`](Self::pages_out) yet.
+    pub fn pages_held(&self, card: u32) -> impl Iterator<Item = u32> {
+        let first = card.saturating_mul(CHANNELS_PER_CARD) as usize;
+        let channels = self.channels.iter().skip(first);
+        let channels = channels.take(CHANNELS_PER_CARD as usize).flatten();
+        channels.flat_map(Channel::pages_held)
     }
 
     /// Exchanges pages with the links: posts what fits, takes what is filled. Returns whether a
     /// reader is to be woken.
     ///
     /// # Errors
-    /// [`LibraryError::Page`] for the first page that a link refuses for good; it is given up, the
-    /// other channels are served all the same.
+    /// [`LibraryError::Page`] for the first page that a link refuses for good. Each such page is
+    /// the caller's again and counted ([`ChannelInfo::pages_returned`]), all others are served.
     pub fn flush(&mut self, now: RunNs) -> Result<bool, LibraryError> {
         self.flushes += 1;
         let mut result = Ok(());
@@ -241,8 +290,9 @@ impl<L: PageLink> LinkLibrary<L> {
             while let Some(page) = channel.to_post.front().copied() {
                 match channel.link.post(page) {
                     Err(PageError::RequestFull { .. }) => break,
-                    Ok(()) => {}
+                    Ok(()) => channel.posted.push_back(page),
                     Err(error) => {
+                        channel.pages_returned += 1;
                         let channel = number;
                         result = result.and(Err(LibraryError::Page { channel, error }));
                     }
@@ -254,6 +304,10 @@ impl<L: PageLink> LinkLibrary<L> {
                 && let Some(completed) = channel.link.poll()
             {
                 fragments += 1;
+                let mut posted = channel.posted.iter();
+                if let Some(at) = posted.position(|page| *page == completed.page) {
+                    channel.posted.remove(at);
+                }
                 channel.filled.push_back(completed);
             }
             channel.notifier.handle_completed(now, fragments);
@@ -274,7 +328,9 @@ impl<L: PageLink> LinkLibrary<L> {
         Ok(())
     }
 
-    /// Pages that a channel takes at once: free slots of its link and of the library's queue.
+    /// Pages that can be given to a channel now and are all posted by the next
+    /// [`flush`](Self::flush): free slots of its link, less what waits already. More are taken,
+    /// [`PAGES_MAX`] at most, and wait in the library until the link has room.
     ///
     /// # Errors
     /// [`LibraryError::NoChannel`].
@@ -299,6 +355,7 @@ impl<L: PageLink> LinkLibrary<L> {
                 waiting_out: channel.filled.len(),
                 pages_in: channel.pages_in,
                 pages_out: channel.pages_out,
+                pages_returned: channel.pages_returned,
             })
             .collect()
     }

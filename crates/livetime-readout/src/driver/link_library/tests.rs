@@ -15,15 +15,25 @@ const PAGES: u32 = 200;
 
 /// Two cards, one with a channel less or three, and the library over both.
 fn cards(kind: ReceiverKind, config: LinkLibraryConfig) -> LinkLibrary<CardChannel> {
+    cards_with_pages(kind, config, 1)
+}
+
+/// The same with pages of the size that OCR gives this number.
+fn cards_with_pages(
+    kind: ReceiverKind,
+    config: LinkLibraryConfig,
+    size: u32,
+) -> LinkLibrary<CardChannel> {
     let mut links = Vec::new();
     for _ in 0..2 {
-        let memory = PageMemory::new(0x2000_0000, PAGES, 1024);
+        let page_bytes = register::PAGE_BYTES[size as usize];
+        let memory = PageMemory::new(0x2000_0000, PAGES, page_bytes);
         let card = ReceiverCardConfig {
             kind,
             ..ReceiverCardConfig::default()
         };
         let mut card = ReceiverCard::new(card, memory.map());
-        card.write_register(register::OCR, 1 << register::OCR_PAGE_SIZE_SHIFT);
+        card.write_register(register::OCR, size << register::OCR_PAGE_SIZE_SHIFT);
         let shared = SharedCard::new(card, memory);
         for channel in 0..CHANNELS_PER_CARD {
             let is_there = channel < kind.channels();
@@ -72,7 +82,7 @@ fn fragments_come_out_of_every_channel_of_several_cards_as_they_were_sent() {
         for channel in &numbers {
             let pages: Vec<u32> = (0..15).map(|n| channel % 4 * 20 + n).collect();
             let taken = library.pages_in(*channel, &pages).unwrap();
-            assert_eq!(taken, PagesIn { taken: 15 });
+            assert_eq!((taken.taken, taken.refused), (15, None));
         }
         let mut out = PagesOut::default();
         for round in 0..200 {
@@ -105,12 +115,85 @@ fn fragments_come_out_of_every_channel_of_several_cards_as_they_were_sent() {
 }
 
 #[test]
+fn the_blocks_of_the_dma_protocol_find_room_in_pages_of_any_size() {
+    for size in [0, 1, 2] {
+        let config = LinkLibraryConfig::default();
+        let mut library = cards_with_pages(ReceiverKind::FilarDma, config, size);
+        let channels = [0, 1, 2];
+        library.init(&channels).unwrap();
+        for channel in channels {
+            let pages: Vec<u32> = (0..15).map(|n| channel * 20 + n).collect();
+            library.pages_in(channel, &pages).unwrap();
+        }
+        library.flush(RunNs(0)).unwrap();
+        {
+            let shared = library.link_mut(0).unwrap().shared().clone();
+            let card = &mut shared.borrow_mut().card;
+            // All pages of all channels wait, and come in as few blocks as there can be.
+            card.write_register(register::THRESHOLD, 45);
+        }
+        exchange(&mut library);
+        for round in 0..15 {
+            for channel in channels {
+                assert!(send(&mut library, channel, &[channel, round]), "{size}");
+            }
+        }
+        exchange(&mut library);
+        library.flush(RunNs(1)).unwrap();
+        let mut out = PagesOut::default();
+        for channel in channels {
+            library.pages_out(channel, &mut out).unwrap();
+            assert_eq!(out.pages.len(), 15, "{size}");
+            let shared = library.link_mut(channel).unwrap().shared().clone();
+            for (round, completed) in (0..).zip(&out.pages) {
+                let words = shared.borrow().memory.words(completed.page)[..2].to_vec();
+                assert_eq!(words, [channel, round], "{size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_with_the_library_is_not_taken_again_and_the_counters_close() {
+    let mut library = cards(ReceiverKind::FilarDma, LinkLibraryConfig::default());
+    library.init(&[0, 1, 4]).unwrap();
+    let twice = |page, taken| {
+        let refused = Some(PageError::NotHandedOut { page });
+        Ok(PagesIn { taken, refused })
+    };
+    assert_eq!(library.pages_in(0, &[5, 6, 5, 7]), twice(5, 2));
+    assert_eq!(library.pages_in(1, &[8, 6]), twice(6, 1));
+    let all = Ok(PagesIn {
+        taken: 1,
+        refused: None,
+    });
+    assert_eq!(library.pages_in(4, &[6]), all, "of another card");
+    library.flush(RunNs(0)).unwrap();
+    assert_eq!(library.pages_in(1, &[5]), twice(5, 0), "with the link");
+    exchange(&mut library);
+    assert!(send(&mut library, 0, &[1]));
+    exchange(&mut library);
+    library.flush(RunNs(1)).unwrap();
+    assert_eq!(library.pages_in(1, &[5]), twice(5, 0), "filled");
+    let mut out = PagesOut::default();
+    library.pages_out(0, &mut out).unwrap();
+    assert_eq!(library.pages_in(1, &[5]), all);
+    assert_eq!(library.reset(RunNs(2), 0), Ok(vec![5]));
+    let held: Vec<u32> = library.pages_held(0).collect();
+    assert_eq!(held, [6, 8]);
+    for info in library.info().iter().take(2) {
+        assert_eq!(info.pages_in, info.pages_out + info.pages_returned + 1);
+    }
+}
+
+#[test]
 fn calls_that_make_no_sense_say_why() {
     let mut library = cards(ReceiverKind::FilarDma, LinkLibraryConfig::default());
     let no_channel = |channel| LibraryError::NoChannel { channel };
     assert_eq!(library.init(&[3]), Err(no_channel(3)));
     assert_eq!(library.link_status(8), Err(no_channel(8)));
-    assert_eq!(library.reset(RunNs(0), 2), Err(no_channel(8)));
+    let no_card = LibraryError::NoCard { card: 2, cards: 2 };
+    assert_eq!(library.reset(RunNs(0), 2), Err(no_card));
     let refused = library.pages_in(0, &[1]);
     assert_eq!(refused, Err(LibraryError::NotEnabled { channel: 0 }));
     library.init(&[0]).unwrap();
@@ -120,7 +203,9 @@ fn calls_that_make_no_sense_say_why() {
         matches!(error, LibraryError::Page { channel: 0, .. }),
         "{error}"
     );
-    assert_eq!(library.info()[0].waiting_in, 0, "the others are posted");
+    let info = library.info()[0];
+    assert_eq!(info.waiting_in, 0, "the others are posted");
+    assert_eq!((info.pages_in, info.pages_returned), (3, 1));
     assert_eq!(library.in_free(0), Ok(13));
     let many = (0..65).map(|_| None::<CardChannel>);
     let opened = LinkLibrary::open(LinkLibraryConfig::default(), many);
