@@ -14,7 +14,7 @@ use livetime_store::inspect::DAMAGE_LISTED_MAX;
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
-    RunReader, ToldFiles, inspect,
+    RunReader, RunToldBy, ToldFiles, inspect,
 };
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
@@ -175,7 +175,8 @@ impl RunFolder {
                         .is_some_and(|first| !is_same_run(first, &file)) =>
                 {
                     let bytes = file.reader.input_bytes();
-                    return Err(failed(&path, OpenError::OtherRun { bytes }));
+                    let than = RunToldBy::FirstFile;
+                    return Err(failed(&path, OpenError::OtherRun { bytes, than }));
                 }
                 Ok(file) => files.push(file),
                 // A part whose first chunk is not out yet.
@@ -189,14 +190,28 @@ impl RunFolder {
         if let Some((file, of)) = copy.filter(|_| files.len() > 1) {
             return Err(failed(&file.path, OpenError::Copy { of }));
         }
-        Ok(Self::of(Some(path.to_owned()), files))
+        let folder = Self::of(Some(path.to_owned()), files);
+        match folder.other_than_told() {
+            Some((file, error)) => Err(failed(&file.path, error)),
+            None => Ok(folder),
+        }
+    }
+
+    /// The first file that is not of the run that the summary beside it is of.
+    fn other_than_told(&self) -> Option<(&FolderFile, OpenError)> {
+        let told = self.told.as_ref()?;
+        let is_other = |file: &&FolderFile| !told.is_of(file.reader.run(), file.reader.begin());
+        let file = self.files.iter().find(is_other)?;
+        let bytes = file.reader.input_bytes();
+        let than = RunToldBy::Summary { run: told.run };
+        Some((file, OpenError::OtherRun { bytes, than }))
     }
 
     fn of(directory: Option<PathBuf>, files: Vec<FolderFile>) -> Self {
         let summary = directory.as_deref().map(|path| path.join("summary.json"));
+        let summary = summary.filter(|path| path.is_file());
         let summary = summary.and_then(|path| std::fs::read(path).ok());
-        let told = summary.zip(files.first());
-        let told = told.and_then(|(text, first)| ToldFiles::read(&text, first.reader.run()));
+        let told = summary.and_then(|text| ToldFiles::read(&text));
         let mut folder = Self {
             directory,
             files,
@@ -338,12 +353,25 @@ impl RunFolder {
         in_files + self.events_between() + self.events_elsewhere()
     }
 
-    /// Events that the run has stored by its summary, in files of which those that are there tell
-    /// nothing, as those of a stream.
+    /// Events that the run has stored, in files of which those that are there tell nothing, as those
+    /// of a stream.
     fn events_elsewhere(&self) -> u64 {
         let here: u64 = self.files.iter().map(FolderFile::events).sum();
-        let told = self.told.as_ref().map_or(0, |told| told.events_stored);
-        told.saturating_sub(here + self.events_between())
+        self.events_told()
+            .saturating_sub(here + self.events_between())
+    }
+
+    /// Events in all files of the run, by its summary and by the counts in end-of-run records; 0 for
+    /// a file alone.
+    fn events_told(&self) -> u64 {
+        if self.directory.is_none() {
+            return 0;
+        }
+        let of_ends = self.files.iter().filter_map(|file| file.reader.end());
+        let of_ends = of_ends.filter_map(|end| end.counts.as_ref());
+        let of_ends = of_ends.map(|counts| counts.events_stored);
+        let of_summary = self.told.as_ref().map(|told| told.events_stored);
+        of_ends.chain(of_summary).max().unwrap_or(0)
     }
 
     /// Files that only the hosts of their writers have, as `HOST:PATH`: here are those that were begun,
@@ -372,6 +400,7 @@ impl RunFolder {
             events_stored: found + events_missing,
             files_damaged: names(&|reader| reader.events_missing() > 0),
             files_cut_off: names(&RunReader::is_cut_off),
+            files_open: self.files_open(),
             files_missing: self
                 .files_missing()
                 .iter()
@@ -380,6 +409,16 @@ impl RunFolder {
             files_elsewhere: self.files_elsewhere(),
         };
         Some(shortfall).filter(|shortfall| !shortfall.is_none())
+    }
+
+    /// Names of the files that end between chunks without an end-of-run record, but for those that are
+    /// on other hosts.
+    fn files_open(&self) -> Vec<String> {
+        let told = self.told.as_ref().map_or(&[][..], |told| &told.elsewhere);
+        let is_here = |file: &&FolderFile| !told.iter().any(|(name, _)| *name == file.name);
+        let is_open = |file: &&FolderFile| file.reader.end().is_none() && !file.reader.is_cut_off();
+        let open = self.files.iter().filter(is_open).filter(is_here);
+        open.map(|file| name_of(&file.path)).collect()
     }
 
     /// Events of parts that are not there, as the next part counts them.
@@ -533,7 +572,7 @@ impl RunFolder {
         if !self.files_missing().is_empty() {
             return None;
         }
-        if (self.told.as_ref()).is_some_and(|told| told.events_stored > events) {
+        if self.events_told() > events {
             return None;
         }
         let mut joined = joined?;
@@ -608,6 +647,11 @@ fn is_same_run(a: &FolderFile, b: &FolderFile) -> bool {
 }
 
 fn open_file(path: &Path) -> Result<FolderFile, OpenError> {
+    // Opening a FIFO would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        let text = "no plain file, as every run file is; copy what comes out of it into one";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
+    }
     let name = path.file_name().and_then(|name| name.to_str());
     let reader = RunReader::open(File::open(path)?)?;
     Ok(FolderFile {

@@ -15,6 +15,9 @@ pub struct Shortfall {
     pub files_damaged: Vec<String>,
     /// Names of the files that end within a chunk; what came behind is not counted.
     pub files_cut_off: Vec<String>,
+    /// Names of the files without an end-of-run record that end between chunks: of a run that was ended
+    /// at once, or that goes on.
+    pub files_open: Vec<String>,
     /// Names of the files that must have been there.
     pub files_missing: Vec<String>,
     /// Files that only the hosts of their writers have, as `HOST:PATH`.
@@ -24,7 +27,10 @@ pub struct Shortfall {
 impl Shortfall {
     /// Whether nothing is known to be missing.
     pub(crate) fn is_none(&self) -> bool {
-        self.events_missing == 0 && self.files_cut_off.is_empty() && self.files_missing.is_empty()
+        self.events_missing == 0
+            && self.files_cut_off.is_empty()
+            && self.files_open.is_empty()
+            && self.files_missing.is_empty()
     }
 }
 
@@ -43,6 +49,12 @@ impl fmt::Display for Shortfall {
             let names = self.files_cut_off.join(", ");
             parts.push(format!(
                 "cut off within a chunk, with events not counted: {names}"
+            ));
+        }
+        if !self.files_open.is_empty() {
+            let names = self.files_open.join(", ");
+            parts.push(format!(
+                "no end-of-run record, so that events of about the last second may be missing: {names}"
             ));
         }
         if !self.files_missing.is_empty() {
@@ -67,6 +79,7 @@ mod tests {
             events_stored: 649,
             files_damaged: Vec::new(),
             files_cut_off: Vec::new(),
+            files_open: Vec::new(),
             files_missing: Vec::new(),
             files_elsewhere: Vec::new(),
         };

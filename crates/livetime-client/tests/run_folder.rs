@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
 use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunWriter};
-use livetime_wire::{RunNs, TriggerNumber};
+use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
 
 use support::{RUN, begin, event, small_chunks};
 
@@ -203,6 +203,72 @@ fn a_file_of_another_run_and_an_empty_folder_are_refused_by_name() {
         "{said}"
     );
     assert!(RunFolder::open(&path).is_ok(), "alone it is a run");
+}
+
+#[test]
+fn what_is_no_plain_file_is_refused_without_waiting_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("events.mcap");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: there is no mkfifo");
+        return;
+    }
+    for path in [folder.path(), &fifo] {
+        let said = RunFolder::open(path).err().unwrap().to_string();
+        assert!(said.contains("events.mcap: no plain file"), "{said}");
+    }
+    fs::remove_file(&fifo).unwrap();
+    write(folder.path(), "events.mcap", 0, 1..30, Some(false));
+    let summary = folder.path().join("summary.json");
+    let made = std::process::Command::new("mkfifo").arg(&summary).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    assert!(RunFolder::open(folder.path()).is_ok());
+}
+
+#[test]
+fn a_stream_without_files_is_missed_by_the_counts_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let output = File::create_new(path.join("events.mcap")).unwrap();
+    let mut writer = RunWriter::new(output, &begin(), small_chunks(4096)).unwrap();
+    let words = event(1, &[3]);
+    let counts = ChainCounts {
+        events_stored: 21,
+        ..ChainCounts::default()
+    };
+    let end = RunEnd::new(RUN, Condition::GOOD, "test", 9);
+    let end = end.with_counts(&counts, &LossCounts::new());
+    let written = writer.write_event(TriggerNumber(1), RunNs(1), &[&words]);
+    written.unwrap();
+    writer.finish(&end).unwrap();
+    let mut run = RunFolder::open(path).unwrap();
+    let found = run.inspect().unwrap();
+    assert!(!found.complete && found.condition == Condition::INCOMPLETE);
+    assert_eq!((found.events, found.events_missing), (1, 20));
+    assert_eq!(run.shortfall().map(|lacks| lacks.events_missing), Some(20));
+    let mut alone = RunFolder::open(&path.join("events.mcap")).unwrap();
+    assert!(alone.inspect().unwrap().complete, "a file alone is whole");
+
+    write(path, "events.win.mcap", 0, 2..22, Some(false));
+    let mut run = RunFolder::open(path).unwrap();
+    assert!(run.inspect().unwrap().complete);
+    assert_eq!(run.shortfall(), None);
+}
+
+#[test]
+fn a_run_that_was_ended_at_once_lacks_what_nobody_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..30, None);
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 29);
+    let lacks = run.shortfall().unwrap();
+    assert_eq!((lacks.events_missing, lacks.files_open.len()), (0, 1));
+    assert_eq!(
+        lacks.to_string(),
+        "no end-of-run record, so that events of about the last second may be missing: events.mcap"
+    );
 }
 
 /// Its events would count twice.

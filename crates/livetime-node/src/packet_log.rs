@@ -17,7 +17,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use livetime_shm::{Consumer, Producer, RingConfig, heap_ring};
-use livetime_store::{Condition, RunBegin, RunEnd, RunWriter, WriterLimits};
+use livetime_store::{
+    Condition, FileName, FilePart, RunBegin, RunEnd, RunReader, RunWriter, WriterLimits,
+};
 use livetime_wire::crc::crc32c;
 use livetime_wire::event::{EventHeader, FragmentEntry};
 use livetime_wire::slink::FragmentStatus;
@@ -25,6 +27,8 @@ use livetime_wire::{L2Mask, RunNs, RunNumber, SourceId, TriggerNumber};
 
 /// Name of the file.
 pub const PACKET_FILE: &str = "packets.mcap";
+/// What its begin-of-run record says of its place among the files of the run.
+const PACKET_STREAM: &str = "packets";
 /// Source id of a stored trigger packet.
 pub const PACKET_SOURCE: SourceId = SourceId(0x00FF_5450);
 /// Packets that may wait for the disk.
@@ -82,8 +86,8 @@ impl PacketLog {
         let failed =
             |error: &dyn std::fmt::Display| format!("cannot create {}: {error}", path.display());
         let file = File::create_new(path).map_err(|error| failed(&error))?;
-        let writer =
-            RunWriter::new(file, &RunBegin::new(run), limits()).map_err(|error| failed(&error))?;
+        let begin = begin_of(path, run, node);
+        let writer = RunWriter::new(file, &begin, limits()).map_err(|error| failed(&error))?;
         let words = HEAD_WORDS + packet_words_max;
         let (ring, packets) = heap_ring(&RingConfig {
             slots: SLOTS,
@@ -145,6 +149,26 @@ impl PacketLog {
             recorded,
             unrecorded: self.refused + self.given - recorded.min(self.given),
         }
+    }
+}
+
+/// The begin-of-run record of the run, out of its main file, which is begun before any role starts; on
+/// a host that does not have it, one with the run number alone.
+fn begin_of(path: &Path, run: RunNumber, node: u16) -> RunBegin {
+    let main = path.with_file_name(FileName::default().to_string());
+    let main = File::open(main)
+        .ok()
+        .and_then(|file| RunReader::open(file).ok());
+    let of_run = main.and_then(|main| main.begin().cloned());
+    let begin = of_run.filter(|begin| begin.run == run.0);
+    RunBegin {
+        // Chunks of this file are none of the main one.
+        file: Some(FilePart {
+            writer: node,
+            stream: PACKET_STREAM.to_owned(),
+            ..FilePart::default()
+        }),
+        ..begin.unwrap_or_else(|| RunBegin::new(run))
     }
 }
 
@@ -263,9 +287,35 @@ pub fn packet_file_of(run: &Path, node: u16) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use livetime_store::RunReader;
-
     use super::*;
+
+    #[test]
+    fn packets_have_the_record_of_the_run_that_they_are_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = PacketLogConfig {
+            path: folder.path().join(PACKET_FILE),
+            waits: true,
+        };
+        let of_run = RunBegin {
+            seed: 7,
+            config: "format = 1\n".to_owned(),
+            started_tai_ns: 5,
+            ..RunBegin::new(RunNumber(3))
+        };
+        let main = File::create(folder.path().join("events.mcap")).unwrap();
+        let main = RunWriter::new(main, &of_run, limits());
+        drop(main.unwrap());
+        for (run, node, seed) in [(3, 0, 7), (4, 1, 0)] {
+            let log = PacketLog::start(&config, RunNumber(run), node, 16).unwrap();
+            log.finish();
+            let path = packet_file_of(folder.path(), node);
+            let reader = RunReader::open(File::open(path).unwrap()).unwrap();
+            let begin = reader.begin().unwrap();
+            assert_eq!((begin.run, begin.seed), (run, seed));
+            assert_eq!(begin.config.is_empty(), seed == 0, "of another run");
+            assert_ne!(begin.file, None);
+        }
+    }
 
     #[test]
     fn packets_and_decisions_come_back_with_full_numbers() {

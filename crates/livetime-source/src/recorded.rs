@@ -229,6 +229,15 @@ impl<'a> LineCount<'a> {
     }
 }
 
+/// The number behind one of these names in that of a column.
+fn number_behind(names: &[&str], column: &str) -> Option<usize> {
+    names.iter().find_map(|name| {
+        let digits = column.strip_prefix(*name)?;
+        let number = digits.parse::<usize>().ok()?;
+        (number.to_string() == digits).then_some(number)
+    })
+}
+
 impl Reading {
     fn report(&mut self, line: u64, column: &str, found: &str, allowed: &str) {
         if self.problems.len() < PROBLEMS_MAX {
@@ -258,16 +267,46 @@ impl Reading {
         })
     }
 
-    /// The layout of the header, `None` if a column is missing.
+    /// Reports the columns of a layout that are there twice, and those of more leptons than allowed.
+    fn report_surplus(&mut self, names: &[&str]) {
+        let header = self.header.clone();
+        for (at, column) in header.iter().enumerate() {
+            let number = number_behind(names, column);
+            let is_used = number.is_some() || ["Run", "Event"].contains(&column);
+            if !is_used || self.problems.len() == PROBLEMS_MAX {
+                continue;
+            }
+            if self.position(column) != Some(at) {
+                let found = "a second column with this name";
+                self.report(1, column, found, "each column once in the header");
+            } else if number.is_some_and(|number| !(1..=LEPTONS_MAX).contains(&number)) {
+                let allowed = format!("numbers from 1 to {LEPTONS_MAX} behind the names");
+                self.report(1, column, "an object with this number", &allowed);
+            }
+        }
+    }
+
+    /// The largest number behind the name of a column of the layout, at least 1.
+    fn count(&self, names: &[&str]) -> usize {
+        let columns = self.header.iter();
+        let numbers = columns.filter_map(|column| number_behind(names, column));
+        let numbers = numbers.filter(|number| *number <= LEPTONS_MAX);
+        numbers.max().unwrap_or(1).max(1)
+    }
+
+    /// The layout of the header, `None` if a column is missing or there twice. No object is left out
+    /// for lack of its column: each up to the largest number needs all of them.
     fn columns(&mut self) -> Option<Columns> {
         let (run, event) = (self.needed("Run"), self.needed("Event"));
-        let with_pid = self.position("PID1").is_some();
-        let first = if with_pid { "PID" } else { "pt" };
+        let mut columns = self.header.iter();
+        let with_pid = columns.any(|column| number_behind(&["PID"], column).is_some());
+        let names: &[&str] = match with_pid {
+            true => &["PID", "pt", "eta", "phi", "Q"],
+            false => &["pt", "eta", "phi", "Q", "dxy", "iso"],
+        };
+        self.report_surplus(names);
         // Without even a first lepton its columns are reported as missing.
-        let count = (1..=LEPTONS_MAX)
-            .take_while(|n| self.position(&format!("{first}{n}")).is_some())
-            .count()
-            .max(1);
+        let count = self.count(names);
         let leptons = (1..=count)
             .map(|n| {
                 let mut needed = |name: &str| self.needed(&format!("{name}{n}"));

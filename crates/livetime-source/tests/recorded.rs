@@ -130,6 +130,51 @@ fn missing_columns_are_all_named() {
     assert_eq!(problems("a,b\n1,2\n")[0].found, "no such column");
 }
 
+/// What a header lacks of an object would lose that object and all behind it.
+#[test]
+fn headers_that_would_lose_objects_are_refused() {
+    let objects = |numbers: &[u32], without: &str| {
+        let of = |n: &u32| ["PID", "pt", "eta", "phi", "Q"].map(|name| format!("{name}{n}"));
+        let columns = numbers.iter().flat_map(of);
+        let columns = columns.filter(|column| column != without);
+        let header: Vec<String> = columns.collect();
+        format!("Run,Event,{}\n", header.join(","))
+    };
+    let named = |text: &str| -> Vec<String> {
+        let problems = problems(text).into_iter();
+        problems
+            .map(|p| format!("{} {}", p.column, p.found))
+            .collect()
+    };
+    let missing = |columns: &[&str]| -> Vec<String> {
+        let columns = columns.iter();
+        columns
+            .map(|column| format!("{column} no such column"))
+            .collect()
+    };
+    let of_second = missing(&["PID2", "pt2", "eta2", "phi2", "Q2"]);
+    assert_eq!(named(&objects(&[1, 3], "")), of_second);
+    assert_eq!(named(&objects(&[1, 2], "PID2")), missing(&["PID2"]));
+    assert_eq!(named(&objects(&[1, 2], "PID1")), missing(&["PID1"]));
+    let muons = MUONS.replace('2', "3");
+    let header = muons.lines().next().unwrap();
+    let of_second = missing(&["pt2", "eta2", "phi2", "Q2", "dxy2", "iso2"]);
+    assert_eq!(named(header), of_second);
+    let twice = objects(&[1, 2], "").replace("eta2", "eta1");
+    assert_eq!(
+        named(&twice)[..2],
+        ["eta1 a second column with this name", "eta2 no such column"]
+    );
+    assert_eq!(
+        named(&objects(&[1, 1], ""))[0],
+        "PID1 a second column with this name"
+    );
+    for number in [0, 25] {
+        let expected = format!("PID{number} an object with this number");
+        assert_eq!(named(&objects(&[1, number], ""))[0], expected);
+    }
+}
+
 #[test]
 fn bad_values_are_reported_with_line_column_value_and_what_is_allowed() {
     let good = "165617,1,54,-0.4,2.5,1,-0.07,0.5,34,-0.9,-0.4,-1,0.07,3.4";

@@ -46,6 +46,15 @@ pub enum DamageReason {
     /// A fragment of an event does not agree with its CRC.
     #[error("event: {0}")]
     Fragment(FragmentCrcError),
+    /// A whole event in damaged bytes that is there a second time, as bytes that were repeated make.
+    #[error("the event of trigger {trigger} is there a second time")]
+    EventTwice {
+        /// Its trigger number.
+        trigger: u64,
+    },
+    /// Something around the chunks that no event depends on.
+    #[error("{0}; no event depends on it, but another MCAP reader may stop here")]
+    Frame(FramePart),
     /// The index names another event than the one that is there.
     #[error("the index is wrong here")]
     Index,
@@ -58,6 +67,26 @@ pub enum DamageReason {
     /// The file looks made to keep a reader busy: too many false chunks; the rest was not read.
     #[error("too many false chunks, the rest was not read")]
     ScanBudget,
+}
+
+/// What is around the chunks of a run file, without a checksum that is checked before they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FramePart {
+    /// The first bytes of the file.
+    #[error("the magic at the start of the file is wrong")]
+    Magic,
+    /// The first record of the file.
+    #[error("the header record of the file is wrong")]
+    Header,
+    /// Opcode, lengths, times and compression before the data of a chunk.
+    #[error("the header of the chunk does not agree with its data")]
+    ChunkHeader,
+    /// Where the messages of a channel are in the chunk before it.
+    #[error("the message index does not agree with the chunk before it")]
+    MessageIndex,
+    /// The last record before the summary.
+    #[error("the record of the end of the data section is wrong")]
+    DataEnd,
 }
 
 /// A range of bytes that was passed over.

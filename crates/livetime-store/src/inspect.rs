@@ -130,6 +130,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
     let mut events = 0;
     let mut events_incomplete = 0;
     let mut triggers: Option<(TriggerNumber, TriggerNumber)> = None;
+    reader.compare_frames();
     reader.rewind();
     while let Some(event) = reader.next_event()? {
         events += 1;
@@ -138,6 +139,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
         let (first, last) = triggers.unwrap_or((trigger, trigger));
         triggers = Some((first.min(trigger), last.max(trigger)));
     }
+    reader.compare_rest()?;
     let events_missing = reader.events_missing();
     let damage = reader.damage();
     let end = reader.end();

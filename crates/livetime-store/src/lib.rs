@@ -30,16 +30,16 @@ pub mod summary;
 pub mod two_step_summary;
 
 pub use condition::Condition;
-pub use damage::{Damage, DamageReason};
+pub use damage::{Damage, DamageReason, FramePart};
 pub use file_plan::{FileName, FilePlan, StreamFile};
 pub use histogram::{Axis, Histogram};
 pub use inspect::{Inspection, inspect};
 pub use output_budget::{Admission, OutputBudget, OutputCounts, OutputLimit};
 pub use recovery::{RecoverError, Recovered, recover};
-pub use run_reader::{OpenError, ReadError, RunReader};
+pub use run_reader::{OpenError, ReadError, RunReader, RunToldBy};
 pub use run_record::{FilePart, RunBegin, RunEnd};
 pub use run_writer::{
     Abandoned, FileSummary, ResumeError, Resumed, RunWriter, WriteError, WriterLimits,
 };
-pub use summary::{LatencySummary, RunSummary, ToldFiles};
+pub use summary::{Counts, LatencySummary, Losses, RunSummary, ToldFiles};
 pub use two_step_summary::TwoStepSummary;

@@ -1,8 +1,8 @@
 //! Writes a whole copy of a run file that is not: cut off by a crash, damaged, or both.
 //!
 //! The copy holds every event that is whole, the begin-of-run record where it survived, the
-//! histograms, and an end-of-run record marked `recovered`. The input is not changed, and nothing
-//! is made up: what is missing is counted and named.
+//! histograms, and an end-of-run record marked `recovered`, but for a copy of a file without damage.
+//! The input is not changed, and nothing is made up: what is missing is counted and named.
 
 use std::io::{self, Read, Seek, Write};
 
@@ -10,7 +10,7 @@ use livetime_wire::{RunNs, TriggerNumber};
 
 use crate::chunk_data::words_of;
 use crate::condition::Condition;
-use crate::damage::{Damage, DamageList, DamageReason};
+use crate::damage::DamageList;
 use crate::run_chunk::{Channel, Messages};
 use crate::run_reader::{OpenError, RunReader, checked_event};
 use crate::run_record::{RunBegin, RunEnd};
@@ -40,6 +40,8 @@ pub struct Recovered {
     pub events_missing: u64,
     /// Events that were found in damaged chunks.
     pub events_salvaged: u64,
+    /// Whether the input had histograms, or may have had them, and none can be read.
+    pub histograms_lost: bool,
     /// What was passed over in the input.
     pub damage: DamageList,
     /// The end-of-run record of the new file.
@@ -69,17 +71,24 @@ pub fn recover<R: Read + Seek, W: Write>(
     };
     let mut writer = RunWriter::new(output, &begin, limits)?;
     let mut last_time = RunNs(0);
+    let mut has_histograms = false;
     reader.read_cut_end();
+    reader.compare_frames();
     for chunk in 0..reader.place_count() {
         if reader.load(chunk)? {
-            copy_chunk(&mut reader, chunk, &mut writer, &mut last_time)?;
+            has_histograms |= copy_chunk(&mut reader, chunk, &mut writer, &mut last_time)?;
         } else if let Some(salvage) = reader.load_salvage(chunk)? {
             let whole = salvage.whole.clone();
             copy_events(reader.loaded_data(), &whole, &mut writer, &mut last_time)?;
         }
     }
+    reader.compare_rest()?;
     let events_missing = reader.events_missing();
-    let end = recovered_end(&reader, events_missing, last_time);
+    let histograms_lost = !has_histograms && reader.may_have_had_histograms();
+    let mut end = recovered_end(&reader, events_missing, last_time);
+    if histograms_lost {
+        end.reason += "; recovered without the histograms, which cannot be read";
+    }
     let file = writer.finish(&end)?;
     let end = RunEnd {
         events_stored: file.events_stored,
@@ -89,21 +98,23 @@ pub fn recover<R: Read + Seek, W: Write>(
         file,
         events_missing,
         events_salvaged: reader.events_salvaged(),
+        histograms_lost,
         damage: reader.damage().clone(),
         end,
     };
     Ok((writer.into_inner(), recovered))
 }
 
-/// Copies the events and histograms of the chunk that is loaded.
+/// Copies the events and histograms of the chunk that is loaded; whether it has histograms.
 fn copy_chunk<R: Read + Seek, W: Write>(
     reader: &mut RunReader<R>,
     chunk: usize,
     writer: &mut RunWriter<W>,
     last_time: &mut RunNs,
-) -> Result<(), WriteError> {
+) -> Result<bool, WriteError> {
     let mut scratch = Vec::new();
     let mut damaged = Vec::new();
+    let mut has_histograms = false;
     for message in Messages::new(reader.loaded_data(), 0).flatten() {
         match message.channel {
             Channel::Events => match checked_event(words_of(message.data, &mut scratch)) {
@@ -117,6 +128,7 @@ fn copy_chunk<R: Read + Seek, W: Write>(
             Channel::Histograms => {
                 let json = message.data.trim_ascii_end();
                 writer.write_json(Channel::Histograms, message.time, json)?;
+                has_histograms = true;
             }
             Channel::Begin | Channel::End | Channel::Mark => {}
         }
@@ -125,7 +137,7 @@ fn copy_chunk<R: Read + Seek, W: Write>(
     for (start, bytes, reason) in damaged {
         reader.push_damaged_event(chunk, start, bytes, reason);
     }
-    Ok(())
+    Ok(has_histograms)
 }
 
 /// Copies events out of a damaged chunk, whose times no checksum covers: theirs are taken.
@@ -162,21 +174,16 @@ fn recovered_end<R: Read + Seek>(
             RunEnd::new(reader.run(), Condition::INTERRUPTED, reason, last_time.0)
         }
     };
-    let is_of_event = |damage: &&Damage| {
-        matches!(
-            damage.reason,
-            DamageReason::Event(_) | DamageReason::Fragment(_)
-        )
-    };
-    let damaged = reader.damage().entries().iter().filter(is_of_event).count();
     // A damaged event in a chunk that is cut off is in no sum that could miss it.
     end.events_missing = match events_missing {
-        0 => damaged as u64,
+        0 => reader.events_damaged(),
         missing => missing,
     };
     if end.events_missing > 0 {
         end.condition |= Condition::INCOMPLETE;
     }
-    end.recovered = true;
+    let is_whole = reader.end().is_some() && end.events_missing == 0;
+    // A copy of a file with nothing wrong is what that is.
+    end.recovered |= !is_whole || reader.damage().total() > 0;
     end
 }

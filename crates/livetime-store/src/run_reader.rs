@@ -3,7 +3,7 @@
 //! Only what a CRC covers is believed: a chunk's CRC before anything in it is used, the event
 //! header's and the fragments' CRCs before an event is handed out, the summary's before the index.
 //! Damage is passed over, and listed in [`RunReader::damage`]; of a damaged chunk the events are
-//! read that are whole themselves, by the module `salvage`. A file that is still being written,
+//! read that are whole themselves, by the module `salvage`, those that are nowhere else. A file that is still being written,
 //! or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`] goes
 //! on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
 //! Nothing is repaired here: that is [`crate::recovery`].
@@ -26,6 +26,10 @@ use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
 use crate::run_scan::{Gap, Scan, ScannedChunk, scan};
 use crate::salvage::Salvage;
+use doubles::KnownTriggers;
+
+mod doubles;
+mod frame;
 
 /// Why a file cannot be opened as a run file.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +44,14 @@ pub enum OpenError {
         bytes: u64,
     },
     /// The file is not of the run whose directory it lies in.
-    #[error("a run file of another run than the first file of its directory")]
+    #[error(
+        "a run file of another run than {than}; move it out of the directory, where it can be read alone"
+    )]
     OtherRun {
         /// Bytes of the file.
         bytes: u64,
+        /// What tells which run the directory is of.
+        than: RunToldBy,
     },
     /// The file is a copy of another one of its run, whose events would count twice.
     #[error(
@@ -53,6 +61,20 @@ pub enum OpenError {
     Copy {
         /// The name that its begin-of-run record gives it.
         of: String,
+    },
+}
+
+/// What tells which run a directory is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RunToldBy {
+    /// The first of its run files.
+    #[error("the first file of its directory")]
+    FirstFile,
+    /// The summary in it.
+    #[error("run {run}, which the summary.json beside it is of")]
+    Summary {
+        /// The run's number.
+        run: u32,
     },
 }
 
@@ -105,8 +127,14 @@ struct ChunkPlace {
     events_damaged: u64,
     /// How far in its data these were counted.
     iterated_to: usize,
-    /// Its events that are whole while it is damaged, once it was searched.
+    /// Its events that are whole while it is damaged and nowhere else, once it was searched.
     events_salvaged: u64,
+    /// Events in it that are whole neither there nor anywhere else, once it was searched.
+    salvage_damaged: u64,
+    /// Whether message indexes follow it, as far as the summary says.
+    has_indexes: bool,
+    /// Whether what is around it was compared with it.
+    frame_compared: bool,
 }
 
 impl ChunkPlace {
@@ -151,6 +179,9 @@ impl ChunkPlace {
             events_damaged: 0,
             iterated_to: 0,
             events_salvaged: 0,
+            salvage_damaged: 0,
+            has_indexes: true,
+            frame_compared: false,
         }
     }
 
@@ -194,6 +225,8 @@ pub struct RunReader<R> {
     origin: IndexOrigin,
     chunks: Vec<ChunkPlace>,
     index_place: Option<(u64, u64)>,
+    /// Where the summary starts, if it is believed.
+    summary_start: Option<u64>,
     index: Option<EventIndex>,
     identity: Option<RunIdentity>,
     begin: Option<RunBegin>,
@@ -204,8 +237,11 @@ pub struct RunReader<R> {
     loaded: Option<usize>,
     /// Or the damaged one, and the events in it.
     salvaged: Option<(usize, Salvage)>,
+    known: KnownTriggers,
     /// Whether events of a chunk that is cut off are read as well.
     with_cut_end: bool,
+    /// Whether chunks are compared with what is around them when they are loaded.
+    compares_frames: bool,
     /// The chunk that iteration is in, and where in its data.
     cursor: (usize, usize),
     /// Words of an event that does not lie on a word.
@@ -225,11 +261,14 @@ impl<R: Read + Seek> RunReader<R> {
             return Self::open_by_scan(input);
         };
         let chunks = tail.chunks.iter();
-        let chunks = chunks
-            .map(|chunk| ChunkPlace::unread(chunk.offset, chunk.data_bytes, channels_of(chunk)));
+        let chunks = chunks.map(|chunk| ChunkPlace {
+            has_indexes: !chunk.message_indexes.is_empty(),
+            ..ChunkPlace::unread(chunk.offset, chunk.data_bytes, channels_of(chunk))
+        });
         let chunks = chunks.collect();
         let mut reader = Self::new(input, input_bytes, IndexOrigin::Summary, chunks);
         reader.index_place = tail.event_index;
+        reader.summary_start = Some(tail.summary_start);
         reader.read_records()?;
         if reader.identity.is_none() && !reader.load_first_good()? {
             // The summary is that of another program's file, or none of its chunks is whole.
@@ -267,6 +306,7 @@ impl<R: Read + Seek> RunReader<R> {
             origin,
             chunks,
             index_place: None,
+            summary_start: None,
             index: None,
             identity: None,
             begin: None,
@@ -275,7 +315,9 @@ impl<R: Read + Seek> RunReader<R> {
             data: ChunkData::default(),
             loaded: None,
             salvaged: None,
+            known: KnownTriggers::default(),
             with_cut_end: false,
+            compares_frames: false,
             cursor: (0, 0),
             scratch: Vec::new(),
             single: ChunkData::default(),
@@ -344,6 +386,12 @@ impl<R: Read + Seek> RunReader<R> {
     /// Events that were found in damaged chunks, as far as these were read.
     pub fn events_salvaged(&self) -> u64 {
         self.chunks.iter().map(|place| place.events_salvaged).sum()
+    }
+
+    /// Events that are there and damaged and whole nowhere else, as far as the chunks were read.
+    pub(crate) fn events_damaged(&self) -> u64 {
+        let damaged = |place: &ChunkPlace| place.events_damaged + place.salvage_damaged;
+        self.chunks.iter().map(damaged).sum()
     }
 
     /// What was passed over so far.
@@ -493,7 +541,9 @@ impl<R: Read + Seek> RunReader<R> {
                 .map(|json| json.and_then(|json| histograms_from_json(&json).ok()));
             match parsed.last() {
                 Some(Some(histograms)) => last = Some(histograms),
-                _ => self.damage_chunk(chunk, DamageReason::Json),
+                Some(None) => self.damage_chunk(chunk, DamageReason::Json),
+                // The summary did not say which channels it has.
+                None => {}
             }
         }
         Ok(last)
@@ -507,6 +557,7 @@ impl<R: Read + Seek> RunReader<R> {
         // What was cut off may be whole now.
         self.chunks.retain(|place| place.kind != PlaceKind::CutEnd);
         let known = self.chunks.len();
+        self.known.forget_from(known);
         let from = self
             .chunks
             .last()
@@ -577,6 +628,9 @@ impl<R: Read + Seek> RunReader<R> {
                 self.identity.get_or_insert(content.mark.identity);
                 self.chunks[chunk].content = Some(content);
                 self.loaded = Some(chunk);
+                if self.compares_frames {
+                    self.compare_frame(chunk)?;
+                }
                 Ok(true)
             }
             Err(reason) => {
@@ -602,10 +656,11 @@ impl<R: Read + Seek> RunReader<R> {
             self.loaded = None;
             self.salvaged = None;
             self.data.load(&mut self.input, place.data_at(), bytes)?;
-            let salvage = Salvage::of(self.data.bytes(), self.run());
+            let mut salvage = Salvage::of(self.data.bytes(), self.run());
             for (event, reason) in &salvage.damaged {
                 self.push_damaged_event(chunk, event.start, event.bytes, *reason);
             }
+            self.chunks[chunk].salvage_damaged = self.drop_doubles(chunk, &mut salvage)?;
             self.chunks[chunk].events_salvaged = salvage.whole.len() as u64;
             self.salvaged = Some((chunk, salvage));
         }

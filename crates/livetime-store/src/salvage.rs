@@ -86,6 +86,13 @@ impl Salvage {
     }
 }
 
+/// The trigger number of the event that starts at `start`.
+pub(crate) fn trigger_at(data: &[u8], start: usize) -> Option<u64> {
+    let header = data.get(start..start.checked_add(EVENT_START_BYTES)?)?;
+    let mut fields = Fields(header.get(EVENT_START_BYTES - 8..)?);
+    fields.u64()
+}
+
 /// Where the next magic word of an event starts, at `from` or behind it.
 fn next_magic(data: &[u8], from: usize) -> Option<usize> {
     let magic = event::MAGIC.to_le_bytes();

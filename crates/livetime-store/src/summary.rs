@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::file_plan::FileName;
+use crate::run_record::RunBegin;
 use crate::two_step_summary::TwoStepSummary;
 
 /// The counters of a chain, as [`ChainCounts`] explains them.
@@ -367,6 +368,10 @@ pub struct RunSummary {
 /// What the summary of a run tells of its run files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldFiles {
+    /// The run's number.
+    pub run: u32,
+    /// Seed and hash of the configuration of the run, as its files have them, too.
+    pub origin: (u64, String),
     /// Events that the run has stored.
     pub events_stored: u64,
     /// The first file of each writer whose files only its host has, and where it is, as `HOST:PATH`.
@@ -374,15 +379,26 @@ pub struct ToldFiles {
 }
 
 impl ToldFiles {
-    /// Of a summary; `None` if the text is no summary of that run.
-    pub fn read(summary: &[u8], run: RunNumber) -> Option<Self> {
+    /// Of a summary; `None` if the text is none.
+    pub fn read(summary: &[u8]) -> Option<Self> {
         let summary: RunSummary = serde_json::from_slice(summary).ok()?;
         let writers = summary.writers.iter();
-        let told = Self {
+        Some(Self {
+            run: summary.run.number,
             events_stored: summary.counts.events_stored,
             elsewhere: writers.filter_map(WriterSummary::elsewhere).collect(),
-        };
-        (summary.run.number == run.0).then_some(told)
+            origin: (summary.run.seed, summary.run.config_hash),
+        })
+    }
+
+    /// Whether a file with this run number and begin-of-run record, as far as it is whole, is of the
+    /// run that is summed up.
+    pub fn is_of(&self, run: RunNumber, begin: Option<&RunBegin>) -> bool {
+        let origin = begin.map(|begin| (begin.seed, begin.config_hash.as_str()));
+        // A record that was lost, and made anew, says nothing.
+        let origin = origin.filter(|(_, hash)| !hash.is_empty());
+        let (seed, hash) = &self.origin;
+        run.0 == self.run && origin.is_none_or(|origin| origin == (*seed, hash.as_str()))
     }
 }
 
@@ -811,6 +827,23 @@ mod tests {
     fn add_loss(summary: &mut RunSummary, area: &str, cause: &str) {
         let causes = summary.losses.0.get_mut(area).unwrap();
         *causes.entry(cause.to_owned()).or_default() += 1;
+    }
+
+    #[test]
+    fn a_file_is_of_the_run_by_number_seed_and_configuration() {
+        let summary = balanced();
+        let text = serde_json::to_vec(&summary).unwrap();
+        let told = ToldFiles::read(&text).unwrap();
+        let mut begin = RunBegin::new(RunNumber(42));
+        assert!(told.is_of(RunNumber(42), None));
+        assert!(!told.is_of(RunNumber(2), None));
+        assert!(told.is_of(RunNumber(42), Some(&begin)), "it was lost");
+        begin.config_hash.clone_from(&summary.run.config_hash);
+        assert!(!told.is_of(RunNumber(42), Some(&begin)), "another seed");
+        begin.seed = summary.run.seed;
+        assert!(told.is_of(RunNumber(42), Some(&begin)));
+        begin.config_hash.push('0');
+        assert!(!told.is_of(RunNumber(42), Some(&begin)));
     }
 
     #[test]

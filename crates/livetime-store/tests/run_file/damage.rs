@@ -398,7 +398,9 @@ fn recovered_copy_is_whole_and_says_what_is_missing() {
             Some(if begin_survived { 7 } else { 0 })
         );
         let end = reader.end().unwrap();
-        assert!(end.recovered);
+        // A copy of a file without damage is what that is.
+        let is_whole = damaged == bytes;
+        assert_eq!(end.recovered, !is_whole);
         // A damaged event in a chunk that is cut off is in no sum that could miss it.
         let missing = match missing {
             0 => reader_damage(&recovered) as u64,
@@ -408,7 +410,8 @@ fn recovered_copy_is_whole_and_says_what_is_missing() {
         let said = end.condition.contains(Condition::INCOMPLETE);
         assert_eq!(said, missing > 0);
         let inspection = inspect(&mut reader).unwrap();
-        assert!(inspection.recovered && !inspection.complete);
+        let said = (inspection.recovered, inspection.complete);
+        assert_eq!(said, (!is_whole, is_whole));
         assert_eq!(inspection.checksum_errors, 0);
         // The copy says so as long as it lives, a copy of it, too.
         assert_eq!(inspection.events_missing, missing);
@@ -423,6 +426,64 @@ fn reader_damage(recovered: &livetime_store::Recovered) -> usize {
     let of_event =
         |reason: DamageReason| matches!(reason, DamageReason::Event(_) | DamageReason::Fragment(_));
     entries.filter(|damage| of_event(damage.reason)).count()
+}
+
+/// Bytes of a chunk that are there twice: in it, behind it, before it and further on.
+#[test]
+fn repeated_bytes_hand_out_each_event_once_and_are_named() {
+    let written = events(&mut Random::new(20), 200, 150);
+    let bytes = file(&written, 8192);
+    let (start, size) = chunk_places(&bytes)[4];
+    let (other, _) = chunk_places(&bytes)[8];
+    let (middle, end) = (start + size / 2, start + size);
+    // Between chunks that miss no event nothing is searched.
+    let cases = [
+        ("within", middle, start + size / 4..middle, true),
+        ("behind", end, start..middle, false),
+        ("behind, the second half", end, middle..end, false),
+        ("before", start, start..middle, false),
+        ("further on", other, middle..end, false),
+        (
+            "of another chunk, within",
+            other + 2000,
+            start..end - 7,
+            true,
+        ),
+    ];
+    for (what, at, repeated, is_searched) in cases {
+        let damaged = [&bytes[..at], &bytes[repeated], &bytes[at..]].concat();
+        let mut reader = RunReader::open(Cursor::new(&damaged)).unwrap();
+        for round in 0..2 {
+            let mut found = Vec::new();
+            reader.rewind();
+            while let Some(event) = reader.next_event().unwrap() {
+                found.push(event.header().trigger.0);
+            }
+            let expected: Vec<u64> = written.keys().copied().collect();
+            let lost = expected.len() - found.len();
+            // Only the event that the bytes were put into.
+            assert!(lost <= 1, "{what}, round {round}: {lost} lost");
+            found.sort_unstable();
+            assert!(found.is_sorted_by(|a, b| a < b), "{what}, round {round}");
+            assert_eq!(reader.events_missing(), lost as u64, "{what}");
+        }
+        let twice = |reason| matches!(reason, DamageReason::EventTwice { .. });
+        let entries = reader.damage().entries().iter();
+        let named = entries.filter(|damage| twice(damage.reason)).count();
+        assert_eq!(named > 0, is_searched, "{what}: {:?}", reader.damage());
+        assert!(reader.damage().total() > 0, "{what}");
+        let inspection = inspect(&mut reader).unwrap();
+        assert!(!inspection.is_good(), "{what}");
+        let (copy, recovered) = recover(Cursor::new(&damaged), Vec::new()).unwrap();
+        assert_eq!(recovered.file.events_stored, inspection.events, "{what}");
+        let missing = written.len() as u64 - inspection.events;
+        assert_eq!(recovered.end.events_missing, missing, "{what}");
+        let mut copied = support::open(&copy);
+        assert_eq!(inspect(&mut copied).unwrap().events, inspection.events);
+        for trigger in written.keys().filter(|_| missing == 0) {
+            assert!(reader.event(TriggerNumber(*trigger)).unwrap().is_some());
+        }
+    }
 }
 
 #[test]

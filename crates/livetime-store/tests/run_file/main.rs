@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod damage;
+mod frame;
 mod full_disk;
 mod support;
 mod whole;

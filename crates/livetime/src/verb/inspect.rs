@@ -178,6 +178,9 @@ fn said_of(recovered: &Recovered) -> String {
             recovered.events_missing
         );
     }
+    if recovered.histograms_lost {
+        text += ", the histograms cannot be read,";
+    }
     text
 }
 

@@ -10,7 +10,7 @@ use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_SOURCE, packet_file_of, packet_files_of};
 use livetime_shm::TscClock;
 use livetime_shm::floor::Samples;
-use livetime_store::RunSummary;
+use livetime_store::{FileName, RunBegin, RunSummary, ToldFiles};
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
 use livetime_wire::{L2Mask, TriggerNumber, UnitId, UnitKind};
 use serde_json::{Value, json};
@@ -77,12 +77,23 @@ pub(super) fn replay(
         seconds: 0.0,
         damage: Vec::new(),
     };
+    let run_of = RunOf::beside(run);
     // Each trigger node has decided on its own packets, with prescale counters of its own.
     for node in 0..told.len().max(here) {
         let path = packet_file_of(run, node as u16);
         let before = found.packets;
         let known = match path.is_file() {
-            true => decide_again(&path, menu, &mut found, &mut decision_ns, &mut pacer)?,
+            true => {
+                let reader = run_of.open(&path)?;
+                decide_again(
+                    &path,
+                    reader,
+                    menu,
+                    &mut found,
+                    &mut decision_ns,
+                    &mut pacer,
+                )?
+            }
             false => 0,
         };
         let recorded = told.get(node).map_or(0, |node| node.recorded);
@@ -95,6 +106,46 @@ pub(super) fn replay(
     found.decision_ns = Samples::from_unsorted(decision_ns);
     found.seconds = pacer.seconds();
     Ok(found)
+}
+
+/// What tells which run packets are to be of: its summary, and the record of its main file.
+struct RunOf {
+    told: Option<ToldFiles>,
+    begin: Option<RunBegin>,
+}
+
+impl RunOf {
+    /// Of the run directory, or of that of a run file.
+    fn beside(run: &Path) -> Self {
+        let beside = |name: &str| packet_file_of(run, 0).with_file_name(name);
+        let summary = std::fs::read(beside("summary.json")).ok();
+        let main = RunFolder::open(&beside(&FileName::default().to_string())).ok();
+        Self {
+            told: summary.and_then(|text| ToldFiles::read(&text)),
+            begin: main.and_then(|main| main.begin().cloned()),
+        }
+    }
+
+    /// Opens a packet file, which must be of this run.
+    fn open(&self, path: &Path) -> Result<RunFolder, String> {
+        let reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
+        let told = self.told.as_ref();
+        let is_of_told = told.is_none_or(|told| told.is_of(reader.run(), reader.begin()));
+        // Of a host without the run's files, and of older versions, the time of the start is not known.
+        let started = reader.begin().map_or(0, |begin| begin.started_tai_ns);
+        let is_of_main = self.begin.as_ref().is_none_or(|main| {
+            main.run_number() == reader.run() && (started == 0 || started == main.started_tai_ns)
+        });
+        if is_of_told && is_of_main {
+            return Ok(reader);
+        }
+        Err(format!(
+            "error: {}: trigger packets of another run (number {}) than what they lie beside\n\
+             help: put the packet file of this run there, or none",
+            path.display(),
+            reader.run()
+        ))
+    }
 }
 
 /// What a trigger node has recorded.
@@ -126,12 +177,12 @@ fn told_by_summary(run: &Path) -> Option<(u32, Vec<Told>)> {
 /// Decides on the packets of one trigger node; how many are known to be missing from the file.
 fn decide_again(
     path: &Path,
+    mut reader: RunFolder,
     menu: &Menu,
     found: &mut Decisions,
     decision_ns: &mut Vec<u64>,
     pacer: &mut Pacer,
 ) -> Result<u64, String> {
-    let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
     let mut node = LevelTwoNode::new(LevelTwo::new(menu), reader.run());
     found.run = reader.run().0;
     let clock = TscClock::calibrate();
