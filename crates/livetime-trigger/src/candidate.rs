@@ -7,7 +7,7 @@
 use livetime_wire::event::EventAccess;
 use livetime_wire::object::{ObjectKind, PhysicsObject};
 
-use crate::dimuon::objects_of;
+use crate::dimuon::for_each_object;
 
 /// Most leptons of one event; the hardest of them are kept.
 pub const LEPTONS_MAX: usize = 64;
@@ -51,11 +51,8 @@ impl Leptons {
         self.leptons.clear();
         self.unreadable = 0;
         for index in 0..event.fragment_count() {
-            match objects_of(event, index) {
-                Ok(None) => {}
-                Ok(Some(block)) => block.objects().for_each(|object| self.add(object)),
-                Err(_) => self.unreadable += 1,
-            }
+            let read = for_each_object(event, index, |object| self.add(object));
+            self.unreadable += u32::from(read.is_err());
         }
         self.leptons.sort_unstable_by_key(|lepton| lepton.index);
     }

@@ -7,7 +7,8 @@
 
 use livetime_wire::event::EventAccess;
 use livetime_wire::fragment::{FragmentHeader, HEADER_WORDS, TRAILER_WORDS};
-use livetime_wire::object::{self, ObjectBlockView, ObjectKind, PhysicsObject};
+use livetime_wire::object::{self, ObjectBlockParts, ObjectBlockView, ObjectKind, PhysicsObject};
+use livetime_wire::part_words::PartWords;
 
 /// What was found in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,11 +35,8 @@ pub fn find_dimuon(event: &dyn EventAccess) -> DimuonFinding {
     let mut search = Search::default();
     let mut unreadable = 0;
     for index in 0..event.fragment_count() {
-        match objects_of(event, index) {
-            Ok(None) => {}
-            Ok(Some(block)) => block.objects().for_each(|object| search.add(object)),
-            Err(Unreadable) => unreadable += 1,
-        }
+        let read = for_each_object(event, index, |object| search.add(object));
+        unreadable += u32::from(read.is_err());
     }
     let mass_gev = match (search.positive, search.negative) {
         (Some(positive), Some(negative)) => Some(mass_of_pair(&positive, &negative)),
@@ -55,35 +53,62 @@ pub fn find_dimuon(event: &dyn EventAccess) -> DimuonFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// The object block of a fragment; `None` if its data are something else.
+/// Takes the objects of a fragment, wherever its pages end; none if its data are something else.
 ///
 /// # Errors
-/// [`Unreadable`]: which objects it carried is not known.
+/// [`Unreadable`]: which objects it carried is not known, and none was taken.
 ///
 /// # Panics
 /// If `index` is not below the number of fragments.
-pub fn objects_of(
+pub fn for_each_object(
     event: &dyn EventAccess,
     index: usize,
-) -> Result<Option<ObjectBlockView<'_>>, Unreadable> {
+    take: impl FnMut(PhysicsObject),
+) -> Result<(), Unreadable> {
     let entry = event.entry(index);
-    let parts = event.parts(index);
-    let words = parts.parts.first().copied().unwrap_or(&[]);
     // A damaged fragment may carry any pT: it could put a false entry into a mass plot.
-    if !entry.status.is_good() || FragmentHeader::parse(words).is_err() {
+    if !entry.status.is_good() {
         return Err(Unreadable);
     }
+    let parts = event.parts(index);
     // Trailer words are kept out of the data, so that none is taken for the start of a block.
     let data_end = (entry.words as usize).saturating_sub(TRAILER_WORDS);
-    let data = words
-        .get(HEADER_WORDS..data_end.min(words.len()))
-        .unwrap_or(&[]);
-    if data.first() != Some(&object::MAGIC) {
-        return Ok(None);
+    match parts.parts[..] {
+        [words] => in_one_part(words, data_end, take),
+        _ => in_parts(parts.iter(), data_end, take),
     }
-    ObjectBlockView::new_checked(data)
-        .map(Some)
-        .map_err(|_| Unreadable)
+}
+
+/// As most fragments lie.
+#[inline]
+fn in_one_part(
+    words: &[u32],
+    data_end: usize,
+    take: impl FnMut(PhysicsObject),
+) -> Result<(), Unreadable> {
+    FragmentHeader::parse(words).map_err(|_| Unreadable)?;
+    let data = words.get(HEADER_WORDS..data_end.min(words.len()));
+    let data = data.unwrap_or(&[]);
+    if data.first() == Some(&object::MAGIC) {
+        let block = ObjectBlockView::new_checked(data).map_err(|_| Unreadable)?;
+        block.objects().for_each(take);
+    }
+    Ok(())
+}
+
+fn in_parts(
+    mut words: PartWords<'_>,
+    data_end: usize,
+    take: impl FnMut(PhysicsObject),
+) -> Result<(), Unreadable> {
+    let header = words.next_words::<HEADER_WORDS>().ok_or(Unreadable)?;
+    FragmentHeader::parse(&header).map_err(|_| Unreadable)?;
+    words.truncate(data_end.saturating_sub(HEADER_WORDS));
+    if words.peek() == Some(object::MAGIC) {
+        let block = ObjectBlockParts::new_checked(words).map_err(|_| Unreadable)?;
+        block.objects().for_each(take);
+    }
+    Ok(())
 }
 
 /// The hardest muon of either charge so far.
@@ -134,7 +159,8 @@ pub(crate) mod tests {
     use core::f32::consts::PI;
 
     use livetime_wire::crc::crc32c;
-    use livetime_wire::event::{EventHeader, EventView, FragmentEntry};
+    use livetime_wire::event::{EventHeader, EventView, FragmentEntry, FragmentParts};
+    use livetime_wire::message::FRAGMENT_PAGES_MAX;
     use livetime_wire::object::ObjectBlock;
     use livetime_wire::slink::FragmentStatus;
     use livetime_wire::{EventNumber, L2Mask, RunNs, RunNumber, SourceId, TriggerNumber};
@@ -227,9 +253,52 @@ pub(crate) mod tests {
             .collect()
     }
 
+    /// The event with its fragments in pages, or in as many as a fragment may have.
+    struct InPages<'a> {
+        event: EventView<'a>,
+        page_words: usize,
+    }
+
+    impl EventAccess for InPages<'_> {
+        fn trigger(&self) -> TriggerNumber {
+            self.event.trigger()
+        }
+
+        fn mask(&self) -> L2Mask {
+            self.event.mask()
+        }
+
+        fn is_incomplete(&self) -> bool {
+            self.event.is_incomplete()
+        }
+
+        fn fragment_count(&self) -> usize {
+            self.event.fragment_count()
+        }
+
+        fn entry(&self, index: usize) -> FragmentEntry {
+            self.event.entry(index)
+        }
+
+        fn parts(&self, index: usize) -> FragmentParts<'_> {
+            let words = self.event.parts(index).parts[0];
+            let least = words.len().div_ceil(FRAGMENT_PAGES_MAX);
+            let pages = words.chunks(self.page_words.max(least));
+            FragmentParts {
+                parts: pages.collect(),
+            }
+        }
+    }
+
     fn finding(fragments: &[(Vec<u32>, FragmentStatus)]) -> DimuonFinding {
         let words = event(5, fragments, &[]);
-        find_dimuon(&EventView::new_checked(&words).unwrap())
+        let event = EventView::new_checked(&words).unwrap();
+        let found = find_dimuon(&event);
+        for page_words in 1..=40 {
+            let in_pages = InPages { event, page_words };
+            assert_eq!(find_dimuon(&in_pages), found, "pages of {page_words} words");
+        }
+        found
     }
 
     fn close(mass: Option<f64>, expected: f64) -> bool {

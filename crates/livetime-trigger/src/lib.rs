@@ -63,7 +63,7 @@ pub use calorimeter_cut::{
 };
 pub use candidate::{Candidate, Leptons};
 pub use dead_time::{DeadTime, RefusedBy};
-pub use dimuon::{Unreadable, dimuon_mass, find_dimuon, objects_of};
+pub use dimuon::{Unreadable, dimuon_mass, find_dimuon, for_each_object};
 pub use event_menu::{
     CandidateCut, EventCut, EventMenu, EventMenuConfig, EventPathConfig, NoClock, StageClock,
 };

@@ -26,6 +26,7 @@ use crate::crc::{Crc32c, crc32c};
 use crate::decision::L2Mask;
 use crate::id::{RunNumber, SourceId, TriggerNumber};
 use crate::message::FRAGMENT_PAGES_MAX;
+use crate::part_words::PartWords;
 use crate::slink::FragmentStatus;
 use crate::time::RunNs;
 
@@ -336,10 +337,10 @@ impl<'a> FragmentParts<'a> {
         Self { parts }
     }
 
-    /// The first slice, which holds the header and, in pages of 4 KiB and more, the object block.
+    /// The words from the first on: no value may be taken to lie within one slice.
     #[inline]
-    pub fn first(&self) -> &'a [u32] {
-        self.parts.first().copied().unwrap_or(&[])
+    pub fn iter(&self) -> PartWords<'_> {
+        PartWords::new(&self.parts)
     }
 
     /// Number of words.

@@ -28,6 +28,7 @@ pub mod loss;
 pub mod message;
 pub mod message_datagram;
 pub mod object;
+pub mod part_words;
 pub mod problem;
 pub mod quantity;
 pub mod slink;

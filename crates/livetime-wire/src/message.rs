@@ -69,10 +69,20 @@ pub struct FragmentDescriptor {
     pub words: u32,
     /// What the receiver found.
     pub status: FragmentStatus,
-    /// CRC-32C over all its words, as received.
+    /// CRC-32C over all its words, as received; 0 where it was not computed.
     pub crc: u32,
     /// Its pages in order; all but the last are full.
     pub pages: ArrayVec<u32, FRAGMENT_PAGES_MAX>,
+}
+
+impl FragmentDescriptor {
+    /// The CRC that its words are to be compared with; `None` where its link is trusted, so that
+    /// nobody has computed one. A sound fragment never has 0: behind the CRC that it carries itself,
+    /// that of all its words depends on their number alone, and is 0 for none below 15 GB.
+    #[inline]
+    pub fn known_crc(&self) -> Option<u32> {
+        (self.crc != 0).then_some(self.crc)
+    }
 }
 
 impl Clone for FragmentDescriptor {

@@ -17,6 +17,7 @@
 //! general, two readout units: a wrongly built event cannot show a Z peak.
 
 use crate::id::{EventNumber, RunNumber};
+use crate::part_words::PartWords;
 
 /// First word of a block.
 pub const MAGIC: u32 = 0x4F42_4A01;
@@ -162,13 +163,57 @@ impl ObjectBlock {
         }
         words
     }
+
+    /// Reads the header of a block; returns the number of objects and the words of the block as well.
+    #[inline]
+    fn parse(words: &[u32; HEADER_WORDS]) -> Result<(Self, usize, usize), ObjectError> {
+        let [magic, sizes, run, low, high, event_objects] = *words;
+        if magic != MAGIC {
+            return Err(ObjectError::Magic { found: magic });
+        }
+        let (count, words) = ((sizes >> 16) as usize, (sizes & 0xFFFF) as usize);
+        if words != Self::words(count) {
+            return Err(ObjectError::Length { count, words });
+        }
+        let header = Self {
+            source_run: RunNumber(run),
+            source_event: EventNumber(u64::from(low) | (u64::from(high) << 32)),
+            event_objects,
+        };
+        Ok((header, count, words))
+    }
+}
+
+/// Refuses an object, the `index`-th of its block, whose kind does not exist.
+#[inline]
+fn check_kind(index: usize, first: u32) -> Result<(), ObjectError> {
+    let kind = (first & 0xFFFF) as u16;
+    match ObjectKind::from_code(kind) {
+        Some(_) => Ok(()),
+        None => Err(ObjectError::Kind { index, kind }),
+    }
+}
+
+/// The object of its words, whose kind was checked.
+#[inline]
+fn object_of(item: &[u32; OBJECT_WORDS]) -> PhysicsObject {
+    let [first, pt, eta, phi, charge, dxy] = *item;
+    PhysicsObject {
+        kind: ObjectKind::from_code((first & 0xFFFF) as u16).unwrap_or(ObjectKind::Track),
+        index: (first >> 16) as u16,
+        pt: f32::from_bits(pt),
+        eta: f32::from_bits(eta),
+        phi: f32::from_bits(phi),
+        charge: f32::from_bits(charge),
+        dxy: f32::from_bits(dxy),
+    }
 }
 
 /// A checked view of an object block at the start of `words`.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectBlockView<'a> {
     header: ObjectBlock,
-    items: &'a [u32],
+    items: &'a [[u32; OBJECT_WORDS]],
 }
 
 impl<'a> ObjectBlockView<'a> {
@@ -177,39 +222,17 @@ impl<'a> ObjectBlockView<'a> {
     /// # Errors
     /// An [`ObjectError`] that says what is wrong.
     pub fn new_checked(words: &'a [u32]) -> Result<Self, ObjectError> {
-        let [magic, sizes, run, low, high, event_objects, ..] = *words else {
-            return Err(ObjectError::TooShort {
-                words: words.len(),
-                needed: HEADER_WORDS,
-            });
+        let too_short = |needed| ObjectError::TooShort {
+            words: words.len(),
+            needed,
         };
-        if magic != MAGIC {
-            return Err(ObjectError::Magic { found: magic });
+        let first = words.first_chunk().ok_or(too_short(HEADER_WORDS))?;
+        let (header, _, needed) = ObjectBlock::parse(first)?;
+        let items = words.get(HEADER_WORDS..needed).ok_or(too_short(needed))?;
+        let (items, _) = items.as_chunks();
+        for (index, item) in items.iter().enumerate() {
+            check_kind(index, item[0])?;
         }
-        let (count, needed) = ((sizes >> 16) as usize, (sizes & 0xFFFF) as usize);
-        if needed != ObjectBlock::words(count) {
-            return Err(ObjectError::Length {
-                count,
-                words: needed,
-            });
-        }
-        let Some(items) = words.get(HEADER_WORDS..needed) else {
-            return Err(ObjectError::TooShort {
-                words: words.len(),
-                needed,
-            });
-        };
-        for (index, item) in items.chunks_exact(OBJECT_WORDS).enumerate() {
-            let kind = (item[0] & 0xFFFF) as u16;
-            if ObjectKind::from_code(kind).is_none() {
-                return Err(ObjectError::Kind { index, kind });
-            }
-        }
-        let header = ObjectBlock {
-            source_run: RunNumber(run),
-            source_event: EventNumber(u64::from(low) | (u64::from(high) << 32)),
-            event_objects,
-        };
         Ok(Self { header, items })
     }
 
@@ -222,22 +245,57 @@ impl<'a> ObjectBlockView<'a> {
     /// Words of the block.
     #[inline]
     pub fn words(&self) -> usize {
-        HEADER_WORDS + self.items.len()
+        ObjectBlock::words(self.items.len())
     }
 
     /// The objects.
     pub fn objects(&self) -> impl ExactSizeIterator<Item = PhysicsObject> + 'a {
-        self.items
-            .chunks_exact(OBJECT_WORDS)
-            .map(|item| PhysicsObject {
-                // The kind was checked on construction.
-                kind: ObjectKind::from_code((item[0] & 0xFFFF) as u16).unwrap_or(ObjectKind::Track),
-                index: (item[0] >> 16) as u16,
-                pt: f32::from_bits(item[1]),
-                eta: f32::from_bits(item[2]),
-                phi: f32::from_bits(item[3]),
-                charge: f32::from_bits(item[4]),
-                dxy: f32::from_bits(item[5]),
-            })
+        self.items.iter().map(object_of)
+    }
+}
+
+/// As [`ObjectBlockView`], of a block that lies in several slices.
+#[derive(Debug, Clone)]
+pub struct ObjectBlockParts<'a> {
+    header: ObjectBlock,
+    items: PartWords<'a>,
+}
+
+impl<'a> ObjectBlockParts<'a> {
+    /// Checks the block at the start of `words`; what follows it is not looked at.
+    ///
+    /// # Errors
+    /// An [`ObjectError`] that says what is wrong.
+    pub fn new_checked(mut words: PartWords<'a>) -> Result<Self, ObjectError> {
+        let found = words.left();
+        let too_short = |needed| ObjectError::TooShort {
+            words: found,
+            needed,
+        };
+        let first = words.next_words().ok_or(too_short(HEADER_WORDS))?;
+        let (header, count, needed) = ObjectBlock::parse(&first)?;
+        if found < needed {
+            return Err(too_short(needed));
+        }
+        words.truncate(count * OBJECT_WORDS);
+        let items = words.clone();
+        let mut index = 0;
+        while let Some([first, ..]) = words.next_words::<OBJECT_WORDS>() {
+            check_kind(index, first)?;
+            index += 1;
+        }
+        Ok(Self { header, items })
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(&self) -> ObjectBlock {
+        self.header
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> impl Iterator<Item = PhysicsObject> + 'a {
+        let mut items = self.items.clone();
+        std::iter::from_fn(move || items.next_words().map(|item| object_of(&item)))
     }
 }

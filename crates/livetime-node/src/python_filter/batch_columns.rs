@@ -5,7 +5,7 @@
 //! memory that the interpreter has mapped; only what is scattered over pages is copied behind the
 //! columns. What becomes of the batch is in [`super::batch_filter`].
 
-use livetime_trigger::objects_of;
+use livetime_trigger::for_each_object;
 use livetime_wire::RunNs;
 use livetime_wire::event::{EventAccess, EventHeader};
 use livetime_wire::object::PhysicsObject;
@@ -146,11 +146,8 @@ impl BatchColumns {
                     -1 - at
                 }
             });
-            match objects_of(event, index) {
-                Ok(None) => {}
-                Ok(Some(block)) => self.objects.extend(block.objects()),
-                Err(_) => unreadable += 1,
-            }
+            let read = for_each_object(event, index, |object| self.objects.push(object));
+            unreadable += u64::from(read.is_err());
         }
         self.fragment_offsets.push(self.sources.len() as i64);
         self.unreadable += unreadable;
@@ -236,5 +233,106 @@ impl BatchColumns {
         table[19] = at as u64;
         slot.write(0, table.as_bytes());
         at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
+    use livetime_wire::fragment::{FragmentHeader, OVERHEAD_WORDS};
+    use livetime_wire::message::FragmentDescriptor;
+    use livetime_wire::object::{ObjectBlock, ObjectKind};
+    use livetime_wire::slink::FragmentStatus;
+    use livetime_wire::{EventNumber, RunNumber, SourceId};
+
+    use super::super::super::pooled_event::PooledEvent;
+    use super::*;
+
+    fn fragment_words() -> Vec<u32> {
+        let objects: Vec<PhysicsObject> = (0..9)
+            .map(|index| PhysicsObject {
+                kind: ObjectKind::Muon,
+                index,
+                pt: f32::from(index) + 0.5,
+                eta: 1.0,
+                phi: -1.0,
+                charge: 1.0,
+                dxy: 0.1,
+            })
+            .collect();
+        let header = FragmentHeader {
+            source: SourceId(1),
+            run: RunNumber(1),
+            trigger_low: 1,
+            bunch: 0,
+            trigger_type: 0,
+            event_type: 0,
+        };
+        let block = ObjectBlock {
+            source_run: RunNumber(1),
+            source_event: EventNumber(1),
+            event_objects: 9,
+        };
+        let data_words = ObjectBlock::words(objects.len());
+        let mut words = vec![0; data_words + OVERHEAD_WORDS];
+        header.emit(0, data_words, &mut words, |data| {
+            block.emit(objects.iter(), data);
+        });
+        words
+    }
+
+    /// The columns of an event of that fragment in pages of a size, the last page first in memory.
+    fn columns(page_bytes: u32) -> BatchColumns {
+        let config = PoolConfig {
+            pages: 8,
+            page_bytes,
+            huge_pages: HugePages::Never,
+        };
+        let pool = PagePool::create(&config).unwrap();
+        let words = fragment_words();
+        let mut event = PooledEvent::with_capacity(1, 8);
+        let parts = words.chunks(pool.page_words());
+        let pages = (0..parts.len() as u32)
+            .rev()
+            .zip(parts)
+            .map(|(page, part)| {
+                let mut writer = pool.write(PageIndex(page)).unwrap();
+                writer[..part.len()].copy_from_slice(part);
+                writer.finish().0
+            });
+        event.ticket_mut().fragments.push(FragmentDescriptor {
+            source: SourceId(1),
+            pool: 0,
+            words: words.len() as u32,
+            status: FragmentStatus::GOOD,
+            crc: 0,
+            pages: pages.collect(),
+        });
+        event.hold(std::slice::from_ref(&pool)).unwrap();
+        let mut columns = BatchColumns::default();
+        columns.clear();
+        let row = BatchRow {
+            triggered_at: RunNs(0),
+            missing: 0,
+        };
+        columns.push(&event, row, |_| None);
+        columns
+    }
+
+    #[test]
+    fn columns_are_the_same_whatever_the_size_of_pages() {
+        let whole = columns(4096);
+        assert_eq!((whole.unreadable, whole.kinds.len()), (0, 9));
+        assert_eq!(whole.copied, fragment_words());
+        for page_bytes in [64, 128, 192] {
+            let columns = columns(page_bytes);
+            assert_eq!(columns.unreadable, 0, "{page_bytes}");
+            assert_eq!(columns.values, whole.values, "{page_bytes}");
+            assert_eq!(columns.object_offsets, whole.object_offsets);
+            assert_eq!(
+                (columns.kinds, columns.copied),
+                (whole.kinds.clone(), whole.copied.clone())
+            );
+        }
     }
 }

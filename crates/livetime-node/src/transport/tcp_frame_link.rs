@@ -10,11 +10,14 @@
 //! What is sent between two [`TcpFrameLink::flush`] goes out as a batch: one `writev`, and at the
 //! other end two or three reads, or one where no payload comes, whatever the number of messages;
 //! `docs/formats/message-batch.md` says more. The receiver puts the payload into pages
-//! of its own pool and names those in the message; the fragment's own CRC-32C guards them. Without
-//! free pages it reads no further, TCP stops the sender, and [`FrameLink::try_send`] says that the
-//! link is full. Words that are no batch end their stream: nothing behind them can be believed. No
-//! byte of payload is copied but by the kernel, unless it comes where messages alone came before,
-//! and nothing is allocated after the start.
+//! of its own pool and names those in the message; the fragment's own CRC-32C guards them, where its
+//! link is not trusted ([`FragmentDescriptor::known_crc`]). Without free pages it reads no further,
+//! TCP stops the sender, and [`FrameLink::try_send`] says that the link is full. Words that are no
+//! batch end their stream: nothing behind them can be believed. No byte of payload is copied but by
+//! the kernel, unless it comes where messages alone came before, and nothing is allocated after the
+//! start.
+//!
+//! [`FragmentDescriptor::known_crc`]: livetime_wire::message::FragmentDescriptor::known_crc
 
 use std::ffi::OsString;
 use std::io;

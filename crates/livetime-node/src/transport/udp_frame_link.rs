@@ -426,11 +426,11 @@ impl UdpFrameLink {
             trigger: *trigger,
             source: fragment.source,
             words: fragment.words,
-            crc: fragment.crc,
+            crc: fragment.known_crc(),
             pieces: piece.count,
         };
         let whole = match piece.count {
-            1 => whole_in(page, piece.words),
+            1 => whole_in(page, piece.words, key.crc),
             _ => (peer.partials).place(key, piece, page, pages, &mut self.counts)?,
         };
         name_pages(fragment, whole, pages, &mut self.counts).then_some(envelope)
@@ -505,12 +505,12 @@ fn is_piece_of(piece: Piece, fragment_words: usize, page_words: usize) -> bool {
     piece.count == fragment_words.div_ceil(page_words) && piece.words == words.min(page_words)
 }
 
-/// A fragment of one page.
-fn whole_in(page: PageWriter, words: usize) -> WholePayload {
-    let crc = crc32c(&page[..words]);
+/// A fragment of one page, with the CRC that its message names.
+fn whole_in(page: PageWriter, words: usize, crc: Option<u32>) -> WholePayload {
+    let is_damaged = crc.is_some_and(|crc| crc != crc32c(&page[..words]));
     WholePayload {
         pages: [page.finish().0].into_iter().collect(),
-        crc,
+        is_damaged,
     }
 }
 
@@ -521,7 +521,7 @@ fn name_pages(
     pages: &mut ReceivePages,
     counts: &mut UdpFrameCounts,
 ) -> bool {
-    if fragment.crc != whole.crc {
+    if whole.is_damaged {
         counts.payloads_damaged += 1;
         for page in whole.pages {
             // Filled by us and named to nobody.

@@ -157,9 +157,14 @@ fn parts_of_an_event_are_its_fragments() {
     for (index, (entry, words)) in view.fragments().enumerate() {
         assert_eq!(access.entry(index), entry);
         let parts = access.parts(index);
-        assert_eq!((parts.first(), parts.words()), (words, words.len()));
+        assert_eq!(parts.parts[..], [words]);
+        assert_eq!(
+            (parts.words(), parts.iter().left()),
+            (words.len(), words.len())
+        );
+        assert_eq!(parts.iter().peek(), words.first().copied());
     }
-    assert_eq!(FragmentParts::default().first(), []);
+    assert_eq!(FragmentParts::default().iter().peek(), None);
 }
 
 fn any_header() -> impl Strategy<Value = EventHeader> {

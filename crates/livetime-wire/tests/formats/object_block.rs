@@ -1,7 +1,8 @@
 use livetime_wire::object::{
-    HEADER_WORDS, OBJECT_WORDS, ObjectBlock, ObjectBlockView, ObjectError, ObjectKind,
-    PhysicsObject,
+    HEADER_WORDS, OBJECT_WORDS, ObjectBlock, ObjectBlockParts, ObjectBlockView, ObjectError,
+    ObjectKind, PhysicsObject,
 };
+use livetime_wire::part_words::PartWords;
 use livetime_wire::{EventNumber, RunNumber};
 use proptest::prelude::*;
 
@@ -130,6 +131,7 @@ proptest! {
         words in prop::collection::vec(any::<u32>(), 0..60),
         count in 0_u32..12,
         framed: bool,
+        cuts in (0_usize..60, 0_usize..60),
     ) {
         let mut words = words;
         if framed && words.len() >= HEADER_WORDS {
@@ -139,7 +141,20 @@ proptest! {
                 item[0] &= 0xFFFF_0007;
             }
         }
-        if let Ok(view) = ObjectBlockView::new_checked(&words) {
+        let [first, second] = [cuts.0.min(cuts.1), cuts.0.max(cuts.1)].map(|cut| cut.min(words.len()));
+        let parts = [&words[..first], &words[first..second], &words[second..]];
+        let in_parts = ObjectBlockParts::new_checked(PartWords::new(&parts));
+        let in_one = ObjectBlockView::new_checked(&words);
+        match (&in_one, in_parts) {
+            (Ok(one), Ok(parts)) => {
+                prop_assert_eq!(parts.header(), one.header());
+                let read: Vec<_> = parts.objects().map(|object| bits(&object)).collect();
+                let expected: Vec<_> = one.objects().map(|object| bits(&object)).collect();
+                prop_assert_eq!(read, expected);
+            }
+            (one, parts) => prop_assert_eq!(one.as_ref().err(), parts.as_ref().err()),
+        }
+        if let Ok(view) = in_one {
             prop_assert!(view.words() <= words.len());
             prop_assert_eq!(view.objects().len(), count as usize);
             prop_assert_eq!(view.objects().count(), count as usize);

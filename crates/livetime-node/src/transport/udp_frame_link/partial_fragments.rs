@@ -24,7 +24,7 @@ pub(super) struct FragmentKey {
     pub(super) trigger: TriggerNumber,
     pub(super) source: SourceId,
     pub(super) words: u32,
-    pub(super) crc: u32,
+    pub(super) crc: Option<u32>,
     pub(super) pieces: usize,
 }
 
@@ -35,10 +35,11 @@ struct Partial {
     missing: usize,
 }
 
-/// The pages of a whole fragment, and the CRC of its words.
+/// The pages of a whole fragment.
 pub(super) struct WholePayload {
     pub(super) pages: ArrayVec<u32, FRAGMENT_PAGES_MAX>,
-    pub(super) crc: u32,
+    /// Whether its words do not have the CRC that its message names.
+    pub(super) is_damaged: bool,
 }
 
 /// The incomplete fragments of one sender, the oldest first.
@@ -132,13 +133,15 @@ impl Partial {
         let mut pages = ArrayVec::new();
         for page in self.pieces.into_iter().flatten() {
             let words = left.min(page.len());
-            crc.update(&page[..words]);
+            if self.key.crc.is_some() {
+                crc.update(&page[..words]);
+            }
             left -= words;
             pages.push(page.finish().0);
         }
         WholePayload {
             pages,
-            crc: crc.value(),
+            is_damaged: self.key.crc.is_some_and(|named| named != crc.value()),
         }
     }
 }
