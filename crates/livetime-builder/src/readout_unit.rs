@@ -103,6 +103,9 @@ pub enum FragmentVerdict {
     /// As one whose trigger was rejected: the selection on a first step, in which this unit is not, has
     /// rejected the event before the fragment came.
     DiscardUnasked,
+    /// One is on file that no builder unit has seen: keep the better of the two and free the other's
+    /// pages, which is counted as [`LossCause::FragmentDuplicate`].
+    KeepBetter,
     /// The table is full: leave it where it is and ask again later.
     Wait,
 }
@@ -258,7 +261,8 @@ impl ReadoutUnit {
     /// it, and again only after [`FragmentVerdict::Wait`]: duplicates, strangers and late ones are
     /// counted here. A fragment buffer for at least [`BuilderConfig::trigger_window`] triggers
     /// never refuses what may stay; were it asked first, it might replace a fragment whose pages a
-    /// builder unit reads.
+    /// builder unit reads. A damaged trigger number may have taken the place of a good fragment:
+    /// as long as nobody reads that one's pages the good one still gets it.
     pub fn handle_fragment(
         &mut self,
         now: RunNs,
@@ -271,7 +275,12 @@ impl ReadoutUnit {
         if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
                 Stage::Open if held.present & (1 << bit) != 0 => {
-                    return self.lose(LossCause::FragmentDuplicate);
+                    let lost = self.lose(LossCause::FragmentDuplicate);
+                    let is_unseen = held.builder == NO_BUILDER && !held.has(Mark::Probed);
+                    return match is_unseen && held.unsent == 0 {
+                        true => FragmentVerdict::KeepBetter,
+                        false => lost,
+                    };
                 }
                 Stage::Open => {
                     held.present |= 1 << bit;

@@ -16,14 +16,14 @@ use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
-use crate::chain_plan::{ChainPlan, name_of_socket, role_of, transport_of, writers};
+use crate::chain_plan::{ChainPlan, FRONT_END, name_of_socket, role_of, transport_of, writers};
 use crate::counter_block::CounterBlock;
 use crate::process::lost_unit::{Judged, Neighbours, count_accepted_once, settle_lost};
 use crate::process::{
     FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
 };
 use crate::python_filter::FilterHistograms;
-use crate::role::Role;
+use crate::role::{Role, RoleCommand};
 use crate::role_ends::{MissingEnd, RoleEnds};
 use crate::run_clock::RunClock;
 use crate::run_file::{RunFile, RunFiles};
@@ -63,6 +63,9 @@ pub struct Chain {
     blocks: Vec<(String, Arc<CounterBlock>)>,
     threads: Vec<JoinHandle<WorkerResult>>,
     processes: Option<ProcessGroup>,
+    /// What the front-ends are told by, where they are a thread, and their worker's bell.
+    front_end: Option<(CommandBox, Doorbell)>,
+    is_paused: bool,
     board: ReportBoard,
     mender: StreamMender,
     congestion: Option<String>,
@@ -252,6 +255,9 @@ impl Chain {
         // The run begins when all roles are made, which may take a filter some seconds.
         let clock = (config.aligned_clock()).unwrap_or_else(|| clock.restarted());
         let board = ReportBoard::default();
+        let has_front_end = |worker: &WorkerConfig| worker.roles.iter().any(|id| id == FRONT_END);
+        let place = config.workers.iter().position(has_front_end);
+        let front_end = place.map(|place| (commands[place].clone(), bells[place].clone()));
         let workers = make_workers(&config.workers, roles, bells, commands, &board);
         let threads: Result<_, _> = workers
             .into_iter()
@@ -264,6 +270,8 @@ impl Chain {
             blocks,
             threads: threads?,
             processes: None,
+            front_end,
+            is_paused: config.source.triggers.starts_paused,
             board,
             mender,
             congestion,
@@ -291,6 +299,8 @@ impl Chain {
             threads: Vec::new(),
             congestion: group.congestion().map(str::to_owned),
             processes: Some(group),
+            front_end: None,
+            is_paused: config.source.triggers.starts_paused,
             board: ReportBoard::default(),
             mender: StreamMender::default(),
             repair: longest_repair(config),
@@ -371,6 +381,11 @@ impl Chain {
         merged.to_vec()
     }
 
+    /// The number of the run.
+    pub fn run(&self) -> RunNumber {
+        self.run
+    }
+
     /// The counters of all roles now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::read(self.clock.now(), &self.blocks)
@@ -379,6 +394,46 @@ impl Chain {
     /// The congestion control of the streams between the roles, where there are streams.
     pub fn congestion(&self) -> Option<&str> {
         self.congestion.as_deref()
+    }
+
+    /// Holds triggers back until [`Chain::resume`]; what is on its way passes. Those that come
+    /// meanwhile are refused, which is no dead time, or wait in a lossless run.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn pause(&mut self) -> Result<(), String> {
+        if std::mem::replace(&mut self.is_paused, true) {
+            return Err("the run is paused already".to_owned());
+        }
+        self.tell_front_end("pause", RoleCommand::Pause)
+    }
+
+    /// Takes triggers again.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn resume(&mut self) -> Result<(), String> {
+        if !std::mem::replace(&mut self.is_paused, false) {
+            return Err("the run is not paused".to_owned());
+        }
+        self.tell_front_end("resume", RoleCommand::Resume)
+    }
+
+    /// Whether an operator holds triggers back.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    fn tell_front_end(&mut self, what: &str, command: RoleCommand) -> Result<(), String> {
+        match (&mut self.processes, &self.front_end) {
+            (Some(group), _) => group.tell_front_end(what),
+            (None, Some((commands, bell))) => {
+                commands.put(FRONT_END, command);
+                bell.ring();
+                Ok(())
+            }
+            (None, None) => Err("this run has no front-end".to_owned()),
+        }
     }
 
     /// Whether the source has sent its last trigger and every one of them is decided.

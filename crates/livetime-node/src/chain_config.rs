@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use livetime_builder::problem_code::POOL_TOO_SMALL;
 use livetime_builder::{BuildMode, BuilderConfig, PageDemand, ShapingConfig};
 use livetime_readout::LinkConfig;
 use livetime_shm::{TscClock, WaitStrategy};
@@ -341,7 +342,41 @@ impl ChainConfig {
             }
             problems.extend(self.check_demand(&links, link_path));
         }
+        problems.extend(self.check_order(link_path));
         problems
+    }
+
+    /// Whether the pages of each link allow decisions out of order. Trigger nodes side by side may have
+    /// an event get its credit before older ones, which then wait for it while their fragments lie
+    /// before its own on each link: as many as there are Level-2 buffers, and they may be the longest.
+    fn check_order(&self, link_path: &impl Fn(usize) -> String) -> Option<Problem> {
+        if self.trigger_nodes < 2 {
+            return None;
+        }
+        let longest = self.source.fragment.bytes_max.0;
+        let buffers = u64::from(self.supervisor.l2_buffers);
+        let missing = |(index, DataLinkConfig { link, .. }): (usize, &DataLinkConfig)| {
+            let page_bytes = u64::from(link.page_words) * 4;
+            let apart = u64::from(link.request_depth) + u64::from(link.xon_above);
+            let needed = buffers * longest.div_ceil(page_bytes.max(1)) + apart;
+            (u64::from(link.pages) < needed).then_some((index, link.pages, needed))
+        };
+        let mut links = self.data_links.iter().enumerate();
+        let (index, pages, needed) = links.find_map(missing)?;
+        let problem = Problem::new(
+            POOL_TOO_SMALL,
+            "trigger.nodes",
+            self.trigger_nodes,
+            format!("1, or `pages` of at least {needed}"),
+            "raise `pages` of the links, or lower `bytes_max` of the fragments; `livetime explain \
+             B0107` says why",
+        );
+        let label = format!(
+            "{pages} pages here, {needed} needed: {buffers} Level-2 buffers x {} of the longest fragment, \
+             and those posted and for XOFF",
+            ByteSize(longest)
+        );
+        Some(problem.with_related(format!("{}.pages", link_path(index)), label))
     }
 
     /// Where datagrams carry payload, each takes a page, from its readout unit into one of its builder
@@ -678,7 +713,7 @@ mod tests {
     #[test]
     fn each_contradiction_between_parts_is_one_problem_at_its_key() {
         type Change = fn(&mut ChainConfig);
-        let cases: [(&str, &str, Change); 11] = [
+        let cases: [(&str, &str, Change); 12] = [
             ("L0201", "link[2].page", |c| {
                 c.data_links[2].link.page_words = 2048;
             }),
@@ -699,6 +734,15 @@ mod tests {
             }),
             ("B0107", "builder.credits", |c| {
                 c.data_links[1].link.pages = 242
+            }),
+            ("B0107", "trigger.nodes", |c| {
+                c.trigger_nodes = 2;
+                c.workers[0].roles.push("trg1".to_owned());
+                c.source.fragment.bytes_max = ByteSize(256 << 10);
+                c.store.event_bytes_max = 16 << 20;
+                let links = c.data_links.iter_mut();
+                links.for_each(|link| link.link.fragment_words_max = 64 << 10);
+                c.data_links[2].link.pages = 250;
             }),
             ("R0101", "workers.wait", |c| {
                 c.workers[1].wait = WaitStrategy::Spin

@@ -49,8 +49,8 @@ pub struct Gauges {
     pub fragments_in_incomplete: u64,
     /// Fragments in all events that a filter unit has judged.
     pub fragments: u64,
-    /// Offers refused because of the trigger gate, which is no dead time.
-    pub refused_by_gate: u64,
+    /// Offers that came outside the trigger gate or in a pause, which is no dead time.
+    pub refused_outside: u64,
 }
 
 /// What a role publishes.
@@ -217,7 +217,7 @@ impl Gauges {
             self.incomplete,
             self.fragments_in_incomplete,
             self.fragments,
-            self.refused_by_gate,
+            self.refused_outside,
         ]
     }
 
@@ -238,7 +238,7 @@ impl Gauges {
             incomplete,
             fragments_in_incomplete,
             fragments,
-            refused_by_gate,
+            refused_outside,
         ] = values;
         Self {
             idle,
@@ -256,7 +256,7 @@ impl Gauges {
             incomplete,
             fragments_in_incomplete,
             fragments,
-            refused_by_gate,
+            refused_outside,
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         counts.gauges.record_latency(7);
         (counts.gauges.done, counts.gauges.failed) = (5, 1);
         counts.gauges.disk_full = 1;
-        (counts.gauges.incomplete, counts.gauges.refused_by_gate) = (6, 33);
+        (counts.gauges.incomplete, counts.gauges.refused_outside) = (6, 33);
         (
             counts.gauges.fragments_in_incomplete,
             counts.gauges.fragments,

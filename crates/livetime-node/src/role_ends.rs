@@ -376,6 +376,7 @@ impl RoleEnds {
             trigger,
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
+            starts_paused: source.triggers.starts_paused,
             readout_units: rings,
             event_manager: self.manager_path(config)?,
             faults: config.faults.clone(),

@@ -73,10 +73,10 @@ impl Snapshot {
         found.map(|(_, counts)| *counts).unwrap_or_default()
     }
 
-    /// Offers refused because of the trigger gate, which is no dead time.
-    pub fn refused_by_gate(&self) -> u64 {
+    /// Offers that came outside the trigger gate or in a pause, which is no dead time.
+    pub fn refused_outside(&self) -> u64 {
         let roles = self.roles.iter();
-        roles.map(|(_, role)| role.gauges.refused_by_gate).sum()
+        roles.map(|(_, role)| role.gauges.refused_outside).sum()
     }
 
     /// The roles whose id starts with a kind's prefix (`ru`, `bu`, ..).
@@ -105,7 +105,7 @@ pub struct RateSample {
     pub filter_accept_hz: f64,
     /// Payload bytes into the event builder \[bytes/s\].
     pub built_bytes_per_s: f64,
-    /// Fraction of the offers refused, 0..1; those outside the trigger gate are none.
+    /// Fraction of the offers refused, 0..1; those outside the trigger gate or in a pause are none.
     pub refused_fraction: f64,
 }
 
@@ -124,11 +124,11 @@ impl RateSample {
                 .map(|role| role.gauges.bytes)
                 .sum::<u64>()
         };
-        let by_gate = after.refused_by_gate();
-        let by_gate = by_gate.saturating_sub(before.refused_by_gate());
-        let in_gate = |a: u64, b: u64| b.saturating_sub(a).saturating_sub(by_gate);
-        let offered = in_gate(a.offered, b.offered);
-        let refused = in_gate(a.refused, b.refused);
+        let outside = after.refused_outside();
+        let outside = outside.saturating_sub(before.refused_outside());
+        let inside = |a: u64, b: u64| b.saturating_sub(a).saturating_sub(outside);
+        let offered = inside(a.offered, b.offered);
+        let refused = inside(a.refused, b.refused);
         Some(Self {
             at_s: after.at.0 as f64 * 1e-9,
             trigger_hz: rate(a.triggers, b.triggers),
@@ -160,7 +160,7 @@ mod tests {
         // Of 150 offers 50 came outside the trigger gate.
         counts.chain.offered = 150;
         counts.chain.refused = 75;
-        counts.gauges.refused_by_gate = 50;
+        counts.gauges.refused_outside = 50;
         counts.chain.triggers = 75;
         counts.gauges.idle = 1;
         block.publish(&counts);

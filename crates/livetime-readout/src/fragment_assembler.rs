@@ -10,7 +10,8 @@
 //! | framing or link errors, header readable | fragment with the bits of the completion |
 //! | CRC differs | fragment with `BAD_CRC` |
 //! | trailer and length differ | fragment with `BAD_LENGTH` |
-//! | another run, a source of another link | fragment with `WRONG_RUN`, `WRONG_SOURCE` |
+//! | another run | fragment with `WRONG_RUN` |
+//! | a source that is not the link's | fragment with `WRONG_SOURCE`, of the link's only source: in the place of another link it would push out that one's |
 //! | header unreadable, or damaged and its trigger number far off | lost, `fragment_malformed` |
 //! | longer than allowed | lost, `fragment_too_long` |
 //! | no end word, and not complete | lost, `link_truncated` |
@@ -328,13 +329,22 @@ impl FragmentAssembler {
         }
         Ok(Judged {
             trigger,
-            source: header.source,
+            source: self.source_of(&header),
             words: parts.iter().map(|part| part.len() as u32).sum(),
             status,
             crc,
             sound,
             front_end_status,
         })
+    }
+
+    /// Whose fragment it is: a link of one source carries those of no other, whatever they say.
+    #[inline]
+    fn source_of(&self, header: &FragmentHeader) -> SourceId {
+        match self.config.sources[..] {
+            [own] => own,
+            _ => header.source,
+        }
     }
 
     /// Whether the header can be believed.
@@ -468,7 +478,7 @@ mod tests {
                 run: RUN,
                 pool: 3,
                 page_words: PAGE_WORDS,
-                sources: vec![SourceId(0x0102), SOURCE],
+                sources: vec![SOURCE],
                 crc,
             };
             Self {
@@ -585,6 +595,7 @@ mod tests {
             let (trigger, descriptor) = filed(bench.good(&words));
             assert_eq!(trigger, TriggerNumber(1));
             assert!(descriptor.status.contains(bit), "{:?}", descriptor.status);
+            assert_eq!(descriptor.source, SOURCE, "in the place of the link's own");
             assert_eq!(descriptor.crc, livetime_wire::crc::crc32c(&words));
         }
         let framing = FragmentStatus::WRONG_END.with(FragmentStatus::LINK_CONTROL);
@@ -596,6 +607,15 @@ mod tests {
             (5, 5, 5)
         );
         assert_eq!(counters.by_status.iter().sum::<u64>(), 8);
+    }
+
+    #[test]
+    fn a_link_of_several_sources_files_each_under_its_own() {
+        let mut bench = Bench::new(CrcCheck::On);
+        bench.assembler.config.sources = vec![SourceId(0x0100), SOURCE];
+        let (_, descriptor) = filed(bench.good(&fragment(TriggerNumber(1), 4)));
+        assert_eq!(descriptor.source, SOURCE);
+        assert!(descriptor.status.is_good());
     }
 
     #[test]

@@ -183,15 +183,10 @@ impl FragmentBuffer {
         let cell = &mut self.cells[slot.row as usize * self.sources.len() + column];
         if let Some(there) = cell {
             self.losses.add(LossCause::FragmentDuplicate, 1);
-            let mut other = fragment;
-            if !there.status.is_good() && other.status.is_good() {
-                self.counters.replaced += 1;
-                core::mem::swap(there, &mut other);
-            }
-            return Err(InsertRefused {
-                reason: RefusedReason::Duplicate,
-                fragment: other,
-            });
+            let mut fragment = fragment;
+            self.counters.replaced += u64::from(swap_for_better(there, &mut fragment));
+            let reason = RefusedReason::Duplicate;
+            return Err(InsertRefused { reason, fragment });
         }
         *cell = Some(fragment);
         slot.count += 1;
@@ -200,6 +195,21 @@ impl FragmentBuffer {
         let high = &mut self.counters.fragments_high_water;
         *high = fragments.max(*high);
         Ok(())
+    }
+
+    /// Keeps the better of a fragment and the one on file for its trigger and source, and hands the
+    /// other back. Whoever has judged it a duplicate has counted it.
+    pub fn keep_better(
+        &mut self,
+        trigger: TriggerNumber,
+        mut fragment: FragmentDescriptor,
+    ) -> FragmentDescriptor {
+        if let Some(cell) = self.cell_of(trigger, fragment.source)
+            && let Some(there) = &mut self.cells[cell]
+        {
+            self.counters.replaced += u64::from(swap_for_better(there, &mut fragment));
+        }
+        fragment
     }
 
     /// The fragments of a trigger, ordered by source.
@@ -219,9 +229,14 @@ impl FragmentBuffer {
         trigger: TriggerNumber,
         source: SourceId,
     ) -> Option<&FragmentDescriptor> {
+        self.cells[self.cell_of(trigger, source)?].as_ref()
+    }
+
+    #[inline]
+    fn cell_of(&self, trigger: TriggerNumber, source: SourceId) -> Option<usize> {
         let column = self.sources.binary_search(&source).ok()?;
         let row = self.slots[self.find(trigger).ok()?].row as usize;
-        self.cells[row * self.sources.len() + column].as_ref()
+        Some(row * self.sources.len() + column)
     }
 
     /// Number of fragments of a trigger.
@@ -356,6 +371,15 @@ impl FragmentBuffer {
     }
 }
 
+/// Puts a good fragment in the place of a damaged one; whether it did.
+fn swap_for_better(there: &mut FragmentDescriptor, other: &mut FragmentDescriptor) -> bool {
+    let is_better = !there.status.is_good() && other.status.is_good();
+    if is_better {
+        core::mem::swap(there, other);
+    }
+    is_better
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -452,6 +476,22 @@ mod tests {
         );
         assert_eq!(buffer.counters().replaced, 1);
         assert_eq!(buffer.losses().of(LossCause::FragmentDuplicate), 2);
+    }
+
+    #[test]
+    fn better_of_two_is_kept_and_the_other_handed_back() {
+        let mut buffer = buffer(4);
+        let mut damaged = fragment(0x10, 1);
+        damaged.status = FragmentStatus::BAD_CRC;
+        buffer.insert(TriggerNumber(1), damaged).unwrap();
+        let other = buffer.keep_better(TriggerNumber(1), fragment(0x10, 2));
+        assert_eq!(other.pages[0], 1);
+        let other = buffer.keep_better(TriggerNumber(1), fragment(0x10, 3));
+        assert_eq!(other.pages[0], 3, "the first of two good ones stays");
+        let other = buffer.keep_better(TriggerNumber(2), fragment(0x10, 4));
+        assert_eq!(other.pages[0], 4, "none of that trigger is here");
+        assert_eq!((buffer.len(), buffer.counters().replaced), (1, 1));
+        assert_eq!(buffer.losses().total(), 0, "the caller has counted them");
     }
 
     #[test]

@@ -225,6 +225,7 @@ const _: () = assert!(size_of::<PoolFront>() <= STATE_OFFSET);
 /// // Another process: `PagePool::open(descriptor)`; another thread: a clone.
 /// let reader = pool.clone().read(filled)?;
 /// assert_eq!(reader[..3], [7, 8, 9]);
+/// assert_eq!(pool.readers(filled)?, 1);
 /// assert!(pool.release(filled).is_err(), "it is being read");
 /// drop(reader);
 /// pool.release(filled)?;
@@ -529,6 +530,20 @@ impl PagePool {
         // Relaxed: an observation, nothing is accessed because of it.
         let bits = self.pool().line(page)?.state.load(Ordering::Relaxed);
         Ok(StateWord::from_bits(bits).state())
+    }
+
+    /// How many readers a page has in all processes, at this moment. Whoever knows that nobody begins
+    /// to read it, such as the only reader there is, may release it once there are none.
+    ///
+    /// # Errors
+    /// [`PageError::OutOfRange`].
+    #[inline]
+    pub fn readers(&self, page: PageIndex) -> Result<u32, PageError> {
+        let holds = self.pool().line(page)?.holds.iter();
+        // Relaxed: as in `state`; the release looks again.
+        Ok(holds
+            .map(|count| u32::from(count.load(Ordering::Relaxed)))
+            .sum())
     }
 
     /// Counts the pages in each state, by looking at every page.

@@ -27,6 +27,7 @@ pub mod recorded;
 pub mod slidas;
 pub mod source_config;
 pub mod source_event;
+pub mod trigger_pause;
 pub mod trigger_source;
 
 pub use arrival::{ArrivalConfig, ArrivalKind, ArrivalProcess};
@@ -42,6 +43,7 @@ pub use recorded::{RecordedError, RecordedEvents, RecordedProblem};
 pub use slidas::{Slidas, SlidasConfig, SlidasDelivery, SlidasFraming};
 pub use source_config::SourceConfig;
 pub use source_event::{SourceEvent, SourceObject};
+pub use trigger_pause::TriggerPause;
 pub use trigger_source::{
     Buffers, Offer, OfferMode, RefusalCause, SourcePoll, TriggerSource, TriggerSourceConfig,
     TriggerSourceCounts,

@@ -13,8 +13,9 @@ use livetime_wire::{DurationNs, Problem, RunNs};
 use crate::arrival::{ArrivalConfig, ArrivalKind, ArrivalProcess};
 use crate::problem_code::{RATE, RUN_END};
 
-/// Offers that one poll may skip as too old; a longer backlog is skipped by the next polls.
-const SKIPS_PER_POLL: usize = 1024;
+/// Offers that one poll may skip as too old, about a millisecond's work; a longer backlog is skipped by
+/// the next polls. Fewer, and at rates far above what a machine takes every offer would be too old.
+const SKIPS_PER_POLL: usize = 65_536;
 /// Bunch crossings of one turn, 25 ns each, as at the LHC.
 pub const BUNCHES: u64 = 3564;
 /// Nanoseconds between two bunch crossings.
@@ -44,6 +45,8 @@ pub struct TriggerSourceConfig {
     /// Timed offers that could not be made for so long count as refused, since a front-end holds
     /// its data no longer; it bounds how far a slow machine lags behind. Default 1 ms.
     pub lateness_max: DurationNs,
+    /// The run begins with a pause: no trigger is taken until it is resumed. Default not.
+    pub starts_paused: bool,
 }
 
 impl Default for TriggerSourceConfig {
@@ -54,6 +57,7 @@ impl Default for TriggerSourceConfig {
             triggers_max: None,
             duration: Some(DurationNs(20_000_000_000)),
             lateness_max: DurationNs::MILLISECOND,
+            starts_paused: false,
         }
     }
 }
@@ -118,7 +122,7 @@ pub enum SourcePoll {
     Offer(Offer),
     /// Nothing before this time.
     Wait {
-        /// When the next trigger comes.
+        /// When the next trigger comes; not after the poll where more are to be skipped as too old.
         until: RunNs,
     },
     /// Lossless, and a trigger waits for a free buffer.
@@ -134,8 +138,14 @@ pub enum RefusalCause {
     BuffersFull,
     /// A link is off.
     Xoff,
+    /// The source itself came to it too late.
+    Late,
     /// The trigger gate is closed.
     Gate,
+    /// The gate in which a schedule asked for it has passed.
+    GatePassed,
+    /// The run is paused.
+    Paused,
 }
 
 /// What a trigger source has done.
@@ -153,22 +163,36 @@ pub struct TriggerSourceCounts {
     pub refused_gate: u64,
     /// Triggers of a schedule, refused because the gate in which they were asked for had passed.
     pub refused_gate_passed: u64,
+    /// Refused because the run was paused.
+    pub refused_paused: u64,
 }
 
 impl TriggerSourceCounts {
     /// All refusals.
     pub fn refused(&self) -> u64 {
-        self.refused_buffers + self.refused_xoff + self.refused_late + self.refused_by_gate()
+        self.refused_buffers + self.refused_xoff + self.refused_late + self.refused_outside()
     }
 
-    /// Those refused because of the trigger gate, which are no dead time.
-    pub fn refused_by_gate(&self) -> u64 {
-        self.refused_gate + self.refused_gate_passed
+    /// Those that came when none was wanted, because of the trigger gate or in a pause: no dead time.
+    pub fn refused_outside(&self) -> u64 {
+        self.refused_gate + self.refused_gate_passed + self.refused_paused
     }
 
     /// Triggers accepted.
     pub fn accepted(&self) -> u64 {
         self.offered - self.refused()
+    }
+
+    fn refuse(&mut self, cause: RefusalCause) {
+        let count = match cause {
+            RefusalCause::BuffersFull => &mut self.refused_buffers,
+            RefusalCause::Xoff => &mut self.refused_xoff,
+            RefusalCause::Late => &mut self.refused_late,
+            RefusalCause::Gate => &mut self.refused_gate,
+            RefusalCause::GatePassed => &mut self.refused_gate_passed,
+            RefusalCause::Paused => &mut self.refused_paused,
+        };
+        *count += 1;
     }
 }
 
@@ -203,23 +227,24 @@ impl TriggerSource {
     /// What to do at `now`. Each offer returned is accepted unless [`TriggerSource::handle_refused`]
     /// follows before the next poll.
     pub fn poll(&mut self, now: RunNs, buffers: Buffers) -> SourcePoll {
-        self.poll_gated(now, buffers, |_| true)
+        self.poll_gated(now, buffers, |_| None)
     }
 
-    /// As [`TriggerSource::poll`], where there is a trigger gate: `was_open` says whether it was open at
-    /// a moment before, so that triggers that are too old are no dead time if they came outside.
+    /// As [`TriggerSource::poll`], where there is a trigger gate or a pause: `closed_by` says what kept
+    /// triggers out at a moment before, so that those that are too old are no dead time if they came
+    /// then.
     pub fn poll_gated(
         &mut self,
         now: RunNs,
         buffers: Buffers,
-        was_open: impl Fn(RunNs) -> bool,
+        closed_by: impl Fn(RunNs) -> Option<RefusalCause>,
     ) -> SourcePoll {
         if self.is_finished(now) {
             return SourcePoll::Finished;
         }
         match self.config.mode {
             OfferMode::Lossless => self.poll_lossless(now, buffers),
-            OfferMode::Timed => self.poll_timed(now, was_open),
+            OfferMode::Timed => self.poll_timed(now, closed_by),
         }
     }
 
@@ -237,7 +262,11 @@ impl TriggerSource {
         SourcePoll::Offer(again.unwrap_or_else(|| self.advance()))
     }
 
-    fn poll_timed(&mut self, now: RunNs, was_open: impl Fn(RunNs) -> bool) -> SourcePoll {
+    fn poll_timed(
+        &mut self,
+        now: RunNs,
+        closed_by: impl Fn(RunNs) -> Option<RefusalCause>,
+    ) -> SourcePoll {
         for _ in 0..SKIPS_PER_POLL {
             if self.is_finished(now) {
                 return SourcePoll::Finished;
@@ -253,10 +282,8 @@ impl TriggerSource {
             if now.since(offer.at) <= self.config.lateness_max {
                 return SourcePoll::Offer(offer);
             }
-            match was_open(offer.at) {
-                true => self.counts.refused_late += 1,
-                false => self.counts.refused_gate += 1,
-            }
+            let cause = closed_by(offer.at).unwrap_or(RefusalCause::Late);
+            self.counts.refuse(cause);
         }
         SourcePoll::Wait { until: now }
     }
@@ -271,19 +298,24 @@ impl TriggerSource {
         Some(Offer { at: now })
     }
 
-    /// A trigger that a schedule asked for cannot be offered any more, since its gate has passed. It
-    /// is offered and refused.
-    pub fn refuse_scheduled(&mut self, now: RunNs) {
+    /// A trigger that a schedule asked for cannot be taken, since its gate has passed or the run is
+    /// paused. It is offered and refused.
+    pub fn refuse_scheduled(&mut self, now: RunNs, cause: RefusalCause) {
         if !self.is_finished(now) {
             self.counts.offered += 1;
-            self.counts.refused_gate_passed += 1;
+            self.counts.refuse(cause);
         }
+    }
+
+    /// Whether triggers may be refused; if not, they wait.
+    pub fn may_refuse(&self) -> bool {
+        self.config.mode == OfferMode::Timed
     }
 
     /// Triggers that a schedule asked for wait for a buffer still, and the run takes no more. They are
     /// offered and refused, but in a lossless run, which refuses nothing.
     pub fn refuse_waiting(&mut self, triggers: u64) {
-        if self.config.mode == OfferMode::Timed {
+        if self.may_refuse() {
             self.counts.offered += triggers;
             self.counts.refused_buffers += triggers;
         }
@@ -294,11 +326,7 @@ impl TriggerSource {
     /// # Panics
     /// If more offers are refused than were made.
     pub fn handle_refused(&mut self, offer: Offer, cause: RefusalCause) {
-        match cause {
-            RefusalCause::BuffersFull => self.counts.refused_buffers += 1,
-            RefusalCause::Xoff => self.counts.refused_xoff += 1,
-            RefusalCause::Gate => self.counts.refused_gate += 1,
-        }
+        self.counts.refuse(cause);
         assert!(
             self.counts.refused() <= self.counts.offered,
             "each offer is refused at most once"
@@ -361,7 +389,7 @@ mod tests {
             (counts.offered, counts.refused_gate, counts.accepted()),
             (2, 1, 1)
         );
-        source.refuse_scheduled(RunNs(11_000));
+        source.refuse_scheduled(RunNs(11_000), RefusalCause::GatePassed);
         let counts = source.counts();
         assert_eq!(
             (counts.offered, counts.refused_gate_passed, counts.refused()),
@@ -369,7 +397,7 @@ mod tests {
         );
         source.stop();
         assert_eq!(source.offer_scheduled(RunNs(12_000)), None);
-        source.refuse_scheduled(RunNs(12_000));
+        source.refuse_scheduled(RunNs(12_000), RefusalCause::GatePassed);
         assert_eq!(source.counts(), counts, "nothing is offered after the end");
     }
 
@@ -456,10 +484,18 @@ mod tests {
         let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
         let now = RunNs(10_000_000);
         // It was open from 2 ms on: 800 triggers that are too old came since.
-        let was_open = |at: RunNs| at.0 > 2_000_000;
-        while let SourcePoll::Offer(_) = source.poll_gated(now, Buffers::Free, was_open) {}
+        let closed_by = |at: RunNs| match at.0 {
+            ..=1_000_000 => Some(RefusalCause::Paused),
+            ..=2_000_000 => Some(RefusalCause::Gate),
+            _ => None,
+        };
+        while let SourcePoll::Offer(_) = source.poll_gated(now, Buffers::Free, closed_by) {}
         let counts = source.counts();
-        assert_eq!((counts.refused_late, counts.refused_gate), (699, 200));
+        assert_eq!((counts.refused_late, counts.refused_gate), (699, 100));
+        assert_eq!(
+            (counts.refused_paused, counts.refused_outside()),
+            (100, 200)
+        );
         source.refuse_waiting(7);
         assert_eq!(source.counts().offered, 1007);
         assert_eq!(source.counts().accepted(), counts.accepted());
@@ -468,7 +504,7 @@ mod tests {
     #[test]
     fn a_long_backlog_is_skipped_in_bounded_steps() {
         let mut source = TriggerSource::new(&config(OfferMode::Timed), 1);
-        let now = RunNs(1_000_000_000);
+        let now = RunNs(10_000_000_000);
         assert_eq!(source.poll(now, Buffers::Free), wait(now.0));
         assert_eq!(source.counts().offered, SKIPS_PER_POLL as u64);
         let mut polls = 0;
@@ -476,8 +512,8 @@ mod tests {
             polls += 1;
         }
         assert_eq!(
-            polls, 96,
-            "99 899 late offers are 97 full steps of 1024 and a part"
+            polls, 14,
+            "999 899 late offers are 15 full steps of 65 536 and a part"
         );
     }
 

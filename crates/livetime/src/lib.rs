@@ -25,7 +25,9 @@ mod run_histograms;
 #[cfg(feature = "cluster")]
 mod run_hosts;
 mod run_live;
+mod run_status;
 mod run_summary;
+mod run_watch;
 mod spill_figure;
 mod verb;
 mod writer_places;

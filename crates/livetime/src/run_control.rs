@@ -1,7 +1,8 @@
 //! Orders to a run that goes on: lines over a socket in its directory.
 //!
 //! The run looks at the socket between its other duties, takes one line a connection and answers
-//! with one. `livetime steer` is the other end; what an order does is the chain's.
+//! with one. `livetime steer` is the other end, or any program; what an order does is said in
+//! [`crate::run_watch`].
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,9 +12,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use livetime_node::process::FilterChange;
 use livetime_node::role_ends::unit_of;
-use livetime_wire::UnitKind;
+use livetime_wire::{UnitId, UnitKind};
 
 /// Name of the socket in a run directory.
 const SOCKET: &str = "control";
@@ -26,7 +26,27 @@ const ORDERS_PER_LOOK: usize = 4;
 /// Longest line.
 const LINE_MAX: u64 = 256;
 /// How orders are written.
-const FORM: &str = "orders are `filter add`, `filter remove` and `filter remove fu1`";
+const FORM: &str = "orders are `status`, `pause`, `resume`, `stop`, `abort`, `filter add`, \
+                    `filter remove` and `filter remove fu1`";
+
+/// What a run is ordered to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Say what it is doing.
+    Status,
+    /// Hold triggers back.
+    Pause,
+    /// Take triggers again.
+    Resume,
+    /// End in order.
+    Stop,
+    /// End at once.
+    Abort,
+    /// Let a filter unit join.
+    AddFilter,
+    /// Let a filter unit leave, the last one if none is named.
+    RemoveFilter(Option<UnitId>),
+}
 
 /// The run's end of the socket.
 pub(crate) struct RunControl {
@@ -58,7 +78,7 @@ impl RunControl {
     }
 
     /// Takes the orders that have come, and answers each with what `obey` says.
-    pub(crate) fn serve(&self, mut obey: impl FnMut(FilterChange) -> Result<String, String>) {
+    pub(crate) fn serve(&self, mut obey: impl FnMut(Order) -> Result<String, String>) {
         for _ in 0..ORDERS_PER_LOOK {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
@@ -78,19 +98,14 @@ impl Drop for RunControl {
 
 fn answer(
     mut stream: UnixStream,
-    obey: &mut impl FnMut(FilterChange) -> Result<String, String>,
+    obey: &mut impl FnMut(Order) -> Result<String, String>,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
-    let done = match parse_order(line.trim()) {
-        Ok(FilterChange::Add) => obey(FilterChange::Add).map(|unit| format!("{unit} has joined")),
-        Ok(change) => obey(change).map(|unit| format!("{unit} is leaving")),
-        Err(error) => Err(error),
-    };
-    match done {
+    match parse_order(line.trim()).and_then(obey) {
         Ok(text) => writeln!(stream, "ok: {text}"),
         Err(text) => writeln!(stream, "error: {text}"),
     }
@@ -100,13 +115,18 @@ fn answer(
 ///
 /// # Errors
 /// What is wrong with it, and how orders are written.
-fn parse_order(line: &str) -> Result<FilterChange, String> {
+fn parse_order(line: &str) -> Result<Order, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        ["filter", "add"] => Ok(FilterChange::Add),
-        ["filter", "remove"] => Ok(FilterChange::Remove(None)),
+        ["status"] => Ok(Order::Status),
+        ["pause"] => Ok(Order::Pause),
+        ["resume"] => Ok(Order::Resume),
+        ["stop"] => Ok(Order::Stop),
+        ["abort"] => Ok(Order::Abort),
+        ["filter", "add"] => Ok(Order::AddFilter),
+        ["filter", "remove"] => Ok(Order::RemoveFilter(None)),
         ["filter", "remove", id] => match unit_of(id) {
-            Some(unit) if unit.kind == UnitKind::Filter => Ok(FilterChange::Remove(Some(unit))),
+            Some(unit) if unit.kind == UnitKind::Filter => Ok(Order::RemoveFilter(Some(unit))),
             _ => Err(format!("{id} is no filter unit; {FORM}")),
         },
         _ => Err(format!("\"{line}\" is no order; {FORM}")),
@@ -141,17 +161,33 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::UnitId;
-
     use super::*;
 
     #[test]
     fn orders_are_read_and_others_refused_with_the_form() {
-        assert_eq!(parse_order("filter add"), Ok(FilterChange::Add));
-        assert_eq!(parse_order("filter remove"), Ok(FilterChange::Remove(None)));
-        let third = FilterChange::Remove(Some(UnitId::filter(3)));
-        assert_eq!(parse_order("filter  remove fu3"), Ok(third));
-        for line in ["", "filter", "filter add fu1", "filter remove bu1", "stop"] {
+        for (line, order) in [
+            ("filter add", Order::AddFilter),
+            ("filter remove", Order::RemoveFilter(None)),
+            (
+                "filter  remove fu3",
+                Order::RemoveFilter(Some(UnitId::filter(3))),
+            ),
+            ("pause", Order::Pause),
+            ("resume", Order::Resume),
+            ("stop", Order::Stop),
+            ("abort", Order::Abort),
+            ("status", Order::Status),
+        ] {
+            assert_eq!(parse_order(line), Ok(order));
+        }
+        for line in [
+            "",
+            "filter",
+            "filter add fu1",
+            "filter remove bu1",
+            "pause now",
+            "Stop",
+        ] {
             let error = parse_order(line).expect_err(line);
             assert!(error.contains(FORM), "{line}: {error}");
         }
@@ -175,9 +211,9 @@ mod tests {
                 )
             });
             while !asked.is_finished() {
-                control.serve(|change| match change {
-                    FilterChange::Add => Ok("fu2".to_owned()),
-                    FilterChange::Remove(_) => Err("it is the last".to_owned()),
+                control.serve(|order| match order {
+                    Order::AddFilter => Ok("fu2 has joined".to_owned()),
+                    _ => Err("it is the last".to_owned()),
                 });
                 std::thread::yield_now();
             }

@@ -39,8 +39,8 @@ impl LiveDisplay {
         }
     }
 
-    /// Shows a snapshot when it is time to.
-    pub(crate) fn show(&mut self, now: &Snapshot) {
+    /// Shows a snapshot when it is time to, and whether an operator holds triggers back.
+    pub(crate) fn show(&mut self, now: &Snapshot, is_paused: bool) {
         let every = if self.terminal {
             SCREEN_EVERY
         } else {
@@ -54,11 +54,14 @@ impl LiveDisplay {
             return;
         }
         if let Some(rates) = RateSample::between(before, now) {
-            let text = if self.terminal {
+            let mut text = if self.terminal {
                 screen(&self.title, before, now, &rates)
             } else {
                 line(now, &rates)
             };
+            if is_paused {
+                text += "  paused";
+            }
             self.draw(&text);
         }
         self.shown = Some((Instant::now(), now.clone()));

@@ -131,10 +131,11 @@ pub(crate) fn summarise(
         .filter(|(id, _)| id.starts_with("bu"))
         .map(|(_, role)| role.gauges.bytes)
         .sum();
-    // Offers that the source made too late count, those outside the trigger gate do not.
-    let by_gate = of_roles(outcome, "refused_gate").chain(of_roles(outcome, "refused_gate_passed"));
+    // Offers that the source made too late count, those outside the trigger gate or in a pause do not.
+    let outside = ["refused_gate", "refused_gate_passed", "refused_paused"];
+    let outside = outside.iter().flat_map(|name| of_roles(outcome, name));
     summary.dead_time = DeadTime {
-        refused_fraction: dead_fraction(&outcome.counts, by_gate.sum()),
+        refused_fraction: dead_fraction(&outcome.counts, outside.sum()),
         busy_fraction: outcome.dead_time.1,
     };
     summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
@@ -157,10 +158,10 @@ pub(crate) fn summarise(
     summary
 }
 
-/// The share of the offers that were refused, without those that the trigger gate refused.
-fn dead_fraction(counts: &ChainCounts, by_gate: u64) -> f64 {
-    let offered = counts.offered.saturating_sub(by_gate);
-    counts.refused.saturating_sub(by_gate) as f64 / offered.max(1) as f64
+/// The share of the offers that were refused, without those that came when none was wanted.
+fn dead_fraction(counts: &ChainCounts, outside: u64) -> f64 {
+    let offered = counts.offered.saturating_sub(outside);
+    counts.refused.saturating_sub(outside) as f64 / offered.max(1) as f64
 }
 
 /// What carried the event builder's payload over a network, with what of it was in force.
@@ -647,6 +648,15 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
             text,
             "  gate       {outside} offers outside the trigger gate and {passed} whose gate had passed were \
              refused, which is no dead time"
+        );
+    }
+    if detail("pauses") > 0 {
+        let _ = writeln!(
+            text,
+            "  paused     {} times, {:.3} s in all; {} offers were refused meanwhile, which is no dead time",
+            detail("pauses"),
+            detail("paused_ms") as f64 / 1e3,
+            detail("refused_paused")
         );
     }
     for (name, latency) in [

@@ -12,6 +12,7 @@ from .filter_menu import FilterMenu, FilterPath, FilterStream
 from .filters import EventBatch, FailedEvent, Filter, FilterError, Replay, filter, replay
 from .histogram import Axis, Histogram
 from .imports import Imported, SampleError, import_events
+from .live_run import LiveRun, OrderError
 from .run import EVENT_DTYPE, Damage, DataWarning, Kind, Run
 from .run import open_run as open
 
@@ -32,7 +33,9 @@ __all__ = [
     "Histogram",
     "Imported",
     "Kind",
+    "LiveRun",
     "LivetimeError",
+    "OrderError",
     "Replay",
     "Run",
     "SampleError",

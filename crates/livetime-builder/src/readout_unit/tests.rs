@@ -178,19 +178,25 @@ fn duplicates_strangers_late_and_impossible_fragments_are_named() {
     let mut bench = Bench::new();
     let lost = |cause| FragmentVerdict::Discard { loss: Some(cause) };
     bench.fragments(1);
-    assert_eq!(bench.fragment(1, 20), lost(LossCause::FragmentDuplicate));
+    assert_eq!(bench.fragment(1, 20), FragmentVerdict::KeepBetter);
     assert_eq!(bench.fragment(1, 11), lost(LossCause::FragmentStranger));
     assert_eq!(bench.fragment(1, 1), lost(LossCause::FragmentStranger));
     assert_eq!(bench.fragment(0, 10), lost(LossCause::FragmentMalformed));
     assert_eq!(bench.fragment(9, 10), lost(LossCause::FragmentMalformed));
     assert_eq!(bench.fragment(8, 10), FragmentVerdict::Hold, "just ahead");
     bench.request(0, 1);
+    assert_eq!(
+        bench.fragment(1, 20),
+        lost(LossCause::FragmentDuplicate),
+        "a builder unit may read the first"
+    );
     bench.release(0, 1);
     assert_eq!(bench.fragment(1, 10), lost(LossCause::FragmentLate));
     while bench.unit.poll_output().is_some() {}
     assert_eq!(bench.fragment(1, 10), lost(LossCause::FragmentLate));
     assert_eq!(bench.lost(LossCause::FragmentLate), 2);
-    assert_eq!(bench.unit.losses().total(), 7);
+    assert_eq!(bench.lost(LossCause::FragmentDuplicate), 2);
+    assert_eq!(bench.unit.losses().total(), 8);
     bench.request(0, 1);
     assert_eq!(bench.unit.poll_output(), None);
     assert_eq!(bench.unit.counts().requests_closed, 1);

@@ -399,7 +399,9 @@ impl Network {
         let unit = unit.expect("every link has its unit");
         match self.readouts[unit].handle_fragment(self.now, trigger, source) {
             FragmentVerdict::Wait => return false,
-            FragmentVerdict::Discard { .. } | FragmentVerdict::DiscardUnasked => {}
+            FragmentVerdict::Discard { .. }
+            | FragmentVerdict::DiscardUnasked
+            | FragmentVerdict::KeepBetter => {}
             FragmentVerdict::Hold => {
                 let page = self.next_page;
                 self.next_page += 1;

@@ -236,7 +236,7 @@ impl FrontEnd {
         while let Some(trigger) = spill.poll_trigger() {
             match trigger.gate {
                 GateSince::Same => return source.offer_scheduled(now),
-                GateSince::Passed => source.refuse_scheduled(now),
+                GateSince::Passed => source.refuse_scheduled(now, RefusalCause::GatePassed),
             }
         }
         None

@@ -139,6 +139,10 @@ impl ReadoutHost {
             FragmentVerdict::Discard { .. } | FragmentVerdict::DiscardUnasked => {
                 self.freed.extend(fragment.pages)
             }
+            FragmentVerdict::KeepBetter => {
+                let other = self.parts.buffer.keep_better(trigger, fragment);
+                self.freed.extend(other.pages);
+            }
             FragmentVerdict::Wait => self.waiting = Some((trigger, fragment)),
         }
     }

@@ -363,7 +363,9 @@ impl SwarmWorld {
         while let Some((trigger, source)) = host.waiting.front().copied() {
             match core.handle_fragment(now.to_run_ns(), trigger, source) {
                 FragmentVerdict::Hold => host.file(trigger, source),
-                FragmentVerdict::Discard { .. } | FragmentVerdict::DiscardUnasked => {}
+                FragmentVerdict::Discard { .. }
+                | FragmentVerdict::DiscardUnasked
+                | FragmentVerdict::KeepBetter => {}
                 FragmentVerdict::Wait => break,
             }
             host.waiting.pop_front();

@@ -595,6 +595,15 @@ impl ProcessGroup {
         self.await_settled(waiting)
     }
 
+    /// Has the front-ends do something, and waits until they have.
+    ///
+    /// # Errors
+    /// Why they have not.
+    pub fn tell_front_end(&mut self, what: &str) -> Result<(), String> {
+        self.tell(what, UnitId::SUPERVISOR, &[UnitKind::Source], &[])
+            .map(|_| ())
+    }
+
     /// Adds a filter unit, or lets one leave; says which.
     ///
     /// # Errors

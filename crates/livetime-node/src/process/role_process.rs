@@ -2,7 +2,9 @@
 //!
 //! It opens what it is given, polls its role until the run page says that the run ends, and sends
 //! back what the role leaves. A second thread listens at the control socket: it hands on commands,
-//! and ends the process at once when the parent is gone, whatever the role is doing.
+//! and ends the process at once when the parent is gone, whatever the role is doing. The signals that
+//! end programs are the parent's to heed: service managers and batch systems send them to all
+//! processes of a run at once, and a role that died of one would be missed in the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,6 +18,7 @@ use livetime_shm::{
     open_producer, pin_current_thread,
 };
 use livetime_wire::{RunNumber, TaiNs, TriggerNumber, UnitId, UnitKind};
+use nix::sys::signal::{SigSet, Signal};
 
 use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
@@ -86,6 +89,16 @@ impl Control<'_> {
     }
 }
 
+/// Blocks what asks a program to end, here and in the interpreters that are started from here.
+fn leave_signals_to_parent() {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        signals.add(signal);
+    }
+    // It fails for no set of signals that there are; a role that could be ended by one is as it was.
+    let _never_fails = signals.thread_block();
+}
+
 /// Serves role `id` for the parent at the other end of `socket` until the run ends. `version` and
 /// `identity` name program and configuration; the parent refuses others than its own. `worker`
 /// says how the role waits and where it runs; filters do not survive the events of `event_faults`.
@@ -101,6 +114,8 @@ pub fn serve_role(
     worker: &WorkerConfig,
     event_faults: Vec<EventFault>,
 ) -> Result<(), ProcessError> {
+    // Before there is a second thread, which has them blocked as its first one has.
+    leave_signals_to_parent();
     let control = Control { socket, role: id };
     control.send(&Message::Hello {
         protocol: PROTOCOL,
@@ -519,6 +534,8 @@ fn to_command(
         "held" => Some(RoleCommand::NameHeld { unit }),
         "succeed" => Some(RoleCommand::Succeed { finished: triggers }),
         "hold" => Some(RoleCommand::Hold { unit }),
+        "pause" => Some(RoleCommand::Pause),
+        "resume" => Some(RoleCommand::Resume),
         "joined" => (triggers.first()).map(|newest| RoleCommand::Joined {
             unit,
             newest: *newest,

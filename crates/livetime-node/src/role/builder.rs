@@ -357,7 +357,9 @@ impl Role for Builder {
             | RoleCommand::NameOpen
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::Succeed { .. }
-            | RoleCommand::Hold { .. } => {}
+            | RoleCommand::Hold { .. }
+            | RoleCommand::Pause
+            | RoleCommand::Resume => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
                 if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
                     // One that cannot be used is as good as cut, and is named again.

@@ -289,6 +289,8 @@ impl Role for EventManagerRole {
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
+            | RoleCommand::Pause
+            | RoleCommand::Resume
             | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.outbox, unit, stream);

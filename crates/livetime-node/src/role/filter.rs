@@ -566,6 +566,8 @@ impl Role for FilterUnit {
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
+            | RoleCommand::Pause
+            | RoleCommand::Resume
             | RoleCommand::Joined { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::StreamBack { stream: None, .. } => {}

@@ -7,6 +7,8 @@
 //! writes payload does not notice its decisions. Nothing here decides; what happens to a trigger is
 //! said in `livetime_trigger::supervisor`.
 
+mod trigger_offers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,13 +17,10 @@ use livetime_builder::AcceptedTrigger;
 use livetime_readout::{FlowControl, LinkState};
 use livetime_shm::{Consumer, Producer};
 use livetime_source::{
-    Buffers, EventGenerator, FragmentTrigger, FragmentWriter, Offer as SourceOffer, PacketEncoder,
-    PacketHeader, RefusalCause, SourceEvent, SourcePoll, TriggerSource,
+    EventGenerator, FragmentTrigger, FragmentWriter, PacketEncoder, SourceEvent, TriggerPause,
+    TriggerSource,
 };
-use livetime_timing::GateSince;
-use livetime_trigger::{
-    Offer, RefusedBy, ReplyOutcome, SupervisorOutput, TriggerSupervisor, node_of,
-};
+use livetime_trigger::{ReplyOutcome, SupervisorOutput, TriggerSupervisor};
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
 use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
 
@@ -38,11 +37,6 @@ use crate::message_ring::{Inbox, MessageSender, is_taken};
 use crate::packet_link::PacketLink;
 use crate::socket_watch::SocketWatch;
 use crate::worker::Phase;
-
-/// Trigger type of the source's own triggers.
-const TRIGGER_PHYSICS: u32 = 1;
-/// Trigger type of triggers that the schedule asks for.
-const TRIGGER_SCHEDULED: u32 = 2;
 
 /// A link that is down for a while, from a `--fault` option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +183,8 @@ pub struct FrontEndParts {
     pub epoch: u32,
     /// Fragments come from files, whose n-th one is that of the n-th trigger.
     pub in_step: bool,
+    /// Whether the run begins with a pause.
+    pub starts_paused: bool,
 }
 
 /// The event that is being sent.
@@ -217,6 +213,8 @@ pub struct FrontEnd {
     returning: Option<ReturningReadout>,
     /// A readout unit is about to join: no trigger is given until it has.
     is_held: bool,
+    /// When an operator holds triggers back.
+    pause: TriggerPause,
     /// The answer to the last command: the last trigger given.
     named: Vec<TriggerNumber>,
 }
@@ -226,6 +224,7 @@ impl FrontEnd {
     pub fn new(parts: FrontEndParts) -> Self {
         Self {
             sockets: watch(&parts.data_links),
+            pause: TriggerPause::at_start(parts.starts_paused),
             parts,
             event: SourceEvent::new(),
             sending: None,
@@ -371,146 +370,6 @@ impl FrontEnd {
             let sent = rings.decisions.send(message);
             debug_assert!(sent, "a free slot was seen");
         }
-    }
-
-    /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
-    fn offer(&mut self, now: RunNs) -> usize {
-        if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
-            return 0;
-        }
-        let mut links = self.parts.data_links.iter_mut();
-        if self.parts.in_step && links.any(|data_link| data_link.link.is_played_out()) {
-            self.parts.source.stop();
-            self.finish();
-            return 1;
-        }
-        let xoff = self.is_xoff(now);
-        self.parts.supervisor.handle_xoff(now, xoff);
-        let is_free = self.parts.supervisor.refusal().is_none();
-        if is_free && let Some(offer) = self.scheduled_trigger(now) {
-            self.offer_one(now, offer, xoff, TRIGGER_SCHEDULED);
-            return 1;
-        }
-        let gate_open = self.parts.spill.as_ref().is_none_or(SpillGate::is_open);
-        let buffers = if is_free && gate_open {
-            Buffers::Free
-        } else {
-            Buffers::Full
-        };
-        let FrontEndParts { source, spill, .. } = &mut self.parts;
-        let was_open = |at| spill.as_ref().is_none_or(|spill| spill.was_open(at));
-        match source.poll_gated(now, buffers, was_open) {
-            SourcePoll::Wait { .. } | SourcePoll::Blocked => 0,
-            SourcePoll::Finished => {
-                self.finish();
-                0
-            }
-            SourcePoll::Offer(offer) if !gate_open => {
-                self.parts.source.handle_refused(offer, RefusalCause::Gate);
-                1
-            }
-            SourcePoll::Offer(offer) => {
-                self.offer_one(now, offer, xoff, TRIGGER_PHYSICS);
-                1
-            }
-        }
-    }
-
-    /// Nothing is offered any more; what the schedule has asked for and nobody has taken is refused.
-    fn finish(&mut self) {
-        self.finished = true;
-        let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
-        self.parts.source.refuse_waiting(waiting);
-    }
-
-    /// The next trigger that the schedule asks for. One that waited for a buffer, or for this worker,
-    /// until its gate had passed is refused: it would be stamped outside.
-    fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
-        let FrontEndParts { spill, source, .. } = &mut self.parts;
-        let spill = spill.as_mut()?;
-        while let Some(trigger) = spill.poll_trigger() {
-            match trigger.gate {
-                GateSince::Same => return source.offer_scheduled(now),
-                GateSince::Passed => source.refuse_scheduled(now),
-            }
-        }
-        None
-    }
-
-    fn offer_one(&mut self, now: RunNs, offer: SourceOffer, xoff: bool, trigger_type: u32) {
-        match self.parts.supervisor.offer(now, xoff) {
-            Offer::Accepted { trigger, l2_buffer } => {
-                self.begin_event(now, offer, (trigger, l2_buffer), trigger_type);
-            }
-            Offer::Refused(RefusedBy::Xoff) => {
-                self.parts.source.handle_refused(offer, RefusalCause::Xoff);
-            }
-            Offer::Refused(_) => {
-                self.parts.encoder.count_refused();
-                self.parts
-                    .source
-                    .handle_refused(offer, RefusalCause::BuffersFull);
-            }
-        }
-    }
-
-    fn begin_event(
-        &mut self,
-        now: RunNs,
-        offer: SourceOffer,
-        (trigger, l2_buffer): (TriggerNumber, u8),
-        trigger_type: u32,
-    ) {
-        if let Some(spill) = &mut self.parts.spill {
-            spill.sample(now);
-        }
-        let FrontEndParts {
-            generator,
-            encoder,
-            trigger: nodes,
-            supervisor,
-            run,
-            ..
-        } = &mut self.parts;
-        // Whatever was refused: the n-th trigger of a seed is always the same event.
-        let index = trigger.0 - 1;
-        generator.event(index, &mut self.event);
-        let header = PacketHeader {
-            trigger,
-            l2_buffer,
-            bunch: offer.bunch(),
-            run: *run,
-            lumi_section: lumi_section(now),
-            triggered_at: now,
-            index,
-        };
-        supervisor.handle_first_word(now, trigger);
-        let node = node_of(trigger.low(), nodes.len());
-        let links = &mut nodes[node].links;
-        if let [link] = &mut links[..] {
-            link.send(|words| {
-                encoder.encode(&self.event, &header, words);
-            });
-        } else {
-            encoder.prepare(&self.event, &header);
-            let inputs = links.len();
-            for (input, link) in links.iter_mut().enumerate() {
-                link.send(|words| encoder.emit_part(input, inputs, words));
-            }
-        }
-        for link in links {
-            link.pump(now);
-        }
-        self.sending = Some(Sending {
-            index,
-            trigger: FragmentTrigger {
-                trigger,
-                bunch: offer.bunch(),
-                trigger_type,
-                event_type: 0,
-            },
-            next_link: 0,
-        });
     }
 
     /// Puts the fragments of the event on their links until a link is busy or a reply has come:
@@ -747,7 +606,7 @@ impl FrontEnd {
         gauges.bytes = words * 4;
         gauges.busy_ns = dead_time.busy.iter().map(|busy| busy.0).sum();
         gauges.idle = idle;
-        gauges.refused_by_gate = self.parts.source.counts().refused_by_gate();
+        gauges.refused_outside = self.parts.source.counts().refused_outside();
         self.parts.block.publish(&self.counts);
     }
 }
@@ -810,11 +669,6 @@ fn envelope(epoch: u32, sequence: u32, message: BuilderMessage) -> Envelope {
     }
 }
 
-/// Lumi sections of 23.3 s, as long as at the LHC.
-fn lumi_section(now: RunNs) -> u32 {
-    (now.0 / 23_311_000_000) as u32
-}
-
 impl Role for FrontEnd {
     fn id(&self) -> &str {
         &self.parts.id
@@ -823,7 +677,7 @@ impl Role for FrontEnd {
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         if phase >= Phase::Draining && !self.finished {
             self.parts.source.stop();
-            self.finish();
+            self.finish(now);
         }
         if phase == Phase::Aborting {
             self.abort(now);
@@ -910,6 +764,8 @@ impl Role for FrontEnd {
                     self.named.push(TriggerNumber(given));
                 }
             }
+            RoleCommand::Pause if !self.finished => self.pause.pause(now),
+            RoleCommand::Resume => self.pause.resume(now),
             RoleCommand::Joined { unit, newest } => self.open_links(unit.index.into(), newest),
             _ => {}
         }
@@ -932,6 +788,9 @@ impl Role for FrontEnd {
             ("refused_late", source.refused_late),
             ("refused_gate", source.refused_gate),
             ("refused_gate_passed", source.refused_gate_passed),
+            ("refused_paused", source.refused_paused),
+            ("pauses", self.pause.count()),
+            ("paused_ms", self.pause.duration(now).0 / 1_000_000),
             ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),

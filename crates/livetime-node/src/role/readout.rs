@@ -12,7 +12,7 @@ use livetime_builder::{
     FragmentVerdict, FreeReason, Handled, Outgoing, ReadoutOutput, ReadoutUnit,
 };
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
-use livetime_shm::{Consumer, PagePool, Producer};
+use livetime_shm::{Consumer, PageIndex, PagePool, Producer};
 use livetime_wire::message::{BuilderMessage, FRAGMENT_PAGES_MAX, FragmentDescriptor};
 use livetime_wire::{LossCause, RunNs, TriggerNumber, UnitId, UnitKind};
 
@@ -164,6 +164,12 @@ impl Freed {
         }
         self.pages_back.extend(fragment.pages.iter().copied());
     }
+}
+
+/// Whether somebody reads a page.
+fn is_read(pool: &PagePool, page: u32) -> bool {
+    pool.readers(PageIndex(page))
+        .is_ok_and(|readers| readers > 0)
 }
 
 /// Watches the sockets of links.
@@ -337,6 +343,11 @@ impl Readout {
                 self.freed.take(&fragment, true);
                 true
             }
+            FragmentVerdict::KeepBetter => {
+                let other = self.parts.buffer.keep_better(trigger, fragment);
+                self.freed.take(&other, false);
+                true
+            }
             FragmentVerdict::Wait => {
                 self.waiting = Some((trigger, fragment));
                 false
@@ -398,6 +409,8 @@ impl Readout {
     }
 
     /// Returns pages to their links, several per message to those whose pages are filled elsewhere.
+    /// A fragment that was asked for twice may still be on its way to the network when its event is
+    /// released: its pages wait until they are sent, or a link would be given what it cannot fill.
     fn return_pages(&mut self) -> usize {
         let mut work = 0;
         let Self {
@@ -406,21 +419,29 @@ impl Readout {
             malformed,
             ..
         } = self;
+        let may_be_sent = parts.outbox.network().is_some();
+        let mut looks = freed.pages_back.len();
         let has_room = |cards: &mut Option<CardEnds>| {
             let ring = cards.as_mut().map(|cards| &mut cards.pages_back);
             ring.is_none_or(|ring| ring.has_room())
         };
-        while !freed.pages_back.is_empty() && has_room(&mut parts.cards) {
+        while looks > 0 && has_room(&mut parts.cards) {
             let mut pairs = ArrayVec::<u32, { 2 * PAGES_PER_MESSAGE }>::new();
-            while !pairs.is_full() {
+            while !pairs.is_full() && looks > 0 {
+                looks -= 1;
                 let Some(page) = freed.pages_back.pop_front() else {
                     break;
                 };
+                if may_be_sent && is_read(&parts.pool, page) {
+                    freed.pages_back.push_back(page);
+                    continue;
+                }
                 let first_pages = &parts.first_pages;
                 let link = first_pages
                     .partition_point(|first| *first <= page)
                     .saturating_sub(1);
                 let mut here = parts.links.iter_mut();
+                work += 1;
                 if let Some(here) = here.find(|here| usize::from(here.index) == link) {
                     *malformed += u64::from(!here.receiver.recycle(page));
                     continue;
@@ -433,7 +454,6 @@ impl Readout {
                 // Free pages carry nothing: none is lost with a front-end that is gone.
                 debug_assert!(is_taken(sent), "a free slot was seen");
             }
-            work += 1;
         }
         work
     }
@@ -578,6 +598,8 @@ impl Role for Readout {
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
+            | RoleCommand::Pause
+            | RoleCommand::Resume
             | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
                 let mut links = self.parts.links.iter_mut();

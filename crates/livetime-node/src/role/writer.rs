@@ -507,6 +507,8 @@ impl Role for Writer {
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
+            | RoleCommand::Pause
+            | RoleCommand::Resume
             | RoleCommand::Joined { .. }
             | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {

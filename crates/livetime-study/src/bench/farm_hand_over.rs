@@ -174,7 +174,9 @@ mod tests {
         });
         let file = RunFile::discarding(&RunBegin::new(RunNumber(1)), config.store).unwrap();
         let chain = Chain::start(&config, file).unwrap();
-        thread::sleep(ASLEEP * 60);
+        while chain.snapshot().counts().events_built < 20 {
+            thread::sleep(ASLEEP);
+        }
         let outcome = chain::end_in_order(chain).unwrap();
         let filter = outcome
             .workers

@@ -46,6 +46,7 @@ pub(crate) struct Overrides {
     pub(crate) lossless: bool,
     pub(crate) rate: Option<RateHz>,
     pub(crate) events: Option<PathBuf>,
+    pub(crate) paused: bool,
 }
 
 impl Overrides {
@@ -356,6 +357,7 @@ fn read_run(root: &mut Section<'_, '_>, source: &mut SourceConfig) -> PathBuf {
 fn apply(overrides: &Overrides, source: &mut SourceConfig, trigger: &mut TriggerTable) {
     let triggers = &mut source.triggers;
     source.seed = overrides.seed.unwrap_or(source.seed);
+    triggers.starts_paused = overrides.paused;
     if let Some(rate) = overrides.rate {
         triggers.arrival.rate = rate;
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::RunFolder;
+use livetime_node::chain_plan::FRONT_END;
 use livetime_store::{Histogram, RunSummary, TwoStepSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
 use livetime_study::report::{Figure, Report, Table};
@@ -243,6 +244,10 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     let by_gate = of_roles.filter(|(name, _)| name.starts_with("refused_gate"));
     let by_gate: u64 = by_gate.map(|(_, count)| count).sum();
     let gate = (by_gate > 0).then(|| ("refused by the trigger gate", by_gate.to_string()));
+    let source = summary.roles.get(FRONT_END);
+    let paused = source.and_then(|details| details.get("paused_ms"));
+    let paused = paused.filter(|ms| **ms > 0);
+    let paused = paused.map(|ms| ("paused", DurationNs(ms * 1_000_000).to_string()));
     let figures = [
         ("triggers", rate(counts.triggers)),
         (
@@ -264,7 +269,7 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
             format!("{:.1} MB/s", summary.throughput_bytes_per_s / 1e6),
         ),
     ];
-    let figures = figures.into_iter().chain(gate);
+    let figures = figures.into_iter().chain(gate).chain(paused);
     figures
         .map(|(name, value)| (name.to_owned(), value))
         .collect()

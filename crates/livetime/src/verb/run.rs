@@ -5,25 +5,22 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 #[cfg(not(feature = "cluster"))]
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
-use livetime_node::process::{Incident, Launcher, LossPolicy, OnLoss, ProcessFault};
-use livetime_node::stream_mender::CutStream;
-use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, Snapshot, stored_latency,
-};
+use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
+use livetime_node::{Chain, ChainConfig, ChainOutcome, RunFiles, stored_latency};
 use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
-use livetime_wire::{DurationNs, RateHz, TaiNs, UnitId, UnitKind};
+use livetime_wire::{DurationNs, RateHz, TaiNs};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
-use crate::ending_signal::{ending_signals, is_hang_up};
+use crate::ending_signal::ending_signals;
 use crate::exit;
 use crate::filter_of_run;
 use crate::output_place;
@@ -35,14 +32,11 @@ use crate::run_histograms::HistogramFile;
 use crate::run_hosts::RunHosts;
 use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
+use crate::run_watch::{Ending, RunWatch};
 use crate::verb::report::write_report;
 use crate::verb::role;
 use crate::writer_places;
 
-/// How often the driver looks at the chain.
-const LOOK: Duration = Duration::from_millis(20);
-/// Interval of the rates over time.
-const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// A drain without any progress for this time, and that of the configured timeouts, is given up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -66,6 +60,9 @@ pub(crate) struct SourceOptions {
     /// Wait for a free Level-2 buffer instead of refusing: equal seeds give equal runs
     #[arg(long)]
     lossless: bool,
+    /// Begin with a pause: no trigger is taken until `livetime steer DIR resume`
+    #[arg(long)]
+    paused: bool,
     /// Rate of the triggers, such as 10kHz
     #[arg(long, value_parser = config::parse_quantity::<RateHz>)]
     rate: Option<RateHz>,
@@ -86,6 +83,7 @@ impl SourceOptions {
             lossless: self.lossless,
             rate: self.rate,
             events: self.events.clone(),
+            paused: self.paused,
         }
     }
 
@@ -118,6 +116,9 @@ impl SourceOptions {
         if self.lossless {
             arguments.push("--lossless".to_owned());
         }
+        if self.paused {
+            arguments.push("--paused".to_owned());
+        }
         arguments
     }
 }
@@ -136,33 +137,6 @@ pub(crate) struct Options {
     /// Print one JSON document (livetime.run/1) on standard output
     #[arg(long)]
     json: bool,
-}
-
-/// Why the run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    SourceFinished,
-    Interrupted,
-    Killed,
-    WriterFailed,
-    /// What was going on meanwhile, an end by the operator perhaps.
-    RoleLost {
-        is_interrupted: bool,
-    },
-    Stuck {
-        is_interrupted: bool,
-    },
-}
-
-impl Ending {
-    /// What is wrong about it; `patience` is how long nothing moved in a drain that is stuck.
-    fn trouble(self, patience: Duration) -> Option<String> {
-        match self {
-            Self::RoleLost { .. } => Some("a role was lost that a run needs".to_owned()),
-            Self::Stuck { .. } => Some(format!("nothing moved for {patience:?} of the drain")),
-            _ => None,
-        }
-    }
 }
 
 /// Runs the chain.
@@ -238,17 +212,24 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let mut running = started.inspect_err(|_| directory.abandon())?;
     let control = control_of(&directory);
     running.plan_stream_faults(faults.streams);
+    if running.is_paused() {
+        let folder = directory.path().display();
+        say(format_args!(
+            "paused: triggers are held back until `livetime steer {folder} resume`"
+        ));
+    }
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
     let mut histograms = HistogramFile::of(directory.path());
-    let (ending, rates) = watch(
-        &mut running,
-        &mut signals,
-        &mut display,
-        &mut histograms,
-        control.as_ref(),
+    let watch = RunWatch {
+        running: &mut running,
+        signals: &mut signals,
+        display: &mut display,
+        histograms: &mut histograms,
+        control: control.as_ref(),
         patience,
-    );
+    };
+    let (ending, rates) = watch.until_end();
     drop(control);
     display.close();
     let mut outcome = running.finish();
@@ -476,198 +457,6 @@ fn conclude(summary: &RunSummary, errors: &[String]) -> bool {
         say(format_args!("help: `{command}` reproduces the run"));
     }
     good
-}
-
-/// Watches the chain until it has drained or is to end by force.
-fn watch(
-    running: &mut Chain,
-    signals: &mut Signals,
-    display: &mut LiveDisplay,
-    histograms: &mut HistogramFile,
-    control: Option<&RunControl>,
-    patience: Duration,
-) -> (Ending, Vec<RateSample>) {
-    let mut ending = None;
-    let first = running.snapshot();
-    let mut progress = (first.clone(), Instant::now());
-    let mut rates = Rates::new(first);
-    let mut disk_full = false;
-    loop {
-        std::thread::sleep(LOOK);
-        for signal in signals.pending() {
-            if ending == Some(Ending::Interrupted) {
-                if is_hang_up(signal) {
-                    continue;
-                }
-                return (Ending::Killed, rates.samples);
-            }
-            say("\nstopping: the run ends in order; once more ends it at once");
-            ending = Some(Ending::Interrupted);
-            running.stop();
-        }
-        if ending.is_none() && running.has_writer_failed() {
-            ending = Some(Ending::WriterFailed);
-            running.stop();
-        }
-        if ending.is_none() && running.is_source_finished() {
-            ending = Some(Ending::SourceFinished);
-            running.stop();
-        }
-        let is_interrupted = ending == Some(Ending::Interrupted);
-        if !goes_on(running) {
-            // Whoever ends a service may tell its roles as well, and they were quicker.
-            let is_interrupted = is_interrupted || signals.pending().next().is_some();
-            return (Ending::RoleLost { is_interrupted }, rates.samples);
-        }
-        running.take_mended_streams().iter().for_each(report_mended);
-        if let Some(control) = control {
-            control.serve(|change| running.steer_filters(change));
-        }
-        let now = running.snapshot();
-        rates.look(&now, ending.is_some());
-        display.show(&now);
-        histograms.write_if_due(running);
-        say_if_full(&now, &mut disk_full);
-        let Some(reason) = ending else { continue };
-        if running.is_drained() {
-            return (reason, rates.samples);
-        }
-        if has_moved(&progress.0, &now) {
-            progress = (now, Instant::now());
-        } else if progress.1.elapsed() > patience {
-            return (Ending::Stuck { is_interrupted }, rates.samples);
-        }
-    }
-}
-
-/// The rates of a run, one sample for each interval until it ends.
-struct Rates {
-    samples: Vec<RateSample>,
-    last: Snapshot,
-    due: Instant,
-    is_over: bool,
-}
-
-impl Rates {
-    fn new(first: Snapshot) -> Self {
-        Self {
-            samples: Vec::new(),
-            last: first,
-            due: Instant::now() + RATE_INTERVAL,
-            is_over: false,
-        }
-    }
-
-    /// Takes a sample if one is due. The end may come a little before the watcher's interval is over,
-    /// which has begun later than the run.
-    fn look(&mut self, now: &Snapshot, is_ending: bool) {
-        let early = match is_ending {
-            true => RATE_INTERVAL / 10,
-            false => Duration::ZERO,
-        };
-        if !self.is_over && Instant::now() + early >= self.due {
-            self.due += RATE_INTERVAL;
-            self.samples.extend(RateSample::between(&self.last, now));
-            self.last = now.clone();
-        }
-        self.is_over |= is_ending;
-    }
-}
-
-/// Says when the disk of a run file has become full, or has room again.
-fn say_if_full(now: &Snapshot, was_full: &mut bool) {
-    let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
-    // A writer that has given up waits no longer, and there is no room all the same.
-    let has_failed = now.kind("wr").any(|writer| writer.gauges.failed == 1);
-    match (std::mem::replace(was_full, is_full), is_full) {
-        (false, true) => {
-            say("\nwarning: the disk of the run file has no room; triggers wait until there is");
-        }
-        (true, false) if !has_failed => say("\nthe disk of the run file has room again"),
-        _ => {}
-    }
-}
-
-/// Deals with what went away since the last look and says so; `false` when the run has to end.
-fn goes_on(running: &mut Chain) -> bool {
-    for incident in running.supervise() {
-        report_incident(&incident);
-        if incident.handled.is_err() {
-            return false;
-        }
-    }
-    for cut in running.mend_streams() {
-        report_cut(&cut);
-        if cut.mended.is_err() {
-            return false;
-        }
-    }
-    true
-}
-
-/// Says between which units a stream of the event builder or of a data link was cut.
-fn report_mended((a, b): &(UnitId, UnitId)) {
-    let name = |unit: &UnitId| match unit.kind {
-        // All of them are of one role; faults name them so.
-        UnitKind::Source => format!("data link {}", unit.index),
-        _ => unit.to_string(),
-    };
-    let (a, b) = (name(a), name(b));
-    say(format_args!(
-        "\nwarning: the stream between {a} and {b} was cut; another took its place"
-    ));
-}
-
-/// Says which stream was cut.
-fn report_cut(CutStream { from, to, mended }: &CutStream) {
-    match mended {
-        Ok(()) => say(format_args!(
-            "\nwarning: the stream from {from} to {to} was cut; another took its place, and what was \
-             not answered is sent again"
-        )),
-        Err(reason) => say(format_args!(
-            "\nerror: the stream from {from} to {to} was cut; the run ends: {reason}"
-        )),
-    }
-}
-
-/// Says which process died and what was done.
-fn report_incident(incident: &Incident) {
-    let Incident {
-        role,
-        exit,
-        holds_dropped,
-        event,
-        given_up,
-        handled,
-    } = incident;
-    let mut pages = match holds_dropped {
-        0 => String::new(),
-        held => format!(", {held} page holds dropped"),
-    };
-    match event {
-        Some(event) if handled.is_err() => pages += &format!(", it had event {event}"),
-        Some(event) if *given_up => {
-            pages += &format!(", event {event} goes to the error stream");
-        }
-        Some(event) => pages += &format!(", event {event} is given to another"),
-        None => {}
-    }
-    match handled {
-        Ok(OnLoss::Restart) => say(format_args!(
-            "\nwarning: the process of {role} is gone ({exit}){pages}; another took its place"
-        )),
-        Ok(_) => say(format_args!(
-            "\nwarning: the process of {role} is gone ({exit}){pages}; the others go on"
-        )),
-        Err(reason) => say(format_args!(
-            "\nerror: the process of {role} is gone ({exit}){pages}; the run ends: {reason}"
-        )),
-    }
-}
-
-fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
-    before.counts() != now.counts() || before.losses() != now.losses()
 }
 
 fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Condition {

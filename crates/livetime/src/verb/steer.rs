@@ -1,4 +1,4 @@
-//! `livetime steer DIR ORDER`: changes a run while it goes on.
+//! `livetime steer DIR ORDER`: asks or changes a run while it goes on.
 //!
 //! What can be ordered is said in `run_control.rs`.
 
@@ -8,24 +8,46 @@ use std::process::ExitCode;
 use crate::console::{print_line, say};
 use crate::exit;
 use crate::run_control::send_order;
+use crate::run_status::RunStatus;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Directory of the run, such as runs/000001
     directory: PathBuf,
-    /// What to do: filter add, filter remove, filter remove fu1
+    /// What to do: status, pause, resume, stop, abort, filter add, filter remove, filter remove fu1
     #[arg(required = true)]
     order: Vec<String>,
+    /// Print the status as one JSON document (livetime.status/1)
+    #[arg(long)]
+    json: bool,
 }
 
 /// Sends the order and prints the answer.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    match send_order(&options.directory, &options.order.join(" ")) {
+    let is_status = options.order == ["status"];
+    if options.json && !is_status {
+        say(
+            "error: `--json` goes with the order `status` alone: the others are answered with a sentence",
+        );
+        return ExitCode::from(2);
+    }
+    let answer = send_order(&options.directory, &options.order.join(" "));
+    let answer = answer.and_then(|answer| match is_status && !options.json {
+        true => in_words(&answer),
+        false => Ok(answer),
+    });
+    match answer {
         Ok(answer) => exit::after_printing(print_line(answer)),
         Err(error) => {
             say(format_args!("error: {error}"));
             exit::PROBLEM
         }
     }
+}
+
+fn in_words(document: &str) -> Result<String, String> {
+    let status: RunStatus = serde_json::from_str(document)
+        .map_err(|error| format!("the run answered with no status of this version: {error}"))?;
+    Ok(status.to_text())
 }

@@ -32,6 +32,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use livetime_shm::PeerWatch;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_run::{Run, example, patient, text, turn};
 
@@ -269,6 +270,33 @@ fn a_killed_parent_leaves_no_role_behind() {
     parent.wait().expect("a child of ours");
     for (number, watch) in roles.iter().zip(watches) {
         assert!(watch.wait_gone(LONG).expect("a watch"), "{number} lives on");
+    }
+}
+
+/// As service managers and batch systems do it.
+#[test]
+fn a_signal_to_all_processes_at_once_ends_the_run_in_order() {
+    let _turn = turn();
+    let example = std::fs::read_to_string(example()).expect("the example is there");
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let parent = live_run::start(&patient(example.clone()), folder.path());
+        let mut roles = Vec::new();
+        while roles.len() < 9 {
+            roles = children_of(parent.id());
+            std::thread::yield_now();
+        }
+        live_run::wait_for_more(&folder.path().join("run/events.mcap"));
+        for process in roles.into_iter().chain([parent.id()]) {
+            let process = Pid::from_raw(process as i32).expect("it lives");
+            kill_process(process, signal).expect("it lives");
+        }
+        let output = parent.wait_with_output().expect("a child of ours");
+        let run = Run::finished(output, folder);
+        assert!(run.output.status.success(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(run.causes(), BTreeSet::new());
+        assert_eq!(run.summary["run"]["condition"], "INTERRUPTED");
     }
 }
 

@@ -4,6 +4,7 @@
 //! time to pass. Figures of speed are not looked at: they belong to the machine. What the cores do
 //! inside is tested in their crates, and what the pages say in `documentation.rs`.
 
+mod asked_twice;
 mod bad_input;
 mod builder_scenario;
 mod byte_stream;
@@ -23,6 +24,7 @@ mod machine_too_slow;
 mod networks;
 mod output_budget;
 mod output_files;
+mod page_sizes;
 mod problem_page;
 mod recorded_events;
 mod refusals;
@@ -33,8 +35,10 @@ mod run_folder;
 mod signal;
 mod simulated_run;
 mod spill;
+mod steering;
 mod stopped_loop;
 mod timing;
 mod trigger_nodes;
+mod trusted_links;
 mod two_step;
 mod workbench;

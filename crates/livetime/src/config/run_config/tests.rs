@@ -111,6 +111,7 @@ fn every_key_is_read_into_its_field() {
             triggers_max: Some(1234),
             duration: Some(us(7_000_000)),
             lateness_max: us(2000),
+            starts_paused: false,
         },
         physics: PhysicsConfig {
             z_fraction: 0.1,
@@ -612,11 +613,13 @@ fn options_replace_the_values_of_the_file() {
         rate: Some(RateHz(50.0)),
         events: Some(PathBuf::from("other.csv")),
         lossless: false,
+        paused: true,
     });
     let source = &all.chain.source;
     assert_eq!((source.seed, source.triggers.arrival.rate.0), (5, 50.0));
     assert_eq!(source.triggers.triggers_max, Some(6));
     assert_eq!(source.triggers.duration, Some(DurationNs(9)));
+    assert!(source.triggers.starts_paused);
     assert_eq!(all.events, Some(PathBuf::from("other.csv")));
 
     let triggers = with(Overrides {

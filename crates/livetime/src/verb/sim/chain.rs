@@ -320,7 +320,7 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
             source.refused_buffers,
             source.refused_xoff,
             source.refused_late,
-            source.refused_by_gate()
+            source.refused_outside()
         );
     }
     text += &format!(

@@ -1,0 +1,185 @@
+//! Triggers: offered as the source has them, unless the gate or a pause keeps them out, and begun.
+
+use livetime_source::{
+    Buffers, FragmentTrigger, Offer as SourceOffer, PacketHeader, RefusalCause, SourcePoll,
+};
+use livetime_timing::GateSince;
+use livetime_trigger::{Offer, RefusedBy, node_of};
+use livetime_wire::{RunNs, TriggerNumber};
+
+use super::{FrontEnd, FrontEndParts, Sending, TriggerPath};
+use crate::role::spill_gate::SpillGate;
+
+/// Trigger type of the source's own triggers.
+const TRIGGER_PHYSICS: u32 = 1;
+/// Trigger type of triggers that the schedule asks for.
+const TRIGGER_SCHEDULED: u32 = 2;
+
+impl FrontEnd {
+    /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
+    pub(super) fn offer(&mut self, now: RunNs) -> usize {
+        if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
+            return 0;
+        }
+        let mut links = self.parts.data_links.iter_mut();
+        if self.parts.in_step && links.any(|data_link| data_link.link.is_played_out()) {
+            self.parts.source.stop();
+            self.finish(now);
+            return 1;
+        }
+        let xoff = self.is_xoff(now);
+        self.parts.supervisor.handle_xoff(now, xoff);
+        let is_free = self.parts.supervisor.refusal().is_none();
+        if is_free && let Some(offer) = self.scheduled_trigger(now) {
+            self.offer_one(now, offer, xoff, TRIGGER_SCHEDULED);
+            return 1;
+        }
+        let Self { parts, pause, .. } = self;
+        let FrontEndParts { source, spill, .. } = parts;
+        let is_open = spill.as_ref().is_none_or(SpillGate::is_open);
+        let closed = closed_by(pause.is_paused(), is_open);
+        let buffers = if is_free && closed.is_none() {
+            Buffers::Free
+        } else {
+            Buffers::Full
+        };
+        let was_closed = |at| {
+            let was_open = spill.as_ref().is_none_or(|spill| spill.was_open(at));
+            closed_by(pause.was_paused(at), was_open)
+        };
+        match (source.poll_gated(now, buffers, was_closed), closed) {
+            // Not the time to sleep while it passes over offers that are too old.
+            (SourcePoll::Wait { until }, _) => usize::from(until <= now),
+            (SourcePoll::Blocked, _) => 0,
+            (SourcePoll::Finished, _) => {
+                self.finish(now);
+                0
+            }
+            (SourcePoll::Offer(offer), Some(cause)) => {
+                source.handle_refused(offer, cause);
+                1
+            }
+            (SourcePoll::Offer(offer), None) => {
+                self.offer_one(now, offer, xoff, TRIGGER_PHYSICS);
+                1
+            }
+        }
+    }
+
+    /// Nothing is offered any more; what the schedule has asked for and nobody has taken is refused.
+    pub(super) fn finish(&mut self, now: RunNs) {
+        self.finished = true;
+        self.pause.resume(now);
+        let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
+        self.parts.source.refuse_waiting(waiting);
+    }
+
+    /// The next trigger that the schedule asks for. One that waited for a buffer, or for this worker,
+    /// until its gate had passed is refused: it would be stamped outside. So is one in a pause.
+    fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
+        let is_paused = self.pause.is_paused();
+        let FrontEndParts { spill, source, .. } = &mut self.parts;
+        if is_paused && !source.may_refuse() {
+            return None;
+        }
+        let spill = spill.as_mut()?;
+        while let Some(trigger) = spill.poll_trigger() {
+            match trigger.gate {
+                _ if is_paused => source.refuse_scheduled(now, RefusalCause::Paused),
+                GateSince::Same => return source.offer_scheduled(now),
+                GateSince::Passed => source.refuse_scheduled(now, RefusalCause::GatePassed),
+            }
+        }
+        None
+    }
+
+    fn offer_one(&mut self, now: RunNs, offer: SourceOffer, xoff: bool, trigger_type: u32) {
+        match self.parts.supervisor.offer(now, xoff) {
+            Offer::Accepted { trigger, l2_buffer } => {
+                self.begin_event(now, offer, (trigger, l2_buffer), trigger_type);
+            }
+            Offer::Refused(RefusedBy::Xoff) => {
+                self.parts.source.handle_refused(offer, RefusalCause::Xoff);
+            }
+            Offer::Refused(_) => {
+                self.parts.encoder.count_refused();
+                self.parts
+                    .source
+                    .handle_refused(offer, RefusalCause::BuffersFull);
+            }
+        }
+    }
+
+    fn begin_event(
+        &mut self,
+        now: RunNs,
+        offer: SourceOffer,
+        (trigger, l2_buffer): (TriggerNumber, u8),
+        trigger_type: u32,
+    ) {
+        if let Some(spill) = &mut self.parts.spill {
+            spill.sample(now);
+        }
+        let FrontEndParts {
+            generator,
+            encoder,
+            trigger: nodes,
+            supervisor,
+            run,
+            ..
+        } = &mut self.parts;
+        // Whatever was refused: the n-th trigger of a seed is always the same event.
+        let index = trigger.0 - 1;
+        generator.event(index, &mut self.event);
+        let header = PacketHeader {
+            trigger,
+            l2_buffer,
+            bunch: offer.bunch(),
+            run: *run,
+            lumi_section: lumi_section(now),
+            triggered_at: now,
+            index,
+        };
+        supervisor.handle_first_word(now, trigger);
+        let node = node_of(trigger.low(), nodes.len());
+        let links = &mut nodes[node].links;
+        if let [link] = &mut links[..] {
+            link.send(|words| {
+                encoder.encode(&self.event, &header, words);
+            });
+        } else {
+            encoder.prepare(&self.event, &header);
+            let inputs = links.len();
+            for (input, link) in links.iter_mut().enumerate() {
+                link.send(|words| encoder.emit_part(input, inputs, words));
+            }
+        }
+        for link in links {
+            link.pump(now);
+        }
+        self.sending = Some(Sending {
+            index,
+            trigger: FragmentTrigger {
+                trigger,
+                bunch: offer.bunch(),
+                trigger_type,
+                event_type: 0,
+            },
+            next_link: 0,
+        });
+    }
+}
+
+/// What keeps triggers out, if anything does.
+fn closed_by(is_paused: bool, is_open: bool) -> Option<RefusalCause> {
+    match (is_paused, is_open) {
+        (true, _) => Some(RefusalCause::Paused),
+        (false, false) => Some(RefusalCause::Gate),
+        (false, true) => None,
+    }
+}
+
+/// Lumi sections of 23.3 s, as long as at the LHC.
+fn lumi_section(now: RunNs) -> u32 {
+    (now.0 / 23_311_000_000) as u32
+}

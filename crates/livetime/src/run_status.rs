@@ -1,0 +1,153 @@
+//! What a run that goes on says about itself: `livetime.status/1`.
+//!
+//! The run makes the document of a snapshot, `livetime steer DIR status` prints it or says it in words,
+//! and other programs read it from the socket of the run.
+
+use livetime_node::counter_block::Gauges;
+use livetime_node::{RateSample, Snapshot};
+use livetime_store::{Counts, Losses};
+use livetime_wire::{RateHz, RunNumber};
+use serde::{Deserialize, Serialize};
+
+/// A run at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunStatus {
+    /// `livetime.status/1`.
+    schema: String,
+    run: u32,
+    state: RunState,
+    /// Time since the start of the run.
+    seconds: f64,
+    counts: Counts,
+    losses: Losses,
+    rates: RatesNow,
+    /// Fragments that the readout units hold, of all pages that there are.
+    fragments_buffered: u64,
+    pages: u64,
+    /// Events that the builder units have begun and not closed.
+    events_in_building: u64,
+    /// A writer waits for room on its disk.
+    disk_full: bool,
+}
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RunState {
+    /// Triggers are taken.
+    Running,
+    /// An operator holds them back.
+    Paused,
+    /// No more are taken; what is on its way passes.
+    Stopping,
+}
+
+/// The rates over the last interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct RatesNow {
+    interval_s: f64,
+    trigger_hz: f64,
+    l2_accept_hz: f64,
+    filter_accept_hz: f64,
+    built_bytes_per_s: f64,
+    refused_fraction: f64,
+}
+
+impl RunStatus {
+    /// What a run is doing that an operator may have paused.
+    pub(crate) fn state_of(is_ending: bool, is_paused: bool) -> RunState {
+        match (is_ending, is_paused) {
+            (true, _) => RunState::Stopping,
+            (false, true) => RunState::Paused,
+            (false, false) => RunState::Running,
+        }
+    }
+
+    /// The status of a run whose counters are those of `now`; `rates` are those of `interval_s` seconds.
+    pub(crate) fn new(
+        run: RunNumber,
+        state: RunState,
+        now: &Snapshot,
+        rates: Option<RateSample>,
+        interval_s: f64,
+    ) -> Self {
+        let rate = |of: fn(&RateSample) -> f64| rates.as_ref().map_or(0.0, of);
+        let sum =
+            |kind: &str, of: fn(&Gauges) -> u64| now.kind(kind).map(|role| of(&role.gauges)).sum();
+        Self {
+            schema: "livetime.status/1".to_owned(),
+            run: run.0,
+            state,
+            seconds: now.at.0 as f64 * 1e-9,
+            counts: (&now.counts()).into(),
+            losses: (&now.losses()).into(),
+            rates: RatesNow {
+                interval_s,
+                trigger_hz: rate(|rates| rates.trigger_hz),
+                l2_accept_hz: rate(|rates| rates.l2_accept_hz),
+                filter_accept_hz: rate(|rates| rates.filter_accept_hz),
+                built_bytes_per_s: rate(|rates| rates.built_bytes_per_s),
+                refused_fraction: rate(|rates| rates.refused_fraction),
+            },
+            fragments_buffered: sum("ru", |gauges| gauges.held),
+            pages: sum("ru", |gauges| gauges.held_max),
+            events_in_building: sum("bu", |gauges| gauges.held),
+            disk_full: now.kind("wr").any(|role| role.gauges.disk_full == 1),
+        }
+    }
+
+    /// In words, for people.
+    pub(crate) fn to_text(&self) -> String {
+        let state = match self.state {
+            RunState::Running => "takes data",
+            RunState::Paused => "is paused",
+            RunState::Stopping => "is ending",
+        };
+        let (counts, rates) = (&self.counts, &self.rates);
+        let row = |name: &str, total: u64, rate: f64, note: String| {
+            let rate = RateHz(rate).to_string();
+            format!("  {name:<16}{total:>12}{rate:>14}   {note}\n")
+        };
+        let losses: Vec<String> = (self.losses.iter())
+            .map(|(area, cause, count)| format!("{area}.{cause} {count}"))
+            .collect();
+        let losses = match losses.is_empty() {
+            true => "none".to_owned(),
+            false => losses.join(", "),
+        };
+        let dead = format!("dead time {:.2} %", rates.refused_fraction * 100.0);
+        let built = format!(
+            "{} built, {} of them incomplete, {:.1} MB/s",
+            counts.events_built,
+            counts.events_incomplete,
+            rates.built_bytes_per_s / 1e6
+        );
+        let stored = format!("{} stored in whole chunks", counts.events_stored);
+        let full = match self.disk_full {
+            true => "\n  the disk of the run file has no room; triggers wait until there is",
+            false => "",
+        };
+        format!(
+            "run {} {state}, {:.1} s after its start\n{}{}{}  buffered        {} fragments in {} pages, {} \
+             events in building\n  losses          {losses}{full}",
+            self.run,
+            self.seconds,
+            row("triggers", counts.triggers, rates.trigger_hz, dead),
+            row(
+                "Level-2 accepts",
+                counts.l2_accepted,
+                rates.l2_accept_hz,
+                built
+            ),
+            row(
+                "filter accepts",
+                counts.filter_accepted,
+                rates.filter_accept_hz,
+                stored
+            ),
+            self.fragments_buffered,
+            self.pages,
+            self.events_in_building,
+        )
+    }
+}

@@ -1,0 +1,340 @@
+//! The watch over a run that goes on: until its source ends, somebody ends it, or it cannot go on.
+//!
+//! [`RunWatch`] looks at the chain every [`LOOK`]: signals, orders, what went away, the counters for
+//! display and rates. What it decides is when the run ends and [how](Ending); the books are closed by
+//! the verb.
+
+use std::time::{Duration, Instant};
+
+use livetime_node::process::{FilterChange, Incident, OnLoss};
+use livetime_node::stream_mender::CutStream;
+use livetime_node::{Chain, RateSample, Snapshot};
+use livetime_wire::{UnitId, UnitKind};
+use signal_hook::iterator::Signals;
+
+use crate::console::say;
+use crate::ending_signal::is_hang_up;
+use crate::run_control::{Order, RunControl};
+use crate::run_histograms::HistogramFile;
+use crate::run_live::LiveDisplay;
+use crate::run_status::RunStatus;
+
+/// How often the driver looks at the chain.
+const LOOK: Duration = Duration::from_millis(20);
+/// Interval of the rates over time.
+pub(crate) const RATE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why the run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    SourceFinished,
+    Interrupted,
+    Killed,
+    WriterFailed,
+    /// What was going on meanwhile, an end by the operator perhaps.
+    RoleLost {
+        is_interrupted: bool,
+    },
+    Stuck {
+        is_interrupted: bool,
+    },
+}
+
+impl Ending {
+    /// What is wrong about it; `patience` is how long nothing moved in a drain that is stuck.
+    pub(crate) fn trouble(self, patience: Duration) -> Option<String> {
+        match self {
+            Self::RoleLost { .. } => Some("a role was lost that a run needs".to_owned()),
+            Self::Stuck { .. } => Some(format!("nothing moved for {patience:?} of the drain")),
+            _ => None,
+        }
+    }
+}
+
+/// What a run is watched with.
+pub(crate) struct RunWatch<'a> {
+    pub(crate) running: &'a mut Chain,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) display: &'a mut LiveDisplay,
+    pub(crate) histograms: &'a mut HistogramFile,
+    /// Where orders come from, if the run takes any.
+    pub(crate) control: Option<&'a RunControl>,
+    /// How long nothing may move in a drain.
+    pub(crate) patience: Duration,
+}
+
+/// What has become of the run so far.
+struct Course {
+    /// Why it ends, once it does: what is on its way passes.
+    ending: Option<Ending>,
+    /// An order has ended it at once.
+    is_aborted: bool,
+    rates: Rates,
+    /// The counters when something last moved.
+    moved: (Snapshot, Instant),
+    was_full: bool,
+}
+
+impl RunWatch<'_> {
+    /// Watches the chain until it has drained or is to end by force; why, and its rates over time.
+    pub(crate) fn until_end(mut self) -> (Ending, Vec<RateSample>) {
+        let first = self.running.snapshot();
+        let mut course = Course {
+            ending: None,
+            is_aborted: false,
+            rates: Rates::new(first.clone()),
+            moved: (first, Instant::now()),
+            was_full: false,
+        };
+        loop {
+            std::thread::sleep(LOOK);
+            if let Some(ending) = self.look(&mut course) {
+                return (ending, course.rates.samples);
+            }
+        }
+    }
+
+    /// One look; says how the run has ended, if it has.
+    fn look(&mut self, course: &mut Course) -> Option<Ending> {
+        self.heed_signals(course);
+        if let Some(control) = self.control {
+            control.serve(|order| self.obey(order, course));
+        }
+        if course.is_aborted {
+            return Some(Ending::Killed);
+        }
+        if course.ending.is_none() && self.running.has_writer_failed() {
+            self.end(Ending::WriterFailed, course);
+        }
+        if course.ending.is_none() && self.running.is_source_finished() {
+            self.end(Ending::SourceFinished, course);
+        }
+        let is_interrupted = course.ending == Some(Ending::Interrupted);
+        if !goes_on(self.running) {
+            // Whoever ends a service may tell its roles as well, and they were quicker.
+            let is_interrupted = is_interrupted || self.signals.pending().next().is_some();
+            return Some(Ending::RoleLost { is_interrupted });
+        }
+        let mended = self.running.take_mended_streams();
+        mended.iter().for_each(report_mended);
+        let now = self.running.snapshot();
+        course.rates.look(&now, course.ending.is_some());
+        self.display.show(&now, self.running.is_paused());
+        self.histograms.write_if_due(self.running);
+        say_if_full(&now, &mut course.was_full);
+        let reason = course.ending?;
+        if self.running.is_drained() {
+            return Some(reason);
+        }
+        if has_moved(&course.moved.0, &now) {
+            course.moved = (now, Instant::now());
+        } else if course.moved.1.elapsed() > self.patience {
+            return Some(Ending::Stuck { is_interrupted });
+        }
+        None
+    }
+
+    fn end(&self, why: Ending, course: &mut Course) {
+        course.ending = Some(why);
+        self.running.stop();
+    }
+
+    fn interrupt(&self, course: &mut Course) {
+        say("\nstopping: the run ends in order; once more ends it at once");
+        self.end(Ending::Interrupted, course);
+    }
+
+    fn heed_signals(&mut self, course: &mut Course) {
+        let signals: Vec<i32> = self.signals.pending().collect();
+        for signal in signals {
+            if course.ending != Some(Ending::Interrupted) {
+                self.interrupt(course);
+            } else if !is_hang_up(signal) {
+                course.is_aborted = true;
+            }
+        }
+    }
+
+    /// Does what an operator or a program orders; what to answer.
+    fn obey(&mut self, order: Order, course: &mut Course) -> Result<String, String> {
+        let is_ending = course.ending.is_some() || course.is_aborted;
+        match order {
+            Order::Status => {
+                let now = self.running.snapshot();
+                let (rates, interval) = course.rates.present(&now);
+                let state = RunStatus::state_of(is_ending, self.running.is_paused());
+                let status = RunStatus::new(self.running.run(), state, &now, rates, interval);
+                serde_json::to_string(&status).map_err(|error| error.to_string())
+            }
+            Order::Abort => {
+                say("\nstopping: the run ends at once");
+                course.is_aborted = true;
+                Ok("the run ends at once".to_owned())
+            }
+            _ if is_ending => Err("the run is ending already".to_owned()),
+            Order::Stop => {
+                self.interrupt(course);
+                Ok("the run ends in order".to_owned())
+            }
+            Order::Pause => {
+                self.running.pause()?;
+                say("\npaused: triggers are held back until the order `resume`");
+                Ok("the run is paused; what is on its way passes".to_owned())
+            }
+            Order::Resume => {
+                self.running.resume()?;
+                say("\nthe run takes triggers again");
+                Ok("the run takes triggers again".to_owned())
+            }
+            Order::AddFilter => {
+                let unit = self.running.steer_filters(FilterChange::Add)?;
+                Ok(format!("{unit} has joined"))
+            }
+            Order::RemoveFilter(unit) => {
+                let unit = self.running.steer_filters(FilterChange::Remove(unit))?;
+                Ok(format!("{unit} is leaving"))
+            }
+        }
+    }
+}
+
+/// The rates of a run, one sample for each interval until it ends.
+struct Rates {
+    samples: Vec<RateSample>,
+    last: Snapshot,
+    due: Instant,
+    is_over: bool,
+}
+
+impl Rates {
+    fn new(first: Snapshot) -> Self {
+        Self {
+            samples: Vec::new(),
+            last: first,
+            due: Instant::now() + RATE_INTERVAL,
+            is_over: false,
+        }
+    }
+
+    /// Takes a sample if one is due. The end may come a little before the watcher's interval is over,
+    /// which has begun later than the run.
+    fn look(&mut self, now: &Snapshot, is_ending: bool) {
+        let early = match is_ending {
+            true => RATE_INTERVAL / 10,
+            false => Duration::ZERO,
+        };
+        if !self.is_over && Instant::now() + early >= self.due {
+            self.due += RATE_INTERVAL;
+            self.samples.extend(RateSample::between(&self.last, now));
+            self.last = now.clone();
+        }
+        self.is_over |= is_ending;
+    }
+
+    /// The rates now, and over which time \[s\]: since the last sample, or those of the last one where
+    /// that is new.
+    fn present(&self, now: &Snapshot) -> (Option<RateSample>, f64) {
+        let seconds = now.at.since(self.last.at).as_seconds();
+        let is_new = seconds < RATE_INTERVAL.as_secs_f64() / 2.0;
+        match self.samples.last() {
+            Some(sample) if is_new => (Some(*sample), RATE_INTERVAL.as_secs_f64()),
+            _ => (RateSample::between(&self.last, now), seconds),
+        }
+    }
+}
+
+/// Says when the disk of a run file has become full, or has room again.
+fn say_if_full(now: &Snapshot, was_full: &mut bool) {
+    let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
+    // A writer that has given up waits no longer, and there is no room all the same.
+    let has_failed = now.kind("wr").any(|writer| writer.gauges.failed == 1);
+    match (std::mem::replace(was_full, is_full), is_full) {
+        (false, true) => {
+            say("\nwarning: the disk of the run file has no room; triggers wait until there is");
+        }
+        (true, false) if !has_failed => say("\nthe disk of the run file has room again"),
+        _ => {}
+    }
+}
+
+/// Deals with what went away since the last look and says so; `false` when the run has to end.
+fn goes_on(running: &mut Chain) -> bool {
+    for incident in running.supervise() {
+        report_incident(&incident);
+        if incident.handled.is_err() {
+            return false;
+        }
+    }
+    for cut in running.mend_streams() {
+        report_cut(&cut);
+        if cut.mended.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Says between which units a stream of the event builder or of a data link was cut.
+fn report_mended((a, b): &(UnitId, UnitId)) {
+    let name = |unit: &UnitId| match unit.kind {
+        // All of them are of one role; faults name them so.
+        UnitKind::Source => format!("data link {}", unit.index),
+        _ => unit.to_string(),
+    };
+    let (a, b) = (name(a), name(b));
+    say(format_args!(
+        "\nwarning: the stream between {a} and {b} was cut; another took its place"
+    ));
+}
+
+/// Says which stream was cut.
+fn report_cut(CutStream { from, to, mended }: &CutStream) {
+    match mended {
+        Ok(()) => say(format_args!(
+            "\nwarning: the stream from {from} to {to} was cut; another took its place, and what was \
+             not answered is sent again"
+        )),
+        Err(reason) => say(format_args!(
+            "\nerror: the stream from {from} to {to} was cut; the run ends: {reason}"
+        )),
+    }
+}
+
+/// Says which process died and what was done.
+fn report_incident(incident: &Incident) {
+    let Incident {
+        role,
+        exit,
+        holds_dropped,
+        event,
+        given_up,
+        handled,
+    } = incident;
+    let mut pages = match holds_dropped {
+        0 => String::new(),
+        held => format!(", {held} page holds dropped"),
+    };
+    match event {
+        Some(event) if handled.is_err() => pages += &format!(", it had event {event}"),
+        Some(event) if *given_up => {
+            pages += &format!(", event {event} goes to the error stream");
+        }
+        Some(event) => pages += &format!(", event {event} is given to another"),
+        None => {}
+    }
+    match handled {
+        Ok(OnLoss::Restart) => say(format_args!(
+            "\nwarning: the process of {role} is gone ({exit}){pages}; another took its place"
+        )),
+        Ok(_) => say(format_args!(
+            "\nwarning: the process of {role} is gone ({exit}){pages}; the others go on"
+        )),
+        Err(reason) => say(format_args!(
+            "\nerror: the process of {role} is gone ({exit}){pages}; the run ends: {reason}"
+        )),
+    }
+}
+
+fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
+    before.counts() != now.counts() || before.losses() != now.losses()
+}

@@ -1,0 +1,196 @@
+//! Orders to a run that goes on: status, pause and resume, an end in order and one at once.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::workbench::{
+    Running, SMALL, Workbench, assert_conserved, changed, count, flags, lost, lost_in_all,
+};
+
+/// Where the first run of a folder writes to.
+const RUN: &str = "runs/000001";
+
+/// Gives an order that is obeyed; the answer.
+#[track_caller]
+fn order(bench: &Workbench, order: &str) -> String {
+    let words: Vec<&str> = ["steer", RUN].into_iter().chain(order.split(' ')).collect();
+    bench.run(&words).ended_with(0).out.trim().to_owned()
+}
+
+/// Gives an order that is refused; why.
+#[track_caller]
+fn refused(bench: &Workbench, order: &str) -> String {
+    let words: Vec<&str> = ["steer", RUN].into_iter().chain(order.split(' ')).collect();
+    bench.run(&words).ended_with(1).err
+}
+
+fn status(bench: &Workbench) -> Value {
+    let told = bench.run(&["steer", RUN, "status", "--json"]);
+    let status = told.ended_with(0).document();
+    assert_eq!(status["schema"], "livetime.status/1");
+    status
+}
+
+/// Asks for the status until it is as it should be.
+fn wait_for(bench: &Workbench, is_so: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let status = status(bench);
+        if is_so(&status) {
+            return status;
+        }
+    }
+}
+
+/// Triggers of a run that is paused, once offers come without that one is taken.
+fn triggers_that_stay(bench: &Workbench) -> u64 {
+    let mut before = status(bench);
+    loop {
+        assert_eq!(before["state"], "paused");
+        let offered = count(&before, "counts.offered");
+        let now = wait_for(bench, |now| count(now, "counts.offered") > offered + 1000);
+        let triggers = count(&now, "counts.triggers");
+        if triggers == count(&before, "counts.triggers") {
+            return triggers;
+        }
+        before = now;
+    }
+}
+
+fn started(bench: &Workbench, options: &[&str]) -> Running {
+    bench.write("small.toml", SMALL);
+    let running = bench.start(&[&["run", "small.toml", "--json"][..], options].concat());
+    wait_for_control(bench);
+    running
+}
+
+/// A run takes orders as soon as its roles have started.
+fn wait_for_control(bench: &Workbench) {
+    while bench.run(&["steer", RUN, "status"]).code != Some(0) {}
+}
+
+#[test]
+fn a_paused_run_takes_no_triggers_and_has_no_dead_time_of_it() {
+    for options in [&[][..], &["--processes"]] {
+        let bench = Workbench::new();
+        let mut running = started(&bench, options);
+        let before = wait_for(&bench, |status| count(status, "counts.events_stored") > 0);
+        assert_eq!(
+            (&before["state"], &before["run"]),
+            (&"running".into(), &1.into())
+        );
+        order(&bench, "pause");
+        running.wait_for_line("paused: ");
+        assert!(refused(&bench, "pause").contains("paused already"));
+        // A thread comes to it in its next duty cycle.
+        let triggers = triggers_that_stay(&bench);
+        assert!(order(&bench, "status").contains("run 1 is paused"));
+        order(&bench, "resume");
+        assert!(refused(&bench, "resume").contains("not paused"));
+        wait_for(&bench, |status| {
+            status["state"] == "running" && count(status, "counts.triggers") > triggers + 100
+        });
+        order(&bench, "stop");
+        let finished = running.finish().ended_with(0);
+        assert!(finished.err.contains("stopping: the run ends in order"));
+        let run = finished.document();
+        assert_conserved(&run);
+        assert_eq!(lost_in_all(&run), 0);
+        assert_eq!(run["run"]["condition"], "INTERRUPTED");
+        let of_source = |name: &str| count(&run, &format!("roles.src0.{name}"));
+        let paused = of_source("refused_paused");
+        assert!(paused >= 1000 && of_source("paused_ms") > 0);
+        assert_eq!(of_source("pauses"), 1);
+        let n = |name: &str| count(&run, &format!("counts.{name}")) - paused;
+        let dead = run["dead_time"]["refused_fraction"].as_f64();
+        assert_eq!(dead, Some(n("refused") as f64 / n("offered") as f64));
+    }
+}
+
+#[test]
+fn a_run_that_begins_paused_waits_for_the_order() {
+    for options in [&["--paused"][..], &["--paused", "--processes"]] {
+        let bench = Workbench::new();
+        let mut running = started(&bench, options);
+        running.wait_for_line("paused: triggers are held back until `livetime steer ");
+        let waiting = wait_for(&bench, |status| count(status, "counts.offered") > 1000);
+        assert_eq!(waiting["state"], "paused");
+        assert_eq!(count(&waiting, "counts.triggers"), 0);
+        order(&bench, "resume");
+        wait_for(&bench, |status| count(status, "counts.events_stored") > 0);
+        order(&bench, "stop");
+        let run = running.finish().ended_with(0).document();
+        assert_conserved(&run);
+        assert_eq!(lost_in_all(&run), 0);
+        assert!(count(&run, "roles.src0.refused_paused") >= 1000);
+    }
+}
+
+/// What the schedule or a file has waits in a lossless run; it is stopped while it does.
+#[test]
+fn a_lossless_run_that_is_stopped_in_a_pause_has_refused_nothing() {
+    let bench = Workbench::new();
+    let running = started(&bench, &["--lossless"]);
+    wait_for(&bench, |status| count(status, "counts.triggers") > 100);
+    order(&bench, "pause");
+    assert_eq!(status(&bench)["state"], "paused");
+    order(&bench, "stop");
+    let run = running.finish().ended_with(0).document();
+    assert_conserved(&run);
+    assert_eq!((count(&run, "counts.refused"), lost_in_all(&run)), (0, 0));
+    assert_eq!(count(&run, "roles.src0.pauses"), 1);
+}
+
+#[test]
+fn an_order_ends_the_run_at_once_and_a_signal_after_an_order_too() {
+    for by_signal in [false, true] {
+        let bench = Workbench::new();
+        // No event is built before its timeout, so that the drain takes many of them.
+        let patient = changed(SMALL, "timeout = \"1 s\"", "timeout = \"20 s\"");
+        bench.write("patient.toml", patient);
+        let fault = ["--fault", "link-down:0@0s+1h"];
+        let mut running = bench.start(&[&["run", "patient.toml", "--json"][..], &fault].concat());
+        wait_for_control(&bench);
+        wait_for(&bench, |status| count(status, "counts.l2_accepted") > 5);
+        order(&bench, "stop");
+        running.wait_for_line("stopping: ");
+        assert_eq!(status(&bench)["state"], "stopping");
+        for late in ["stop", "pause", "resume", "filter add"] {
+            assert!(refused(&bench, late).contains("ending already"), "{late}");
+        }
+        match by_signal {
+            true => running.signal(Signal::INT),
+            false => drop(order(&bench, "abort")),
+        }
+        let run = running.finish().ended_with(0).document();
+        assert_conserved(&run);
+        let condition = flags(&run["run"]["condition"]);
+        for flag in ["INTERRUPTED", "ABORTED"] {
+            assert!(condition.contains(&flag), "{condition:?}");
+        }
+        assert!(lost(&run, "builder") > 0);
+    }
+}
+
+#[test]
+fn what_is_no_order_is_refused_with_all_that_are() {
+    let bench = Workbench::new();
+    let running = started(&bench, &[]);
+    for wrong in ["halt", "pause now", "filter", "filter remove bu0"] {
+        let error = refused(&bench, wrong);
+        for known in [
+            "`status`",
+            "`pause`",
+            "`resume`",
+            "`stop`",
+            "`abort`",
+            "`filter add`",
+        ] {
+            assert!(error.contains(known), "{wrong}: {error}");
+        }
+    }
+    assert!(refused(&bench, "filter add").contains("--processes"));
+    bench.run(&["steer", RUN, "stop", "--json"]).ended_with(2);
+    order(&bench, "abort");
+    running.finish().ended_with(0);
+    assert!(refused(&bench, "status").contains("has it ended?"));
+}

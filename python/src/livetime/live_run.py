@@ -1,0 +1,100 @@
+"""A run that goes on: what it says about itself, and orders to it.
+
+A run takes orders at the socket `control` in its directory, one line a connection, and answers with
+one. So does ``livetime steer``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from ._native import LivetimeError
+
+#: Longest that a run may take to obey \[s\]; a filter unit that joins loads its filter first.
+PATIENCE_S = 60.0
+
+
+class OrderError(LivetimeError):
+    """A run did not obey, or there is none that takes orders."""
+
+
+class LiveRun:
+    """A run that goes on, by its directory.
+
+    Nothing is kept open: each call connects, says its order and waits for the answer. Every method
+    raises `OrderError` with the reason when the run refuses, or has ended.
+    """
+
+    def __init__(self, directory: Union[str, os.PathLike[str]]) -> None:
+        self.directory = Path(directory)
+
+    def __repr__(self) -> str:
+        return f"LiveRun({str(self.directory)!r})"
+
+    def status(self) -> dict[str, Any]:
+        """State, time, counts, losses and rates now: the document ``livetime.status/1``.
+
+        ``status()["state"]`` is ``"running"``, ``"paused"`` or ``"stopping"``.
+        """
+        status: dict[str, Any] = json.loads(self._order("status"))
+        return status
+
+    def pause(self) -> str:
+        """Holds triggers back; what is on its way passes."""
+        return self._order("pause")
+
+    def resume(self) -> str:
+        """Takes triggers again."""
+        return self._order("resume")
+
+    def stop(self) -> str:
+        """Ends the run in order, as Ctrl-C does; returns before it has ended."""
+        return self._order("stop")
+
+    def abort(self) -> str:
+        """Ends the run at once: what is on its way is counted as lost."""
+        return self._order("abort")
+
+    def add_filter(self) -> str:
+        """Lets a filter unit join; says which."""
+        return self._order("filter add")
+
+    def remove_filter(self, unit: Optional[str] = None) -> str:
+        """Lets a filter unit leave, such as ``"fu1"``; the last one if none is named."""
+        return self._order("filter remove" if unit is None else f"filter remove {unit}")
+
+    def _order(self, order: str) -> str:
+        if "\n" in order:
+            raise OrderError(f"{order!r} is no order: it has more than one line")
+        try:
+            answer = self._ask(order)
+        except OSError as error:
+            raise OrderError(
+                f"no run takes orders in {self.directory} ({error}); has it ended?"
+            ) from error
+        kind, _, text = answer.strip().partition(": ")
+        if kind == "ok":
+            return text
+        if kind == "error":
+            raise OrderError(text)
+        raise OrderError(f"the run in {self.directory} answered {answer!r}")
+
+    def _ask(self, order: str) -> str:
+        folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+                control.settimeout(PATIENCE_S)
+                # A path to the socket that is short however long that of the directory is.
+                control.connect(f"/proc/self/fd/{folder}/control")
+                control.sendall(f"{order}\n".encode())
+                control.shutdown(socket.SHUT_WR)
+                parts = []
+                while part := control.recv(65536):
+                    parts.append(part)
+                return b"".join(parts).decode()
+        finally:
+            os.close(folder)

@@ -1,0 +1,80 @@
+"""Orders from Python to a run of the program that goes on."""
+
+import json
+import subprocess
+
+import pytest
+
+import livetime
+from program import PROGRAM, ROOT, needs_program
+
+
+def wait_for(live, is_so):
+    """Asks for the status until it is as it should be; a run that has ended answers with an error."""
+    while True:
+        status = live.status()
+        if is_so(status):
+            return status
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A run without an end, and its process."""
+    # Longer than the path of a socket may be.
+    directory = tmp_path / ("d" * 100)
+    config = ROOT / "examples" / "dimuon.toml"
+    options = ["--duration", "600s", "--out", str(directory), "--json"]
+    command = [str(PROGRAM), "run", str(config), *options]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=subprocess.DEVNULL)
+    try:
+        live = livetime.LiveRun(directory)
+        while process.poll() is None:
+            try:
+                live.status()
+                break
+            except livetime.OrderError:
+                pass
+        yield live, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@needs_program
+def test_a_run_is_paused_resumed_and_stopped(running):
+    live, process = running
+    wait_for(live, lambda status: status["counts"]["triggers"] > 0)
+    assert "paused" in live.pause()
+    assert live.status()["state"] == "paused"
+    with pytest.raises(livetime.OrderError, match="paused already"):
+        live.pause()
+    live.resume()
+    before = live.status()
+    assert before["schema"] == "livetime.status/1"
+    assert before["state"] == "running"
+    more = before["counts"]["triggers"] + 100
+    wait_for(live, lambda status: status["counts"]["triggers"] > more)
+    with pytest.raises(livetime.OrderError, match="--processes"):
+        live.add_filter()
+    with pytest.raises(livetime.OrderError, match="bu0 is no filter unit"):
+        live.remove_filter("bu0")
+    live.stop()
+    out, _ = process.communicate()
+    summary = json.loads(out)
+    assert process.returncode == 0
+    assert summary["conserved"] and summary["run"]["condition"] == "INTERRUPTED"
+    assert summary["roles"]["src0"]["pauses"] == 1
+    with pytest.raises(livetime.OrderError, match="has it ended"):
+        live.status()
+
+
+def test_where_no_run_is_there_is_nobody_to_obey(tmp_path):
+    live = livetime.LiveRun(tmp_path)
+    with pytest.raises(livetime.OrderError, match="no run takes orders"):
+        live.stop()
+    with pytest.raises(livetime.OrderError, match="more than one line"):
+        live.remove_filter("fu1\nstop")
+    with pytest.raises(livetime.LivetimeError, match="has it ended"):
+        livetime.LiveRun(tmp_path / "none").status()
+    assert repr(live) == f"LiveRun({str(tmp_path)!r})"
