@@ -405,7 +405,7 @@ impl Chain {
         if std::mem::replace(&mut self.is_paused, true) {
             return Err("the run is paused already".to_owned());
         }
-        self.tell_front_end("pause", RoleCommand::Pause)
+        self.tell_front_end("pause", RoleCommand::Pause { is_on: true })
     }
 
     /// Takes triggers again.
@@ -416,7 +416,7 @@ impl Chain {
         if !std::mem::replace(&mut self.is_paused, false) {
             return Err("the run is not paused".to_owned());
         }
-        self.tell_front_end("resume", RoleCommand::Resume)
+        self.tell_front_end("resume", RoleCommand::Pause { is_on: false })
     }
 
     /// Whether an operator holds triggers back.

@@ -486,7 +486,7 @@ mod tests {
         // It was open from 2 ms on: 800 triggers that are too old came since.
         let closed_by = |at: RunNs| match at.0 {
             ..=1_000_000 => Some(RefusalCause::Paused),
-            ..=2_000_000 => Some(RefusalCause::Gate),
+            1_000_001..=2_000_000 => Some(RefusalCause::Gate),
             _ => None,
         };
         while let SourcePoll::Offer(_) = source.poll_gated(now, Buffers::Free, closed_by) {}

@@ -20,6 +20,7 @@ pub mod crc16;
 pub mod decision;
 pub mod event;
 pub mod fragment;
+pub mod fragment_descriptor;
 pub mod fragment_message;
 pub mod id;
 pub mod link_frame;

@@ -614,24 +614,8 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {
-    let seconds = summary.run.duration_s.max(1e-9);
-    let rate = |count: u64| RateHz(count as f64 / seconds);
-    let _ = writeln!(
-        text,
-        "\n  rates      {} triggers, {} Level-2 accepts ({:.2} %), {} stored",
-        rate(counts.triggers),
-        rate(counts.l2_accepted),
-        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64,
-        rate(counts.events_stored)
-    );
-    let source = outcome.details.get("src0");
-    let detail = |name: &str| {
-        source
-            .and_then(|details| details.get(name))
-            .copied()
-            .unwrap_or(0)
-    };
+/// Offers that were refused, and which of them are dead time.
+fn refusals(text: &mut String, summary: &RunSummary, detail: impl Fn(&str) -> u64) {
     let _ = writeln!(
         text,
         "  dead time  {:.3} % of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
@@ -659,6 +643,27 @@ fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, coun
             detail("refused_paused")
         );
     }
+}
+
+fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {
+    let seconds = summary.run.duration_s.max(1e-9);
+    let rate = |count: u64| RateHz(count as f64 / seconds);
+    let _ = writeln!(
+        text,
+        "\n  rates      {} triggers, {} Level-2 accepts ({:.2} %), {} stored",
+        rate(counts.triggers),
+        rate(counts.l2_accepted),
+        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64,
+        rate(counts.events_stored)
+    );
+    let source = outcome.details.get("src0");
+    let detail = |name: &str| {
+        source
+            .and_then(|details| details.get(name))
+            .copied()
+            .unwrap_or(0)
+    };
+    refusals(text, summary, detail);
     for (name, latency) in [
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),

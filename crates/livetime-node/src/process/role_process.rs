@@ -89,7 +89,7 @@ impl Control<'_> {
     }
 }
 
-/// Blocks what asks a program to end, here and in the interpreters that are started from here.
+/// Blocks what asks a program to end, here and in what is started from here: threads, interpreters.
 fn leave_signals_to_parent() {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
@@ -114,7 +114,6 @@ pub fn serve_role(
     worker: &WorkerConfig,
     event_faults: Vec<EventFault>,
 ) -> Result<(), ProcessError> {
-    // Before there is a second thread, which has them blocked as its first one has.
     leave_signals_to_parent();
     let control = Control { socket, role: id };
     control.send(&Message::Hello {
@@ -534,8 +533,8 @@ fn to_command(
         "held" => Some(RoleCommand::NameHeld { unit }),
         "succeed" => Some(RoleCommand::Succeed { finished: triggers }),
         "hold" => Some(RoleCommand::Hold { unit }),
-        "pause" => Some(RoleCommand::Pause),
-        "resume" => Some(RoleCommand::Resume),
+        "pause" => Some(RoleCommand::Pause { is_on: true }),
+        "resume" => Some(RoleCommand::Pause { is_on: false }),
         "joined" => (triggers.first()).map(|newest| RoleCommand::Joined {
             unit,
             newest: *newest,

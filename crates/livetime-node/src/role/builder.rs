@@ -358,8 +358,7 @@ impl Role for Builder {
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
-            | RoleCommand::Pause
-            | RoleCommand::Resume => {}
+            | RoleCommand::Pause { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Filter => {
                 if let (Some(streams), Some(stream)) = (&mut self.parts.streams, stream) {
                     // One that cannot be used is as good as cut, and is named again.

@@ -289,8 +289,7 @@ impl Role for EventManagerRole {
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
-            | RoleCommand::Pause
-            | RoleCommand::Resume
+            | RoleCommand::Pause { .. }
             | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } => {
                 reconnect(&mut self.outbox, unit, stream);

@@ -566,8 +566,7 @@ impl Role for FilterUnit {
             | RoleCommand::EndUnasked { .. }
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Hold { .. }
-            | RoleCommand::Pause
-            | RoleCommand::Resume
+            | RoleCommand::Pause { .. }
             | RoleCommand::Joined { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::StreamBack { stream: None, .. } => {}

@@ -764,8 +764,8 @@ impl Role for FrontEnd {
                     self.named.push(TriggerNumber(given));
                 }
             }
-            RoleCommand::Pause if !self.finished => self.pause.pause(now),
-            RoleCommand::Resume => self.pause.resume(now),
+            RoleCommand::Pause { is_on: false } => self.pause.resume(now),
+            RoleCommand::Pause { is_on: true } if !self.finished => self.pause.pause(now),
             RoleCommand::Joined { unit, newest } => self.open_links(unit.index.into(), newest),
             _ => {}
         }

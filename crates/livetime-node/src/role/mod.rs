@@ -121,11 +121,11 @@ pub enum RoleCommand {
         /// The last trigger that was given before: it has nothing of this one and those before.
         newest: TriggerNumber,
     },
-    /// To the front-ends: give no trigger until [`RoleCommand::Resume`]. Nothing is held back that is on
-    /// its way.
-    Pause,
-    /// To the front-ends: give triggers again.
-    Resume,
+    /// To the front-ends: give no trigger, or give them again. Nothing is held back that is on its way.
+    Pause {
+        /// Whether none is given from here on.
+        is_on: bool,
+    },
     /// To an event manager that took the place of another: these of the triggers that the supervisor
     /// tells it are finished. Settled when it has been told all, so that what happens to other units
     /// can be told.

@@ -598,8 +598,7 @@ impl Role for Readout {
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
-            | RoleCommand::Pause
-            | RoleCommand::Resume
+            | RoleCommand::Pause { .. }
             | RoleCommand::Joined { .. } => {}
             RoleCommand::StreamBack { unit, stream } if unit.kind == UnitKind::Source => {
                 let mut links = self.parts.links.iter_mut();

@@ -507,8 +507,7 @@ impl Role for Writer {
             | RoleCommand::NameHeld { .. }
             | RoleCommand::Succeed { .. }
             | RoleCommand::Hold { .. }
-            | RoleCommand::Pause
-            | RoleCommand::Resume
+            | RoleCommand::Pause { .. }
             | RoleCommand::Joined { .. }
             | RoleCommand::StreamBack { .. } => {}
             RoleCommand::PeerBack {

@@ -210,14 +210,8 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     }
     let started = start_chain(&chain, files, launcher.transpose()?, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
-    let control = control_of(&directory);
+    let control = control_of(&directory, running.is_paused());
     running.plan_stream_faults(faults.streams);
-    if running.is_paused() {
-        let folder = directory.path().display();
-        say(format_args!(
-            "paused: triggers are held back until `livetime steer {folder} resume`"
-        ));
-    }
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
     let mut histograms = HistogramFile::of(directory.path());
@@ -309,8 +303,15 @@ fn check_joining(config: &RunConfig, processes: bool) -> Result<(), &'static str
     Ok(())
 }
 
-/// What takes orders for a run; one that takes none says so and goes on.
-fn control_of(directory: &RunDirectory) -> Option<RunControl> {
+/// What takes orders for a run; one that takes none says so and goes on. One that begins with a pause
+/// says how it is ended.
+fn control_of(directory: &RunDirectory, is_paused: bool) -> Option<RunControl> {
+    if is_paused {
+        let folder = directory.path().display();
+        say(format_args!(
+            "paused: triggers are held back until `livetime steer {folder} resume`"
+        ));
+    }
     let control = RunControl::open(directory.path());
     if let Err(error) = &control {
         say(format_args!("warning: this run takes no orders: {error}"));
