@@ -97,9 +97,6 @@ impl RunWatch<'_> {
     /// One look; says how the run has ended, if it has.
     fn look(&mut self, course: &mut Course) -> Option<Ending> {
         self.heed_signals(course);
-        if let Some(control) = self.control {
-            control.serve(|order| self.obey(order, course));
-        }
         if course.is_aborted {
             return Some(Ending::Killed);
         }
@@ -117,6 +114,13 @@ impl RunWatch<'_> {
         }
         let mended = self.running.take_mended_streams();
         mended.iter().for_each(report_mended);
+        // When it is known who has gone: a place that is free again can be taken.
+        if let Some(control) = self.control {
+            control.serve(|order| self.obey(order, course));
+        }
+        if course.is_aborted {
+            return Some(Ending::Killed);
+        }
         let now = self.running.snapshot();
         course.rates.look(&now, course.ending.is_some());
         self.display.show(&now, self.running.is_paused());
