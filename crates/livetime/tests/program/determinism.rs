@@ -83,11 +83,16 @@ fn a_real_run_replayed_in_the_simulator_gives_its_outputs() {
     assert!(events > Some(50), "{document:#}");
     assert_eq!(value(&document, "events.simulated").as_u64(), events);
 
-    // Another seed in the summary is another input: then they must differ, and it must be said.
+    // Another seed in the summary is another run.
     let summary = bench.read("out/summary.json");
-    let other = summary.replacen("\"seed\": \"11\"", "\"seed\": \"12\"", 1);
-    assert_ne!(summary, other, "the summary names its seed");
+    let other = changed(&summary, "\"seed\": \"11\"", "\"seed\": \"12\"");
     bench.write("out/summary.json", other);
+    let refused = bench.run(&["sim", "replay", "out"]).ended_with(1);
+    assert!(refused.err.contains("events.mcap"), "{}", refused.err);
+
+    // Fewer triggers are another input: then they must differ, and it must be said.
+    let fewer = changed(&summary, "\"triggers\": 4000", "\"triggers\": 3000");
+    bench.write("out/summary.json", fewer);
     let differ = bench.run(&["sim", "replay", "out"]).ended_with(1);
     assert!(differ.out.contains("The outputs DIFFER"), "{}", differ.out);
     let nowhere = bench.run(&["sim", "replay", "nowhere"]).ended_with(1);
