@@ -38,7 +38,8 @@ def running(tmp_path):
         yield live, process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
 @needs_program
