@@ -289,13 +289,18 @@ pub fn packet_file_of(run: &Path, node: u16) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// A log in a folder that waits rather than lose a packet.
+    fn waiting_log(folder: &Path) -> PacketLogConfig {
+        PacketLogConfig {
+            path: folder.join(PACKET_FILE),
+            waits: true,
+        }
+    }
+
     #[test]
     fn packets_have_the_record_of_the_run_that_they_are_of() {
         let folder = tempfile::tempdir().unwrap();
-        let config = PacketLogConfig {
-            path: folder.path().join(PACKET_FILE),
-            waits: true,
-        };
+        let config = waiting_log(folder.path());
         let of_run = RunBegin {
             seed: 7,
             config: "format = 1\n".to_owned(),
@@ -320,10 +325,7 @@ mod tests {
     #[test]
     fn packets_and_decisions_come_back_with_full_numbers() {
         let folder = tempfile::tempdir().unwrap();
-        let config = PacketLogConfig {
-            path: folder.path().join(PACKET_FILE),
-            waits: true,
-        };
+        let config = waiting_log(folder.path());
         let mut log = PacketLog::start(&config, RunNumber(3), 0, 16).unwrap();
         assert!(
             PacketLog::start(&config, RunNumber(3), 0, 16).is_err(),

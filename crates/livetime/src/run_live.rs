@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use livetime_node::{ChainConfig, RateSample, Snapshot};
 use livetime_wire::{DurationNs, RateHz};
 
+use crate::run_status::{losses_in_words, row};
+
 /// How often the screen is redrawn.
 const SCREEN_EVERY: Duration = Duration::from_millis(500);
 /// How often a line is written where there is no terminal.
@@ -116,22 +118,9 @@ fn mean_latency(before: &Snapshot, now: &Snapshot, kind: &str) -> String {
 
 fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) -> String {
     let counts = now.counts();
-    let losses = now.losses();
     let held = |kind: &str| now.kind(kind).map(|role| role.gauges.held).sum::<u64>();
     let pages = now.kind("ru").map(|role| role.gauges.held_max).sum::<u64>();
-    let lost: Vec<String> = (losses.iter())
-        .filter(|(_, n)| *n > 0)
-        .map(|(cause, n)| format!("{}.{} {n}", cause.area().key(), cause.key()))
-        .collect();
-    let lost = if lost.is_empty() {
-        "none".to_owned()
-    } else {
-        lost.join(", ")
-    };
-    let row = |name: &str, total: u64, rate: f64, note: String| {
-        let rate = RateHz(rate).to_string();
-        format!("  {name:<18}{total:>12}{rate:>14}   {note}\n")
-    };
+    let lost = losses_in_words(&(&now.losses()).into());
     let mut text = format!("{title}\n  {:<18}{:>12}{:>14}\n", "", "total", "now");
     text += &row(
         "triggers",

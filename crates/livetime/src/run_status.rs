@@ -104,17 +104,6 @@ impl RunStatus {
             RunState::Stopping => "is ending",
         };
         let (counts, rates) = (&self.counts, &self.rates);
-        let row = |name: &str, total: u64, rate: f64, note: String| {
-            let rate = RateHz(rate).to_string();
-            format!("  {name:<16}{total:>12}{rate:>14}   {note}\n")
-        };
-        let losses: Vec<String> = (self.losses.iter())
-            .map(|(area, cause, count)| format!("{area}.{cause} {count}"))
-            .collect();
-        let losses = match losses.is_empty() {
-            true => "none".to_owned(),
-            false => losses.join(", "),
-        };
         let dead = format!("dead time {:.2} %", rates.refused_fraction * 100.0);
         let built = format!(
             "{} built, {} of them incomplete, {:.1} MB/s",
@@ -128,8 +117,8 @@ impl RunStatus {
             false => "",
         };
         format!(
-            "run {} {state}, {:.1} s after its start\n{}{}{}  buffered        {} fragments in {} pages, {} \
-             events in building\n  losses          {losses}{full}",
+            "run {} {state}, {:.1} s after its start\n{}{}{}  buffered          {} fragments in {} pages, {} \
+             events in building\n  losses            {}{full}",
             self.run,
             self.seconds,
             row("triggers", counts.triggers, rates.trigger_hz, dead),
@@ -148,6 +137,24 @@ impl RunStatus {
             self.fragments_buffered,
             self.pages,
             self.events_in_building,
+            losses_in_words(&self.losses),
         )
+    }
+}
+
+/// A line of counter, total, present rate and a note.
+pub(crate) fn row(name: &str, total: u64, rate_hz: f64, note: String) -> String {
+    let rate = RateHz(rate_hz).to_string();
+    format!("  {name:<18}{total:>12}{rate:>14}   {note}\n")
+}
+
+/// Every loss that is not 0.
+pub(crate) fn losses_in_words(losses: &Losses) -> String {
+    let losses: Vec<String> = (losses.iter())
+        .map(|(area, cause, count)| format!("{area}.{cause} {count}"))
+        .collect();
+    match losses.is_empty() {
+        true => "none".to_owned(),
+        false => losses.join(", "),
     }
 }

@@ -1,6 +1,6 @@
 //! Fragments that are asked for again while they are on their way: every page comes back to its link.
 
-use crate::workbench::{Workbench, assert_conserved, count, lost_in_all};
+use crate::workbench::{Workbench, assert_conserved, changed, count, lost_in_all};
 
 /// Requests are repeated long before a turn of the shifter comes, and there are few pages.
 const IMPATIENT: &str = r#"
@@ -16,30 +16,7 @@ bytes_max = "2 KiB"
 to = "trg0"
 source_id = 0x700000
 
-[[link]]
-to = "ru0"
-source_id = 0x510000
-count = 2
-page = "256 B"
-pages = 40
-request_depth = 1
-acknowledge_depth = 2
-words_in_flight = 0
-xoff_below = 1
-xon_above = 1
-
-[[link]]
-to = "ru1"
-source_id = 0x520000
-count = 2
-page = "256 B"
-pages = 40
-request_depth = 1
-acknowledge_depth = 2
-words_in_flight = 0
-xoff_below = 1
-xon_above = 1
-
+@LINKS@
 [[trigger.path]]
 name = "ALL"
 bit = 0
@@ -61,12 +38,33 @@ step = "50 us"
 retry = "100 us"
 "#;
 
+/// The two data links of a readout unit.
+fn links(unit: &str, source_id: u32) -> String {
+    format!(
+        r#"
+[[link]]
+to = "{unit}"
+source_id = {source_id}
+count = 2
+page = "256 B"
+pages = 40
+request_depth = 1
+acknowledge_depth = 2
+words_in_flight = 0
+xoff_below = 1
+xon_above = 1
+"#
+    )
+}
+
 #[test]
 fn pages_of_fragments_that_are_sent_twice_come_back() {
     for kind in ["tcp", "udp"] {
         let bench = Workbench::new();
         let transport = format!("transport = \"{kind}\"");
-        let config = IMPATIENT.replace("transport = \"tcp\"", &transport);
+        let both = links("ru0", 0x51_0000) + &links("ru1", 0x52_0000);
+        let config = changed(IMPATIENT, "transport = \"tcp\"", &transport);
+        let config = changed(&config, "@LINKS@", &both);
         bench.write("impatient.toml", config);
         let arguments = [
             "run",
