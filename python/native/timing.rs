@@ -193,6 +193,11 @@ impl PyTimingControl {
             .map_err(failed)
     }
 
+    /// Ends all schedules that are playing; how many were.
+    fn stop_schedules(&self, py: Python<'_>) -> PyResult<u32> {
+        py.detach(|| self.client.stop_schedules()).map_err(failed)
+    }
+
     /// Advances a virtual clock; the time then.
     fn advance_clock(&self, py: Python<'_>, time: u64) -> PyResult<u64> {
         let now = py

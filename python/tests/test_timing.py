@@ -107,6 +107,16 @@ def test_asyncio_goes_on_with_the_next_daemon(tmp_path):
     assert kinds == [timing.Kind.RESTART, timing.Kind.MESSAGE]
 
 
+def test_schedules_are_stopped(daemon):
+    control = timing.Control(daemon)
+    later = control.time() + 3_600_000_000_000
+    assert control.play([(1 << 60, n, later + n) for n in range(10)], repeats=7) == 10
+    assert control.status()["playing"] == 70
+    assert control.stop_schedules() == 1
+    assert control.status()["playing"] == 0
+    assert control.stop_schedules() == 0
+
+
 def test_a_small_ring_tells_what_it_lost(daemon):
     control = timing.Control(daemon)
     with timing.Listener([timing.group(9)], address=daemon, slots=16) as listener:

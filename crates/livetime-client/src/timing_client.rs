@@ -354,7 +354,7 @@ impl TimingClient {
     }
 
     /// Has messages played: each `lead_ns` before its time, all `repeats` times with `period_ns`
-    /// between. Messages being played end.
+    /// between, beside the schedules that are playing. Returns how many messages there are.
     ///
     /// # Errors
     /// [`ClientError`] as the daemon answers; they must be in the order of their times.
@@ -369,6 +369,15 @@ impl TimingClient {
         let file = seal(&bytes).map_err(ClientError::system("making a memory file"))?;
         let body = (Fd::from(file.as_fd()), lead_ns, repeats, period_ns);
         self.call(RECEIVER, "TimingReceiver", "PlaySchedule", &body)
+    }
+
+    /// Ends all schedules that are playing, whoever has had them played; returns how many were. What
+    /// is sent already, up to its lead before its time, is acted on.
+    ///
+    /// # Errors
+    /// [`ClientError`] as the daemon answers.
+    pub fn stop_schedules(&self) -> Result<u32, ClientError> {
+        self.call(RECEIVER, "TimingReceiver", "StopSchedules", &())
     }
 
     /// Appends a block of coefficient sets (`livetime_wire::timing_coefficient`) to the function

@@ -35,7 +35,13 @@ pub enum DamageReason {
     #[error("the chunk belongs to another run file")]
     OtherRun,
     /// A chunk is there a second time.
-    #[error("chunk {sequence} is out of its sequence")]
+    #[error("chunk {sequence} is there a second time")]
+    ChunkTwice {
+        /// Its number.
+        sequence: u64,
+    },
+    /// A chunk lies behind later ones; it is read all the same.
+    #[error("chunk {sequence} lies behind later ones; it is read all the same")]
     OutOfSequence {
         /// Its number.
         sequence: u64,

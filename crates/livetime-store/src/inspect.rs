@@ -130,6 +130,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
     let mut events = 0;
     let mut events_incomplete = 0;
     let mut triggers: Option<(TriggerNumber, TriggerNumber)> = None;
+    reader.find_displaced()?;
     reader.compare_frames();
     reader.rewind();
     while let Some(event) = reader.next_event()? {

@@ -72,6 +72,7 @@ pub fn recover<R: Read + Seek, W: Write>(
     let mut writer = RunWriter::new(output, &begin, limits)?;
     let mut last_time = RunNs(0);
     let mut has_histograms = false;
+    reader.find_displaced()?;
     reader.read_cut_end();
     reader.compare_frames();
     for chunk in 0..reader.place_count() {

@@ -28,6 +28,7 @@ use crate::run_scan::{Gap, Scan, ScannedChunk, scan};
 use crate::salvage::Salvage;
 use doubles::KnownTriggers;
 
+mod displaced;
 mod doubles;
 mod frame;
 
@@ -184,14 +185,6 @@ impl ChunkPlace {
             frame_compared: false,
         }
     }
-
-    /// The chunks and gaps of a scan, in the order of the file.
-    fn of_scan(chunks: &[ScannedChunk], gaps: &[Gap]) -> Vec<Self> {
-        let chunks = chunks.iter().map(Self::from);
-        let mut places: Vec<Self> = chunks.chain(gaps.iter().map(Self::from)).collect();
-        places.sort_by_key(|place| place.offset);
-        places
-    }
 }
 
 impl From<&ScannedChunk> for ChunkPlace {
@@ -282,19 +275,14 @@ impl<R: Read + Seek> RunReader<R> {
     /// # Errors
     /// As [`RunReader::open`].
     pub fn open_by_scan(mut input: R) -> Result<Self, OpenError> {
-        let Scan {
-            chunks,
-            damage,
-            gaps,
-            input_bytes,
-        } = scan(&mut input, 0, None)?;
-        let places = ChunkPlace::of_scan(&chunks, &gaps);
-        let mut reader = Self::new(input, input_bytes, IndexOrigin::Scan, places);
-        let first = chunks
-            .first()
-            .ok_or(OpenError::NotRunFile { bytes: input_bytes })?;
-        reader.identity = Some(first.content.mark.identity);
-        reader.damage = damage;
+        let found = scan(&mut input, 0, None)?;
+        let bytes = found.input_bytes;
+        let first = found.chunks.first();
+        let identity = first.ok_or(OpenError::NotRunFile { bytes })?;
+        let identity = identity.content.mark.identity;
+        let mut reader = Self::new(input, bytes, IndexOrigin::Scan, Vec::new());
+        reader.identity = Some(identity);
+        reader.take_scan(found);
         reader.read_records()?;
         Ok(reader)
     }
@@ -429,7 +417,7 @@ impl<R: Read + Seek> RunReader<R> {
             .saturating_add(before)
     }
 
-    /// The next event that is whole, in the order of the file.
+    /// The next event that is whole, in the order in which they were written.
     ///
     /// # Errors
     /// Only errors of the input; damaged chunks and events are passed over.
@@ -558,10 +546,11 @@ impl<R: Read + Seek> RunReader<R> {
         self.chunks.retain(|place| place.kind != PlaceKind::CutEnd);
         let known = self.chunks.len();
         self.known.forget_from(known);
-        let from = self
+        let ends = self
             .chunks
-            .last()
-            .map_or(0, |chunk| chunk.offset + chunk.record_bytes());
+            .iter()
+            .map(|chunk| chunk.offset + chunk.record_bytes());
+        let from = ends.max().unwrap_or(0);
         let Scan {
             chunks,
             damage,

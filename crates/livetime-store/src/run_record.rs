@@ -182,6 +182,51 @@ mod tests {
 
     use super::*;
 
+    /// The keys of the table that follows a line in the format's page.
+    fn documented_keys(line: &str) -> Vec<String> {
+        let page = include_str!("../../../docs/formats/run-file.md");
+        let behind = page.split_once(line).expect("the line is there").1;
+        let rows = behind.lines().skip_while(|line| !line.starts_with("| `"));
+        let rows = rows.take_while(|line| line.starts_with("| `"));
+        let mut keys: Vec<String> = rows
+            .flat_map(|row| row.split('|').nth(1).expect("a cell").split(','))
+            .map(|key| key.trim().trim_matches('`').to_owned())
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    fn keys_of(record: &impl Serialize) -> Vec<String> {
+        let json = serde_json::to_value(record).unwrap();
+        let mut keys: Vec<String> = json.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn the_page_of_the_format_names_every_key() {
+        let begin = RunBegin {
+            command: vec!["livetime".to_owned()],
+            config: "format = 1".to_owned(),
+            paths: BTreeMap::from([("mu".to_owned(), 1)]),
+            file: Some(FilePart::default()),
+            writers: 2,
+            simulated: true,
+            ..RunBegin::new(RunNumber(1))
+        };
+        let documented = documented_keys("Keys of the begin-of-run record");
+        assert_eq!(documented, keys_of(&begin));
+        let end = RunEnd {
+            events_missing: 1,
+            continued: true,
+            menu: BTreeMap::from([("mu".to_owned(), 1)]),
+            ..RunEnd::new(RunNumber(1), Condition::GOOD, "", 1)
+        };
+        let end = end.with_counts(&ChainCounts::default(), &LossCounts::new());
+        let documented = documented_keys("Keys of the end-of-run record");
+        assert_eq!(documented, keys_of(&end));
+    }
+
     #[test]
     fn records_read_back_with_64_bit_numbers_as_strings() {
         let mut begin = RunBegin::new(RunNumber(42));

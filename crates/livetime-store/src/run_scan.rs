@@ -2,12 +2,13 @@
 //!
 //! The scan trusts no length that no CRC covers: after each chunk it searches byte by byte for
 //! the next header that does not contradict itself, and takes the chunk if its CRC agrees and it
-//! carries the mark of this run, later in sequence than the chunk before. So a chunk inside an
-//! event's payload, or of an older file on the same disk, is not taken. It uses memory for the
+//! carries the mark of this run and a sequence number that was not there before. So a chunk inside
+//! an event's payload, or of an older file on the same disk, is not taken, and one that lies at
+//! another place than it was written to is. It uses memory for the
 //! largest chunk and the list of chunks, both bounded by the length of the input, and time bounded
 //! by [`SCAN_BUDGET_PASSES`] times that. It does not look into events: [`crate::run_reader`] does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::chunk_data::ChunkData;
@@ -88,7 +89,7 @@ pub fn scan<R: Read + Seek>(
     let mut search = Search::new(input_bytes);
     search.run(input, from)?;
     let identity = known.or_else(|| search.most_frequent());
-    let chunks = search.in_sequence(identity);
+    let chunks = search.each_once(identity);
     let mut found = Scan {
         chunks,
         damage: DamageList::default(),
@@ -96,6 +97,7 @@ pub fn scan<R: Read + Seek>(
         input_bytes,
     };
     report_gaps(input, from, &search, &mut found)?;
+    report_displaced(&mut found);
     Ok(found)
 }
 
@@ -231,19 +233,18 @@ impl Search {
             .map(|(identity, _)| identity)
     }
 
-    /// The chunks of one run file whose sequence numbers rise; the others become refused.
-    fn in_sequence(&mut self, identity: Option<RunIdentity>) -> Vec<ScannedChunk> {
-        let mut next_sequence = 0;
+    /// The chunks of one run file, the first of each sequence number; the others become refused.
+    fn each_once(&mut self, identity: Option<RunIdentity>) -> Vec<ScannedChunk> {
+        let mut seen = BTreeSet::new();
         let mut taken = Vec::with_capacity(self.chunks.len());
         for chunk in std::mem::take(&mut self.chunks) {
             let mark = chunk.content.mark;
             let refused = if Some(mark.identity) != identity {
                 DamageReason::OtherRun
-            } else if mark.sequence < next_sequence {
+            } else if !seen.insert(mark.sequence) {
                 let sequence = mark.sequence;
-                DamageReason::OutOfSequence { sequence }
+                DamageReason::ChunkTwice { sequence }
             } else {
-                next_sequence = mark.sequence.saturating_add(1);
                 taken.push(chunk);
                 continue;
             };
@@ -251,6 +252,22 @@ impl Search {
             self.strangers.push((chunk.offset, chunk.end()));
         }
         taken
+    }
+}
+
+/// Names the chunks that come behind one with a higher sequence number: they are read all the same.
+fn report_displaced(found: &mut Scan) {
+    let mut highest = None;
+    for chunk in &found.chunks {
+        let sequence = chunk.content.mark.sequence;
+        if Some(sequence) < highest {
+            found.damage.push(Damage {
+                offset: chunk.offset,
+                bytes: chunk.end() - chunk.offset,
+                reason: DamageReason::OutOfSequence { sequence },
+            });
+        }
+        highest = highest.max(Some(sequence));
     }
 }
 
@@ -316,6 +333,10 @@ fn report_gaps<R: Read + Seek>(
 /// Whether events are missing between chunk `index` and the one before it, or the end of the file,
 /// as far as the chunks tell.
 fn may_hold_events(chunks: &[ScannedChunk], index: usize) -> bool {
+    if !chunks.is_sorted_by_key(|chunk| chunk.content.mark.sequence) {
+        // Neighbours tell nothing of what lay between them.
+        return true;
+    }
     let before = index.checked_sub(1).and_then(|before| chunks.get(before));
     let before = before.map(|chunk| chunk.content);
     let known = before.map_or(0, |content| {

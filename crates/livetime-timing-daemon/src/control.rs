@@ -661,6 +661,20 @@ impl Control {
         Ok(state.core.send(CoreCommand::Play(player))?)
     }
 
+    /// Ends all schedules that are playing, whoever has had them played; returns how many were. What
+    /// is sent already, up to its lead before its time, is acted on.
+    ///
+    /// # Errors
+    /// [`ControlError::Access`] or [`ControlError::Core`].
+    pub fn stop_schedules(&self, caller: &Caller) -> Result<usize, ControlError> {
+        authorise(caller, Operation::PlaySchedule, None)?;
+        let mut state = self.lock();
+        let playing = state.fresh_figures(false)?.schedules;
+        state.core.send(CoreCommand::StopSchedules)?;
+        state.snapshot = None;
+        Ok(playing)
+    }
+
     /// Sets an output at once.
     ///
     /// # Errors

@@ -110,6 +110,8 @@ pub enum CoreCommand {
     Snapshot(Box<CoreSnapshot>),
     /// Plays messages beside those that are playing; control has seen that there is a place.
     Play(SchedulePlayer),
+    /// Ends all schedules that are playing.
+    StopSchedules,
     /// The output side of a channel takes nothing until then.
     Stall(SinkKind, TaiNs),
     /// Something happened to the receiver's clock at this time of the machine.
@@ -526,6 +528,10 @@ impl CoreWorker {
                 Some(CoreReply::Snapshot(snapshot))
             }
             CoreCommand::Play(player) => self.receiver.play(player).map(CoreReply::Played),
+            CoreCommand::StopSchedules => {
+                self.receiver.stop_players();
+                None
+            }
             CoreCommand::Stall(kind, until) => {
                 self.receiver.actions_mut().handle_stall(kind, until);
                 None

@@ -151,6 +151,7 @@ impl Observer {
         let schedule = seal("schedule", &[0; 32]).unwrap();
         let play = (Fd::from(schedule), 1_000_000u64, 1u32, 0u64);
         self.method(RECEIVER, "TimingReceiver.PlaySchedule", &play);
+        self.method(RECEIVER, "TimingReceiver.StopSchedules", &());
         let input = format!("{RECEIVER}/IN1");
         self.method(&input, "InputEventSource.SetLevel", &true);
         self.property(&input, "InputEventSource.EventEnable", true);

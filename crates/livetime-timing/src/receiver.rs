@@ -152,6 +152,11 @@ impl EmulatedReceiver {
         None
     }
 
+    /// Ends the schedules that are playing: what they have not sent yet is not sent.
+    pub fn stop_players(&mut self) {
+        self.players.iter_mut().for_each(SchedulePlayer::stop);
+    }
+
     /// The schedules that are playing.
     pub fn players(&self) -> impl Iterator<Item = &SchedulePlayer> {
         self.players.iter().filter(|player| !player.has_ended())

@@ -248,6 +248,11 @@ impl SchedulePlayer {
         Some(all - self.played.min(all))
     }
 
+    /// Hands out no further message.
+    pub fn stop(&mut self) {
+        self.playback.times = Some(self.turn);
+    }
+
     /// Whether all messages were handed out.
     pub fn has_ended(&self) -> bool {
         self.poll_timeout().is_none()
@@ -324,6 +329,25 @@ mod tests {
         assert_eq!(schedule.entries()[1].tef, 0x8000_0000);
         assert_eq!(schedule.entries()[2].param, 0xFF);
         assert_eq!(Schedule::parse(&schedule.to_text()), Ok(schedule));
+    }
+
+    #[test]
+    fn a_player_that_is_stopped_hands_out_nothing_more() {
+        let schedule = Schedule::parse(TEXT).unwrap();
+        let endless = Playback {
+            times: None,
+            ..Playback::once(&schedule)
+        };
+        for handed_out in 0..5 {
+            let mut player = SchedulePlayer::new(schedule.clone(), endless, TaiNs(1_000_000));
+            for _ in 0..handed_out {
+                assert!(player.poll_output(TaiNs(u64::MAX)).is_some());
+            }
+            player.stop();
+            assert!(player.has_ended());
+            assert_eq!(player.poll_output(TaiNs(u64::MAX)), None);
+            assert_eq!((player.remaining(), player.played()), (Some(0), handed_out));
+        }
     }
 
     #[test]

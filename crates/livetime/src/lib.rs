@@ -75,7 +75,7 @@ enum Verb {
     Replay(replay::Options),
     /// Write the report of a run directory
     Report(report::Options),
-    /// Change a run while it goes on: let filter units join or leave
+    /// Say how a run goes, pause, resume or end it, let filter units join or leave
     Steer(steer::Options),
     /// Write the events, trigger packets and decisions of a source to a file
     Source(source::Options),

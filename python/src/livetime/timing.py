@@ -230,6 +230,13 @@ class Control:
         """Has messages ``(id, param, time)`` played in the order of their times; how many."""
         return self._native.play(list(messages), lead_ns, repeats, period_ns)
 
+    def stop_schedules(self) -> int:
+        """Ends all schedules that are playing, whoever plays them; how many were.
+
+        What is sent already, up to its lead before its time, is acted on.
+        """
+        return self._native.stop_schedules()
+
     def advance_clock(self, time: int) -> int:
         """Advances the virtual clock of a daemon that has one; the time then."""
         return self._native.advance_clock(time)

@@ -333,6 +333,18 @@ impl ReceiverObject {
         Ok(count)
     }
 
+    /// Ends all schedules that are playing; returns how many were.
+    async fn stop_schedules(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<u32> {
+        let client = self.server.caller(connection, &header).await?;
+        let control = &self.server.control;
+        let playing = control.stop_schedules(&client.caller()).map_err(to_error)?;
+        Ok(u32::try_from(playing).unwrap_or(u32::MAX))
+    }
+
     /// Adds and removes conditions in any sinks, all or nothing, between two messages.
     async fn apply_conditions(
         &self,

@@ -169,6 +169,15 @@ fn outputs_conditions_schedules_and_generators_on_a_virtual_clock() {
         played.starts_with("playing 2 messages 3 times from TAI 1000002000000 ns"),
         "{played}"
     );
+    // The virtual clock stands still, so that both play on.
+    served.text(&["dm", "-n", "4000000000", schedule.to_str().unwrap()]);
+    let status = |served: &Served| -> Value {
+        serde_json::from_str(&served.text(&["status", "--json"])).unwrap()
+    };
+    assert_eq!(status(&served)["playing"], 6 + 8_000_000_000u64);
+    assert_eq!(served.text(&["dm", "--stop"]), "stopped 2 schedules\n");
+    assert_eq!(status(&served)["playing"], 0);
+    assert_eq!(served.text(&["dm", "--stop"]), "stopped 0 schedules\n");
     std::fs::write(&schedule, "0x1000 0x0\n").unwrap();
     let refused = livetime()
         .args(["timing", "dm", "--daemon"])

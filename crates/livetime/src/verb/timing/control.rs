@@ -1,6 +1,6 @@
 //! Acts that ask the daemon one thing: inject, status, conditions, schedules.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use livetime_client::{EventId, Filter, TaiNs, TimingMessage};
@@ -272,7 +272,11 @@ pub(crate) struct ScheduleOptions {
     #[command(flatten)]
     daemon: Daemon,
     /// Schedule: `eventID param time` per line, hexadecimal and decimal ns from the start
-    file: PathBuf,
+    #[arg(required_unless_present = "stop")]
+    file: Option<PathBuf>,
+    /// End all schedules that are playing
+    #[arg(long, conflicts_with_all = ["file", "repeat", "period", "ppsalign", "lead"])]
+    stop: bool,
     /// How often
     #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -287,10 +291,23 @@ pub(crate) struct ScheduleOptions {
     lead: u64,
 }
 
-/// Has a schedule played.
+/// Has a schedule played, or those that are playing stopped.
 pub(super) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
-    let path = options.file.display();
-    let text = std::fs::read_to_string(&options.file)
+    match &options.file {
+        Some(file) => play(options, file),
+        None => stop_schedules(options),
+    }
+}
+
+fn stop_schedules(options: &ScheduleOptions) -> Result<(), Failure> {
+    let stopped = options.daemon.connect()?.stop_schedules()?;
+    print_line(format_args!("stopped {stopped} schedules"))?;
+    Ok(())
+}
+
+fn play(options: &ScheduleOptions, file: &Path) -> Result<(), Failure> {
+    let path = file.display();
+    let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
     let schedule =
         Schedule::parse(&text).map_err(|error| Failure::new(format!("{path}: {error}")))?;
