@@ -60,12 +60,21 @@ def test_a_run_is_paused_resumed_and_stopped(running):
         live.add_filter()
     with pytest.raises(livetime.OrderError, match="bu0 is no filter unit"):
         live.remove_filter("bu0")
+    assert "noted at" in live.note("beam back, 120 GeV")
+    with pytest.raises(livetime.OrderError, match="no words"):
+        live.note("  ")
+    assert [note["text"] for note in live.status()["notes"]] == ["beam back, 120 GeV"]
     live.stop()
     out, _ = process.communicate()
     summary = json.loads(out)
     assert process.returncode == 0
     assert summary["conserved"] and summary["run"]["condition"] == "INTERRUPTED"
     assert summary["roles"]["src0"]["pauses"] == 1
+    with livetime.open(live.directory) as run:
+        ((seconds, text),) = run.notes
+        assert text == "beam back, 120 GeV"
+        assert 0 < seconds < int(run.end["time_ns"]) * 1e-9
+        assert f"after {seconds:.3g} s: beam back, 120 GeV" in str(run)
     with pytest.raises(livetime.OrderError, match="has it ended"):
         live.status()
 

@@ -20,6 +20,7 @@ pub mod output_budget;
 pub mod problem_code;
 pub mod recovery;
 pub mod run_chunk;
+pub mod run_note;
 pub mod run_reader;
 pub mod run_record;
 pub mod run_scan;
@@ -36,6 +37,7 @@ pub use histogram::{Axis, Histogram};
 pub use inspect::{Inspection, inspect};
 pub use output_budget::{Admission, OutputBudget, OutputCounts, OutputLimit};
 pub use recovery::{RecoverError, Recovered, recover};
+pub use run_note::{NOTES_MAX, NoteError, RunNote};
 pub use run_reader::{OpenError, ReadError, RunReader, RunToldBy};
 pub use run_record::{FilePart, RunBegin, RunEnd};
 pub use run_writer::{

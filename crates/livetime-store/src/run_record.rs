@@ -10,6 +10,7 @@ use livetime_wire::{ChainCounts, LossCounts, RunNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::run_note::RunNote;
 use crate::summary::{Counts, Losses};
 
 /// First message of a run file: what this run is.
@@ -139,6 +140,9 @@ pub struct RunEnd {
     /// The losses by area and cause, where they were known when the file was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// What operators noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<RunNote>,
     /// What the Level-3 menu counted over all filter units: passes and fires of each path, events of
     /// each stream, time in each stage; empty without one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -163,6 +167,7 @@ impl RunEnd {
             continued: false,
             counts: None,
             losses: None,
+            notes: Vec::new(),
             menu: BTreeMap::new(),
         }
     }
@@ -178,7 +183,7 @@ impl RunEnd {
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::LossCause;
+    use livetime_wire::{LossCause, RunNs};
 
     use super::*;
 
@@ -219,6 +224,7 @@ mod tests {
         let end = RunEnd {
             events_missing: 1,
             continued: true,
+            notes: vec![RunNote::new(RunNs(1), "beam back").unwrap()],
             menu: BTreeMap::from([("mu".to_owned(), 1)]),
             ..RunEnd::new(RunNumber(1), Condition::GOOD, "", 1)
         };

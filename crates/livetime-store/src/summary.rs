@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::file_plan::FileName;
+use crate::run_note::RunNote;
 use crate::run_record::RunBegin;
 use crate::two_step_summary::TwoStepSummary;
 
@@ -341,6 +342,9 @@ pub struct RunSummary {
     /// The command that reproduces the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// What operators noted, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<RunNote>,
     /// Further counters by role and name: paths of the menu, reasons of the filters, messages.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, BTreeMap<String, u64>>,
@@ -645,6 +649,7 @@ impl RunSummary {
             workers: Vec::new(),
             machine: None,
             command: Vec::new(),
+            notes: Vec::new(),
             roles: BTreeMap::new(),
             filter_failures: Vec::new(),
             histograms_not_summed: Vec::new(),

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use livetime_node::role_ends::unit_of;
-use livetime_wire::{UnitId, UnitKind};
+use livetime_store::RunNote;
+use livetime_store::run_note::NOTE_BYTES_MAX;
+use livetime_wire::{RunNs, UnitId, UnitKind};
 
 /// Name of the socket in a run directory.
 const SOCKET: &str = "control";
@@ -23,14 +25,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Orders taken at one look.
 const ORDERS_PER_LOOK: usize = 4;
-/// Longest line.
-const LINE_MAX: u64 = 256;
+/// Longest line: a note, and some.
+const LINE_MAX: u64 = NOTE_BYTES_MAX as u64 + 256;
 /// How orders are written.
-const FORM: &str = "orders are `status`, `pause`, `resume`, `stop`, `abort`, `filter add`, \
-                    `filter remove` and `filter remove fu1`";
+const FORM: &str = "orders are `status`, `pause`, `resume`, `stop`, `abort`, `note TEXT`, \
+                    `filter add`, `filter remove` and `filter remove fu1`";
 
 /// What a run is ordered to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Say what it is doing.
     Status,
@@ -42,6 +44,8 @@ pub(crate) enum Order {
     Stop,
     /// End at once.
     Abort,
+    /// Keep a line of text.
+    Note(String),
     /// Let a filter unit join.
     AddFilter,
     /// Let a filter unit leave, the last one if none is named.
@@ -123,6 +127,7 @@ fn parse_order(line: &str) -> Result<Order, String> {
         ["resume"] => Ok(Order::Resume),
         ["stop"] => Ok(Order::Stop),
         ["abort"] => Ok(Order::Abort),
+        ["note", ..] => note_of(line),
         ["filter", "add"] => Ok(Order::AddFilter),
         ["filter", "remove"] => Ok(Order::RemoveFilter(None)),
         ["filter", "remove", id] => match unit_of(id) {
@@ -131,6 +136,13 @@ fn parse_order(line: &str) -> Result<Order, String> {
         },
         _ => Err(format!("\"{line}\" is no order; {FORM}")),
     }
+}
+
+/// The text of a note as it was said, its blanks included.
+fn note_of(line: &str) -> Result<Order, String> {
+    let text = line.trim_start().strip_prefix("note").unwrap_or(line);
+    let note = RunNote::new(RunNs(0), text).map_err(|error| error.to_string())?;
+    Ok(Order::Note(note.text))
 }
 
 /// Sends an order to the run that writes to `directory`, and returns its answer.
@@ -177,6 +189,10 @@ mod tests {
             ("stop", Order::Stop),
             ("abort", Order::Abort),
             ("status", Order::Status),
+            (
+                "note  beam  back, 120 GeV",
+                Order::Note("beam  back, 120 GeV".to_owned()),
+            ),
         ] {
             assert_eq!(parse_order(line), Ok(order));
         }
@@ -190,6 +206,10 @@ mod tests {
         ] {
             let error = parse_order(line).expect_err(line);
             assert!(error.contains(FORM), "{line}: {error}");
+        }
+        for line in ["note", "note  ", "note a\u{7}b"] {
+            let error = parse_order(line).expect_err(line);
+            assert!(error.starts_with("a note "), "{line}: {error}");
         }
     }
 

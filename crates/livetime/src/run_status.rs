@@ -1,13 +1,15 @@
 //! What a run that goes on says about itself: `livetime.status/1`.
 //!
-//! The run makes the document of a snapshot, `livetime steer DIR status` prints it or says it in words,
-//! and other programs read it from the socket of the run.
+//! The run makes the document of a snapshot, `livetime steer DIR status` prints it, says it in words or
+//! as metrics, and other programs read it from the socket of the run.
 
 use livetime_node::counter_block::Gauges;
 use livetime_node::{RateSample, Snapshot};
-use livetime_store::{Counts, Losses};
-use livetime_wire::{RateHz, RunNumber};
+use livetime_store::{Counts, Losses, RunNote};
+use livetime_wire::{DurationNs, RateHz, RunNumber};
 use serde::{Deserialize, Serialize};
+
+mod metrics;
 
 /// A run at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +30,9 @@ pub(crate) struct RunStatus {
     events_in_building: u64,
     /// A writer waits for room on its disk.
     disk_full: bool,
+    /// What was noted of the run so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<RunNote>,
 }
 
 /// What a run is doing.
@@ -93,7 +98,15 @@ impl RunStatus {
             pages: sum("ru", |gauges| gauges.held_max),
             events_in_building: sum("bu", |gauges| gauges.held),
             disk_full: now.kind("wr").any(|role| role.gauges.disk_full == 1),
+            notes: Vec::new(),
         }
+    }
+
+    /// The same with what was noted of the run.
+    #[must_use]
+    pub(crate) fn with_notes(mut self, notes: &[RunNote]) -> Self {
+        self.notes = notes.to_vec();
+        self
     }
 
     /// In words, for people.
@@ -116,9 +129,13 @@ impl RunStatus {
             true => "\n  the disk of the run file has no room; triggers wait until there is",
             false => "",
         };
+        let notes = self.notes.iter();
+        let notes =
+            notes.map(|note| format!("\n  noted at {:>8} {}", DurationNs(note.time_ns), note.text));
+        let notes: String = notes.collect();
         format!(
             "run {} {state}, {:.1} s after its start\n{}{}{}  buffered          {} fragments in {} pages, {} \
-             events in building\n  losses            {}{full}",
+             events in building\n  losses            {}{full}{notes}",
             self.run,
             self.seconds,
             row("triggers", counts.triggers, rates.trigger_hz, dead),

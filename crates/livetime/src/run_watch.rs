@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use livetime_node::process::{FilterChange, Incident, OnLoss};
 use livetime_node::stream_mender::CutStream;
 use livetime_node::{Chain, RateSample, Snapshot};
-use livetime_wire::{UnitId, UnitKind};
+use livetime_store::{NOTES_MAX, RunNote};
+use livetime_wire::{DurationNs, UnitId, UnitKind};
 use signal_hook::iterator::Signals;
 
 use crate::console::say;
@@ -59,6 +60,8 @@ pub(crate) struct RunWatch<'a> {
     pub(crate) histograms: &'a mut HistogramFile,
     /// Where orders come from, if the run takes any.
     pub(crate) control: Option<&'a RunControl>,
+    /// What is noted of the run, by its order.
+    pub(crate) notes: &'a mut Vec<RunNote>,
     /// How long nothing may move in a drain.
     pub(crate) patience: Duration,
 }
@@ -159,6 +162,18 @@ impl RunWatch<'_> {
         }
     }
 
+    /// Keeps what an operator notes.
+    fn note(&mut self, text: &str) -> Result<String, String> {
+        if self.notes.len() >= NOTES_MAX {
+            return Err(format!("the run has {NOTES_MAX} notes, the most allowed"));
+        }
+        let at = self.running.snapshot().at;
+        let note = RunNote::new(at, text).map_err(|error| error.to_string())?;
+        say(format_args!("\nnote: {}", note.text));
+        self.notes.push(note);
+        Ok(format!("noted at {}", DurationNs(at.0)))
+    }
+
     /// Does what an operator or a program orders; what to answer.
     fn obey(&mut self, order: Order, course: &mut Course) -> Result<String, String> {
         let is_ending = course.ending.is_some() || course.is_aborted;
@@ -168,8 +183,10 @@ impl RunWatch<'_> {
                 let (rates, interval) = course.rates.present(&now);
                 let state = RunStatus::state_of(is_ending, self.running.is_paused());
                 let status = RunStatus::new(self.running.run(), state, &now, rates, interval);
+                let status = status.with_notes(self.notes);
                 serde_json::to_string(&status).map_err(|error| error.to_string())
             }
+            Order::Note(text) => self.note(&text),
             Order::Abort => {
                 say("\nstopping: the run ends at once");
                 course.is_aborted = true;

@@ -59,6 +59,10 @@ class LiveRun:
         """Ends the run at once: what is on its way is counted as lost."""
         return self._order("abort")
 
+    def note(self, text: str) -> str:
+        """Keeps a line of text with the time, in the run's summary, report and file."""
+        return self._order(f"note {text}")
+
     def add_filter(self) -> str:
         """Lets a filter unit join; says which."""
         return self._order("filter add")

@@ -160,6 +160,13 @@ class Run:
         return filter_menu(self.config.get("filter", {}), counts)
 
     @property
+    def notes(self) -> list[tuple[float, str]]:
+        """What operators noted (``livetime run --note``, `LiveRun.note`): seconds after the start,
+        and text. Known once the run has ended."""
+        notes = (self.summary or {}).get("notes") or (self.end or {}).get("notes", [])
+        return [(int(note["time_ns"]) * 1e-9, note["text"]) for note in notes]
+
+    @property
     def condition(self) -> str:
         """`GOOD`, or flags joined by `|`: `TAINTED`, `INCOMPLETE`, `INTERRUPTED`, `ABORTED`,
         `DEGRADED`; `INTERRUPTED` as well while the run is being taken."""

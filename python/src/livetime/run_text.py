@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 if TYPE_CHECKING:
     from .run import Run
 
-#: Most ranges of damage, and most histograms, that are listed.
+#: Most ranges of damage, notes and histograms that are listed.
 _LISTED_MAX = 5
 
 
@@ -50,6 +50,7 @@ def _rows(run: Run) -> list[tuple[str, str]]:
     if end:
         taken = int(end["time_ns"]) * 1e-9
         rows.append(("ended", f"after {taken:.3g} s: {end['reason']}"))
+    rows += [("note", f"after {seconds:.3g} s: {what}") for seconds, what in run.notes[:_LISTED_MAX]]
     if begin:
         rows.append(
             ("program", f"{begin['version'] or 'unknown'}, configuration {begin['config_hash']}")

@@ -486,6 +486,12 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
+    let notes = summary.notes.iter();
+    let notes = notes.map(|note| vec![DurationNs(note.time_ns).to_string(), note.text.clone()]);
+    let notes: Vec<Vec<String>> = notes.collect();
+    if !notes.is_empty() {
+        tables.insert(0, table("Notes", &["after", "what"], notes));
+    }
     let died = roles_without_counters(summary).into_iter();
     let died: Vec<Vec<String>> = died.map(|role| vec![role.to_owned()]).collect();
     if !died.is_empty() {

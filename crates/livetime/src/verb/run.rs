@@ -14,8 +14,8 @@ use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
 use livetime_node::{Chain, ChainConfig, ChainOutcome, RunFiles, stored_latency};
-use livetime_store::{Condition, Histogram, RunBegin, RunEnd, RunSummary};
-use livetime_wire::{DurationNs, RateHz, TaiNs};
+use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote, RunSummary};
+use livetime_wire::{DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
 
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
@@ -128,6 +128,9 @@ impl SourceOptions {
 pub(crate) struct Options {
     #[command(flatten)]
     source: SourceOptions,
+    /// Note something of the run, kept in its summary, report and file; may be given several times
+    #[arg(long, value_name = "TEXT", value_parser = note_at_start)]
+    note: Vec<RunNote>,
     /// Put the run's files into this directory, which must not hold a run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -137,6 +140,10 @@ pub(crate) struct Options {
     /// Print one JSON document (livetime.run/1) on standard output
     #[arg(long)]
     json: bool,
+}
+
+fn note_at_start(text: &str) -> Result<RunNote, NoteError> {
+    RunNote::new(RunNs(0), text)
 }
 
 /// Runs the chain.
@@ -215,12 +222,14 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let mut display = LiveDisplay::new(&chain);
     let patience = drain_patience(&chain);
     let mut histograms = HistogramFile::of(directory.path());
+    let mut notes = options.note.clone();
     let watch = RunWatch {
         running: &mut running,
         signals: &mut signals,
         display: &mut display,
         histograms: &mut histograms,
         control: control.as_ref(),
+        notes: &mut notes,
         patience,
     };
     let (ending, rates) = watch.until_end();
@@ -229,10 +238,12 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let mut outcome = running.finish();
     let missed = missed_faults(&options.source.fault, &outcome, ending);
     let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
-    let closing = close_files(&mut outcome, chain.builder.writers, condition, ending);
+    let end = end_record(&outcome, condition, ending, &notes);
+    let closing = close_files(&mut outcome, chain.builder.writers, &end);
     drop(histograms);
     let bound = chain.supervisor.deadline;
     let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
+    summary.notes = notes;
     writer_places::note(&mut summary, &config.hosts, &directory, closing.is_empty());
     let mut errors: Vec<String> = outcome.failures.clone();
     errors.extend(closing);
@@ -493,12 +504,7 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
 }
 
 /// Closes the run files with their end-of-run records; returns what went wrong.
-fn close_files(
-    outcome: &mut ChainOutcome,
-    writers: u16,
-    condition: Condition,
-    ending: Ending,
-) -> Vec<String> {
+fn close_files(outcome: &mut ChainOutcome, writers: u16, end: &RunEnd) -> Vec<String> {
     let files = std::mem::take(&mut outcome.run_files);
     let mut errors = Vec::new();
     // That of a lost group stays where its writer was, as it left it.
@@ -510,18 +516,22 @@ fn close_files(
             there => format!("only {there} of {writers} writers have left their run file"),
         });
     }
-    let end = end_record(outcome, condition, ending);
     let histograms = run_histograms(outcome);
     for (index, file) in files.into_values().enumerate() {
         // Those of the run are in one file.
         let histograms = if index == 0 { &histograms[..] } else { &[] };
-        let closed = file.close(&end, histograms);
+        let closed = file.close(end, histograms);
         errors.extend(closed.err().map(|error| error.to_string()));
     }
     errors
 }
 
-fn end_record(outcome: &ChainOutcome, condition: Condition, ending: Ending) -> RunEnd {
+fn end_record(
+    outcome: &ChainOutcome,
+    condition: Condition,
+    ending: Ending,
+    notes: &[RunNote],
+) -> RunEnd {
     let reason = match ending {
         Ending::SourceFinished => "the source has ended",
         Ending::Interrupted => "stopped by the operator",
@@ -533,6 +543,7 @@ fn end_record(outcome: &ChainOutcome, condition: Condition, ending: Ending) -> R
     let mut end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);
     end.menu = outcome.menu_counts();
+    end.notes = notes.to_vec();
     end
 }
 

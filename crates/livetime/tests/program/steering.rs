@@ -1,5 +1,9 @@
 //! Orders to a run that goes on: status, pause and resume, an end in order and one at once.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use livetime_store::RunReader;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -106,6 +110,65 @@ fn a_paused_run_takes_no_triggers_and_has_no_dead_time_of_it() {
     }
 }
 
+/// Values of Prometheus' text format by metric and labels, each with the type that is told before it.
+fn values_of(metrics: &str) -> BTreeMap<String, (String, f64)> {
+    let mut values = BTreeMap::new();
+    let mut told: Option<(String, String)> = None;
+    for line in metrics.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["#", "HELP", ..] => {}
+            ["#", "TYPE", name, kind] => told = Some((name.to_owned(), kind.to_owned())),
+            [metric, value] => {
+                let (name, kind) = told.clone().expect("a type comes before the values");
+                assert_eq!(metric.split('{').next(), Some(&name[..]), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                let value = (kind, value.parse().unwrap());
+                assert!(values.insert(metric.to_owned(), value).is_none(), "{line}");
+            }
+            _ => panic!("{line:?} is no line of the format"),
+        }
+    }
+    values
+}
+
+#[test]
+fn a_status_as_metrics_has_every_counter_and_every_loss() {
+    let bench = Workbench::new();
+    let running = started(&bench, &["--paused"]);
+    let before = status(&bench);
+    let told = bench.run(&["steer", RUN, "status", "--prometheus"]);
+    let values = values_of(&told.ended_with(0).out);
+    let after = status(&bench);
+    let value = |metric: &str| values[metric].1;
+    for name in before["counts"].as_object().unwrap().keys() {
+        let path = format!("counts.{name}");
+        let between = count(&before, &path) as f64..=count(&after, &path) as f64;
+        let metric = format!("livetime_{name}_total");
+        assert!(between.contains(&value(&metric)), "{metric}");
+    }
+    let mut causes = 0;
+    for (area, of_area) in before["losses"].as_object().unwrap() {
+        for cause in of_area.as_object().unwrap().keys() {
+            let metric = format!("livetime_losses_total{{area=\"{area}\",cause=\"{cause}\"}}");
+            assert_eq!(value(&metric), 0.0, "{metric}");
+            causes += 1;
+        }
+    }
+    let losses = values.keys().filter(|name| name.contains("losses_total"));
+    assert_eq!(losses.count(), causes);
+    for (state, is) in [("running", 0.0), ("paused", 1.0), ("stopping", 0.0)] {
+        assert_eq!(
+            value(&format!("livetime_run_state{{state=\"{state}\"}}")),
+            is
+        );
+    }
+    assert_eq!(value("livetime_run_info{run=\"1\"}"), 1.0);
+    assert_eq!(value("livetime_pages"), count(&before, "pages") as f64);
+    order(&bench, "stop");
+    running.finish().ended_with(0);
+}
+
 #[test]
 fn a_run_that_begins_paused_waits_for_the_order() {
     for options in [&["--paused"][..], &["--paused", "--processes"]] {
@@ -123,6 +186,34 @@ fn a_run_that_begins_paused_waits_for_the_order() {
         assert_eq!(lost_in_all(&run), 0);
         assert!(count(&run, "roles.src0.refused_paused") >= 1000);
     }
+}
+
+#[test]
+fn what_is_noted_of_a_run_is_kept_with_it() {
+    let bench = Workbench::new();
+    let mut running = started(&bench, &["--note", "shift 7", "--note", "ü <b>&"]);
+    let said = order(&bench, "note stage  moved to 12 mm");
+    assert!(said.starts_with("noted at "), "{said}");
+    running.wait_for_line("note: stage  moved to 12 mm");
+    let long = format!("note {}", "x".repeat(1001));
+    assert!(refused(&bench, &long).contains("1001 bytes"));
+    assert!(order(&bench, "status").contains("stage  moved to 12 mm"));
+    let now = status(&bench);
+    order(&bench, "stop");
+    let run = running.finish().ended_with(0).document();
+    let text = |of: &Value, at: usize| of["notes"][at]["text"].as_str().unwrap().to_owned();
+    for notes in [&now, &run] {
+        let texts: Vec<String> = (0..3).map(|at| text(notes, at)).collect();
+        assert_eq!(texts, ["shift 7", "ü <b>&", "stage  moved to 12 mm"]);
+        assert_eq!(notes["notes"][0]["time_ns"], "0");
+        assert_ne!(notes["notes"][2]["time_ns"], "0");
+    }
+    assert_eq!(run["notes"], now["notes"]);
+    let page = bench.read("runs/000001/report.html");
+    assert!(page.contains("ü &lt;b&gt;&amp;"), "the note is escaped");
+    let file = RunReader::open(File::open(bench.path("runs/000001/events.mcap")).unwrap()).unwrap();
+    let notes = serde_json::to_value(&file.end().unwrap().notes).unwrap();
+    assert_eq!(notes, run["notes"]);
 }
 
 /// What the schedule or a file has waits in a lossless run; it is stopped while it does.
@@ -175,6 +266,9 @@ fn an_order_ends_the_run_at_once_and_a_signal_after_an_order_too() {
 fn what_is_no_order_is_refused_with_all_that_are() {
     let bench = Workbench::new();
     let running = started(&bench, &[]);
+    bench
+        .run(&["run", "small.toml", "--note", " "])
+        .ended_with(2);
     for wrong in ["halt", "pause now", "filter", "filter remove bu0"] {
         let error = refused(&bench, wrong);
         for known in [
@@ -183,13 +277,17 @@ fn what_is_no_order_is_refused_with_all_that_are() {
             "`resume`",
             "`stop`",
             "`abort`",
+            "`note TEXT`",
             "`filter add`",
         ] {
             assert!(error.contains(known), "{wrong}: {error}");
         }
     }
     assert!(refused(&bench, "filter add").contains("--processes"));
-    bench.run(&["steer", RUN, "stop", "--json"]).ended_with(2);
+    for form in ["--json", "--prometheus"] {
+        let told = bench.run(&["steer", RUN, "stop", form]).ended_with(2);
+        assert!(told.err.contains(form), "{}", told.err);
+    }
     order(&bench, "abort");
     running.finish().ended_with(0);
     assert!(refused(&bench, "status").contains("has it ended?"));
