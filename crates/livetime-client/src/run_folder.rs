@@ -375,13 +375,14 @@ impl RunFolder {
     }
 
     /// Files that only the hosts of their writers have, as `HOST:PATH`: here are those that were begun,
-    /// or nothing.
+    /// or nothing. What a writer that died has left has no end, and its events may be in the files of
+    /// streams alone.
     pub fn files_elsewhere(&self) -> Vec<String> {
         let told = self.told.as_ref().filter(|_| self.directory.is_some());
         let told = told.map_or(&[][..], |told| &told.elsewhere);
         let is_here = |name: &FileName| {
-            let mut files = self.files.iter().filter(|file| file.name == *name);
-            files.any(|file| file.reader.end().is_some())
+            let mut files = (self.files.iter()).filter(|file| file.name.writer == name.writer);
+            files.any(|file| file.reader.end().is_some() || file.events() > 0)
         };
         let elsewhere = told.iter().filter(|(name, _)| !is_here(name));
         elsewhere.map(|(_, place)| place.clone()).collect()

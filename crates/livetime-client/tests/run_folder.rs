@@ -10,7 +10,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
-use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunWriter};
+use livetime_store::summary::{Latencies, RunIdentification, WriterSummary};
+use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunSummary, RunWriter};
 use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
 
 use support::{RUN, begin, event, small_chunks};
@@ -157,6 +158,56 @@ fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
         assert!(!found.complete);
         assert_eq!(found.condition, run.condition());
     }
+}
+
+/// The summary of a run of the test's files, whose second writer was on a host that died.
+fn summary_with_dead_host(events_stored: u64) -> String {
+    let begin = begin();
+    let identification = RunIdentification {
+        number: RUN.0,
+        seed: begin.seed,
+        config_hash: begin.config_hash,
+        version: String::new(),
+        duration_s: 1.0,
+        condition: Condition::GOOD,
+    };
+    let counts = ChainCounts {
+        events_stored,
+        ..ChainCounts::default()
+    };
+    let latency = Latencies::default();
+    let mut summary = RunSummary::new(identification, &counts, &LossCounts::new(), latency);
+    summary.writers.push(WriterSummary {
+        role: "wr1".to_owned(),
+        host: Some("second".to_owned()),
+        file: "/data/events-1.mcap".to_owned(),
+        events_stored: 20,
+        elsewhere: true,
+        lost: true,
+        events_built_again: 0,
+    });
+    serde_json::to_string(&summary).unwrap()
+}
+
+#[test]
+fn what_a_host_that_died_has_written_is_here_when_it_was_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    WRITERS.set(2);
+    write(path, "events.mcap", 0, 1..10, Some(false));
+    // As it was begun, here and on the host: all its events are of a stream.
+    write(path, "events-1.mcap", 0, 0..0, None);
+    fs::write(path.join("summary.json"), summary_with_dead_host(29)).unwrap();
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 9);
+    assert_eq!(run.files_elsewhere(), ["second:/data/events-1.mcap"]);
+    assert_eq!(run.events_missing(), 20);
+
+    write(path, "events-1.z.mcap", 0, 10..30, None);
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(triggers(&mut run).len(), 29);
+    assert_eq!(run.files_elsewhere(), [] as [&str; 0]);
+    assert_eq!(run.events_missing(), 0);
 }
 
 #[test]

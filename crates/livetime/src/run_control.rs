@@ -18,7 +18,7 @@ use livetime_store::run_note::NOTE_BYTES_MAX;
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
 /// Name of the socket in a run directory.
-const SOCKET: &str = "control";
+pub(crate) const SOCKET: &str = "control";
 /// How long a connection may take to say its line.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the run may take to do what it is told.

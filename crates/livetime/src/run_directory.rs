@@ -7,13 +7,14 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::packet_files_of;
 use livetime_wire::RunNumber;
 
-use crate::filter_of_run;
+use crate::{filter_of_run, run_control, run_histograms};
 
 /// A directory that this process holds for one run.
 #[derive(Debug)]
@@ -147,12 +148,18 @@ pub(crate) fn check_free(path: &Path) -> Result<(), RunDirectoryError> {
         "summary.json",
         "config.toml",
         "report.html",
+        run_histograms::FILE,
         filter_of_run::FILE,
     ];
     let others = others.map(|name| path.join(name));
+    let control = path.join(run_control::SOCKET);
+    // A socket there is what a run has left that crashed before it had a file.
+    let is_socket = |about: fs::Metadata| about.file_type().is_socket();
+    let is_foreign = !fs::symlink_metadata(&control).is_ok_and(is_socket);
     let mut files = (events.into_iter())
         .chain(packet_files_of(path))
-        .chain(others);
+        .chain(others)
+        .chain(is_foreign.then_some(control));
     match files.find(|file| file.exists()) {
         None => Ok(()),
         Some(file) => Err(RunDirectoryError::Occupied {
@@ -173,7 +180,12 @@ impl RunDirectory {
         if let Some(out) = out {
             let is_new = !out.exists();
             let lock = Self::lock(out)?;
-            let number = next_number(base)?;
+            let number = next_number(base).inspect_err(|_| {
+                let _stays = fs::remove_file(out.join("lock"));
+                if is_new {
+                    let _stays = fs::remove_dir(out);
+                }
+            })?;
             return Ok(Self {
                 path: out.to_owned(),
                 number,
@@ -213,6 +225,7 @@ impl RunDirectory {
     fn lock(path: &Path) -> Result<File, RunDirectoryError> {
         fs::create_dir_all(path).map_err(at(path))?;
         let lock_path = path.join("lock");
+        let is_first = !lock_path.exists();
         let lock = (OpenOptions::new().write(true).create(true).truncate(false))
             .open(&lock_path)
             .map_err(at(&lock_path))?;
@@ -223,7 +236,8 @@ impl RunDirectory {
             }
             Err(TryLockError::Error(error)) => return Err(at(&lock_path)(error)),
         }
-        check_free(path)?;
+        // What is not for a run is left as it was.
+        check_free(path).inspect_err(|_| drop(is_first.then(|| fs::remove_file(&lock_path))))?;
         Ok(lock)
     }
 
@@ -280,6 +294,8 @@ mod tests {
             "events-1.0003.mcap",
             "packets.mcap",
             "summary.json",
+            "histograms.json",
+            "control",
         ] {
             fs::write(path.join(file), b"x").expect("the directory is ours");
             let third = RunDirectory::create(base.path(), Some(&out));
@@ -289,6 +305,22 @@ mod tests {
         }
         let third = RunDirectory::create(base.path(), Some(&out));
         assert!(third.is_ok(), "{third:?}");
+    }
+
+    #[test]
+    fn a_directory_that_is_refused_is_left_as_it_was() {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        let out = base.path().join("out");
+        fs::create_dir(&out).expect("the directory is ours");
+        fs::write(out.join("report.html"), "mine").expect("the directory is ours");
+        RunDirectory::create(base.path(), Some(&out)).expect_err("it is occupied");
+        let names = fs::read_dir(&out).expect("it is there").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["report.html"]);
+        fs::write(base.path().join("counter"), "none").expect("the directory is ours");
+        let new = base.path().join("new");
+        RunDirectory::create(base.path(), Some(&new)).expect_err("there is no number");
+        assert!(!new.exists());
     }
 
     #[test]

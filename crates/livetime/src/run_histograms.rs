@@ -15,7 +15,7 @@ use crate::console::say;
 use crate::output_place;
 
 /// Name of the file in a run directory.
-const FILE: &str = "histograms.json";
+pub(crate) const FILE: &str = "histograms.json";
 /// Time between two states of it.
 const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -70,7 +70,7 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
             return error;
         };
         let reason = match run.end() {
-            Some(_) => "it is an imported run, or its summary was removed",
+            Some(_) => "it is an imported run, its summary was removed, or the disk had no room for it",
             None => "the run did not end in order",
         };
         let directory = directory.display();
