@@ -11,6 +11,7 @@
 //! Cost: some 20 ns per flit and link; nothing is allocated per flit.
 
 mod cables;
+mod standing;
 
 use crate::address::NodeId;
 use crate::kernel::{RunReport, StopReason};
@@ -556,7 +557,9 @@ impl<'t> Network<'t> {
             trace_hash: self.trace.hash(),
         };
         let in_flight = (self.packets.source.len() - self.packets.free.len()) as u64;
+        let standstill = self.standstill();
         let mut outcome = self.tally.into_outcome(&report);
+        outcome.standstill = standstill;
         self.sources.settle(&mut outcome, in_flight);
         outcome
     }

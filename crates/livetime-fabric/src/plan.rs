@@ -14,12 +14,13 @@
 
 pub mod candidate;
 mod judge;
+mod loads;
 pub mod option;
 pub mod search;
 mod small;
 mod trial;
 
-use crate::builder_network::{Control, HostModel, MTU, Shaping};
+use crate::builder_network::{Control, HostModel, MTU};
 use crate::network::SizeLaw;
 use crate::time::DurationPs;
 
@@ -147,62 +148,6 @@ impl PlanRequest {
             mtu => fragment.min(mtu.into()),
         };
         packet + u64::from(self.overhead_bytes)
-    }
-
-    /// Packets that an average fragment takes, at least.
-    fn packets(&self, shaping: Shaping) -> f64 {
-        let mean = self.sizes.mean();
-        match shaping {
-            Shaping::BarrelShifter { block_bytes, .. } => mean / f64::from(block_bytes),
-            Shaping::None | Shaping::LinearShift { .. } if self.mtu > 0 => {
-                (mean / f64::from(self.mtu)).max(1.0)
-            }
-            Shaping::None | Shaping::LinearShift { .. } => 1.0,
-        }
-    }
-
-    /// Bytes that an average fragment takes on a link.
-    fn wire_bytes(&self, shaping: Shaping) -> f64 {
-        self.sizes.mean() + self.packets(shaping) * f64::from(self.overhead_bytes)
-    }
-
-    /// Load of the links of the sources and of the builders at the rate asked for, as shares of
-    /// their rate, with fragments in packets of their own.
-    pub fn link_loads(&self) -> (f64, f64) {
-        let [(_, source), (_, builder), ..] = self.loads(Shaping::None);
-        (source, builder)
-    }
-
-    /// Load of everything that follows from the rate asked for alone, as shares of what it can do.
-    /// Control messages depend on how they are grouped, and are not here.
-    pub fn loads(&self, shaping: Shaping) -> [(Bottleneck, f64); 6] {
-        let rate = self.rate_hz;
-        let per_builder = f64::from(self.sources) / f64::from(self.builders);
-        let seconds = |time: DurationPs| time.0 as f64 * 1e-12;
-        let link = rate * self.wire_bytes(shaping) * 8.0 / self.link_bits_per_s as f64;
-        let bus = match self.hosts.bus_bytes_per_s {
-            0 => 0.0,
-            bytes => rate * self.sizes.mean() * per_builder.max(1.0) / bytes as f64,
-        };
-        let packets = self.packets(shaping);
-        [
-            (Bottleneck::SourceLinks, link),
-            (Bottleneck::BuilderLinks, link * per_builder),
-            (
-                Bottleneck::Filter,
-                rate * seconds(self.hosts.event) / f64::from(self.builders),
-            ),
-            (Bottleneck::Bus, bus),
-            (
-                Bottleneck::BuilderProcessor,
-                rate * seconds(self.hosts.fragment) * per_builder,
-            ),
-            // While an adapter prepares a packet, its link waits.
-            match rate * packets * seconds(self.hosts.packet) {
-                adapter if adapter > link => (Bottleneck::Adapter, link + adapter),
-                adapter => (Bottleneck::SourceLinks, link + adapter),
-            },
-        ]
     }
 
     /// How many networks with ways of sending it asks for.

@@ -19,7 +19,7 @@ use crate::network::topology::shift::ShiftSchedule;
 use crate::network::topology::{Graph, RATES, Wiring};
 use crate::network::{
     Arbiter, Arrival, Buffering, Load, NetworkOutcome, Pattern, SizeLaw, Topology, TopologyError,
-    buffered, wormhole,
+    Traffic, buffered, wormhole,
 };
 use crate::problem_code::{BUFFERS, LAW, LEVEL, SCHEDULE, TIMES, TOPOLOGY, TRAFFIC};
 use crate::time::DurationPs;
@@ -28,6 +28,8 @@ use crate::time::DurationPs;
 pub const DURATION_MAX: DurationPs = DurationPs::from_ms(3_600_000);
 /// The most pairs of link and port that an arbiter remembers, 8 B each.
 const SERVED_PORTS_MAX: u64 = 1 << 26;
+/// Times `retry` that a run with lost fragments counts, at least: within the first ones events hang.
+const RETRIES_MIN: u64 = 4;
 /// The most steps of a schedule that are checked for conflicts.
 const SCHEDULE_STEPS_MAX: u32 = 4096;
 
@@ -309,11 +311,10 @@ impl Scenario {
         let mut report = |path: &str, found: String, allowed: &str, help: &str| {
             problems.push(Problem::new(TRAFFIC, path, found, allowed, help));
         };
+        // The window is checked by itself.
+        let pattern = Traffic::new(self.load.traffic.pattern.clone());
         if self.shift.is_none()
-            && let Some(found) = self
-                .load
-                .traffic
-                .problem(topology.sources(), topology.destinations())
+            && let Some(found) = pattern.problem(topology.sources(), topology.destinations())
         {
             let help = "change the pattern or the network";
             report("traffic", found, "a pattern that fits the network", help);
@@ -443,7 +444,7 @@ impl Scenario {
             load.routes = schedule.policy;
             load.traffic.pattern = Pattern::Shift(schedule);
         }
-        load.arrival = thinned(load.arrival, self.rails);
+        load.arrival = in_turn(load.arrival, self.rails);
         load
     }
 
@@ -473,7 +474,12 @@ impl Scenario {
 
     fn run_once(&self, topology: &Topology) -> ScenarioOutcome {
         if let Some(builder) = &self.builder {
-            let outcome = builder.run(topology, &self.load, &self.switching, self.rails);
+            let mut outcome = builder.run(topology, &self.load, &self.switching, self.rails);
+            let mut notes = self.notes(topology);
+            if let Some(note) = self.retry_note(builder, &outcome) {
+                outcome.event_rate.converged = false;
+                notes.push(note);
+            }
             return ScenarioOutcome {
                 sources: outcome.readout_units,
                 destinations: outcome.builder_units,
@@ -482,7 +488,7 @@ impl Scenario {
                 network: None,
                 builder: Some(outcome),
                 builder_point_to_point: Some(builder.point_to_point(&self.load, self.rails)),
-                notes: self.notes(topology),
+                notes,
                 warm_up: self.load.warm_up,
             };
         }
@@ -517,42 +523,14 @@ fn written(time: DurationPs) -> String {
     DurationNs(time.0 / 1_000).to_string()
 }
 
-/// The arrivals of one rail of several.
-fn thinned(arrival: Arrival, rails: u32) -> Arrival {
-    let rails_f = f64::from(rails);
-    match arrival {
-        Arrival::Saturated => Arrival::Saturated,
-        Arrival::Fixed { interval } => Arrival::Fixed {
-            interval: interval * u64::from(rails),
-        },
-        Arrival::Poisson { interval } => Arrival::Poisson {
-            interval: interval * u64::from(rails),
-        },
-        Arrival::Bernoulli { slot, probability } => Arrival::Bernoulli {
-            slot,
-            probability: probability / rails_f,
-        },
-        Arrival::Bursty {
-            spacing,
-            burst,
-            pause,
-        } => Arrival::Bursty {
-            spacing: spacing * u64::from(rails),
-            burst,
-            pause: pause * u64::from(rails),
-        },
-        Arrival::Bunches {
-            crossing,
-            probability,
-            filled,
-            train,
-            every,
-        } => Arrival::Bunches {
-            crossing,
-            probability,
-            filled,
-            train,
-            every: every.saturating_mul(rails),
+/// The arrivals of one rail of several, over which each source spreads its packets in turn.
+fn in_turn(law: Arrival, rails: u32) -> Arrival {
+    match law {
+        Arrival::Saturated => law,
+        _ if rails <= 1 => law,
+        _ => Arrival::InTurn {
+            law: Box::new(law),
+            every: rails,
         },
     }
 }
@@ -776,7 +754,6 @@ mod tests {
             probability: 1.0,
             filled: 3564,
             train: 3564,
-            every: 1,
         };
         scenario.load.duration = DurationPs::from_us(240 * 400);
         scenario.load.warm_up = DurationPs::from_us(240 * 40);

@@ -3,7 +3,7 @@
 use super::event::EventWord;
 use crate::network::port::Parcel;
 use crate::network::topology::Topology;
-use crate::network::{LinkReport, Load, buffered, wormhole};
+use crate::network::{LinkReport, Load, Standstill, buffered, wormhole};
 use crate::scenario::Switching;
 use crate::scheduler::Scheduler;
 use crate::time::SimPs;
@@ -47,6 +47,14 @@ impl<'t> Engine<'t> {
         match self {
             Self::Wormhole(engine) => engine.send(at, source, parcel, s),
             Self::Buffered(engine) => engine.send(at, source, parcel, s),
+        }
+    }
+
+    /// What stands still in it for ever.
+    pub(super) fn standstill(&self) -> Standstill {
+        match self {
+            Self::Wormhole(engine) => engine.standstill(),
+            Self::Buffered(engine) => engine.standstill(),
         }
     }
 

@@ -3,8 +3,9 @@
 //! A packet in a network waits for events of that network alone: nothing that a host does later gives it
 //! a link or room in a buffer. So once packets are in a network and none of its events is to come, each of
 //! them waits for what another one holds, for ever. The run ends there: all that could still happen is that
-//! events are given up. A network in which some packets still find a way is not seen. Where no links can
-//! wait for each other in a circle there is nothing to look for.
+//! events are given up. Where some packets still find a way, those that stand still are found at the
+//! end of the run alone. Where no links can wait for each other in a circle there is nothing to look for
+//! here.
 
 use super::event::EventWord;
 use super::world::NetworkWorld;

@@ -1,9 +1,7 @@
 //! What a run of an event builder on a network gives.
 
-use hdrhistogram::Histogram;
-
 use super::two_step::TwoStepOutcome;
-use crate::network::{Estimate, LinkReport};
+use crate::network::{Estimate, Latencies, LinkReport};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
 
@@ -100,11 +98,11 @@ pub struct BuilderNetworkOutcome {
     /// The most events that a builder unit held.
     pub held_max: usize,
     /// Time from the trigger to the end of the filter, nanoseconds.
-    pub latency_ns: Histogram<u64>,
+    pub latency_ns: Latencies,
     /// Skew of events: time from the first fragment at the builder unit to the last one, or to the
     /// timeout of an event that is closed without some, nanoseconds in steps of 16.
-    pub skew_ns: Histogram<u64>,
-    /// Event rate of each batch, for plots against time, Hz.
+    pub skew_ns: Latencies,
+    /// Event rate of each batch that is over at the end, for plots against time, Hz.
     pub series: Vec<f64>,
     /// What was counted in each batch.
     pub batches: Vec<BatchCounts>,
@@ -118,9 +116,12 @@ pub struct BuilderNetworkOutcome {
     /// Whether some of them are that an event was larger than `builder.event_bytes`, which
     /// is a mistake of the scenario.
     pub is_event_too_large: bool,
-    /// Packets in the network that stood still at [`Self::simulated`], where the run ends then: each
-    /// waits for what another one holds. 0 without a deadlock.
+    /// Packets in the network that stand still at [`Self::simulated`], where the run ends if nothing
+    /// else moves there: each waits for what another one holds. 0 without a deadlock.
     pub packets_deadlocked: u64,
+    /// Whether other packets of that network find a way in a deadlock, which may have begun at any time
+    /// then.
+    pub do_others_move: bool,
     /// The data network that they are in; `None` without a deadlock, and of that of control messages.
     pub rail_deadlocked: Option<usize>,
     /// Simulated time, warm-up included.
@@ -148,8 +149,7 @@ impl BuilderNetworkOutcome {
         self.fragments_sent == accounted
     }
 
-    /// Whether one of the networks is in a deadlock since [`Self::simulated`]. One that leaves other
-    /// packets a way is not seen.
+    /// Whether packets of one of the networks stand still for ever.
     pub const fn is_deadlocked(&self) -> bool {
         self.packets_deadlocked > 0
     }

@@ -8,7 +8,7 @@ use super::world::NetworkWorld;
 use crate::kernel::{RunReport, StopReason};
 use crate::network::LinkReport;
 use crate::network::measure::{Estimate, fairness};
-use crate::time::SimPs;
+use crate::time::{DurationPs, SimPs};
 
 /// What there is at the end.
 #[derive(Debug, Default)]
@@ -19,6 +19,14 @@ struct Held {
     blocks: (u64, u64),
     /// Fragments that were asked for again.
     sent_again: u64,
+}
+
+/// Packets of a network that stand still for ever.
+#[derive(Debug, Clone, Copy)]
+struct Deadlock {
+    network: usize,
+    packets: u64,
+    do_others_move: bool,
 }
 
 impl NetworkWorld<'_> {
@@ -76,6 +84,32 @@ impl NetworkWorld<'_> {
         }
     }
 
+    /// The network that stands still, or the first one in which some packets do so for ever.
+    fn deadlock(&self) -> Option<Deadlock> {
+        let (found, do_others_move) = match self.deadlocked {
+            Some(found) => (found, false),
+            None => {
+                let engines = self.engines.iter().enumerate();
+                let mut still = engines.map(|(n, engine)| (n, engine.standstill().packets));
+                (still.find(|(_, packets)| *packets > 0)?, true)
+            }
+        };
+        Some(Deadlock {
+            network: found.0,
+            packets: found.1,
+            do_others_move,
+        })
+    }
+
+    /// The simulated time that was counted: of a run that ended in a deadlock less than was planned.
+    fn counted(&self, end: SimPs) -> DurationPs {
+        let (warm_up, planned) = (SimPs::ZERO + self.load.warm_up, self.load.duration);
+        match self.deadlocked {
+            Some(_) => DurationPs((end - warm_up).0.clamp(1, planned.0.max(1))),
+            None => planned,
+        }
+    }
+
     /// What the links of a unit carry at most, on all rails.
     fn link_bytes_per_s(&self) -> f64 {
         self.load.link_bits_per_s as f64 / 8.0 * self.rails as f64
@@ -84,19 +118,16 @@ impl NetworkWorld<'_> {
     /// The numbers at the end.
     pub(super) fn into_outcome(mut self, report: &RunReport) -> BuilderNetworkOutcome {
         self.check_end(report);
-        let Held {
-            in_flight,
-            blocks,
-            sent_again,
-        } = self.held();
+        let held = self.held();
         let links = self.take_link_reports(report.now);
-        let (link, seconds) = (self.link_bytes_per_s(), self.load.duration.0 as f64 * 1e-12);
+        let counted = self.counted(report.now);
+        let (link, seconds) = (self.link_bytes_per_s(), counted.0 as f64 * 1e-12);
+        let deadlock = self.deadlock();
         let (tally, sick) = (self.tally, &self.plan.sick);
-        let batch_s = tally.batch.0 as f64 * 1e-12;
-        let rates: Vec<f64> = (tally.batches.iter().map(|b| b.built as f64 / batch_s)).collect();
+        let rates = tally.rates(counted);
         let mut event_rate = Estimate::of(&rates);
-        event_rate.converged &= self.deadlocked.is_none();
-        let counted: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
+        event_rate.converged &= deadlock.is_none();
+        let of_units: Vec<u64> = self.builders.iter().map(|host| host.counted).collect();
         let units = self.builders.len() as f64;
         let throughput = tally.payload(link * seconds * units) / seconds / units;
         BuilderNetworkOutcome {
@@ -117,12 +148,12 @@ impl NetworkWorld<'_> {
             fragments_delivered: tally.delivered,
             fragments_withdrawn: tally.withdrawn,
             fragments_lost: tally.lost,
-            fragments_in_flight: in_flight,
-            fragments_sent_again: sent_again + tally.sent_again,
+            fragments_in_flight: held.in_flight,
+            fragments_sent_again: held.sent_again + tally.sent_again,
             packets: tally.packets,
             packets_lost: tally.packets_lost,
             packets_damaged: tally.packets_damaged,
-            block_fill: blocks.0 as f64 / (blocks.1 as f64).max(1.0),
+            block_fill: held.blocks.0 as f64 / (held.blocks.1 as f64).max(1.0),
             messages: tally.messages,
             builders_dead: tally.builders_dead,
             builders_found_dead: tally.builders_found_dead,
@@ -132,9 +163,9 @@ impl NetworkWorld<'_> {
             manager_restarts: tally.manager_restarts,
             events_reassigned: tally.reassigned + self.manager.unit.counts().reassigned,
             longest_gap: tally.longest_gap(report.now),
-            fairness_builders: fairness(&counted),
+            fairness_builders: fairness(&of_units),
             two_step: self.steps.as_ref().map(|steps| steps.outcome(seconds)),
-            slow_share: slow_share(&counted, sick),
+            slow_share: slow_share(&of_units, sick),
             held_max: self.builders.iter().map(|h| h.held_max).max().unwrap_or(0),
             latency_ns: tally.latency_ns,
             skew_ns: tally.skew_ns,
@@ -144,9 +175,10 @@ impl NetworkWorld<'_> {
             links,
             is_event_too_large: self.check.is_event_too_large(),
             violations: self.check.into_violations(),
-            packets_deadlocked: self.deadlocked.map_or(0, |(_, packets)| packets),
+            packets_deadlocked: deadlock.map_or(0, |deadlock| deadlock.packets),
+            do_others_move: deadlock.is_some_and(|deadlock| deadlock.do_others_move),
             // Behind the rails is the network of shared control messages.
-            rail_deadlocked: self.deadlocked.map(|(n, _)| n).filter(|n| *n < self.rails),
+            rail_deadlocked: deadlock.map(|d| d.network).filter(|n| *n < self.rails),
             simulated: report.now,
             events: report.events,
             trace_hash: report.trace_hash,

@@ -1,15 +1,14 @@
 //! Counters of a running builder.
 
-use hdrhistogram::Histogram;
 use livetime_wire::DurationNs;
 
 use super::outcome::BatchCounts;
-use crate::network::Load;
 use crate::network::measure::BATCHES;
+use crate::network::{Latencies, Load};
 use crate::time::{DurationPs, SimPs};
 
-/// Longest latency that is told from longer ones, nanoseconds: a thousand seconds.
-const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
+/// Significant digits of percentiles.
+const LATENCY_DIGITS: u8 = 3;
 
 /// Counters; what they mean is in [`super::BuilderNetworkOutcome`].
 #[derive(Debug)]
@@ -51,14 +50,13 @@ pub(super) struct Tally {
     /// When the last event went through its filter, and the longest time without one while counting.
     built_at: SimPs,
     longest_gap: DurationPs,
-    pub(super) latency_ns: Histogram<u64>,
-    pub(super) skew_ns: Histogram<u64>,
+    pub(super) latency_ns: Latencies,
+    pub(super) skew_ns: Latencies,
 }
 
 impl Tally {
     pub(super) fn new(load: &Load) -> Self {
-        let times = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-            .expect("digits from 0 to 5 and bounds in order");
+        let times = Latencies::with_digits(LATENCY_DIGITS);
         Self {
             batch: DurationPs((load.duration.0 / BATCHES as u64).max(1)),
             batch_end: SimPs::ZERO + load.warm_up,
@@ -103,6 +101,14 @@ impl Tally {
             true => self.carried as f64,
             false => through,
         }
+    }
+
+    /// Events per second of each batch that is over after so much counted time.
+    pub(super) fn rates(&self, counted: DurationPs) -> Vec<f64> {
+        let over = (counted.0 / self.batch.0) as usize;
+        let batch_s = self.batch.0 as f64 * 1e-12;
+        let batches = self.batches.iter().take(over);
+        batches.map(|batch| batch.built as f64 / batch_s).collect()
     }
 
     /// The batch of now; `None` outside of them.
@@ -182,8 +188,8 @@ impl Tally {
         batch.built += 1;
         self.longest_gap = self.longest_gap.max(now - since);
         self.words += words;
-        self.latency_ns.saturating_record(latency_ns.max(1));
-        self.skew_ns.saturating_record(skew.0.max(1));
+        self.latency_ns.record(latency_ns.max(1));
+        self.skew_ns.record(skew.0.max(1));
         true
     }
 }

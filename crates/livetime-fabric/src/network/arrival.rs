@@ -45,9 +45,16 @@ pub enum Arrival {
         /// Mean pause from the last packet of a burst to the first of the next.
         pause: DurationPs,
     },
+    /// Every so-many-th arrival of another law: the share of one of several networks side by side, over
+    /// which each source spreads its packets in turn.
+    InTurn {
+        /// The law of all of them.
+        law: Box<Self>,
+        /// One in so many, at least 1.
+        every: u32,
+    },
     /// Collisions at each filled bunch of an orbit, accepted with a probability and thinned by the
-    /// trigger rules (1 in 3, 2 in 25, 3 in 100 and 4 in 240 crossings); of those that are left one in
-    /// so many arrives.
+    /// trigger rules (1 in 3, 2 in 25, 3 in 100 and 4 in 240 crossings).
     Bunches {
         /// Distance of crossings.
         crossing: DurationPs,
@@ -57,9 +64,6 @@ pub enum Arrival {
         filled: u32,
         /// Crossings of a train, filled and empty; the last one of an orbit may be shorter.
         train: u32,
-        /// Of what the rules let pass one in so many arrives, in turn, at least 1: the share of one of
-        /// several networks side by side, which the rules are for together.
-        every: u32,
     },
 }
 
@@ -111,11 +115,11 @@ impl Arrival {
                 probability: p,
                 filled,
                 train,
-                every,
             } => {
                 let is_filled = *filled > 0 && filled <= train;
-                crossing.0 > 0 && probability(*p) && is_filled && *every > 0
+                crossing.0 > 0 && probability(*p) && is_filled
             }
+            Self::InTurn { law, every } => *every > 0 && law.problem().is_none(),
         };
         (!is_good).then(|| match self {
             Self::Saturated => String::new(),
@@ -135,11 +139,14 @@ impl Arrival {
                 probability,
                 filled,
                 train,
-                ..
             } => format!(
                 "crossings {crossing} apart with a probability of {probability}, {filled} of \
                  {train} filled"
             ),
+            Self::InTurn { law, every } => {
+                let all = law.problem().unwrap_or_default();
+                format!("one of {every} in turn: {all}")
+            }
         })
     }
 }
@@ -253,17 +260,19 @@ impl Clock {
                 probability,
                 filled,
                 train,
-                every,
             } => {
                 let filling = Filling {
                     filled: u64::from(*filled),
                     train: u64::from(*train),
                 };
-                for _ in 1..*every {
-                    self.trigger(*crossing, *probability, filling);
-                }
                 self.next = self.trigger(*crossing, *probability, filling);
                 return self.next;
+            }
+            Arrival::InTurn { law, every } => {
+                for _ in 1..*every {
+                    self.advance(law);
+                }
+                return self.advance(law);
             }
         };
         self.next = self.next + wait;
@@ -354,7 +363,6 @@ mod tests {
             probability: 0.5,
             filled: 48,
             train: 60,
-            every: 1,
         };
         let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
         let crossings: Vec<u64> = (0..20_000)
@@ -367,27 +375,46 @@ mod tests {
         assert!(crossings.iter().all(|c| c % ORBIT % 60 < 48));
     }
 
+    fn times(law: &Arrival, arrivals: u64) -> Vec<SimPs> {
+        let mut times = ArrivalTimes::new(law, 1, RandomStreams::new(1));
+        let times = (0..arrivals).map(|n| times.time(0, n, 0).expect("not saturated"));
+        times.collect()
+    }
+
     /// Every bunch is filled and accepted, and four in 240 pass the rules; of three rails each has a
-    /// third of those, and not as many again.
+    /// third of those, and not as many again. So it is with any other law.
     #[test]
-    fn rails_share_what_the_rules_let_pass() {
+    fn of_three_rails_each_has_every_third_arrival() {
         let crossing = DurationPs::from_us(1);
-        let times = |every, arrivals: u64| {
-            let law = Arrival::Bunches {
-                crossing,
-                probability: 1.0,
-                filled: 3564,
-                train: 3564,
-                every,
-            };
-            let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
-            let times = (0..arrivals).map(|n| times.time(0, n, 0).expect("not saturated"));
-            times.collect::<Vec<SimPs>>()
+        let bunches = Arrival::Bunches {
+            crossing,
+            probability: 1.0,
+            filled: 3564,
+            train: 3564,
         };
-        let (all, third) = (times(1, 1200), times(3, 400));
-        assert_eq!(all[400], SimPs((1 + 100 * 240) * crossing.0));
-        let in_turn: Vec<SimPs> = all.into_iter().skip(2).step_by(3).collect();
-        assert_eq!(third, in_turn);
+        assert_eq!(
+            times(&bunches, 401)[400],
+            SimPs((1 + 100 * 240) * crossing.0)
+        );
+        let bursty = Arrival::Bursty {
+            spacing: crossing,
+            burst: 4.0,
+            pause: DurationPs::from_us(20),
+        };
+        let poisson = Arrival::Poisson { interval: crossing };
+        for law in [bunches, bursty, poisson] {
+            let third = Arrival::InTurn {
+                law: Box::new(law.clone()),
+                every: 3,
+            };
+            assert_eq!(third.problem(), None);
+            let in_turn = times(&law, 1200).into_iter().skip(2).step_by(3);
+            assert_eq!(
+                times(&third, 400),
+                in_turn.collect::<Vec<SimPs>>(),
+                "{law:?}"
+            );
+        }
     }
 
     #[test]
@@ -398,7 +425,6 @@ mod tests {
             probability,
             filled: 7,
             train: 10,
-            every: 1,
         };
         let bernoulli = |probability| Arrival::Bernoulli {
             slot: ns,
@@ -442,10 +468,13 @@ mod tests {
                 probability: 0.1,
                 filled: 48,
                 train: 54,
-                every: 2,
             },
         ];
-        for law in laws {
+        let in_turn = Arrival::InTurn {
+            law: Box::new(laws[1].clone()),
+            every: 2,
+        };
+        for law in laws.into_iter().chain([in_turn]) {
             let mut times = ArrivalTimes::new(&law, 1, RandomStreams::new(1));
             let last = (0..100).filter_map(|n| times.time(0, n, 0)).last();
             let end = last.expect("not saturated") + us(7);

@@ -18,6 +18,7 @@ mod cables;
 mod crossbars;
 mod inner_links;
 mod packets;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -162,11 +163,11 @@ pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOu
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let mut fabric = simulation.into_world();
-    let links = fabric.take_link_report(report.now);
+    let (links, standstill) = (fabric.take_link_report(report.now), fabric.standstill());
     let in_flight = (fabric.packets.source.len() - fabric.packets.free.len()) as u64;
     let mut outcome = fabric.tally.into_outcome(&report);
     fabric.sources.settle(&mut outcome, in_flight);
-    outcome.links = links;
+    (outcome.links, outcome.standstill) = (links, standstill);
     outcome
 }
 
@@ -378,12 +379,8 @@ impl<'t> Fabric<'t> {
             }
         };
         let report = self.meter.take()?.into_report(end, owner);
-        let waits = |link: &u32| {
-            let link = *link as usize;
-            self.is_blocked[link] && self.first_waiting[link] != NONE
-        };
         Some(LinkReport {
-            waited_for: (0..outer as u32).filter(waits).collect(),
+            waited_for: self.standstill().links,
             ..report
         })
     }

@@ -26,6 +26,11 @@ const RELATIVE_HALF_WIDTH: f64 = 0.01;
 const TREND_ERRORS: f64 = 3.0;
 /// Difference between the halves, as a share of the mean, that is always too small to matter.
 const TREND_SHARE: f64 = 0.004;
+/// Growth that is no chance, in the error of a sum of independent steps.
+const GROWTH_ERRORS: f64 = 3.0;
+/// Growth of the second half of a run over that of the first one from which on it goes on. What comes to rest
+/// as slowly as at full load grows with the root of time: 0.6 times as much, after a tenth more of warm-up.
+const GROWTH_GOES_ON: f64 = 0.7;
 
 /// A mean over batches.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,6 +74,23 @@ impl Estimate {
     }
 }
 
+/// Whether values in the order of time grow all along, by more than `least` in half of the time: more than
+/// so many independent steps of their size would come to by chance, and in the second half about as
+/// much as in the first.
+pub fn grows(values: &[f64], least: f64) -> bool {
+    if values.len() < BATCHES_MIN {
+        return false;
+    }
+    let (early, late) = values.split_at(values.len() / 2);
+    let growth = |half: &[f64]| half[half.len() - 1] - half[0];
+    let steps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // That of a mean of so many steps, and so of half of them together.
+    let n = steps.len() as f64;
+    let of_half = standard_error(&steps) * (n * late.len() as f64).sqrt();
+    let most = least.max(GROWTH_ERRORS * of_half);
+    growth(late) > most && growth(late) >= GROWTH_GOES_ON * growth(early)
+}
+
 /// The batches, or 8 longer ones if those vary more or less than independent batches let expect.
 fn independent(batches: &[f64]) -> Cow<'_, [f64]> {
     let joined = batches.len() / BATCHES_MIN;
@@ -93,7 +115,8 @@ fn student_95(freedom: usize) -> f64 {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    // The sum of nothing is a negative zero in the standard library.
+    values.iter().fold(0.0, |sum, value| sum + value) / values.len().max(1) as f64
 }
 
 fn standard_error(values: &[f64]) -> f64 {
@@ -134,6 +157,24 @@ mod tests {
         assert!(wild.is_flat && !wild.converged && !Estimate::of(&ramp).is_flat);
         assert!(!Estimate::of(&[1.0; 3]).converged);
         assert!(!Estimate::of(&[0.0; 32]).converged);
+        let nothing = Estimate::of(&[]);
+        assert!(!nothing.converged && nothing.mean.is_sign_positive());
+    }
+
+    #[test]
+    fn what_grows_grows_on_and_more_than_by_chance() {
+        let values =
+            |value: fn(f64) -> f64| -> Vec<f64> { (0..32).map(|i| value(f64::from(i))).collect() };
+        let ramp = values(|i| 5.0 + 0.5 * i);
+        assert!(grows(&ramp, 7.0) && !grows(&ramp, 8.0));
+        let noisy = values(|i| 0.5 * i + (i * 7.0) % 3.0);
+        assert!(!grows(&noisy, 0.0) && grows(&values(|i| 3.0 * i + (i * 7.0) % 3.0), 0.0));
+        assert!(
+            !grows(&values(|i| (i + 3.0).sqrt()), 0.0),
+            "it comes to rest"
+        );
+        assert!(!grows(&values(|i| -i), 0.0) && !grows(&[1.0; 32], 0.0));
+        assert!(!grows(&[], 0.0));
     }
 
     #[test]

@@ -3,21 +3,23 @@
 //! The engines count through the `Tally`; the outcome holds plain numbers, and whether they are
 //! steady-state ones. Nothing is printed here.
 
-use hdrhistogram::Histogram;
-
 use crate::kernel::{RunReport, StopReason};
 use crate::time::{DurationPs, SimPs};
 use crate::trace::TraceHash;
 
+use super::arrival::Arrival;
+use super::latencies::Latencies;
 use super::link_report::LinkReport;
-use super::measure::{BATCHES, Estimate, fairness};
+use super::measure::{BATCHES, Estimate, fairness, grows};
+use super::standstill::Standstill;
 use super::topology::Topology;
 use super::wormhole::Load;
 
 /// Latencies are kept with this many significant digits.
 const LATENCY_DIGITS: u8 = 3;
-/// The longest latency that is told from longer ones, nanoseconds: a thousand seconds.
-const LATENCY_NS_MAX: u64 = 1_000_000_000_000;
+/// Packet times by which latencies grow where a backlog does. Less than that can be the beat of rates that
+/// are alike.
+const GROWTH_PACKETS_MIN: f64 = 2.0;
 
 /// Numbers of a run. Loads are shares of the rate of all sources' links.
 #[derive(Debug, Clone)]
@@ -45,17 +47,24 @@ pub struct NetworkOutcome {
     /// there is always a packet.
     pub sources_behind: DurationPs,
     /// Time from a packet's arrival at its source to the delivery of its last byte, nanoseconds.
-    pub latency_ns: Histogram<u64>,
+    pub latency_ns: Latencies,
+    /// Mean of those that were delivered in the last batch; zero of none.
+    pub latency_at_end: DurationPs,
+    /// Whether packets take ever longer, beyond what chance does: more of them wait, in sources or in
+    /// buffers. Never where there is always a packet.
+    pub is_backlog_growing: bool,
     /// Jain's index over the packets of the sources.
     pub fairness_sources: f64,
     /// Jain's index over the packets of the destinations.
     pub fairness_destinations: f64,
-    /// Efficiency of each batch, for plots against time.
+    /// Efficiency of each batch that is over at the end, for plots against time.
     pub series: Vec<f64>,
     /// Length of a batch.
     pub batch: DurationPs,
     /// What links and buffers did, if [`Load::counts_links`] asked for it.
     pub links: Option<LinkReport>,
+    /// Packets that stand still for ever at the end.
+    pub standstill: Standstill,
     /// Simulated time, warm-up included.
     pub simulated: SimPs,
     /// Whether it ended before its time since nothing was left to happen.
@@ -73,16 +82,29 @@ impl NetworkOutcome {
     }
 
     /// Whether more arrives at the sources than the network takes: they are behind by more than a tenth
-    /// of the run. Latencies then say how long it was.
+    /// of the run, or packets take ever longer. Latencies then say how long it was.
     pub fn is_overloaded(&self) -> bool {
-        self.sources_behind.0 > self.simulated.0 / 10
+        self.sources_behind.0 > self.simulated.0 / 10 || self.is_backlog_growing
     }
 
-    /// Whether the network is in a deadlock since [`Self::simulated`]: packets are in it, each waits
-    /// for what another holds, and nothing can happen any more. One that leaves other packets a way
-    /// is not seen.
+    /// Packets that stand still for ever at the end: all that are in the network where nothing can happen
+    /// any more.
+    pub const fn packets_deadlocked(&self) -> u64 {
+        match self.ran_dry {
+            true => self.packets_in_flight,
+            false => self.standstill.packets,
+        }
+    }
+
+    /// Whether packets stand still for ever, since each waits for what another one holds.
     pub const fn is_deadlocked(&self) -> bool {
-        self.ran_dry && self.packets_in_flight > 0
+        self.packets_deadlocked() > 0
+    }
+
+    /// Whether other packets find a way in a deadlock. It may have begun at any time then; else it is
+    /// there since [`Self::simulated`].
+    pub const fn do_others_move(&self) -> bool {
+        !self.ran_dry
     }
 }
 
@@ -101,7 +123,10 @@ pub(crate) struct Tally {
     pub(crate) lost: u64,
     by_source: Vec<u64>,
     by_destination: Vec<u64>,
-    latency_ns: Histogram<u64>,
+    latency_ns: Latencies,
+    /// Sum of latencies and packets of each batch, where packets arrive.
+    waits: Vec<(u128, u64)>,
+    packet_time: DurationPs,
     duration: DurationPs,
 }
 
@@ -118,6 +143,7 @@ impl Tally {
     fn with_latency_digits(topology: &Topology, load: &Load, digits: u8) -> Self {
         let batch = DurationPs((load.duration.0 / BATCHES as u64).max(1));
         let seconds = batch.0 as f64 * 1e-12;
+        let is_saturated = load.arrival == Arrival::Saturated;
         let packet = load.sizes.mean() + f64::from(load.overhead_bytes);
         let time = packet * 8.0 / load.link_bits_per_s as f64;
         Self {
@@ -127,6 +153,8 @@ impl Tally {
                 * seconds
                 * f64::from(topology.sources().min(topology.destinations())),
             point_to_point: time / (time + load.source_gap.0 as f64 * 1e-12),
+            packet_time: DurationPs((time * 1e12) as u64) + load.source_gap,
+            waits: vec![(0, 0); if is_saturated { 0 } else { BATCHES }],
             overhead: u64::from(load.overhead_bytes),
             wire_bytes: vec![0; BATCHES],
             payload_bytes: 0,
@@ -135,8 +163,7 @@ impl Tally {
             lost: 0,
             by_source: vec![0; topology.sources() as usize],
             by_destination: vec![0; topology.destinations() as usize],
-            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, digits)
-                .expect("digits from 0 to 5 and bounds in order"),
+            latency_ns: Latencies::with_digits(digits),
             duration: load.duration,
         }
     }
@@ -162,15 +189,42 @@ impl Tally {
             self.packets += 1;
             self.by_source[source as usize] += 1;
             self.by_destination[destination as usize] += 1;
-            self.latency_ns.saturating_record(latency.0 / 1_000);
+            self.latency_ns.record(latency.0 / 1_000);
+            if let Some((sum, packets)) = self.waits.get_mut(batch) {
+                *sum += u128::from(latency.0);
+                *packets += 1;
+            }
         }
     }
 
+    /// Mean latency of each batch, picoseconds; `None` where nothing arrives, or nothing came in one.
+    fn mean_waits(&self) -> Option<Vec<f64>> {
+        let means = self.waits.iter().map(|(sum, packets)| match packets {
+            0 => None,
+            packets => Some(*sum as f64 / *packets as f64),
+        });
+        means.collect()
+    }
+
     pub(crate) fn into_outcome(self, report: &RunReport) -> NetworkOutcome {
+        let ran_dry = report.stop == StopReason::Drained;
+        // What was not simulated is no time in which nothing came.
+        let counted = match ran_dry {
+            true => DurationPs((report.now - self.start).0.min(self.duration.0)),
+            false => self.duration,
+        };
+        let batches = match ran_dry {
+            true => (counted.0 / self.batch.0) as usize,
+            false => BATCHES,
+        };
         let efficiency = |bytes: &u64| *bytes as f64 * 8.0 / self.bits_per_batch;
-        let series: Vec<f64> = self.wire_bytes.iter().map(efficiency).collect();
+        let series = self.wire_bytes.iter().take(batches).map(efficiency);
+        let series: Vec<f64> = series.collect();
         let estimate = Estimate::of(&series);
-        let seconds = self.duration.0 as f64 * 1e-12;
+        let seconds = counted.0.max(1) as f64 * 1e-12;
+        let waits = self.mean_waits().unwrap_or_default();
+        let growth = GROWTH_PACKETS_MIN * self.packet_time.0 as f64;
+        let at_end = waits.last().copied().unwrap_or_default();
         let sources = self.by_source.len() as f64;
         let nodes = self.by_source.len().min(self.by_destination.len()) as f64;
         NetworkOutcome {
@@ -185,13 +239,16 @@ impl Tally {
             packets_in_flight: 0,
             sources_behind: DurationPs::ZERO,
             latency_ns: self.latency_ns,
+            latency_at_end: DurationPs(at_end as u64),
+            is_backlog_growing: grows(&waits, growth),
             fairness_sources: fairness(&self.by_source),
             fairness_destinations: fairness(&self.by_destination),
             series,
             batch: self.batch,
             links: None,
+            standstill: Standstill::default(),
             simulated: report.now,
-            ran_dry: report.stop == StopReason::Drained,
+            ran_dry,
             events: report.events,
             trace_hash: report.trace_hash,
         }

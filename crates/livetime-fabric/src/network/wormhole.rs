@@ -31,6 +31,7 @@ use super::outcome::{NetworkOutcome, Tally};
 use super::packet_source::{OfferedPacket, PacketSources};
 use super::port::{Delivery, Parcel, StepEvent};
 use super::size_law::SizeLaw;
+use super::standstill::{Standstill, Waits};
 use super::topology::{LinkEnd, Route, RoutePolicy, Topology};
 use super::traffic::Traffic;
 
@@ -210,12 +211,12 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let end = SimPs::ZERO + load.warm_up + load.duration;
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let mut fabric = simulation.into_world();
-    let links = fabric.take_link_report(report.now);
+    let (links, standstill) = (fabric.take_link_report(report.now), fabric.standstill());
     let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
     let in_flight = in_flight.count() as u64;
     let mut outcome = fabric.tally.into_outcome(&report);
     fabric.packets.settle(&mut outcome, in_flight);
-    outcome.links = links;
+    (outcome.links, outcome.standstill) = (links, standstill);
     outcome
 }
 
@@ -248,12 +249,41 @@ impl<'t> Fabric<'t> {
     pub(crate) fn take_link_report(&mut self, end: SimPs) -> Option<LinkReport> {
         self.end_waits(end);
         let meter = self.meter.take()?;
-        let is_waited_for = |link: &LinkState| link.owner != NONE && link.first_waiting != NONE;
-        let links = (0..).zip(&self.links);
-        let waited_for = links.filter(|(_, link)| is_waited_for(link));
         Some(LinkReport {
-            waited_for: waited_for.map(|(number, _)| number).collect(),
+            waited_for: self.standstill().links,
             ..meter.into_report(end, |_| None)
+        })
+    }
+
+    /// What stands still for ever as things are: packets that wait for a link whose owner is one of them.
+    pub(crate) fn standstill(&self) -> Standstill {
+        let mut waits = Waits::new(self.sources.len());
+        let mut is_waiting = vec![false; self.sources.len()];
+        for (link, source) in self.waiting() {
+            is_waiting[source as usize] = true;
+            match self.links[link as usize].owner {
+                NONE => waits.free(source as usize),
+                owner => waits.wait(source as usize, owner as usize),
+            }
+        }
+        for (source, _) in is_waiting.iter().enumerate().filter(|(_, is)| !**is) {
+            waits.free(source);
+        }
+        let can_go = waits.settle();
+        let still = self
+            .waiting()
+            .filter(|(_, source)| !can_go[*source as usize]);
+        let (links, sources) = still.unzip();
+        Standstill::of(sources, links)
+    }
+
+    /// Links that are waited for, each with every source whose head waits for it.
+    fn waiting(&self) -> impl Iterator<Item = (u32, u32)> {
+        let some = |source: u32| (source != NONE).then_some(source);
+        (0..).zip(&self.links).flat_map(move |(number, link)| {
+            let next = move |source: &u32| some(self.sources[*source as usize].next_waiting);
+            let waiting = std::iter::successors(some(link.first_waiting), next);
+            waiting.map(move |source| (number, source))
         })
     }
 

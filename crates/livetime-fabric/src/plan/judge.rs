@@ -27,20 +27,31 @@ impl Search<'_> {
         } else if trial.is_clear(rate) {
             match estimate.mean > rate {
                 true => Verdict::Holds,
+                false if trial.is_open => {
+                    Verdict::NotShown("settings that were not tried may carry it".to_owned())
+                }
                 false => Verdict::Fails,
             }
         } else if estimate.converged {
             Verdict::NotShown(format!("within +- {error:.1} % of the rate"))
         } else {
             let events = trial.events;
+            let trend = if estimate.is_flat {
+                ""
+            } else {
+                ", with a trend"
+            };
             Verdict::NotShown(format!(
-                "not converged in {events} events (+- {error:.1} %)"
+                "not converged in {events} events (+- {error:.1} %{trend})"
             ))
         };
-        let bottleneck = if bound < 1.0 && !estimate.converged {
-            what
-        } else {
-            trial.bottleneck
+        // Where the run leaves it open, what it cannot be is left.
+        let is_known = trial
+            .bounds()
+            .is_some_and(|[_, most]| estimate.converged || most < bound * rate);
+        let bottleneck = match bound < 1.0 && !is_known {
+            true => what,
+            false => trial.bottleneck,
         };
         // What a short run builds above the bound is chance.
         let is_capacity = estimate.converged && trial.is_whole();
@@ -118,7 +129,8 @@ impl Search<'_> {
         bottleneck: Bottleneck,
     ) -> PlanOption {
         let rate = self.request.rate_hz;
-        let (source, builder) = self.request.link_loads();
+        let shaping = self.sending.shaping(self.request.block_bytes);
+        let (source, builder) = self.request.link_loads(shaping);
         PlanOption {
             network: self.candidate.name.clone(),
             elements: self.topology.elements().len(),

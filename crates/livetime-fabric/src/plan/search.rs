@@ -2,16 +2,19 @@
 //!
 //! The first setting follows from the rate and the time that an event takes (bandwidth times
 //! delay). What limits a run then says what to try next: fewer messages for busy processors, more
-//! credits for events that wait, fewer for buffers that overflow. A run has more triggers than it
-//! can build; only where it loses packets for every setting are triggers given at chosen rates.
-//! With many nodes the choice is made in small (`small`), and a run of the whole is judged as soon
-//! as it says on which side of the rate it is.
+//! credits for events that wait and for what is busy but not full, fewer for buffers that overflow
+//! and for packets that wait for each other. A run has more triggers than it can build; only where
+//! it loses packets for every setting are triggers given at chosen rates. With many nodes the choice
+//! is made in small (`small`), and a run of the whole is judged as soon as it says on which side of
+//! the rate it is.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use livetime_builder::BuildMode;
 
 use super::candidate::{Candidate, Sending};
+use super::loads::busiest;
 use super::option::{Bottleneck, PlanOption};
 use super::trial::Trial;
 use super::{PlanRequest, PlanRun};
@@ -23,8 +26,16 @@ use crate::time::DurationPs;
 const TRIALS_MAX: usize = 5;
 /// A setting is better from this factor on.
 const BETTER: f64 = 1.03;
+/// A setting whose gain may be chance is better from this factor on, where it costs nothing else.
+const WORTH: f64 = 1.01;
 /// A capacity of so many times the rate is enough to stop looking for more.
 const AMPLE: f64 = 1.2;
+/// What is busy is full from these shares of its rate on: where the rate asked for is carried, and
+/// where it is not.
+const FULL: [f64; 2] = [0.98, 0.995];
+/// Shares of the rate from and to which fewer credits are tried for packets that wait for each other:
+/// below, they do not make up for it, and above, nothing depends on it.
+const NEAR: Range<f64> = 0.6..BETTER;
 /// The most credits that are tried.
 const CREDITS_MAX: u32 = 1024;
 /// The most events that a message names.
@@ -53,6 +64,8 @@ struct Start {
 struct InSmall {
     /// What limits it; credits only if more of them still helped.
     bottleneck: Bottleneck,
+    /// Whether a setting that may be better was not tried.
+    is_open: bool,
     /// Where packets are lost when there are always triggers: the share of the rate that is carried
     /// without a loss, 0 for none of those tried.
     lossless_share: Option<f64>,
@@ -142,6 +155,7 @@ impl<'p> Search<'p> {
             expected_hz: small.expected_after(best),
             in_small: Some(InSmall {
                 bottleneck: best.bottleneck,
+                is_open: best.is_open,
                 lossless_share,
             }),
         }
@@ -182,51 +196,89 @@ impl<'p> Search<'p> {
             // Short runs found out whether more of them help.
             last.bottleneck = best.bottleneck;
         }
+        last.is_open = best.is_open;
         self.judge(&last)
     }
 
     /// Short runs, each with the setting that the one before asks for; the best of them.
     fn climb(&self, start: Start) -> Trial {
-        let (mut setting, mut expected_hz) = (start.setting, start.expected_hz);
-        let mut best: Option<Trial> = None;
-        for _ in 0..TRIALS_MAX {
+        let mut expected_hz = start.expected_hz;
+        let mut run = |setting| {
             let length = match start.in_small {
                 None => self.short(expected_hz),
                 Some(_) => self.fair(expected_hz),
             };
-            let mut trial = self.trial(setting, length, Arrival::Saturated);
-            // Of settings that lose packets the last has the fewest credits.
-            let is_better = best.as_ref().is_none_or(|best| {
-                best.lost > 0 || trial.lost == 0 && self.is_better(&trial, best)
-            });
+            let trial = self.trial(setting, length, Arrival::Saturated);
             // Where most is far from steady, a shorter or longer run is needed for the next.
             expected_hz = (1.2 * trial.rate.mean).clamp(expected_hz / 20.0, expected_hz * 2.0);
-            if !is_better {
-                if let Some(best) = &mut best
-                    && best.bottleneck == Bottleneck::Credits
-                {
+            trial
+        };
+        // Whether more credits help was tried in small, or before there were fewer.
+        let mut known = start.in_small.map(|small| small.bottleneck);
+        let mut fewest = u32::MAX;
+        let mut best = run(start.setting);
+        let mut next = self.after(&mut best, known);
+        for _ in 1..TRIALS_MAX {
+            let Some(setting) = next else { break };
+            let trial = run(setting);
+            // Of settings that lose packets the last has the fewest credits.
+            next = if best.lost > 0 || trial.lost == 0 && self.is_better(&trial, &best) {
+                best = trial;
+                self.after(&mut best, known)
+            } else {
+                if best.bottleneck == Bottleneck::Credits {
                     best.bottleneck = match trial.lost {
                         0 => self.beyond_credits(),
                         _ => Bottleneck::Buffers,
                     };
                 }
-                break;
-            }
-            let mut next = self.next_setting(&trial);
-            if let (Bottleneck::Credits, Some(small)) = (trial.bottleneck, start.in_small) {
-                // Whether more of them help was tried there.
-                (trial.bottleneck, next) = (small.bottleneck, None);
-            }
-            let is_ample = trial.is_whole()
-                && trial.bottleneck != Bottleneck::Credits
-                && trial.rate.mean > AMPLE * self.request.rate_hz;
-            best = Some(trial);
-            match next {
-                Some(next) if !is_ample => setting = next,
-                _ => break,
+                None
+            };
+            if next.is_none() && start.in_small.is_none() {
+                next = self.with_fewer(&best, fewest);
+                if let Some(Setting { credits, .. }) = next {
+                    (fewest, known) = (credits, Some(self.beyond_credits()));
+                }
             }
         }
-        best.expect("there is at least one trial, and the first is the best so far")
+        // Of fewer credits enough were tried.
+        best.is_open = next.is_some() && fewest == u32::MAX
+            || best.bottleneck == Bottleneck::Credits
+            || start.in_small.is_some_and(|small| small.is_open);
+        best
+    }
+
+    /// The setting to try after the best so far; where it is known whether more credits help, none
+    /// with more, and what limits is what is known.
+    fn after(&self, best: &mut Trial, known: Option<Bottleneck>) -> Option<Setting> {
+        let setting = best.setting;
+        let mut next = self.next_setting(best);
+        if let Some(known) = known {
+            next = next.filter(|next| {
+                next.credits <= setting.credits || next.interval != setting.interval
+            });
+            if best.bottleneck == Bottleneck::Credits {
+                best.bottleneck = known;
+            }
+        }
+        let is_ample = best.is_whole()
+            && best.bottleneck != Bottleneck::Credits
+            && best.rate.mean > AMPLE * self.request.rate_hz;
+        next.filter(|_| !is_ample)
+    }
+
+    /// Half the credits of the fewest tried, where packets wait for each other and the rate is near:
+    /// of fewer events in building fewer stand in each other's way.
+    fn with_fewer(&self, best: &Trial, fewest: u32) -> Option<Setting> {
+        let credits = fewest.min(best.setting.credits) / 2;
+        let is_near =
+            NEAR.contains(&(best.rate.mean / self.request.rate_hz)) && self.bound().1 >= 1.0;
+        let is_wanted = is_near && best.bottleneck == Bottleneck::Switch && best.is_whole();
+        // Of one event alone no packets are in the way, but its builder unit waits for the next.
+        (is_wanted && credits > 1).then_some(Setting {
+            credits,
+            ..best.setting
+        })
     }
 
     /// Whether a setting is to be preferred, of those that lose nothing. Where the answer is clear,
@@ -236,16 +288,26 @@ impl<'p> Search<'p> {
             return trial.incomplete < best.incomplete;
         }
         let (rate, gain) = (self.request.rate_hz, trial.rate.mean / best.rate.mean);
-        if !best.is_far_from(rate) {
-            return gain > BETTER;
+        let is_gain = trial.rate.mean - best.rate.mean > trial.rate.ci95.hypot(best.rate.ci95);
+        let is_far = best.is_far_from(rate);
+        if is_far && best.rate.mean > rate {
+            return is_gain && gain > BETTER;
         }
-        let chance = trial.rate.ci95.hypot(best.rate.ci95);
-        let is_gain = gain > BETTER && trial.rate.mean - best.rate.mean > chance;
-        if best.bottleneck != Bottleneck::Credits || best.rate.mean > rate {
-            return is_gain;
+        let (before, after) = (best.setting, trial.setting);
+        let is_limit = best.bottleneck == Bottleneck::Credits;
+        if after.interval == before.interval && !is_limit && self.bound().1 >= 1.0 {
+            // As many credits as bring it to the rate, or near.
+            return gain > WORTH;
+        }
+        // What carries the rate is better by however little.
+        if is_gain && trial.rate.mean > rate && trial.is_far_from(rate) {
+            return true;
+        }
+        if !is_far || !is_limit {
+            return gain > BETTER && (is_gain || !is_far);
         }
         // As much again for each time that there are four times as many.
-        let times = f64::from(CREDITS_MAX) / f64::from(trial.setting.credits);
+        let times = f64::from(CREDITS_MAX) / f64::from(after.credits);
         is_gain && trial.rate.mean * gain.powf(times.log(4.0)) > rate
     }
 
@@ -270,6 +332,10 @@ impl<'p> Search<'p> {
             credits: setting.credits / 4 + u32::from(setting.credits < 4),
             ..setting
         };
+        let more = (setting.credits < CREDITS_MAX).then(|| Setting {
+            credits: (4 * setting.credits).min(CREDITS_MAX),
+            ..setting
+        });
         match trial.bottleneck {
             // Events that are held wait for each other.
             _ if trial.incomplete > 0 && trial.lost == 0 => (setting.credits > 1).then(fewer),
@@ -289,13 +355,29 @@ impl<'p> Search<'p> {
                     _ => None,
                 }
             }
-            Bottleneck::Credits if setting.credits < CREDITS_MAX => Some(Setting {
-                credits: (4 * setting.credits).min(CREDITS_MAX),
-                ..setting
-            }),
+            Bottleneck::Credits => more,
             Bottleneck::Buffers if setting.credits > 1 => Some(fewer()),
+            // What waits for an event now and then has no work meanwhile.
+            Bottleneck::SourceLinks
+            | Bottleneck::BuilderLinks
+            | Bottleneck::Adapter
+            | Bottleneck::Bus
+            | Bottleneck::Filter
+                if !self.is_full(trial) =>
+            {
+                more
+            }
             _ => None,
         }
+    }
+
+    /// Whether what the rate loads most is full, and not only busy for most of the time.
+    fn is_full(&self, trial: &Trial) -> bool {
+        let (rate, bound) = (self.request.rate_hz, self.bound().1);
+        let [carried, not_carried] = FULL;
+        let may_carry = trial.rate.mean < rate && bound >= 1.0;
+        let share = if may_carry { not_carried } else { carried };
+        trial.rate.mean >= share * bound * rate
     }
 
     /// Events per second and builder unit that are aimed at.
@@ -308,7 +390,6 @@ impl<'p> Search<'p> {
     /// is full.
     pub(super) fn bound(&self) -> (Bottleneck, f64) {
         let request = self.request;
-        let shaping = self.sending.shaping(request.block_bytes);
         // Of a push every readout unit is told; else messages go with requests.
         let told = match self.sending.mode() {
             BuildMode::Push => request.sources,
@@ -316,11 +397,9 @@ impl<'p> Search<'p> {
         };
         let messages = request.rate_hz * f64::from(told) / f64::from(GROUP_MAX);
         let manager = messages * request.hosts.message.0 as f64 * 1e-12;
-        let loads = request.loads(shaping).into_iter();
-        let (what, load) = loads
-            .chain([(Bottleneck::ManagerProcessor, manager)])
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .unwrap_or((Bottleneck::SourceLinks, 1.0));
+        let loads = self.loads().into_iter();
+        let all = loads.chain([(Bottleneck::ManagerProcessor, manager)]);
+        let (what, load) = busiest(all).unwrap_or((Bottleneck::SourceLinks, 1.0));
         (what, 1.0 / load.max(1e-9))
     }
 

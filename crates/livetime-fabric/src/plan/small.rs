@@ -39,8 +39,9 @@ impl PlanRequest {
 #[cfg(test)]
 mod tests {
     use super::super::tests::request;
-    use super::super::{Bottleneck, PlanRequest, Shaping};
+    use super::super::{Bottleneck, PlanRequest};
     use super::DurationPs;
+    use crate::builder_network::Shaping;
 
     #[test]
     fn loads_are_those_of_the_whole() {

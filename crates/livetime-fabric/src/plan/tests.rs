@@ -1,7 +1,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::*;
-use crate::builder_network::BuilderNetwork;
+use crate::builder_network::{BuilderNetwork, Shaping};
 use crate::network::topology::Wiring;
 use crate::network::{Arrival, Estimate, RoutePolicy};
 use crate::scenario::TopologyChoice;
@@ -58,7 +58,7 @@ fn answer(request: &PlanRequest, sending: Sending) -> PlanOption {
 
 #[test]
 fn shaping_holds_where_free_traffic_does_not() {
-    let (source, builder) = request().link_loads();
+    let (source, builder) = request().link_loads(Shaping::None);
     assert!((source - 0.73728).abs() < 1e-9 && source == builder);
     let fifo = answer(&request(), Sending::PullInputFifo);
     assert_eq!(fifo.verdict, Verdict::Fails, "{fifo:?}");
@@ -215,8 +215,8 @@ fn each_packet_of_a_fragment_loads_the_links_with_its_overhead() {
         ..whole.clone()
     };
     let load = |bytes: f64| 10e3 * bytes * 8.0 / 1e9;
-    assert!((whole.link_loads().0 - load(6100.0)).abs() < 1e-9);
-    assert!((cut.link_loads().0 - load(6400.0)).abs() < 1e-9);
+    assert!((whole.link_loads(Shaping::None).0 - load(6100.0)).abs() < 1e-9);
+    assert!((cut.link_loads(Shaping::None).0 - load(6400.0)).abs() < 1e-9);
     let rate = |request: &PlanRequest| answer(request, Sending::PullWormhole).event_rate.mean;
     let ratio = rate(&cut) / rate(&whole);
     assert!(ratio < 1.0, "{ratio}");
@@ -320,6 +320,13 @@ fn events_without_some_of_their_fragments_show_nothing() {
     };
     assert!(reason.starts_with("7 events were closed"), "{reason}");
     assert_eq!((option.capacity_hz, option.margin_bounds), (None, None));
+    // A setting fails; the option only if no other one may carry the rate.
+    let mut trial = Trial::none(search.first_setting());
+    trial.rate = Estimate::of(&[0.8 * asked.rate_hz; 32]);
+    assert_eq!(search.judge(&trial).verdict, Verdict::Fails);
+    trial.is_open = true;
+    let open = search.judge(&trial).verdict;
+    assert!(matches!(open, Verdict::NotShown(_)), "{open:?}");
 }
 
 #[test]
@@ -438,4 +445,121 @@ fn an_event_manager_that_tells_every_source_is_known_to_be_too_slow() {
         (option.margin_bounds.unwrap()[1] - most).abs() < 1e-9,
         "{option:?}"
     );
+}
+
+/// Pull on switches, with hosts that take the usual time.
+fn pulled(kind: NetworkKind, sources: u32, rate_hz: f64) -> PlanRequest {
+    PlanRequest {
+        sources,
+        builders: sources,
+        sizes: SizeLaw::Fixed(2048),
+        rate_hz,
+        buffer_bytes: 1 << 20,
+        hosts: HostModel::default(),
+        control: Control::Separate {
+            bits_per_s: 1_000_000_000,
+            latency: DurationPs::from_us(10),
+        },
+        networks: vec![kind],
+        protocols: vec![Protocol::Pull],
+        events: EVENTS_USUAL,
+        ..request()
+    }
+}
+
+#[test]
+fn what_is_busy_but_not_full_gets_more_credits() {
+    // The bus carries 4.883 kHz; with four credits it waits now and then.
+    let mut bus = pulled(NetworkKind::Crossbar, 4, 4.8e3);
+    bus.hosts.bus_bytes_per_s = 10_000_000;
+    let option = answer(&bus, Sending::PullVirtualOutput);
+    assert!(option.holds() && option.credits > 4, "{option:?}");
+    assert_eq!(option.bottleneck, Bottleneck::Bus);
+    assert!(option.capacity_hz.unwrap() > 4.84e3, "{option:?}");
+    // Links that carry 71.2 kHz of two packets.
+    let mut links = PlanRequest {
+        sizes: SizeLaw::Fixed(1600),
+        mtu: 1500,
+        overhead_bytes: 78,
+        ..pulled(NetworkKind::Crossbar, 4, 70e3)
+    };
+    links.hosts.event = DurationPs::from_us(1);
+    links.hosts.message = DurationPs::ZERO;
+    let option = answer(&links, Sending::PullVirtualOutput);
+    assert_ne!(option.verdict, Verdict::Fails, "{option:?}");
+    assert!(option.event_rate.mean > 70e3, "{option:?}");
+}
+
+/// With eight credits packets stand in each other's way more than with fewer.
+#[test]
+fn fewer_credits_are_tried_where_packets_wait_for_each_other() {
+    let near = pulled(NetworkKind::Crossbar, 16, 40e3);
+    for sending in [Sending::PullWormhole, Sending::PullInputFifo] {
+        let option = answer(&near, sending);
+        assert_ne!(option.verdict, Verdict::Fails, "{option:?}");
+        assert!(
+            option.credits < 8 && option.event_rate.mean > 41e3,
+            "{option:?}"
+        );
+        assert_eq!(option.bottleneck, Bottleneck::Switch, "{option:?}");
+    }
+    // Eight credits carry 48.5 kHz here, and two let packets find an order of their own.
+    let mut ordered = PlanRequest {
+        sizes: SizeLaw::Fixed(1600),
+        mtu: 1500,
+        overhead_bytes: 78,
+        ..pulled(NetworkKind::Delta, 4, 58e3)
+    };
+    ordered.hosts.event = DurationPs::from_us(1);
+    ordered.hosts.message = DurationPs::ZERO;
+    let option = answer(&ordered, Sending::PullInputFifo);
+    assert!(option.holds() && option.credits < 8, "{option:?}");
+}
+
+#[test]
+fn what_holds_at_a_rate_holds_at_a_lower_one() {
+    for rate_hz in [5e3, 20e3, 30e3] {
+        let asked = pulled(NetworkKind::TwoLevel, 8, rate_hz);
+        let is_it = |candidate: &Candidate| {
+            candidate.sending == Sending::PullWormhole && candidate.name.ends_with("2 cores")
+        };
+        let candidate = candidates(&asked).into_iter().find(is_it).unwrap();
+        let option = asked.option(&candidate, &|_| {}).unwrap();
+        assert!(option.holds(), "{rate_hz}: {option:?}");
+        assert!(option.margin_bounds.unwrap()[0] > 0.0, "{option:?}");
+    }
+}
+
+#[test]
+fn a_clear_run_names_what_limits_it_also_where_the_links_are_too_slow() {
+    // The links carry 61 kHz, and the switch two thirds of it.
+    let option = answer(
+        &pulled(NetworkKind::Crossbar, 16, 62e3),
+        Sending::PullWormhole,
+    );
+    assert_eq!(option.verdict, Verdict::Fails);
+    assert_eq!(option.bottleneck, Bottleneck::Switch, "{option:?}");
+}
+
+/// Eight sources on nine ports: a ninth of the blocks is for nobody.
+#[test]
+fn blocks_for_free_ports_load_what_brings_them() {
+    let mut shifted = PlanRequest {
+        protocols: vec![Protocol::BarrelShifter],
+        ..pulled(NetworkKind::Delta, 8, 1e3)
+    };
+    let links = answer(&shifted, Sending::BarrelShifter);
+    assert_eq!(links.bottleneck, Bottleneck::SourceLinks, "{links:?}");
+    assert!((links.capacity_hz.unwrap() - 1e9 / (8.0 * 2048.0) * 8.0 / 9.0).abs() < 600.0);
+    shifted.hosts.bus_bytes_per_s = 20_000_000;
+    for gigabits in [1, 100] {
+        shifted.link_bits_per_s = gigabits * 1_000_000_000;
+        let option = answer(&shifted, Sending::BarrelShifter);
+        assert_eq!(option.bottleneck, Bottleneck::Bus, "{option:?}");
+        let most = 20e6 / 2048.0 * 8.0 / 9.0;
+        assert!(
+            (option.capacity_hz.unwrap() / most - 1.0).abs() < 0.01,
+            "{option:?}"
+        );
+    }
 }

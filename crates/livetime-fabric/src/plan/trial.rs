@@ -2,9 +2,10 @@
 
 use livetime_wire::DurationNs;
 
+use super::loads::busiest;
 use super::option::Bottleneck;
 use super::search::{Search, Setting};
-use super::{EVENTS_USUAL, PlanRun};
+use super::{EVENTS_USUAL, PlanRun, Sending};
 use crate::builder_network::{
     BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares, Shaping, TIMEOUT_MAX,
 };
@@ -24,6 +25,11 @@ const BLOCKS_MAX: u64 = 4_000_000;
 const LOOKS_MIN: u64 = 16;
 /// A rate that has not converged is on one side of another from so many times its error on.
 const CLEAR: f64 = 2.0;
+/// Differences of its halves by which a rate with a trend may still move: if it goes on like that for
+/// two more times the run.
+const TREND: f64 = 4.0;
+/// Share of an option's slots that what paces them must take, to be what limits it.
+const PACES: f64 = 0.5;
 /// Times of an event's wait after which it is asked for again, and after which it is closed: a
 /// network may carry far less than its links, and serve some events long after others.
 const PATIENCE: [f64; 2] = [8.0, 32.0];
@@ -33,6 +39,8 @@ const PATIENCE: [f64; 2] = [8.0, 32.0];
 pub(super) struct Trial {
     pub(super) setting: Setting,
     pub(super) rate: Estimate,
+    /// By how much more its second half is than its first one, hertz, where that is a trend; else 0.
+    pub(super) trend_hz: f64,
     pub(super) events: u64,
     pub(super) lost: u64,
     /// Events that were closed without some of their fragments.
@@ -40,6 +48,8 @@ pub(super) struct Trial {
     /// What should never happen.
     pub(super) violation: Option<String>,
     pub(super) bottleneck: Bottleneck,
+    /// Whether a setting that may be better was not tried.
+    pub(super) is_open: bool,
     /// Whether what builder units hold was built once before anything was counted, and once since:
     /// else a rate may be that of their filling.
     is_filled: bool,
@@ -51,11 +61,13 @@ impl Trial {
         Self {
             setting,
             rate: Estimate::of(&[]),
+            trend_hz: 0.0,
             events: 0,
             lost: 0,
             incomplete: 0,
             violation: None,
             bottleneck: Bottleneck::Credits,
+            is_open: false,
             is_filled: false,
         }
     }
@@ -67,8 +79,8 @@ impl Trial {
 
     /// Whether it is on one side of a rate by more than its error, hertz.
     pub(super) fn is_far_from(&self, rate_hz: f64) -> bool {
-        let is_rate = self.rate.is_flat && self.rate.mean > 0.0 && self.is_whole();
-        is_rate && self.distance(rate_hz) > self.error()
+        let [least, most] = self.range();
+        self.rate.mean > 0.0 && self.is_whole() && (least > rate_hz || most < rate_hz)
     }
 
     /// Whether nothing was lost and every event is whole: one without some of its fragments took
@@ -84,12 +96,21 @@ impl Trial {
 
     /// The least and most that its rate may be, hertz; `None` if that is not known.
     pub(super) fn bounds(&self) -> Option<[f64; 2]> {
-        let (mean, error) = (self.rate.mean, self.error());
-        let is_known = self.rate.converged || self.is_filled && self.rate.is_flat && mean > 0.0;
-        (is_known && self.is_whole()).then_some([(mean - error).max(0.0), mean + error])
+        let [least, most] = self.range();
+        let is_seen = self.is_filled && self.rate.mean > 0.0 && most.is_finite();
+        let is_known = (self.rate.converged || is_seen) && self.is_whole();
+        is_known.then_some([least.max(0.0), most])
     }
 
-    /// What its rate may be off by, hertz: of one that has not converged, more than its interval.
+    /// From where to where its rate may be, hertz: of one that has not converged, by more than its
+    /// interval, and by what its trend comes to if it goes on.
+    fn range(&self) -> [f64; 2] {
+        let (mean, error, trend) = (self.rate.mean, self.error(), TREND * self.trend_hz);
+        [mean - error + trend.min(0.0), mean + error + trend.max(0.0)]
+    }
+
+    /// What its rate may be off by where it has no trend, hertz: of one that has not converged, more
+    /// than its interval.
     pub(super) fn error(&self) -> f64 {
         let Estimate {
             ci95, converged, ..
@@ -174,6 +195,10 @@ impl Search<'_> {
         Trial {
             setting,
             rate: outcome.event_rate,
+            trend_hz: match outcome.event_rate.is_flat {
+                true => 0.0,
+                false => between_halves(&outcome.series),
+            },
             events: outcome.events_counted,
             lost: outcome.packets_lost,
             incomplete: outcome.events_incomplete,
@@ -184,6 +209,7 @@ impl Search<'_> {
                 let built = outcome.event_rate.mean / self.request.rate_hz;
                 self.limit(built, &shares, outcome.block_fill)
             },
+            is_open: false,
             // A tenth of it may still be on its way.
             is_filled: 10 * before.min(outcome.events_counted) >= 9 * held,
         }
@@ -283,30 +309,58 @@ impl Search<'_> {
 
     /// What is busiest where `built` times the rate is built; credits if nothing is.
     fn limit(&self, built: f64, hosts: &HostShares, block_fill: f64) -> Bottleneck {
-        let shaping = self.sending.shaping(self.request.block_bytes);
-        let loads = self.request.loads(shaping);
-        let [source, builder, ..] = loads;
-        let links = if builder.1 > source.1 {
-            Bottleneck::BuilderLinks
-        } else {
-            Bottleneck::SourceLinks
-        };
-        // Blocks for ports without a builder unit are always empty.
-        let ports = f64::from(self.topology.destinations()) / f64::from(self.request.builders);
-        let busy = loads.into_iter().map(|(what, load)| (what, load * built));
+        let busy = self.loads().map(|(what, load)| (what, load * built));
+        let slots = block_fill * self.turns();
         let of_hosts = [
             (Bottleneck::ReadoutProcessor, hosts.readout_processor),
             (Bottleneck::BuilderProcessor, hosts.builder_processor),
             (Bottleneck::ManagerProcessor, hosts.manager_processor),
             (Bottleneck::Filter, hosts.filter),
             (Bottleneck::ControlNetwork, hosts.control_link),
-            (links, block_fill * ports),
+            (pace(&busy, slots), slots),
         ];
-        busy.chain(of_hosts)
-            .filter(|(_, share)| *share >= BUSY)
-            .max_by(|a, b| a.1.total_cmp(&b.1))
+        let all = busy.into_iter().chain(of_hosts);
+        busiest(all.filter(|(_, share)| *share >= BUSY))
             .map_or(Bottleneck::Credits, |(what, _)| what)
     }
+
+    /// What the rate loads, with the empty blocks for ports without a builder unit.
+    pub(super) fn loads(&self) -> [(Bottleneck, f64); 6] {
+        let shaping = self.sending.shaping(self.request.block_bytes);
+        self.request.loads_in_turns(shaping, self.turns())
+    }
+
+    /// Blocks that a source sends for each that may carry something: those for ports without a builder
+    /// unit are always empty.
+    fn turns(&self) -> f64 {
+        match self.sending {
+            Sending::BarrelShifter => {
+                f64::from(self.topology.destinations()) / f64::from(self.request.builders)
+            }
+            _ => 1.0,
+        }
+    }
+}
+
+/// What makes the blocks of a barrel shifter take their time, of whose slots this share is full: what
+/// a source needs for each of them, or else the network, whose headers take the rest.
+fn pace(busy: &[(Bottleneck, f64)], slots: f64) -> Bottleneck {
+    let paces = [
+        Bottleneck::SourceLinks,
+        Bottleneck::BuilderLinks,
+        Bottleneck::Adapter,
+        Bottleneck::Bus,
+    ];
+    let enough =
+        |(what, share): &(Bottleneck, f64)| paces.contains(what) && *share >= PACES * slots;
+    busiest(busy.iter().copied().filter(enough)).map_or(Bottleneck::Switch, |(what, _)| what)
+}
+
+/// By how much more the second half of a run is.
+fn between_halves(batches: &[f64]) -> f64 {
+    let (early, late) = batches.split_at(batches.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len().max(1) as f64;
+    mean(late) - mean(early)
 }
 
 /// What should never happen, and did.
@@ -314,5 +368,44 @@ fn violation(outcome: &BuilderNetworkOutcome) -> Option<String> {
     match outcome.violations.first() {
         None if !outcome.is_conserved() => Some("fragments are not conserved".to_owned()),
         violation => violation.cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates of 1000 Hz in the first half and `late` in the second one, with noise of 2 %.
+    fn trial(late: f64) -> Trial {
+        let batches: Vec<f64> = (0..32)
+            .map(|n| if n < 16 { 1e3 } else { late } + f64::from(n % 3 - 1) * 20.0)
+            .collect();
+        let setting = Setting {
+            credits: 4,
+            requests_per_message: 8,
+            interval: DurationPs::ZERO,
+        };
+        let rate = Estimate::of(&batches);
+        assert!(!rate.converged && !rate.is_flat, "{rate:?}");
+        Trial {
+            rate,
+            trend_hz: between_halves(&batches),
+            is_filled: true,
+            ..Trial::none(setting)
+        }
+    }
+
+    #[test]
+    fn a_trend_leaves_open_only_what_it_may_lead_to() {
+        let falling = trial(900.0);
+        assert!((falling.trend_hz + 100.0).abs() < 5.0, "{falling:?}");
+        // It may come to a half, but not to more than it was.
+        assert!(falling.is_clear(200.0) && falling.is_clear(1_200.0));
+        assert!(!falling.is_clear(700.0), "{falling:?}");
+        let [least, most] = falling.bounds().unwrap();
+        assert!(least < 600.0 && (950.0..1_100.0).contains(&most));
+        let rising = trial(1_100.0);
+        assert!(rising.is_clear(900.0) && rising.is_clear(3_000.0));
+        assert!(!rising.is_clear(1_300.0), "{rising:?}");
     }
 }

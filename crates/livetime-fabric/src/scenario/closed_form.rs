@@ -18,7 +18,7 @@ use crate::network::{
 };
 use crate::time::DurationPs;
 
-use super::{Level, Scenario, ShiftOrder, Switching, TopologyChoice, thinned};
+use super::{Level, Scenario, ShiftOrder, Switching, TopologyChoice, in_turn};
 
 /// What there are closed forms for.
 pub(super) const CLOSED_FORMS: &str = "links alike, no delays, gaps, windows or losses, buffers with room for the packet behind the one \
@@ -70,7 +70,7 @@ impl Scenario {
                     return None;
                 }
                 let most = carried(load, topology.sources())?;
-                let offered = offered(load, &thinned(load.arrival.clone(), self.rails))?;
+                let offered = offered(load, &in_turn(load.arrival.clone(), self.rails))?;
                 Some(offered.min(most))
             }
             _ => None,
@@ -168,6 +168,7 @@ fn offered(load: &Load, arrival: &Arrival) -> Option<f64> {
         Arrival::Saturated => return Some(1.0),
         Arrival::Fixed { interval } | Arrival::Poisson { interval } => interval.0 as f64,
         Arrival::Bernoulli { slot, probability } => slot.0 as f64 / *probability,
+        Arrival::InTurn { law, every } => return Some(offered(load, law)? / f64::from(*every)),
         Arrival::Bursty { .. } | Arrival::Bunches { .. } => return None,
     };
     let bytes = load.sizes.mean() + f64::from(load.overhead_bytes);

@@ -1,9 +1,9 @@
 //! What a scenario can do to its user that is no mistake: said beside the result.
 
-use livetime_wire::ByteSize;
+use livetime_wire::{ByteSize, DurationNs};
 
 use crate::analytic::building::lossless_buffer_bytes;
-use crate::builder_network::{BuilderNetwork, Shaping};
+use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome, Shaping};
 use crate::flit::FlitConfig;
 use crate::network::{
     Arbiter, BufferPlace, Buffering, FlowControl, RoutePolicy, SizeLaw, Topology,
@@ -11,7 +11,7 @@ use crate::network::{
 use crate::time::DurationPs;
 
 use super::buffer_load::Pairs;
-use super::{Level, Scenario, Switching, TopologyChoice};
+use super::{Level, RETRIES_MIN, Scenario, Switching, TopologyChoice};
 
 impl Scenario {
     /// What should be known beside the result, a sentence each.
@@ -25,6 +25,7 @@ impl Scenario {
         notes.extend(self.order_note(topology));
         notes.extend(self.cable_note(topology));
         notes.extend(self.rounding_note());
+        notes.extend(self.whole_flits_note());
         notes
     }
 
@@ -160,6 +161,50 @@ impl Scenario {
         })
     }
 
+    /// Whether the last flits of packets are much of what the links carry.
+    fn whole_flits_note(&self) -> Option<String> {
+        if self.level != Level::Flit {
+            return None;
+        }
+        let (flit, sizes) = (f64::from(self.flits.flit_bytes), &self.load.sizes);
+        let bytes = sizes.mean() + f64::from(self.load.overhead_bytes);
+        let taken = match sizes {
+            SizeLaw::Fixed(_) => (bytes / flit).ceil() * flit,
+            // The last one is half full, in the mean.
+            _ => bytes + flit / 2.0,
+        };
+        let empty = 1.0 - bytes / taken;
+        (empty > 0.01).then(|| {
+            format!(
+                "packets of {bytes} B go in whole flits of {flit} B: {:.1} % of what the links carry is \
+                 empty, and no efficiency is above {:.3}. Choose a smaller `bytes` of `[flit]`",
+                100.0 * empty,
+                1.0 - empty
+            )
+        })
+    }
+
+    /// Whether a run is so short that events for which fragments are missing hang in it, until they are
+    /// asked for again.
+    pub(super) fn retry_note(
+        &self,
+        builder: &BuilderNetwork,
+        outcome: &BuilderNetworkOutcome,
+    ) -> Option<String> {
+        let needed = DurationPs::from_duration_ns(builder.retry) * RETRIES_MIN;
+        (outcome.fragments_lost > 0 && self.load.duration < needed).then(|| {
+            format!(
+                "{} fragments were lost, what misses is asked for again after {} (`retry` of \
+                 `[builder]`), and {} were counted: events hang until then, and take the credits of \
+                 others. Count {} times `retry` or more for a rate that stays",
+                outcome.fragments_lost,
+                builder.retry,
+                DurationNs(self.load.duration.0 / 1_000),
+                RETRIES_MIN
+            )
+        })
+    }
+
     /// Whether the blocks of a barrel shifter can overtake each other.
     fn order_note(&self, topology: &Topology) -> Option<String> {
         let builder = self.builder.as_ref()?;
@@ -225,8 +270,6 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::DurationNs;
-
     use super::*;
     use crate::network::topology::Graph;
     use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};

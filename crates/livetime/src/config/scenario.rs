@@ -627,7 +627,6 @@ impl Reader<'_> {
                 probability: section.number("probability", 0.0..=1.0).unwrap_or(0.0025),
                 filled: section.integer("filled", 0..=3564).unwrap_or(48) as u32,
                 train: section.integer("train", 0..=3564).unwrap_or(54) as u32,
-                every: 1,
             },
             _ => Arrival::Saturated,
         };

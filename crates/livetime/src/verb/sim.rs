@@ -6,6 +6,7 @@
 mod builder_result;
 mod chain;
 mod gates;
+mod latencies;
 mod link_result;
 mod network_result;
 mod plan;

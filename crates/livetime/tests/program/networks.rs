@@ -611,6 +611,43 @@ fn a_plan_counts_each_packet_of_a_fragment() {
     assert!(text.contains(both), "{text}");
 }
 
+/// The line of `sim plan` with these options that begins so, without it.
+fn plan_line(options: &str, start: &str) -> String {
+    let line = format!("sim plan --sources 4 --network crossbar --events 100 {options}");
+    let words: Vec<&str> = line.split(' ').collect();
+    // Whether anything holds is not asked here.
+    let out = Workbench::new().run(&words).out;
+    let mut lines = out
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix(start));
+    lines.next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn loads_of_a_plan_are_those_of_whole_packets_and_of_full_blocks() {
+    // 1600 B are a packet of 1500 B and one of 100 B, each with 78 B more.
+    let cut = "--fragment 1600B --mtu 1500B --overhead 78B --rate 72kHz --link 1Gb/s";
+    let packets = plan_line(&format!("{cut} --protocol pull"), "load at this rate:");
+    assert!(
+        packets.contains("links of the sources 101.1 %"),
+        "{packets}"
+    );
+    // Two fragments share a block.
+    let large = "--fragment 2KiB --overhead 512B --rate 50kHz --link 1Gb/s --protocol";
+    let blocks = plan_line(&format!("{large} barrel-shifter"), "load at this rate:");
+    assert!(blocks.contains("links of the sources 92.2 %"), "{blocks}");
+    let both = format!("{large} barrel-shifter --protocol pull");
+    let packets = plan_line(&both, "load at this rate:");
+    assert!(
+        packets.contains("links of the sources 102.4 %"),
+        "{packets}"
+    );
+    assert_eq!(
+        plan_line(&both, "load in blocks of the barrel shifter:"),
+        blocks
+    );
+}
+
 /// A block is as large as a packet where nobody asks for another and 4 KiB are too much.
 #[test]
 fn a_plan_has_blocks_that_fit_into_packets() {

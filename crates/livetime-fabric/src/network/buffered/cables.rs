@@ -77,6 +77,15 @@ impl Cables {
         })
     }
 
+    /// Links of whose buffers news are on the way.
+    pub(super) fn links_with_news(&self) -> impl Iterator<Item = u32> {
+        let news = self.coming.iter().map(|Reverse((.., news))| *news);
+        news.filter_map(|news| match news {
+            News::Credit { link, .. } | News::Stop(link) | News::Go(link) => Some(link),
+            News::Head(_) | News::LostTail(_) => None,
+        })
+    }
+
     fn take_due(&mut self, now: SimPs) -> Option<News> {
         let is_due = |Reverse((time, ..)): &Reverse<(SimPs, u64, News)>| *time <= now;
         self.coming.peek().filter(|next| is_due(next))?;

@@ -1,12 +1,12 @@
 //! What `livetime sim run` says of an event builder on a network: its part of document and summary.
 
 use livetime_fabric::builder_network::{BuilderNetworkOutcome, TwoStepOutcome};
-use livetime_node::latency_summary;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
+use super::latencies::latency_summary;
 use super::rate_words::{RATE_DIGITS, error_words, rate_words};
-use super::run::{LATENCY_BOUND_NS, peak_rss_bytes};
+use super::run::peak_rss_bytes;
 
 /// Adds the builder's numbers to the document of a run that took so many seconds; `of_p2p` is its
 /// efficiency relative to one pair of units.
@@ -33,8 +33,8 @@ pub(super) fn extend_json(
             "refused": builder.refused,
             "incomplete": builder.events_incomplete,
         },
-        "latency": latency_summary(&builder.latency_ns, LATENCY_BOUND_NS),
-        "skew": latency_summary(&builder.skew_ns, LATENCY_BOUND_NS),
+        "latency": latency_summary(&builder.latency_ns),
+        "skew": latency_summary(&builder.skew_ns),
         "converged": rate.converged,
         "deadlock": builder.is_deadlocked(),
         "ci95": rate.ci95,
@@ -139,6 +139,14 @@ fn deaths_text(builder: &BuilderNetworkOutcome) -> String {
 /// The rate, or that there is none yet, or why there will be none.
 fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
     let rate = builder.event_rate;
+    if builder.is_deadlocked() && builder.do_others_move {
+        return format!(
+            "  deadlock          at the end, {:.3} ms, {} packets of a network stand still for ever: links or \
+             room that they wait for will not be free; others still move\n",
+            builder.simulated.0 as f64 * 1e-9,
+            builder.packets_deadlocked
+        );
+    }
     if builder.is_deadlocked() {
         return format!(
             "  deadlock          nothing moves in a network from {:.3} ms on: {} packets hold the links \
@@ -173,8 +181,8 @@ fn times_text(builder: &BuilderNetworkOutcome) -> String {
     if builder.events_counted == 0 {
         return String::new();
     }
-    let latency = latency_summary(&builder.latency_ns, LATENCY_BOUND_NS);
-    let skew = latency_summary(&builder.skew_ns, LATENCY_BOUND_NS);
+    let latency = latency_summary(&builder.latency_ns);
+    let skew = latency_summary(&builder.skew_ns);
     format!(
         "  latency           median {}, 99.9 % {}, max {} from trigger to filtered event\n  \
          event skew        median {}, 99.9 % {}, max {} from first to last fragment\n",

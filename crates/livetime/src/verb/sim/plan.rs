@@ -353,12 +353,10 @@ fn size_list(path: &Path) -> Result<SizeLaw, String> {
 
 fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
     let options: Vec<Value> = found.iter().map(option_json).collect();
-    let loads = request.loads(Shaping::None);
-    let mut loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
-    if let Some(both) = loads.last_mut() {
-        both["of"] = json!(LINKS_WITH_ADAPTERS);
-    }
-    let (source, builder) = request.link_loads();
+    let ways = request.load_ways();
+    let first = ways.first().copied().unwrap_or(Shaping::None);
+    let (source, builder) = request.link_loads(first);
+    let blocks = ways.iter().find(|way| **way != Shaping::None);
     let hosts = &request.hosts;
     let (Control::Separate {
         bits_per_s,
@@ -379,7 +377,8 @@ fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
         "fragment_bytes_mean": request.sizes.mean(),
         "load_source_link": source,
         "load_builder_link": builder,
-        "loads": loads,
+        "loads": loads_json(request, first),
+        "loads_in_blocks": blocks.map(|way| loads_json(request, *way)),
         "assumptions": {
             "host_message_ns": ns(hosts.message),
             "host_fragment_ns": ns(hosts.fragment),
@@ -402,6 +401,16 @@ fn to_json(request: &PlanRequest, found: &[PlanOption]) -> Value {
         },
         "options": options,
     })
+}
+
+/// What the rate loads where fragments are sent so.
+fn loads_json(request: &PlanRequest, way: Shaping) -> Value {
+    let loads = request.loads(way);
+    let mut loads = loads.map(|(what, load)| json!({ "of": what.name(), "load": load }));
+    if let Some(both) = loads.last_mut() {
+        both["of"] = json!(LINKS_WITH_ADAPTERS);
+    }
+    json!(loads)
 }
 
 fn option_json(option: &PlanOption) -> Value {
@@ -491,9 +500,25 @@ fn to_text(request: &PlanRequest, found: &[PlanOption]) -> String {
     text
 }
 
-/// What the rate loads, each after a blank.
-fn loads_text(request: &PlanRequest) -> String {
-    let loads = request.loads(Shaping::None);
+/// What the rate loads, a line for each way of sending that is asked for and loads otherwise.
+fn load_lines(request: &PlanRequest) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for way in request.load_ways() {
+        let loads = loads_text(request, way);
+        if !lines.iter().any(|line| line.ends_with(&loads)) {
+            let words = match lines.len() {
+                0 => "load at this rate",
+                _ => "load in blocks of the barrel shifter",
+            };
+            lines.push(format!("\n  {words}:{loads}"));
+        }
+    }
+    lines.concat()
+}
+
+/// What the rate loads where fragments are sent so, each after a blank.
+fn loads_text(request: &PlanRequest, way: Shaping) -> String {
+    let loads = request.loads(way);
     let (_, link) = loads[0];
     let mut shares: Vec<(&str, f64)> = loads.map(|(what, load)| (what.name(), load)).to_vec();
     if let Some(both) = shares.last_mut() {
@@ -517,13 +542,13 @@ fn loads_text(request: &PlanRequest) -> String {
 /// What was asked for and assumed.
 fn head(request: &PlanRequest) -> String {
     let mut text = format!(
-        "SIMULATED: {} sources, {} builders, {} of {} each\n  load at this rate:",
+        "SIMULATED: {} sources, {} builders, {} of {} each",
         request.sources,
         request.builders,
         rate_words(request.rate_hz, RATE_DIGITS),
         ByteSize(request.sizes.mean().round() as u64),
     );
-    text += &loads_text(request);
+    text += &load_lines(request);
     let hosts = &request.hosts;
     let (Control::Separate {
         bits_per_s,

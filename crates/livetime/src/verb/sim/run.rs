@@ -22,17 +22,15 @@ use crate::run_summary::config_hash;
 
 use super::{builder_result, link_result, network_result, preset};
 
-/// Latencies above this are counted apart; a millisecond is long for a fabric.
-pub(super) const LATENCY_BOUND_NS: u64 = 1_000_000;
-
 /// Keys of the document that a closed form says nothing of.
-const SIMULATED_KEYS: [&str; 20] = [
+const SIMULATED_KEYS: [&str; 21] = [
     "efficiency_p2p",
     "event_rate_hz",
     "throughput_per_node_bytes_per_s",
     "losses",
     "latency",
     "deadlock",
+    "deadlock_sources",
     "overloaded",
     "sources_behind_s",
     "ci95",
