@@ -93,7 +93,9 @@ impl PyTimingListener {
             .detach(|| -> Result<Vec<u8>, ClientError> {
                 let mut listener = self.lock();
                 let mut bytes = Vec::new();
-                let mut wait = timeout.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)));
+                let mut wait = timeout.map(|seconds| {
+                    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
+                });
                 while bytes.len() < most * 64 {
                     let Some(record) = listener.next(wait)? else {
                         break;

@@ -1,6 +1,7 @@
 """The timing daemon from Python: by loop, callback and asyncio, against the built program."""
 
 import asyncio
+import signal
 import subprocess
 import threading
 
@@ -105,6 +106,35 @@ def test_asyncio_goes_on_with_the_next_daemon(tmp_path):
             process.kill()
             process.wait()
     assert kinds == [timing.Kind.RESTART, timing.Kind.MESSAGE]
+
+
+def test_what_cannot_be_is_refused_and_a_wait_may_be_without_end(daemon):
+    control = timing.Control(daemon)
+    for number in (-1, 4096, 0x1123):
+        with pytest.raises(ValueError, match="expected 0 to 4095"):
+            timing.group(number)
+        with pytest.raises(ValueError, match="expected 0 to 4095"):
+            timing.number(1, number)
+    with pytest.raises(ValueError, match="at least 1"):
+        control.play([(1 << 60, 0, 0)], repeats=0)
+    later = control.time() + 3_600_000_000_000
+    assert control.play([(1 << 60, n, later - n) for n in range(3)]) == 3
+    control.stop_schedules()
+    with timing.Listener([timing.group(5)], address=daemon) as listener:
+        assert len(listener.read(timeout=-1)) == 0
+        with pytest.raises(ValueError, match="nan"):
+            listener.read(timeout=float("nan"))
+        for timeout in (None, float("inf"), 1e30):
+            control.inject(timing.group(5).id)
+            assert len(listener.read(timeout=timeout)) >= 1
+
+
+def test_a_wait_hears_signals(daemon):
+    with timing.Listener([timing.group(6)], address=daemon) as listener:
+        main = threading.main_thread().ident
+        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            listener.read()
 
 
 def test_schedules_are_stopped(daemon):

@@ -167,6 +167,7 @@ impl RunFolder {
             return Err(failed(&main, missing.into()));
         }
         let mut files: Vec<FolderFile> = Vec::new();
+        let mut unreadable = None;
         for path in paths {
             match open_file(&path) {
                 Ok(file)
@@ -179,10 +180,15 @@ impl RunFolder {
                     return Err(failed(&path, OpenError::OtherRun { bytes, than }));
                 }
                 Ok(file) => files.push(file),
-                // A part whose first chunk is not out yet.
-                Err(OpenError::NotRunFile { .. }) if !files.is_empty() => {}
+                // A part whose first chunk is not out yet, or one of which nothing is left: it is missed.
+                Err(error @ OpenError::NotRunFile { .. }) => {
+                    unreadable.get_or_insert_with(|| failed(&path, error));
+                }
                 Err(error) => return Err(failed(&path, error)),
             }
+        }
+        if let Some(error) = unreadable.filter(|_| files.is_empty()) {
+            return Err(error);
         }
         let copy = files
             .iter()

@@ -160,6 +160,28 @@ fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
     }
 }
 
+#[test]
+fn a_file_of_which_nothing_is_left_is_missed_as_one_that_is_gone() {
+    for name in ["events.mcap", "events.0001.mcap", "events.z.mcap"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        WRITERS.set(1);
+        write(path, "events.mcap", 0, 1..10, Some(true));
+        write(path, "events.0001.mcap", 9, 10..20, Some(false));
+        write(path, "events.z.mcap", 0, 30..40, Some(false));
+        let what_is_left = |path: &Path| {
+            let mut run = RunFolder::open(path).unwrap();
+            let triggers = triggers(&mut run);
+            (triggers, run.files_missing(), run.events_missing())
+        };
+        fs::write(path.join(name), [0; 1000]).unwrap();
+        let emptied = what_is_left(path);
+        fs::remove_file(path.join(name)).unwrap();
+        assert_eq!(emptied, what_is_left(path), "{name}");
+        assert!(emptied.0.len() < 29);
+    }
+}
+
 /// The summary of a run of the test's files, whose second writer was on a host that died.
 fn summary_with_dead_host(events_stored: u64) -> String {
     let begin = begin();

@@ -646,6 +646,10 @@ impl<R: Read + Seek> RunReader<R> {
             self.salvaged = None;
             self.data.load(&mut self.input, place.data_at(), bytes)?;
             let mut salvage = Salvage::of(self.data.bytes(), self.run());
+            if place.kind == PlaceKind::Chunk {
+                let told = self.places_told(place.offset)?;
+                salvage.add_told(self.data.bytes(), self.run(), &told);
+            }
             for (event, reason) in &salvage.damaged {
                 self.push_damaged_event(chunk, event.start, event.bytes, *reason);
             }
@@ -654,6 +658,18 @@ impl<R: Read + Seek> RunReader<R> {
             self.salvaged = Some((chunk, salvage));
         }
         Ok(self.salvaged.as_ref().map(|(_, salvage)| salvage))
+    }
+
+    /// Where the index in the file says that events of a chunk are: start and bytes in its data.
+    fn places_told(&mut self, chunk_offset: u64) -> io::Result<Vec<(usize, usize)>> {
+        if self.index.is_none() {
+            self.index = self.read_index()?;
+        }
+        let places = self.index.iter().flat_map(EventIndex::places);
+        let here = places.filter(|place| place.chunk_offset == chunk_offset);
+        Ok(here
+            .map(|p| (p.offset as usize, p.bytes as usize))
+            .collect())
     }
 
     /// The data of the chunk that [`RunReader::load`] loaded last.

@@ -2,7 +2,8 @@
 //!
 //! A chunk with one wrong bit holds many events, and each of them has checksums of its own. They
 //! are searched by their magic word and believed if the message around them is one of the events'
-//! channel, their own CRCs agree and they are of this run. An event inside the payload of another
+//! channel, their own CRCs agree and they are of this run. Where the file's index says that one is, no
+//! message need be around it. An event inside the payload of another
 //! one has no such message around it, or is stepped over with the event that it is in. Whether
 //! bytes may be searched at all is decided by [`crate::run_reader`] and [`crate::run_scan`].
 
@@ -77,6 +78,27 @@ impl Salvage {
             }
         }
         found
+    }
+
+    /// Adds whole events that are at these places and were not found: nothing of the messages around
+    /// them need be left.
+    pub(crate) fn add_told(&mut self, data: &[u8], run: RunNumber, places: &[(usize, usize)]) {
+        let mut scratch = Vec::new();
+        for &(start, bytes) in places {
+            let is_known = self.whole.iter().any(|event| event.start == start);
+            let words = start
+                .checked_add(bytes)
+                .and_then(|end| data.get(start..end));
+            let Some(words) = words.filter(|_| !is_known) else {
+                continue;
+            };
+            let event = checked_event(words_of(words, &mut scratch));
+            if event.is_ok_and(|event| event.header().run == run) {
+                self.whole.push(EventBytes { start, bytes });
+                self.damaged.retain(|(event, _)| event.start != start);
+            }
+        }
+        self.whole.sort_by_key(|event| event.start);
     }
 
     /// The first whole event that starts at `offset` or behind it.

@@ -155,7 +155,7 @@ pub struct RunIdentification {
 }
 
 /// Share of a distribution beyond a bound.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct OverBound {
     /// The bound \[ns\].
     pub bound_ns: u64,
@@ -164,7 +164,7 @@ pub struct OverBound {
 }
 
 /// A distribution of latencies, in ns; the one form in which latencies are given.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Number of entries; the other fields are 0 if it is.
     pub count: u64,
@@ -218,7 +218,7 @@ impl LatencySummary {
 }
 
 /// The latencies of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latencies {
     /// From the first word written by the source to the last reply word seen by the supervisor.
     pub decision: LatencySummary,
@@ -422,8 +422,8 @@ pub struct WriterSummary {
     pub elsewhere: bool,
     /// Events in its files. Of a lost writer whose files cannot be read, what it said last.
     pub events_stored: u64,
-    /// Whether it was lost with all that built for it, and the others went on: its files end where
-    /// it left them.
+    /// Whether it was lost with all that built for it, and the others went on, or with a host of which
+    /// nobody knows whether it lives: its files end where it left them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
     /// Of a lost writer, events that others built again and that may be in its files, too.

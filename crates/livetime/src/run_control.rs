@@ -27,6 +27,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 const ORDERS_PER_LOOK: usize = 4;
 /// Longest line: a note, and some.
 const LINE_MAX: u64 = NOTE_BYTES_MAX as u64 + 256;
+/// What is read of more than a line, and dropped.
+const BEYOND_MAX: u64 = 1 << 20;
 /// How orders are written.
 const FORM: &str = "orders are `status`, `pause`, `resume`, `stop`, `abort`, `note TEXT`, \
                     `filter add`, `filter remove` and `filter remove fu1`";
@@ -112,7 +114,10 @@ fn answer(
     match parse_order(line.trim()).and_then(obey) {
         Ok(text) => writeln!(stream, "ok: {text}"),
         Err(text) => writeln!(stream, "error: {text}"),
-    }
+    }?;
+    stream.shutdown(Shutdown::Write)?;
+    // What was said beyond a line would reset the connection, and the answer with it.
+    io::copy(&mut (&stream).take(BEYOND_MAX), &mut io::sink()).map(drop)
 }
 
 /// Reads an order.
@@ -239,6 +244,24 @@ mod tests {
             }
             asked.join().expect("it did not panic")
         });
+        // Far more than a line: the answer comes all the same.
+        let control_of = File::open(&folder).expect("it is there");
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                let mut stream = UnixStream::connect(socket_path(&control_of))?;
+                writeln!(stream, "note {}", "x".repeat(100_000))?;
+                stream.shutdown(Shutdown::Write)?;
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).map(|_| answer)
+            });
+            while !asked.is_finished() {
+                control.serve(|_| Ok("noted".to_owned()));
+                std::thread::yield_now();
+            }
+            asked.join().expect("it did not panic")
+        });
+        let answer = answer.expect("it is not reset");
+        assert!(answer.starts_with("error: a note of "), "{answer}");
         assert_eq!(asked.0, Ok("fu2 has joined".to_owned()));
         assert_eq!(asked.1, Err("it is the last".to_owned()));
         drop(control);

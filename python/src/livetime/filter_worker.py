@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .filters import TRACEBACK_MAX, EventBatch, Filter, FilterError, ObjectColumns, Values
-from .filters import _Axis, _Filling
+from .filters import _Axis, _Filling, said
 from .filters import filter as make_filter
 from .run import EVENT_DTYPE, _jagged, _jagged_records
 
@@ -240,7 +240,8 @@ class _Life:
             self._leave_if_forked()
             self._fail(sequence, error)
             return
-        spent = time.perf_counter_ns() - begun - columns.spent_ns
+        # Threads of the filter make columns at the same time.
+        spent = max(0, time.perf_counter_ns() - begun - columns.spent_ns)
         self._leave_if_forked()
         columns.verdicts()[first:last] = bits
         for fill in fills:
@@ -287,17 +288,9 @@ class _Life:
 
     def _fail(self, sequence: int, error: BaseException) -> None:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        reason = (_said(error).splitlines() or [""])[0][:1_000]
+        reason = (said(error).splitlines() or [""])[0][:1_000]
         document = json.dumps([_whole(reason), _whole(text)[-TRACEBACK_MAX:]])
         self._data.send(ANSWER.pack(FAILED, sequence) + document.encode())
-
-
-def _said(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception as other:
-        said = f"its text raised {type(other).__name__}"
-    return f"{type(error).__name__}: {said}"
 
 
 def _whole(text: str) -> str:

@@ -45,6 +45,8 @@ ObjectColumns = tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]
 BATCH = 256
 #: Most histograms that a filter fills, and most bins of one.
 HISTOGRAMS_MAX, BINS_MAX = 256, 4_000
+#: Longest name or label of a histogram.
+HISTOGRAM_TEXT_MAX = 200
 #: Histograms of the run itself, which no filter fills.
 RUN_HISTOGRAMS = ("decision_latency", "build_latency", "hand_over_latency")
 #: Longest trace-back that is kept of a failed event, in characters.
@@ -128,7 +130,7 @@ class EventBatch:
 
         Made at the first call; NaN and what is masked are left out. What a batch fills counts only
         when the filter returns: a failed event is in no histogram. A filter has at most 256 of them
-        with at most 4000 bins. Raises ValueError for other bins than before, and for a name or bins
+        with at most 4000 bins, names and labels of at most 200 characters. Raises ValueError for other bins than before, and for a name or bins
         that cannot be.
         """
         flat = np.asarray(_flattened(values), dtype=np.float64)
@@ -161,6 +163,15 @@ class _Axis:
         return f"{self.bins} bins from {self.lower:g} to {self.upper:g} ({self.label})"
 
 
+def said(error: BaseException) -> str:
+    """What an exception says, even one whose text raises another."""
+    try:
+        text = str(error)
+    except Exception as other:
+        text = f"its text raised {type(other).__name__}"
+    return f"{type(error).__name__}: {text}"
+
+
 def _is_text(text: str) -> bool:
     # Halves of a letter, as file names that are not UTF-8 are given, cannot be passed on.
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
@@ -173,11 +184,17 @@ def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
         raise ValueError(f"name of a histogram is {name!r}, expected a text")
     if not _is_text(str(label)):
         raise ValueError(f"label of histogram {name!r} is {label!r}, expected a text")
+    for what, given in (("name", name), ("label", str(label))):
+        if len(given) > HISTOGRAM_TEXT_MAX:
+            raise ValueError(
+                f"{what} of a histogram has {len(given)} characters ({given[:20]!r}..), expected at "
+                f"most {HISTOGRAM_TEXT_MAX}"
+            )
     if name in RUN_HISTOGRAMS:
         raise ValueError(f"histogram {name!r} is one of the run itself; another name is expected")
     try:
         axis = _Axis(operator.index(bins), float(limits[0]), float(limits[1]), str(label or name))
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(
             f"histogram {name!r} has bins {bins!r} and range {limits!r}, expected a whole number "
             "and two numbers"
@@ -460,7 +477,7 @@ class _Replaying:
             verdict = self._filter(events)
         except FilterError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if stop - start > 1:
                 self._take_halves(start, stop)
             else:
@@ -479,10 +496,10 @@ class _Replaying:
         self.take(start, middle)
         self.take(middle, stop)
 
-    def _fail(self, row: int, error: Exception) -> None:
+    def _fail(self, row: int, error: BaseException) -> None:
         trigger = int(self._run.events(row, row + 1)["trigger"][0])
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        reason = (said(error).splitlines() or [""])[0]
         self._failed.append(FailedEvent(row, trigger, reason, text[-TRACEBACK_MAX:]))
 
     def result(self, seconds: float) -> Replay:

@@ -76,6 +76,8 @@ class LiveRun:
             raise OrderError(f"{order!r} is no order: it has more than one line")
         try:
             answer = self._ask(order)
+        except UnicodeEncodeError as error:
+            raise OrderError(f"{order!r} is no text that can be passed on") from error
         except OSError as error:
             raise OrderError(
                 f"no run takes orders in {self.directory} ({error}); has it ended?"

@@ -129,8 +129,8 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The effective configuration: of the begin-of-run record, else of `config.toml` beside
-        the file; empty if there is neither."""
+        """The configuration file, over which options of the command went: of the begin-of-run
+        record, else of `config.toml` beside the file; empty if there is neither."""
         if self._config is None:
             text, origin = (self.begin or {}).get("config", ""), "begin-of-run record"
             path = self.file.parent / "config.toml"

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from enum import IntEnum
+from time import monotonic
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -66,15 +68,21 @@ class Filter(NamedTuple):
 
 
 def group(group: int, offset_ns: int = 0) -> Filter:
-    """The messages of one group of equipment, in the current ID format."""
-    return Filter(1 << 60 | (group & 0xFFF) << 48, 0xFFFF << 48, offset_ns)
+    """The messages of one group of equipment, 0 to 4095, in the current ID format."""
+    return Filter(1 << 60 | _in_12_bits("group", group) << 48, 0xFFFF << 48, offset_ns)
 
 
 def number(group_: int, number_: int, offset_ns: int = 0) -> Filter:
-    """The messages of one group and number, in the current ID format."""
+    """The messages of one group and number, 0 to 4095 each, in the current ID format."""
     of_group = group(group_)
     mask = of_group.mask | 0xFFF << 36
-    return Filter(of_group.id | (number_ & 0xFFF) << 36, mask, offset_ns)
+    return Filter(of_group.id | _in_12_bits("number", number_) << 36, mask, offset_ns)
+
+
+def _in_12_bits(name: str, value: int) -> int:
+    if not 0 <= value < 1 << 12:
+        raise ValueError(f"{name} is {value}, expected 0 to 4095")
+    return value
 
 
 def kinds(records: Records) -> npt.NDArray[np.uint8]:
@@ -127,7 +135,15 @@ class Listener:
 
         Empty when there was none within `timeout` seconds (for ever without one).
         """
-        return np.frombuffer(self._open().read(most, timeout), dtype=RECORD_DTYPE)
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout is nan, expected seconds")
+        until = math.inf if timeout is None else monotonic() + timeout
+        while True:
+            # A wait in short pieces, so that signals are heard.
+            left = min(_LOOK, max(0.0, until - monotonic()))
+            found = self._open().read(most, left)
+            if found or most <= 0 or monotonic() >= until:
+                return np.frombuffer(found, dtype=RECORD_DTYPE)
 
     def __iter__(self) -> Iterator[np.void]:
         while self._native is not None:
@@ -228,7 +244,10 @@ class Control:
         period_ns: int = 0,
     ) -> int:
         """Has messages ``(id, param, time)`` played in the order of their times; how many."""
-        return self._native.play(list(messages), lead_ns, repeats, period_ns)
+        if repeats < 1:
+            raise ValueError(f"repeats is {repeats}, expected at least 1")
+        in_order = sorted(messages, key=lambda message: message[2])
+        return self._native.play(in_order, lead_ns, repeats, period_ns)
 
     def stop_schedules(self) -> int:
         """Ends all schedules that are playing, whoever plays them; how many were.

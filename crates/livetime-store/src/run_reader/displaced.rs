@@ -3,7 +3,8 @@
 //!
 //! A scan takes each chunk wherever it lies; they are read in the order in which they were written.
 //! A summary tells old places. Whoever reads the whole file asks whether these hold, by the headers
-//! of the chunks, and has it scanned where not. Whoever reads single events does not: of chunks at
+//! of the chunks, and has it scanned where not: if chunks are found at other places, the scan is
+//! believed, else the chunks at theirs are damaged. Whoever reads single events does not: of chunks at
 //! a wrong place they get what is whole and lies in one piece, and what is missing is told.
 
 use std::io::{self, Read, Seek, SeekFrom};
@@ -40,10 +41,16 @@ impl<R: Read + Seek> RunReader<R> {
             return Ok(());
         }
         let found = scan(&mut self.input, 0, self.identity)?;
-        if found.chunks.is_empty() {
+        let is_told = |chunk: &ScannedChunk| {
+            let mut places = self.chunks.iter();
+            places.any(|p| (p.offset, p.data_bytes) == (chunk.offset, chunk.data_bytes))
+        };
+        if found.chunks.iter().all(is_told) {
             return Ok(());
         }
         self.take_scan(found);
+        // With its summary the file is not being written any more.
+        self.with_cut_end = true;
         self.read_records()
     }
 

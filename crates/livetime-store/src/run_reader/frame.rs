@@ -52,8 +52,18 @@ impl<R: Read + Seek> RunReader<R> {
         let is_main = begin.is_none_or(|begin| begin.file.is_none()) && self.end.is_some();
         match self.origin {
             IndexOrigin::Summary => self.chunks.iter().any(is_lost),
-            IndexOrigin::Scan => is_main && self.damage.total() > 0,
+            IndexOrigin::Scan => is_main && self.damage.total() > 0 && !self.has_every_chunk(),
         }
+    }
+
+    /// Whether a scan has found a chunk of each number up to the last one.
+    fn has_every_chunk(&self) -> bool {
+        let found = self.chunks.iter().filter_map(ChunkPlace::good);
+        let numbers: Vec<u64> = found.map(|content| content.mark.sequence).collect();
+        // They come once each, in their order.
+        numbers
+            .last()
+            .is_none_or(|last| last + 1 == numbers.len() as u64)
     }
 
     /// Compares header and message indexes of the chunk in memory with its data, once.

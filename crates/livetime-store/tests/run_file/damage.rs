@@ -282,6 +282,44 @@ fn chunks_of_other_files_are_not_taken() {
     );
 }
 
+/// Zeros over what is around an event, and over the headers of the last chunks: one that reads through
+/// all finds what one finds that goes by the index.
+#[test]
+fn whole_events_are_found_by_whoever_reads() {
+    let written = events(&mut Random::new(24), 300, 150);
+    let bytes = file(&written, 8192);
+    let places = chunk_places(&bytes);
+    let (start, size) = places[5];
+    let event = bytes[start..start + size]
+        .windows(4)
+        .skip(2000)
+        .position(|word| word == livetime_wire::event::MAGIC.to_le_bytes());
+    let event = start + 2000 + event.unwrap();
+    let (late, _) = places[places.len() - 5];
+    let (last, _) = places[places.len() - 2];
+    for (what, zeros) in [
+        ("around an event", event - 26..event - 4),
+        ("the last chunks", late - 40..last + 60),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[zeros].fill(0);
+        let mut reader = support::open(&damaged);
+        let by_index: Vec<TriggerNumber> = (reader.event_index().unwrap().places().iter())
+            .map(|place| place.trigger)
+            .collect();
+        let by_index = by_index.into_iter().filter(|trigger| {
+            let event = reader.event(*trigger);
+            event.is_ok_and(|event| event.is_some())
+        });
+        let by_index = by_index.count() as u64;
+        let inspection = inspect(&mut support::open(&damaged)).unwrap();
+        assert_eq!(inspection.events, by_index, "{what}");
+        let (_, recovered) = recover(Cursor::new(&damaged), Vec::new()).unwrap();
+        assert_eq!(recovered.file.events_stored, by_index, "{what}");
+        assert_eq!(by_index == written.len() as u64, what == "around an event");
+    }
+}
+
 /// Two chunks in each other's place, and a copy of a later one before the first: no event is lost.
 #[test]
 fn chunks_at_another_place_are_read_in_their_order() {
