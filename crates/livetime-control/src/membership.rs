@@ -58,8 +58,6 @@ pub enum Difference {
     Program,
     /// Another version of the documents.
     Documents,
-    /// Another MTU than the first host that said one.
-    Mtu,
 }
 
 /// In what a host differs from what it should be.
@@ -104,8 +102,6 @@ pub struct Membership {
     version: String,
     protocol: u64,
     times: MembershipTimes,
-    /// The MTU of the first host that said one.
-    mtu: Option<u32>,
     members: BTreeMap<String, Member>,
     events: VecDeque<MemberEvent>,
 }
@@ -132,7 +128,6 @@ impl Membership {
             version: version.to_owned(),
             protocol,
             times,
-            mtu: None,
             members: hosts.into_iter().map(member).collect(),
             events: VecDeque::new(),
         }
@@ -166,8 +161,6 @@ impl Membership {
         if member.state != HostState::Expected {
             return;
         }
-        // One that does not know it is taken as it is.
-        let mtu = self.mtu.filter(|_| hello.mtu > 0).unwrap_or(hello.mtu);
         let expected = [
             (
                 Difference::Program,
@@ -179,7 +172,6 @@ impl Membership {
                 hello.protocol.to_string(),
                 self.protocol.to_string(),
             ),
-            (Difference::Mtu, hello.mtu.to_string(), mtu.to_string()),
         ];
         let differs = expected.into_iter().find(|(_, found, due)| found != due);
         if let Some((what, found, due)) = differs {
@@ -192,9 +184,6 @@ impl Membership {
             };
             self.events.push_back(MemberEvent::Refused(refusal));
             return;
-        }
-        if hello.mtu > 0 {
-            self.mtu = Some(hello.mtu);
         }
         member.state = HostState::Joined;
         member.heard = now;
@@ -352,34 +341,6 @@ mod tests {
         hosts.handle_hello(at(2), &hello("a"));
         assert_eq!(hosts.state("a"), Some(HostState::Refused));
         assert!(!hosts.is_complete());
-    }
-
-    #[test]
-    fn hosts_of_unequal_mtu_are_refused_unless_one_does_not_know_it() {
-        let of = |host, mtu| HostHello { mtu, ..hello(host) };
-        for (mtus, due) in [
-            ([1500, 9000], Some("1500")),
-            ([9000, 1500], Some("9000")),
-            ([9000, 9000], None),
-            ([0, 9000], None),
-            ([9000, 0], None),
-        ] {
-            let mut hosts = two_hosts();
-            hosts.handle_hello(at(1), &of("a", mtus[0]));
-            hosts.handle_hello(at(2), &of("b", mtus[1]));
-            let of_second = match due {
-                Some(due) => MemberEvent::Refused(Refusal {
-                    host: "b".to_owned(),
-                    what: Difference::Mtu,
-                    found: mtus[1].to_string(),
-                    expected: due.to_owned(),
-                }),
-                None => MemberEvent::Joined(of("b", mtus[1])),
-            };
-            let expected = [MemberEvent::Joined(of("a", mtus[0])), of_second];
-            assert_eq!(events(&mut hosts), expected, "{mtus:?}");
-            assert_eq!(hosts.is_complete(), due.is_none());
-        }
     }
 
     #[test]

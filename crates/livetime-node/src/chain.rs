@@ -497,6 +497,7 @@ impl Chain {
             outcome.lost_groups = left.lost_groups;
             outcome.faults_missed = left.faults_missed;
             outcome.deaths_at_end = left.deaths_at_end;
+            outcome.last_heard = left.last_heard;
             outcome.congestion = self.congestion;
             if !lost.is_empty() {
                 let roles = outcome.roles.clone();

@@ -71,6 +71,8 @@ pub struct ChainOutcome {
     pub faults_missed: Vec<ProcessFault>,
     /// Deaths of processes at the end of the run that are no failures of it.
     pub deaths_at_end: Vec<String>,
+    /// Roles whose counters are those that were heard last of their hosts, and that may live.
+    pub last_heard: Vec<String>,
     /// Histograms that filters have filled, those of all units in one.
     pub filter_histograms: FilterHistograms,
     /// The congestion control of the streams between the roles, where there were streams.
@@ -108,6 +110,7 @@ impl ChainOutcome {
             filter_failures: Vec::new(),
             faults_missed: Vec::new(),
             deaths_at_end: Vec::new(),
+            last_heard: Vec::new(),
             filter_histograms: FilterHistograms::default(),
             congestion: None,
             lost_groups: Vec::new(),

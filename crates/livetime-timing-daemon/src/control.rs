@@ -12,8 +12,8 @@ use livetime_shm::{RingMonitor, WakeGroup};
 use livetime_timing::{
     AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
     Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
-    RegistryConfig, Role, SCHEDULES_MAX, SchedulePlayer, SinkError, SinkId, SinkKind, SinkSpec,
-    TableLimits, TransactionError, authorise, registry::Sink,
+    RegistryConfig, Role, SinkError, SinkId, SinkKind, SinkSpec, TableLimits, TransactionError,
+    authorise, registry::Sink,
 };
 use livetime_wire::{PriorityClass, Problem, TaiNs, TimingMessage, TimingRecord};
 
@@ -25,6 +25,8 @@ use crate::lease::{Holder, LEASE_MAX, Leases, NotResumed};
 use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
+
+mod schedules;
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;
@@ -642,37 +644,6 @@ impl Control {
             });
         }
         Ok(())
-    }
-
-    /// Plays messages in the core, beside what is playing there.
-    ///
-    /// # Errors
-    /// [`ControlError::Access`], [`ControlError::Full`] while [`SCHEDULES_MAX`] schedules are playing,
-    /// or [`ControlError::Core`].
-    pub fn play(&self, caller: &Caller, player: SchedulePlayer) -> Result<(), ControlError> {
-        authorise(caller, Operation::PlaySchedule, None)?;
-        let mut state = self.lock();
-        if state.fresh_figures(false)?.schedules >= SCHEDULES_MAX {
-            return Err(ControlError::Full {
-                what: "places for schedules that play at a time",
-                max: SCHEDULES_MAX,
-            });
-        }
-        Ok(state.core.send(CoreCommand::Play(player))?)
-    }
-
-    /// Ends all schedules that are playing, whoever has had them played; returns how many were. What
-    /// is sent already, up to its lead before its time, is acted on.
-    ///
-    /// # Errors
-    /// [`ControlError::Access`] or [`ControlError::Core`].
-    pub fn stop_schedules(&self, caller: &Caller) -> Result<usize, ControlError> {
-        authorise(caller, Operation::PlaySchedule, None)?;
-        let mut state = self.lock();
-        let playing = state.fresh_figures(false)?.schedules;
-        state.core.send(CoreCommand::StopSchedules)?;
-        state.snapshot = None;
-        Ok(playing)
     }
 
     /// Sets an output at once.

@@ -20,10 +20,17 @@ const SIGNAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks at what is to end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The launchers of a run, in the order of its hosts. Nothing of them outlives this.
+/// The launchers of a run with the names of their hosts, in the order of these. Nothing of them
+/// outlives this.
 #[derive(Default)]
 pub(crate) struct LaunchedHosts {
-    launchers: Vec<Child>,
+    launchers: Vec<(String, Child)>,
+}
+
+/// What was launched for a host that is lost, and is told to end.
+pub(crate) struct DismissedHost {
+    launched: LaunchedHosts,
+    kill_at: Instant,
 }
 
 impl LaunchedHosts {
@@ -41,13 +48,31 @@ impl LaunchedHosts {
         // A process group of its own: the terminal's Ctrl-C is the coordinator's to handle.
         command.process_group(0);
         let launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-        self.launchers.push(launcher);
+        self.launchers.push((host.name.clone(), launcher));
         Ok(())
+    }
+
+    /// Tells what was launched for a host to end, apart from the others. A host that only cannot be
+    /// heard is to do nothing more, as far as that can be had from here.
+    pub(crate) fn dismiss(&mut self, host: &str) -> DismissedHost {
+        let of_host = self.launchers.extract_if(.., |(name, _)| name == host);
+        let launched = Self {
+            launchers: of_host.collect(),
+        };
+        let patience = match launched.have_ended() {
+            true => Duration::ZERO,
+            false => SIGNAL_PATIENCE,
+        };
+        launched.signal(Signal::TERM);
+        DismissedHost {
+            launched,
+            kill_at: Instant::now() + patience,
+        }
     }
 
     /// How the launcher of each host has ended, if it has.
     pub(crate) fn ends(&self) -> impl Iterator<Item = Option<ExitStatus>> {
-        self.launchers.iter().map(end_of)
+        self.launchers.iter().map(|(_, launcher)| end_of(launcher))
     }
 
     /// Whether all launchers have ended.
@@ -58,17 +83,21 @@ impl LaunchedHosts {
     /// Waits for all launchers; what has not ended in time is told to, and then killed.
     pub(crate) fn end(&mut self, patience: Duration) {
         self.await_all(patience);
-        for launcher in &self.launchers {
-            // Of one that has ended, too: it may have left something behind.
-            signal(launcher, Signal::TERM);
-        }
+        // Of one that has ended, too: it may have left something behind.
+        self.signal(Signal::TERM);
         self.await_all(SIGNAL_PATIENCE);
-        for mut launcher in self.launchers.drain(..) {
+        for (_, mut launcher) in self.launchers.drain(..) {
             if end_of(&launcher).is_none() {
                 signal(&launcher, Signal::KILL);
             }
             // It has ended; there is nothing to say about how.
             let _reaped = launcher.wait();
+        }
+    }
+
+    fn signal(&self, name: Signal) {
+        for (_, launcher) in &self.launchers {
+            signal(launcher, name);
         }
     }
 
@@ -83,6 +112,22 @@ impl LaunchedHosts {
 impl Drop for LaunchedHosts {
     fn drop(&mut self) {
         self.end(END_PATIENCE);
+    }
+}
+
+impl DismissedHost {
+    /// Whether its time is up. A launcher may have ended before what it has started.
+    pub(crate) fn is_due(&self) -> bool {
+        Instant::now() >= self.kill_at
+    }
+
+    /// Kills whatever has not ended.
+    pub(crate) fn kill(mut self) {
+        self.launched.signal(Signal::KILL);
+        for (_, mut launcher) in self.launched.launchers.drain(..) {
+            // It has ended; there is nothing to say about how.
+            let _reaped = launcher.wait();
+        }
     }
 }
 
@@ -158,6 +203,7 @@ mod tests {
         ] {
             let launched = launched(command);
             launched.await_all(Duration::MAX / 4);
+            assert!(launched.have_ended());
             for _ in 0..2 {
                 let found = launched.ends().next().flatten().expect("it has ended");
                 assert_eq!(found.to_string(), end);
@@ -186,6 +232,42 @@ mod tests {
             launched.end(Duration::ZERO);
             file.read_to_string(&mut said).expect("it can be read");
             assert_eq!(said, "there\n", "{line}");
+        }
+    }
+
+    #[test]
+    fn of_a_lost_host_nothing_is_left_and_others_go_on() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let pipe = folder.path().join("pipe");
+        let path = pipe.display();
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("there is mkfifo").success());
+        let stubborn = "trap '' TERM; echo there; while :; do sleep 1000; done";
+        for line in [
+            format!("exec > {path}; {stubborn}"),
+            format!("exec > {path}; sh -c \"{stubborn}\" & exit 0"),
+        ] {
+            let mut launched = launched(&line);
+            let other = HostConfig {
+                name: "near".to_owned(),
+                address: std::net::Ipv4Addr::LOCALHOST.into(),
+                roles: Vec::new(),
+                launcher: HostLauncher::Exec("sleep 1000".to_owned()),
+            };
+            let at = SocketAddr::new(other.address, 9);
+            launched.launch(&other, at, "0").expect("there is a shell");
+            let file = std::fs::File::open(&pipe).expect("somebody writes");
+            let (mut file, mut said) = (BufReader::new(file), String::new());
+            file.read_line(&mut said).expect("it can be read");
+            let dismissed = launched.dismiss("far");
+            while !dismissed.is_due() {
+                std::thread::yield_now();
+            }
+            dismissed.kill();
+            file.read_to_string(&mut said).expect("it can be read");
+            assert_eq!(said, "there\n", "{line}");
+            assert!(launched.ends().eq([None]), "the other goes on");
+            launched.end(Duration::ZERO);
         }
     }
 }

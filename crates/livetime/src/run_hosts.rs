@@ -3,22 +3,23 @@
 //! Hosts that do not answer or are of another version are problems before anything is started. From
 //! then on a thread takes their reports, and says who is suspect, back or dead.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use livetime_control::session::{CoordinatorSession, HostSaid, SessionError};
-use livetime_control::{Difference, MemberEvent, Membership, MembershipTimes, Refusal};
+use livetime_control::{Difference, HostState, MemberEvent, Membership, MembershipTimes, Refusal};
 use livetime_node::process::{HOST_PROTOCOL, HostOrder, Preparation, RoleHosts};
 use livetime_wire::{Problem, ProblemCode, RunNs};
 
 use crate::config::{HostConfig, HostTable};
 use crate::console::say;
-use crate::host_launch::LaunchedHosts;
+use crate::host_launch::{DismissedHost, LaunchedHosts};
 use crate::verb::role::VERSION;
 
 /// A host that did not come.
@@ -68,7 +69,7 @@ impl From<std::io::Error> for HostsError {
 /// The hosts of a run.
 pub(crate) struct RunHosts {
     hosts: RoleHosts,
-    launched: LaunchedHosts,
+    launched: Arc<Mutex<LaunchedHosts>>,
     is_over: Arc<AtomicBool>,
     listener: Option<JoinHandle<()>>,
 }
@@ -82,7 +83,16 @@ struct Coming<'a> {
     members: Membership,
     start: Instant,
     streams_at: Vec<(String, String)>,
+    /// What the hosts that are there say of their data interface.
+    mtus: BTreeMap<String, u32>,
     problems: Vec<Problem>,
+}
+
+/// What there is most of; of as many the one that comes first.
+fn most_frequent(values: &[u32]) -> Option<u32> {
+    let times = |value: &u32| values.iter().filter(|other| *other == value).count();
+    // The last of equals is taken.
+    values.iter().rev().copied().max_by_key(times)
 }
 
 fn since(start: Instant) -> RunNs {
@@ -123,6 +133,7 @@ impl RunHosts {
             members: Membership::new(names, VERSION, HOST_PROTOCOL, times, since(start)),
             start,
             streams_at: Vec::new(),
+            mtus: BTreeMap::new(),
             problems: Vec::new(),
         };
         for host in &table.hosts {
@@ -155,7 +166,7 @@ impl Drop for RunHosts {
         // First, so that their leaving is not reported.
         self.is_over.store(true, Ordering::Relaxed);
         self.hosts.quit();
-        drop(std::mem::take(&mut self.launched));
+        drop(take_launched(&self.launched));
         if let Some(listener) = self.listener.take() {
             // It ends by the flag; that it panicked was said by its panic.
             let _panicked = listener.join();
@@ -195,6 +206,7 @@ impl Coming<'_> {
                 self.problems.extend(self.of_missing(&host, found));
             }
         }
+        self.problems.extend(self.of_unequal_mtus());
         true
     }
 
@@ -203,6 +215,7 @@ impl Coming<'_> {
         while let Some(event) = self.members.poll_event() {
             match event {
                 MemberEvent::Joined(hello) => {
+                    self.mtus.insert(hello.host.clone(), hello.mtu);
                     self.streams_at.push((hello.host, hello.streams_at));
                 }
                 MemberEvent::Refused(refusal) => self.problems.extend(self.of_refused(&refusal)),
@@ -258,22 +271,45 @@ impl Coming<'_> {
     }
 
     fn of_refused(&self, refusal: &Refusal) -> Option<Problem> {
-        let (path, host) = self.key_of(&refusal.host)?;
+        let (path, _) = self.key_of(&refusal.host)?;
         let version_help = "install the same livetime on every host";
         let (code, what, help) = match refusal.what {
             Difference::Program => (HOST_VERSION, "program version", version_help),
             Difference::Documents => (HOST_VERSION, "document version", version_help),
-            Difference::Mtu => {
-                let found = format!("at {} with an MTU of {} B", host.address, refusal.found);
-                let allowed = format!("{} B, as the hosts before", refusal.expected);
-                let help = "give the data interfaces of all hosts one MTU: \
-                            `ip link set dev NAME mtu BYTES`";
-                return Some(Problem::new(HOST_MTU, path, found, allowed, help));
-            }
         };
         let found = format!("of {what} {}", refusal.found);
         let allowed = format!("{what} {}", refusal.expected);
         Some(Problem::new(code, path, found, allowed, help))
+    }
+
+    /// The hosts that have another MTU than most of those that are there.
+    fn of_unequal_mtus(&self) -> Vec<Problem> {
+        // One that does not know it is taken as it is.
+        let known = self
+            .table
+            .hosts
+            .iter()
+            .enumerate()
+            .filter_map(|(index, host)| {
+                let mtu = self.mtus.get(&host.name).copied().filter(|mtu| *mtu > 0)?;
+                Some((index, host, mtu))
+            });
+        let known: Vec<_> = known.collect();
+        let mtus: Vec<u32> = known.iter().map(|(.., mtu)| *mtu).collect();
+        let Some(usual) = most_frequent(&mtus) else {
+            return Vec::new();
+        };
+        let others = known.iter().filter(|(.., mtu)| *mtu != usual);
+        let problem = |(index, host, mtu): &(usize, &HostConfig, u32)| {
+            let found = format!("at {} with an MTU of {mtu} B", host.address);
+            let with = known.iter().filter(|(.., mtu)| *mtu == usual);
+            let with: Vec<&str> = with.map(|(_, host, _)| host.name.as_str()).collect();
+            let allowed = format!("{usual} B, that of {}", with.join(", "));
+            let help = "give the data interfaces of all hosts one MTU: \
+                        `ip link set dev NAME mtu BYTES`";
+            Problem::new(HOST_MTU, format!("host[{index}]"), found, allowed, help)
+        };
+        others.map(problem).collect()
     }
 
     fn into_hosts(self, config: &str, arguments: &[String]) -> Result<RunHosts, HostsError> {
@@ -296,18 +332,21 @@ impl Coming<'_> {
         };
         let hosts = RoleHosts::new(preparation, Box::new(send));
         let is_over = Arc::new(AtomicBool::new(false));
+        let launched = Arc::new(Mutex::new(self.launched));
         let listening = Listening {
             hosts: hosts.clone(),
             members: self.members,
             heard: self.heard,
             start: self.start,
+            launched: Arc::clone(&launched),
+            lost: Vec::new(),
             is_over: Arc::clone(&is_over),
         };
         let thread = std::thread::Builder::new().name("hosts".to_owned());
         let listener = thread.spawn(move || listening.run())?;
         Ok(RunHosts {
             hosts,
-            launched: self.launched,
+            launched,
             is_over,
             listener: Some(listener),
         })
@@ -320,18 +359,24 @@ struct Listening {
     members: Membership,
     heard: Receiver<HostSaid>,
     start: Instant,
+    launched: Arc<Mutex<LaunchedHosts>>,
+    /// Hosts that are dead and whose launchers end.
+    lost: Vec<(String, DismissedHost)>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Listening {
     fn run(mut self) {
+        self.listen();
+        // Nothing that was launched outlives the run.
+        self.lost.into_iter().for_each(|(_, host)| host.kill());
+    }
+
+    fn listen(&mut self) {
         // Relaxed: the flag orders nothing.
         while !self.is_over.load(Ordering::Relaxed) {
             match self.heard.recv_timeout(LOOK) {
-                Ok(HostSaid::Report { host, bytes }) => {
-                    self.members.handle_heard(since(self.start), &host);
-                    self.hosts.handle_report(&host, &bytes);
-                }
+                Ok(HostSaid::Report { host, bytes }) => self.take_report(&host, &bytes),
                 Ok(HostSaid::Token { host, is_there }) => {
                     let now = since(self.start);
                     self.members.handle_token(now, &host, is_there);
@@ -349,21 +394,49 @@ impl Listening {
                     self.tell(event);
                 }
             }
+            self.lose_hosts();
         }
     }
 
-    fn tell(&self, event: MemberEvent) {
+    fn take_report(&mut self, host: &str, bytes: &[u8]) {
+        self.members.handle_heard(since(self.start), host);
+        if let Some(reason) = self.hosts.handle_report(host, bytes) {
+            say(format_args!("\nhost {host} leaves: {reason}"));
+        }
+        if self.members.state(host) == Some(HostState::Dead) {
+            // Its roles are lost, whatever they do: one that comes back is to do nothing more.
+            self.hosts.send_home(host);
+        }
+    }
+
+    /// Takes the roles of dead hosts for lost, once what was launched for these has ended: what can be
+    /// kept from writing on is kept from it before its files are read.
+    fn lose_hosts(&mut self) {
+        for (host, dismissed) in self.lost.extract_if(.., |(_, host)| host.is_due()) {
+            dismissed.kill();
+            self.hosts
+                .handle_host_gone(&host, "it is not heard any more");
+        }
+    }
+
+    fn tell(&mut self, event: MemberEvent) {
         match event {
             MemberEvent::Suspect(host) => say(format_args!("\nhost {host} is not heard")),
             MemberEvent::Recovered(host) => say(format_args!("\nhost {host} is heard again")),
             MemberEvent::Dead(host) => {
                 say(format_args!("\nhost {host} is gone"));
-                self.hosts
-                    .handle_host_gone(&host, "it is not heard any more");
+                let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
+                let dismissed = launched.dismiss(&host);
+                self.lost.push((host, dismissed));
             }
             MemberEvent::Joined(_) | MemberEvent::Refused(_) => {}
         }
     }
+}
+
+/// What was launched and is not dismissed yet.
+fn take_launched(launched: &Mutex<LaunchedHosts>) -> LaunchedHosts {
+    std::mem::take(&mut *launched.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A configured control address, if hosts can be listened to there. Asked before the session does:
@@ -405,4 +478,23 @@ fn random_key() -> std::io::Result<String> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_frequent;
+
+    #[test]
+    fn the_usual_value_is_what_there_is_most_of_and_the_first_of_equals() {
+        for (values, usual) in [
+            (&[1500, 1500, 1400, 1500][..], Some(1500)),
+            (&[1400, 1500, 1500][..], Some(1500)),
+            (&[9000, 1500][..], Some(9000)),
+            (&[9000, 1500, 1500, 9000][..], Some(9000)),
+            (&[9000][..], Some(9000)),
+            (&[][..], None),
+        ] {
+            assert_eq!(most_frequent(values), usual, "{values:?}");
+        }
+    }
 }

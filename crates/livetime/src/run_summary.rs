@@ -423,7 +423,7 @@ fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
     let there = host.map_or(String::new(), |host| format!(" on host {host}"));
     let _ = writeln!(
         text,
-        "\n  {} was lost with its group, and the others went on: {} events are in {}{there}",
+        "\n  {} was lost with its group: {} events are in {}{there}, which is as it left it",
         writer.role, writer.events_stored, writer.file
     );
     if writer.events_built_again > 0 {
@@ -520,16 +520,29 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     oversized_text(&mut text, outcome);
     figures(&mut text, summary, outcome, &counts);
     files_text(&mut text, summary, directory);
+    verdict_text(&mut text, summary, outcome, lost);
+    text
+}
+
+/// Whether everything is accounted for, and of whom that is not known to the end.
+fn verdict_text(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, lost: bool) {
+    let heard_last = outcome.last_heard.join(", ");
     let verdict = match (summary.conserved, lost) {
+        (false, _) => "NOT everything is accounted for:",
+        (true, _) if !heard_last.is_empty() => "What was heard last is accounted for, and no more:",
         (true, false) => "Everything is accounted for: nothing was lost.",
         (true, true) => "Everything is accounted for: every loss above is named.",
-        (false, _) => "NOT everything is accounted for:",
     };
     let _ = writeln!(text, "\n{verdict}");
     for problem in &summary.conservation_problems {
         let _ = writeln!(text, "  {problem}");
     }
-    text
+    if !heard_last.is_empty() {
+        let _ = writeln!(
+            text,
+            "  nobody has seen {heard_last} end, and what they did since is in no count"
+        );
+    }
 }
 
 fn menu_text(text: &mut String, menu: &FilterMenuSummary) {

@@ -40,8 +40,11 @@ impl ProcessGroup {
     /// are no error how they ended.
     pub(super) fn bury_missed(&mut self) -> Vec<String> {
         let mut told = Vec::new();
-        for index in std::mem::take(&mut self.missed) {
-            let goes_on = self.goes_on_without(index);
+        // Before they are dealt with: what is done without is a matter of who died together.
+        let fates = self.missed.iter();
+        let fates: Vec<_> = fates.map(|i| (*i, self.goes_on_without(*i))).collect();
+        self.missed.clear();
+        for (index, goes_on) in fates {
             let process = &mut self.processes[index];
             let mut exit = process.end();
             if process.silent {
@@ -66,6 +69,9 @@ impl ProcessGroup {
 
     /// Whether the run would have gone on after the death of a process.
     fn goes_on_without(&self, index: usize) -> bool {
+        if self.group_lost_with(index).is_some() {
+            return true;
+        }
         let process = &self.processes[index];
         let is_other = |other: &RoleProcess| {
             // One that has ended in order hangs up as well.

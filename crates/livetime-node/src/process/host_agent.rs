@@ -13,8 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use livetime_shm::{
     Doorbell, PagePool, RingRegion, continue_process, control_pair, recv_fds, send_fds,
@@ -38,6 +40,11 @@ use crate::worker::Phase;
 
 /// Documents on their way to one role.
 const DOCUMENTS_MAX: usize = 1024;
+/// How long the roles of a host that ends may take to die, and to be told of. A coordinator that cannot
+/// be told misses the host in any case.
+const ENDING_PATIENCE: Duration = Duration::from_millis(500);
+/// Time between two looks at them.
+const ENDING_LOOK: Duration = Duration::from_millis(2);
 
 /// Carries a report to the coordinator.
 pub type SendReport = Box<dyn Fn(&[u8]) + Send + Sync>;
@@ -90,6 +97,8 @@ struct HostRole {
     child: Mutex<Child>,
     process: u32,
     gone: Mutex<bool>,
+    /// Whether its end was reported.
+    is_told: AtomicBool,
     /// Whether it was told to run.
     started: Mutex<bool>,
 }
@@ -248,6 +257,7 @@ impl HostAgent {
             child: Mutex::new(child),
             process,
             gone: Mutex::new(false),
+            is_told: AtomicBool::new(false),
             started: Mutex::new(false),
         });
         self.roles.insert(block, Arc::clone(&role));
@@ -296,6 +306,13 @@ impl HostAgent {
         run.bells.values().for_each(Doorbell::ring);
     }
 
+    /// Says that this host ends by itself, before the deaths of its roles could be taken for those of
+    /// single ones. To be dropped then, which ends them.
+    pub fn leave(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.reporter.send(|| Some(HostReport::Leaving(reason)));
+    }
+
     /// Reports the counters of the roles that live. To be called some fifty times a second.
     pub fn look(&mut self) {
         let Some(run) = &self.run else {
@@ -317,10 +334,16 @@ impl HostAgent {
 }
 
 impl Drop for HostAgent {
-    /// Nothing that was started outlives the host's agent.
+    /// Nothing that was started outlives the host's agent, and how it ended is reported while there is
+    /// somebody to report to.
     fn drop(&mut self) {
         for role in self.roles.values() {
             role.signal(RoleSignal::Kill);
+        }
+        let until = Instant::now() + ENDING_PATIENCE;
+        let are_told = |role: &Arc<HostRole>| role.is_told.load(Ordering::Acquire);
+        while !self.roles.values().all(are_told) && Instant::now() < until {
+            std::thread::sleep(ENDING_LOOK);
         }
         if !self.roles.values().any(|role| *lock(&role.started)) {
             self.begun.iter().for_each(begun_file::abandon);
@@ -627,6 +650,8 @@ impl HostRun {
                 state: Box::new(self.state(role)),
             })
         });
+        // What was reported is seen by whoever waits for it.
+        role.is_told.store(true, Ordering::Release);
     }
 
     /// Takes back what a dead process held in the pools.

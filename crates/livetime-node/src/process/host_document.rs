@@ -10,7 +10,7 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 4;
+pub const HOST_PROTOCOL: u64 = 5;
 
 /// A run file that the host of its writer goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -143,6 +143,9 @@ pub enum HostReport {
         /// Its last counters.
         state: Box<BlockState>,
     },
+    /// The host ends by itself, for this reason: no role is started there any more, and the ends of
+    /// its roles follow.
+    Leaving(String),
     /// The counters of the roles that live, and what the host was told last of the run.
     Counters {
         /// The phase.
@@ -306,6 +309,7 @@ impl HostReport {
                 holds_dropped,
                 state,
             } => json!(["gone", block, exit, holds_dropped, state.to_json()]),
+            Self::Leaving(reason) => json!(["leaving", reason]),
             Self::Counters {
                 phase,
                 step,
@@ -343,6 +347,7 @@ impl HostReport {
                 holds_dropped: u32::try_from(body[3].as_u64()?).ok()?,
                 state: Box::new(BlockState::from_json(&body[4])?),
             },
+            "leaving" => Self::Leaving(text(&body[1])?),
             "counters" => {
                 let entry =
                     |entry: &Value| Some((entry[0].as_u64()?, BlockState::from_json(&entry[1])?));
@@ -419,6 +424,7 @@ mod tests {
         let reports = [
             HostReport::Prepared(None),
             HostReport::Prepared(Some("no".to_owned())),
+            HostReport::Leaving("ended by SIGTERM".to_owned()),
             HostReport::Started {
                 block,
                 process: Ok(77),

@@ -172,12 +172,21 @@ impl ProcessGroup {
         incidents
     }
 
+    /// How many events a writer had stored, as it said last.
+    pub(super) fn said_stored(&self, writer: UnitId) -> u64 {
+        let lives = self.processes.iter().filter(|p| p.unit == writer);
+        // One that is buried has no such counter any more.
+        let said = lives.map(|process| {
+            let now = process.counters.read().chain.events_stored;
+            now.max(process.stored_last)
+        });
+        said.max().unwrap_or(0)
+    }
+
     /// Remembers what the writer of a group said last.
     fn note_lost_group(&mut self, group: BuildingGroup) {
-        let lives = self.processes.iter().filter(|p| p.unit == group.writer());
-        let said = lives.map(|process| process.counters.read().chain.events_stored);
         let lost = LostGroup {
-            stored: said.max().unwrap_or(0),
+            stored: self.said_stored(group.writer()),
             built_again: BTreeSet::new(),
         };
         self.lost_groups.lost.insert(group.index, lost);

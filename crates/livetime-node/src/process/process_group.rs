@@ -26,17 +26,19 @@ use super::ProcessError;
 use super::control_message::{EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
 use super::cut_streams::CutStreams;
 use super::event_watch::{EventWatch, FilterFailure};
+use super::filter_steering::JOINS_MAX;
 use super::host_agent::{machine, reclaim_pages};
 use super::host_document::{BegunFile, Preparation};
-use super::lost_group::{LostGroupLeft, LostGroups, last_life};
+use super::lost_group::{LostGroupLeft, LostGroups};
 use super::passed_ends::{PassedEnd, Passing};
-use super::recovery::{Incident, LossPolicy, ProcessFault, RESTARTS_MAX};
+use super::recovery::{Incident, LossPolicy, ProcessFault};
 use super::rest_watch::RestWatch;
 use super::returned_readout::ReadoutReturns;
 use super::role_child::RoleChild;
 use super::role_hosts::RoleHosts;
 use super::run_page::{RunPage, SettleStep};
 use super::unasked_events::UnaskedLooks;
+use super::unit_start::RESTARTS_MAX;
 use super::writer_process::{WriterProcess, WritersHeard};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of};
@@ -82,7 +84,8 @@ pub(super) struct RoleProcess {
     pub(super) unit: UnitId,
     pub(super) epoch: u32,
     pub(super) child: RoleChild,
-    socket: UnixStream,
+    /// Until the process has ended and all that it has said was heard.
+    socket: Option<UnixStream>,
     pub(super) block: usize,
     pub(super) counters: Arc<CounterBlock>,
     pub(super) result: RoleResult,
@@ -100,6 +103,8 @@ pub(super) struct RoleProcess {
     pub(super) silent: bool,
     /// It was lost, and it is decided what of it is built again.
     pub(super) settled: bool,
+    /// What a writer that was lost had counted as stored.
+    pub(super) stored_last: u64,
 }
 
 /// The run file of a writer, which its process holds.
@@ -124,6 +129,8 @@ pub struct GroupLeft {
     pub faults_missed: Vec<ProcessFault>,
     /// Deaths at the end of the run that it would have gone on after.
     pub deaths_at_end: Vec<String>,
+    /// Roles whose counters are those that were heard last, and that may live.
+    pub last_heard: Vec<String>,
 }
 
 /// The processes of a run.
@@ -146,8 +153,11 @@ pub struct ProcessGroup {
     pub(super) epochs: BTreeMap<UnitId, u32>,
     /// Epoch of the rings made last.
     pub(super) ring_epoch: u64,
-    /// Blocks of the run page in use.
+    /// Blocks of the run page in use: those of the plan, and one for each process started later.
     pub(super) blocks_used: usize,
+    /// Processes that were started again, and filter units that have joined.
+    pub(super) restarts: usize,
+    pub(super) joins: usize,
     pub(super) faults: Vec<ProcessFault>,
     /// Faults whose role was not there when they were due.
     pub(super) faults_missed: Vec<ProcessFault>,
@@ -203,7 +213,7 @@ impl ProcessGroup {
         files: RunFiles,
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
-        let page = RunPage::new(plan.roles.len() + RESTARTS_MAX)?;
+        let page = RunPage::new(plan.roles.len() + RESTARTS_MAX + JOINS_MAX)?;
         let bells: Result<_, ProcessError> = (plan.bells.iter())
             .filter(|_| launcher.hosts.is_none())
             .map(|bell| Ok((bell.unit, Doorbell::shared()?)))
@@ -217,6 +227,8 @@ impl ProcessGroup {
         let mut group = Self {
             config: config.clone(),
             blocks_used: plan.roles.len(),
+            restarts: 0,
+            joins: 0,
             plan,
             launcher,
             policy,
@@ -404,7 +416,7 @@ impl ProcessGroup {
             unit: unit_of(id).unwrap_or(UnitId::SUPERVISOR),
             epoch,
             child,
-            socket,
+            socket: Some(socket),
             block,
             counters: block_of(&self.page, block),
             result: RoleResult {
@@ -419,6 +431,7 @@ impl ProcessGroup {
             over_time: false,
             silent: false,
             settled: false,
+            stored_last: 0,
         });
         Ok(())
     }
@@ -498,7 +511,8 @@ impl ProcessGroup {
         if let (UnitKind::Filter, FilterConfig::Python(_)) =
             (process.unit.kind, &self.config.filter)
         {
-            let patience = process.socket.set_read_timeout(Some(FILTER_PATIENCE));
+            let socket = process.socket()?;
+            let patience = socket.set_read_timeout(Some(FILTER_PATIENCE));
             patience.map_err(|error| ProcessError::Start {
                 role: process.id.clone(),
                 error,
@@ -565,7 +579,7 @@ impl ProcessGroup {
         // It reads what is in the file before it is ready.
         let bytes = file.metadata().map_or(0, |about| about.len());
         let patience = PATIENCE + Duration::from_secs(bytes / READ_BYTES_PER_S);
-        let set = process.socket.set_read_timeout(Some(patience));
+        let set = process.socket()?.set_read_timeout(Some(patience));
         set.map_err(start)?;
         Ok(Some(file))
     }
@@ -678,6 +692,7 @@ impl ProcessGroup {
             lost_groups: Vec::new(),
             faults_missed: std::mem::take(&mut self.faults_missed),
             deaths_at_end,
+            last_heard: self.last_heard(),
         };
         for process in &mut self.processes {
             let exit = process.end();
@@ -686,14 +701,14 @@ impl ProcessGroup {
             left.workers.push(worker);
         }
         let lost = self.lost_kinds();
-        for (index, (place, writer)) in (0..).zip(self.files.iter().zip(writers)) {
+        for (index, writer) in (0..).zip(writers) {
             match writer {
                 Ok((result, worker)) => {
                     left.results.push(result);
                     left.workers.push(worker);
                 }
                 Err(_) if self.leaves_file(index) => {}
-                Err(id) => take_up_file(place, &id, &mut left),
+                Err(_) => self.take_up_file(index, &mut left),
             }
         }
         self.settle_lost_groups(&mut left);
@@ -747,20 +762,6 @@ fn places_of(config: &ChainConfig, files: RunFiles) -> Vec<FilePlace> {
     files.into_files().into_iter().map(place).collect()
 }
 
-/// Takes up a run file here where a dead writer has left it.
-fn take_up_file(place: &FilePlace, id: &str, left: &mut GroupLeft) {
-    let Some(result) = last_life(&mut left.results, id) else {
-        return;
-    };
-    match RunFile::reopen_all(&place.path, place.limits, &place.plan) {
-        Ok(file) => {
-            result.counts.chain.events_stored = file.events_found();
-            result.run_file = Some(ClosingFile::Here(Box::new(file)));
-        }
-        Err(error) => result.failure = Some(error.to_string()),
-    }
-}
-
 impl Drop for ProcessGroup {
     /// Nothing that was started outlives the run: sockets hang up, and who does not heed that is
     /// killed.
@@ -791,17 +792,22 @@ impl RoleProcess {
         }
     }
 
+    fn socket(&self) -> Result<&UnixStream, ProcessError> {
+        let socket = self.socket.as_ref();
+        socket.ok_or_else(|| failed(&self.id, PeerError::HungUp))
+    }
+
     pub(super) fn send(
         &self,
         message: &Message,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), ProcessError> {
-        let sent = message.send(&self.socket, fds);
+        let sent = message.send(self.socket()?, fds);
         sent.map_err(|error| failed(&self.id, error))
     }
 
     fn recv(&self, expected: &'static str) -> Result<Message, ProcessError> {
-        let received = Message::recv(&self.socket).map_err(|error| failed(&self.id, error))?;
+        let received = Message::recv(self.socket()?).map_err(|error| failed(&self.id, error))?;
         let nonsense = || ProcessError::OutOfTurn {
             role: self.id.clone(),
             found: "nonsense".to_owned(),
@@ -824,8 +830,9 @@ impl RoleProcess {
             role: self.id.clone(),
             error,
         };
-        let socket = self.socket.as_fd().try_clone_to_owned().map_err(start)?;
-        self.socket.set_read_timeout(None).map_err(start)?;
+        let ours = self.socket()?;
+        let socket = ours.as_fd().try_clone_to_owned().map_err(start)?;
+        ours.set_read_timeout(None).map_err(start)?;
         let thread = std::thread::Builder::new().name(format!("hear-{}", self.id));
         thread
             .spawn(move || hear(&socket, index, &sender))
@@ -880,7 +887,16 @@ impl RoleProcess {
             self.child.kill();
             self.gone = true;
         }
+        self.socket = None;
         self.child.wait()
+    }
+
+    /// Gives back what the system keeps of a process that has left in order and hung up, once it has
+    /// ended: a run may see hundreds of them.
+    pub(super) fn reap(&mut self) {
+        if self.gone && self.left.is_some() && self.socket.is_some() && self.child.has_ended() {
+            self.socket = None;
+        }
     }
 }
 

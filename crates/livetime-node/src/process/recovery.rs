@@ -29,20 +29,17 @@ use std::time::{Duration, Instant};
 
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::ProcessError;
 use super::control_message::Message;
 use super::lost_group::triggers_of;
 use super::process_group::{ProcessGroup, RoleProcess};
 use crate::building_group::{BuildingGroup, knows};
-use crate::chain_plan::{role_of, transport_of};
+use crate::chain_plan::role_of;
 use crate::role_ends::FIRST_EPOCH;
 
 /// How long the others may take to settle a loss, beside judging events.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time within which processes that die together hang up.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// Processes that may be started again in one run; then the run ends.
-pub const RESTARTS_MAX: usize = 64;
 
 /// What is done when a unit is lost whose loss a run can survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,15 +89,6 @@ impl Default for LossPolicy {
             filters_at_start: None,
         }
     }
-}
-
-/// What is done to the filter units of a running chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilterChange {
-    /// One more, in the subfarm that has the fewest.
-    Add,
-    /// One less: this one, or the last of the subfarm that has the most.
-    Remove(Option<UnitId>),
 }
 
 /// When a fault is made.
@@ -168,14 +156,11 @@ impl ProcessGroup {
                     self.missed.push(index);
                     incidents.extend(self.lose_group(group));
                 }
-                None => {
-                    let incident = self.lose(index);
-                    // That of a readout unit is told when another has taken its place.
-                    incidents.extend(self.await_return(index, incident));
-                }
+                None => incidents.extend(self.lose_alone(index)),
             }
         }
         self.end_unasked();
+        self.processes.iter_mut().for_each(RoleProcess::reap);
         incidents.append(&mut self.managers_lost);
         let is_ending = incidents.iter().any(|incident| incident.handled.is_err());
         incidents.extend(self.bring_readouts_back(is_ending));
@@ -297,6 +282,24 @@ impl ProcessGroup {
         }
     }
 
+    /// Deals with a process that is gone and whose group is there; should its host be found to be gone
+    /// meanwhile, with its group.
+    fn lose_alone(&mut self, index: usize) -> Vec<Incident> {
+        let mut incident = self.lose(index);
+        let refused = incident.handled.is_err();
+        if let Some(group) = self.group_lost_with(index).filter(|_| refused) {
+            let others = self.lose_group(group);
+            let handled = others.first().map(|other| other.handled.clone());
+            incident.handled = handled.unwrap_or(Ok(OnLoss::Continue));
+            return std::iter::once(incident).chain(others).collect();
+        }
+        if refused {
+            self.watch.note_last_death(incident.event);
+        }
+        // That of a readout unit is told when another has taken its place.
+        self.await_return(index, incident).into_iter().collect()
+    }
+
     /// Deals with a process that is gone.
     pub(super) fn lose(&mut self, index: usize) -> Incident {
         let (mut incident, failed) = self.bury(index);
@@ -314,9 +317,6 @@ impl ProcessGroup {
         }
         // Those who have settled it wait for its streams no more.
         self.cuts.forget(unit);
-        if handled.is_err() {
-            self.watch.note_last_death(incident.event);
-        }
         incident.given_up = !given_up.is_empty();
         incident.handled = handled;
         incident
@@ -376,6 +376,7 @@ impl ProcessGroup {
         (counts.gauges.idle, counts.gauges.held, counts.gauges.failed) = (1, 0, 0);
         if unit.kind == UnitKind::Writer {
             // What is in the file is counted by who has the file.
+            process.stored_last = counts.chain.events_stored;
             counts.chain.events_stored = 0;
         }
         process.counters.publish(&counts);
@@ -421,7 +422,13 @@ impl ProcessGroup {
             OnLoss::Restart if unit.kind == UnitKind::EventManager => {
                 self.replace_manager().map(|()| policy)
             }
-            OnLoss::Restart => self.restart(unit).map(|()| policy),
+            OnLoss::Restart => match self.restart(unit) {
+                // Its host has gone meanwhile.
+                Err(_) if unit.kind == UnitKind::Filter && self.is_homeless(unit) => {
+                    self.replace(unit, policy)
+                }
+                restarted => restarted.map(|()| policy),
+            },
             // What others could do without its group was asked before.
             OnLoss::Continue if unit.kind == UnitKind::Writer => {
                 Err("no other building group may go on without its own".to_owned())
@@ -604,85 +611,6 @@ impl ProcessGroup {
             .map(|_| ())
     }
 
-    /// Adds a filter unit, or lets one leave; says which.
-    ///
-    /// # Errors
-    /// Why that is not possible.
-    pub fn steer_filters(&mut self, change: FilterChange) -> Result<String, String> {
-        let absent = self.absent_filters();
-        match change {
-            FilterChange::Add => {
-                let free = |unit: &&UnitId| {
-                    let mut processes = self.processes.iter();
-                    !processes.any(|process| process.unit == **unit && !process.gone)
-                };
-                let weakest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
-                let free = absent.iter().filter(free);
-                let free = free.filter(|unit| {
-                    !self.is_homeless(**unit) && self.lost_group_of(**unit).is_none()
-                });
-                let Some(unit) = free.min_by_key(weakest).copied() else {
-                    let reason = "all filter units of `[filter] units_max` are there";
-                    return Err(reason.to_owned());
-                };
-                self.restart(unit)?;
-                Ok(role_of(unit))
-            }
-            FilterChange::Remove(unit) => {
-                let units: Vec<UnitId> = self.filters_there().collect();
-                let strongest = |unit: &&UnitId| (self.filters_beside(**unit).count(), unit.index);
-                let unit = unit.or(units.iter().max_by_key(strongest).copied());
-                let Some(unit) = unit.filter(|unit| units.contains(unit)) else {
-                    return Err("there is no such filter unit in the run".to_owned());
-                };
-                if self.filters_beside(unit).count() == 1 {
-                    let of = match self.config.builder.subfarms {
-                        1 => "",
-                        _ => " of its subfarm",
-                    };
-                    return Err(format!("{unit} is the last filter unit{of}"));
-                }
-                self.retire(unit)?;
-                Ok(role_of(unit))
-            }
-        }
-    }
-
-    /// Filter units that take events.
-    fn filters_there(&self) -> impl Iterator<Item = UnitId> + '_ {
-        let there = self.processes.iter().filter(|p| !p.gone && !p.leaving);
-        there
-            .map(|process| process.unit)
-            .filter(|unit| unit.kind == UnitKind::Filter)
-    }
-
-    /// Those of them that are in the subfarm of a filter unit, itself included.
-    fn filters_beside(&self, unit: UnitId) -> impl Iterator<Item = UnitId> + '_ {
-        let others = self.filters_there();
-        others.filter(move |other| self.stands_in(*other, unit))
-    }
-
-    /// Lets a filter unit leave: it gets no more events, and ends when it has finished its last.
-    fn retire(&mut self, unit: UnitId) -> Result<(), String> {
-        self.tell("retire", unit, &[UnitKind::Builder], &[])?;
-        let mut processes = self.processes.iter_mut().enumerate();
-        let Some((index, process)) = processes.find(|(_, p)| p.unit == unit && !p.gone) else {
-            return Ok(());
-        };
-        process.leaving = true;
-        let message = Message::Command {
-            what: "retire".to_owned(),
-            unit: unit.to_code(),
-            epoch: 0,
-            ends: Vec::new(),
-            triggers: Vec::new(),
-        };
-        // One that cannot be told is dying itself, and is dealt with in its turn.
-        let told = process.send(&message, &[]).is_ok();
-        self.await_settled(told.then_some(index).into_iter().collect())
-            .map(|_| ())
-    }
-
     /// Waits until these processes have settled what they were told, or are gone; returns the events
     /// that they name. Time in which one of them stands still does not count.
     pub(super) fn await_settled(&mut self, mut waiting: Vec<usize>) -> Result<Vec<u64>, String> {
@@ -726,64 +654,5 @@ impl ProcessGroup {
         };
         let judging = self.policy.time_limit.0.saturating_mul(events);
         SETTLE_PATIENCE.saturating_add(Duration::from_nanos(judging))
-    }
-
-    /// Whether one more process may be started again.
-    pub(super) fn may_restart(&self) -> bool {
-        self.blocks_used < self.page().blocks()
-    }
-
-    /// Starts a process in the place of a lost one.
-    pub(super) fn restart(&mut self, unit: UnitId) -> Result<(), String> {
-        if !self.may_restart() {
-            return Err(format!(
-                "{RESTARTS_MAX} processes were started again already"
-            ));
-        }
-        self.try_restart(unit)
-            .map_err(|error| format!("it cannot be started again: {error}"))
-    }
-
-    fn try_restart(&mut self, unit: UnitId) -> Result<(), ProcessError> {
-        self.ring_epoch += 1;
-        let epoch = self.epochs.entry(unit).or_insert(FIRST_EPOCH);
-        *epoch += 1;
-        let epoch = *epoch;
-        let mut passing = self.passing();
-        let rings: Vec<_> = self.plan.rings_of(unit).copied().collect();
-        for ring in &rings {
-            passing.make(ring, self.ring_epoch)?;
-        }
-        let peers: Vec<_> = self.plan.stream_peers(unit).collect();
-        // Nobody accepts streams where a host is gone.
-        for peer in peers.into_iter().filter(|peer| !self.is_homeless(*peer)) {
-            let transport = transport_of(&self.config, (unit, peer));
-            passing.connect((unit, peer), transport, self.ring_epoch)?;
-        }
-        let links = self.plan.data_sockets.iter();
-        for link in links.filter(|(_, readout)| *readout == unit) {
-            let transport = transport_of(&self.config, *link);
-            passing.connect(*link, transport, self.ring_epoch)?;
-        }
-        let block = self.blocks_used;
-        self.blocks_used += 1;
-        let id = role_of(unit);
-        self.spawn(&id, block, epoch)?;
-        let index = self.processes.len() - 1;
-        self.meet(index)?;
-        self.configure(index, &passing.of(&id))?;
-        self.await_ready(index)?;
-        let mut waiting = Vec::new();
-        for (peer, process) in self.processes.iter().enumerate() {
-            if process.gone || peer == index {
-                continue;
-            }
-            if passing.send_back(process, unit, epoch) {
-                waiting.push(peer);
-            }
-        }
-        self.await_settled(waiting)
-            .map_err(|reason| ProcessError::Refused { role: id, reason })?;
-        self.let_run(index)
     }
 }

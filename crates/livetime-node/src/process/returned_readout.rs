@@ -67,7 +67,8 @@ impl ProcessGroup {
         let is_ending = is_ending || self.page().phase().get() >= Phase::Draining;
         let mut told = Vec::new();
         for (unit, mut incident) in std::mem::take(&mut self.returns.waiting) {
-            if is_ending {
+            // Nothing can be started where a host is gone.
+            if is_ending || self.is_homeless(unit) {
                 incident.handled = Ok(OnLoss::Continue);
                 told.push(incident);
                 continue;
@@ -78,6 +79,8 @@ impl ProcessGroup {
                     continue;
                 }
                 Ok(true) => {}
+                // It has gone meanwhile.
+                Err(_) if self.is_homeless(unit) => incident.handled = Ok(OnLoss::Continue),
                 Err(reason) => incident.handled = Err(reason),
             }
             told.push(incident);

@@ -27,7 +27,7 @@ impl RoleChild {
     /// Kills it; one that is dead already stays so.
     pub(super) fn kill(&mut self) {
         match self {
-            // It cannot have been reaped: only `wait` does that.
+            // One that was reaped is known to be dead.
             Self::Here(child) => drop(child.kill()),
             Self::There(role) => role.signal(RoleSignal::Kill),
         }
@@ -73,6 +73,22 @@ impl RoleChild {
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.chars().next());
         matches!(state, Some('T' | 't'))
+    }
+
+    /// Whether it has ended; one that has is no zombie any more. A host sees to its own.
+    pub(super) fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Here(child) => matches!(child.try_wait(), Ok(Some(_))),
+            Self::There(_) => true,
+        }
+    }
+
+    /// Whether one that hung up has surely ended, and is not only not heard any more.
+    pub(super) fn is_surely_dead(&self) -> bool {
+        match self {
+            Self::Here(_) => true,
+            Self::There(role) => role.is_reaped(),
+        }
     }
 
     /// Waits until it has ended; says how.

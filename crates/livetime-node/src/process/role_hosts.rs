@@ -55,6 +55,8 @@ struct Role {
     socket: Arc<UnixStream>,
     process: Option<Result<u32, String>>,
     exit: Option<String>,
+    /// Whether its host has said that its process has ended: one that is not heard may live.
+    is_reaped: bool,
     holds_dropped: u32,
 }
 
@@ -184,6 +186,10 @@ impl RoleHosts {
         };
         let host = self.0.placement.get(role).cloned();
         let host = host.ok_or_else(|| refused("it has no host".to_owned()))?;
+        // One that comes back is not to start it after all.
+        if let Some(reason) = self.gone(role) {
+            return Err(refused(format!("host {host}: {reason}")));
+        }
         let pair = control_pair().map_err(|error| ProcessError::Control {
             role: role.to_owned(),
             error,
@@ -195,6 +201,7 @@ impl RoleHosts {
             socket: Arc::clone(&socket),
             process: None,
             exit: None,
+            is_reaped: false,
             holds_dropped: 0,
         };
         self.state().roles.insert(block, entry);
@@ -231,11 +238,11 @@ impl RoleHosts {
         self.order(host, &HostOrder::HangUp { block });
     }
 
-    /// Takes in a report of a host. Reports of a host are to come in their order.
-    pub fn handle_report(&self, host: &str, bytes: &[u8]) {
-        let Some(report) = HostReport::from_bytes(bytes) else {
-            return;
-        };
+    /// Takes in a report of a host; says why it leaves, if it does. Reports of a host are to come in
+    /// their order.
+    pub fn handle_report(&self, host: &str, bytes: &[u8]) -> Option<String> {
+        let report = HostReport::from_bytes(bytes)?;
+        let mut leaves = None;
         let mut state = self.state();
         match report {
             HostReport::Prepared(failure) => {
@@ -261,7 +268,7 @@ impl RoleHosts {
                     // A process group that has gone listens to nobody.
                     let _gone = send_fds(socket.as_ref(), text.as_bytes(), &[]);
                 }
-                return;
+                return None;
             }
             HostReport::Gone {
                 block,
@@ -270,10 +277,20 @@ impl RoleHosts {
                 state: counters,
             } => {
                 self.note(&state, block, &counters);
+                let left = state.hosts.get(host).and_then(|host| host.gone.as_ref());
+                let exit = left.map_or(exit, |reason| format!("host {host}: {reason}"));
                 if let Some(role) = state.roles.get_mut(&block) {
                     role.holds_dropped = holds_dropped;
+                    role.is_reaped = true;
                     role.end(exit);
                 }
+            }
+            HostReport::Leaving(reason) => {
+                // Its roles go on until it has ended them, which it says of each.
+                if let Some(host) = state.hosts.get_mut(host) {
+                    host.gone.get_or_insert(reason.clone());
+                }
+                leaves = Some(reason);
             }
             HostReport::Counters {
                 phase,
@@ -289,6 +306,7 @@ impl RoleHosts {
             }
         }
         self.0.changed.notify_all();
+        leaves
     }
 
     /// A host is gone, and with it all its roles.
@@ -337,10 +355,21 @@ impl RoleHosts {
         self.state().hosts.get(host)?.gone.clone()
     }
 
+    /// Whether the host of a role has said that its process has ended.
+    pub(super) fn is_reaped(&self, block: u64) -> bool {
+        let state = self.state();
+        state.roles.get(&block).is_some_and(|role| role.is_reaped)
+    }
+
     /// Page holds that the host of a dead role has dropped.
     pub(super) fn holds_dropped(&self, block: u64) -> u32 {
         let state = self.state();
         state.roles.get(&block).map_or(0, |role| role.holds_dropped)
+    }
+
+    /// Tells a host that the run goes on without it.
+    pub fn send_home(&self, host: &str) {
+        self.order(host, &HostOrder::Quit);
     }
 
     /// Tells all hosts that the run is over.
@@ -378,6 +407,11 @@ impl HostedRole {
             self.hosts
                 .order(&host, &HostOrder::Signal { block, signal });
         }
+    }
+
+    /// Whether its host has said that it has ended.
+    pub(super) fn is_reaped(&self) -> bool {
+        self.hosts.is_reaped(self.block)
     }
 
     pub(super) fn await_exit(&self) -> String {

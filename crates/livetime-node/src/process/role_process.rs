@@ -24,6 +24,7 @@ use super::ProcessError;
 use super::control_message::{ENTRIES_MAX, EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
 use super::role_loop::{PeerTrouble, run_role};
 use super::run_page::RunPage;
+use super::writer_lock;
 use super::writer_process::records_of;
 use crate::builder_transport::PeerSocket;
 use crate::chain_config::{ChainConfig, WorkerConfig};
@@ -295,20 +296,17 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     let block = usize::try_from(block).unwrap_or(usize::MAX);
     let counters = page.block(block).ok_or_else(|| missing("counters"))?;
     let is_writer = unit_of(control.role).is_some_and(|unit| unit.kind == UnitKind::Writer);
-    let file = match is_writer {
-        true => {
-            let fd = fds.next().ok_or_else(|| missing("run file"))?;
-            let path = Path::new(&path);
-            // Of several files, the parent knows only where the first one is.
-            Some(match config.files.is_single() {
-                true => {
-                    RunFile::resume(File::from(fd), path, config.store)?.with_plan(&config.files)
-                }
-                false => RunFile::reopen_all(path, config.store, &config.files)?,
-            })
-        }
-        false => None,
-    };
+    let mut file = None;
+    if is_writer {
+        let fd = fds.next().ok_or_else(|| missing("run file"))?;
+        writer_lock::hold(&fd);
+        let path = Path::new(&path);
+        // Of several files, the parent knows only where the first one is.
+        file = Some(match config.files.is_single() {
+            true => RunFile::resume(File::from(fd), path, config.store)?.with_plan(&config.files),
+            false => RunFile::reopen_all(path, config.store, &config.files)?,
+        });
+    }
     let mut ends = RoleEnds::new(control.role, counters, RunClock::from_words(clock));
     ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
     ends.epoch = epoch;

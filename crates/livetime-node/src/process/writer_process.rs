@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::control_message::Message;
 use super::process_group::{FilePlace, Heard, RoleProcess};
+use super::writer_lock;
 use crate::run_file::{RunFile, RunFileError};
 
 /// How long the writer may take: index and summary, and then the disk, are in it.
@@ -107,6 +108,10 @@ impl WriterProcess {
                 Ok(Heard::Gone) => break,
                 Err(_) => return Err(self.failed(format!("no answer for {PATIENCE:?}"))),
             }
+        }
+        if !self.process.child.is_surely_dead() && !writer_lock::is_free(&self.place.path) {
+            let reason = "its host is not heard any more, and its writer may live";
+            return Err(self.failed(reason.to_owned()));
         }
         match RunFile::reopen_all(&self.place.path, self.place.limits, &self.place.plan) {
             // It died between its last record and its answer.

@@ -106,7 +106,11 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     folder.create()?;
     // The only call.
     let _first = session.set(opened);
-    follow(&mut agent, &heard, &mut signals)
+    let ended = follow(&mut agent, &heard, &mut signals);
+    // Before the session, which takes its time to close when the coordinator cannot be reached.
+    drop(agent);
+    drop(folder);
+    ended
 }
 
 /// Does what is ordered until it is told to quit, or the coordinator is gone for long.
@@ -137,7 +141,9 @@ fn follow(
         }
         if let Some(signal) = signals.pending().next() {
             let name = signal_name(signal).unwrap_or("a signal");
-            return Err(format!("ended by {name}, and its roles with it").into());
+            let reason = format!("ended by {name}, and its roles with it");
+            agent.leave(&reason);
+            return Err(reason.into());
         }
         if Instant::now() >= look_due {
             look_due = Instant::now() + LOOK;

@@ -70,7 +70,9 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
             return error;
         };
         let reason = match run.end() {
-            Some(_) => "it is an imported run, its summary was removed, or the disk had no room for it",
+            Some(_) => {
+                "it is an imported run, its summary was removed, or the disk had no room for it"
+            }
             None => "the run did not end in order",
         };
         let directory = directory.display();
@@ -436,6 +438,21 @@ fn two_step_tables(two_step: &TwoStepSummary) -> [Table; 2] {
     ]
 }
 
+/// Roles whose counters died with them.
+fn died_table(summary: &RunSummary) -> Option<Table> {
+    let died = roles_without_counters(summary).into_iter();
+    let died: Vec<Vec<String>> = died.map(|role| vec![role.to_owned()]).collect();
+    let caption = "Died with their counters: the tables above lack their share";
+    (!died.is_empty()).then(|| table(caption, &["role"], died))
+}
+
+/// What operators noted.
+fn notes_table(summary: &RunSummary) -> Table {
+    let notes = summary.notes.iter();
+    let notes = notes.map(|note| vec![DurationNs(note.time_ns).to_string(), note.text.clone()]);
+    table("Notes", &["after", "what"], notes.collect())
+}
+
 fn tables(summary: &RunSummary) -> Vec<Table> {
     let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
     let counts = counts
@@ -486,18 +503,10 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
-    let notes = summary.notes.iter();
-    let notes = notes.map(|note| vec![DurationNs(note.time_ns).to_string(), note.text.clone()]);
-    let notes: Vec<Vec<String>> = notes.collect();
-    if !notes.is_empty() {
-        tables.insert(0, table("Notes", &["after", "what"], notes));
+    if !summary.notes.is_empty() {
+        tables.insert(0, notes_table(summary));
     }
-    let died = roles_without_counters(summary).into_iter();
-    let died: Vec<Vec<String>> = died.map(|role| vec![role.to_owned()]).collect();
-    if !died.is_empty() {
-        let caption = "Died with their counters: the tables above lack their share";
-        tables.push(table(caption, &["role"], died));
-    }
+    tables.extend(died_table(summary));
     if let Some(two_step) = &summary.two_step {
         tables.extend(two_step_tables(two_step));
     }

@@ -11,6 +11,7 @@ use livetime_node::ChainConfig;
 use livetime_node::event_fault::EventFault;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, serve_role};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::config::{self, Loaded};
 use crate::console::say;
@@ -68,6 +69,9 @@ fn serve(
     identity: &str,
     faults: Vec<EventFault>,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    // One that stands still does not see the parent hang up, and would do a little more when it goes on.
+    // The parent starts roles from its main thread alone, whose end is its own.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
     let worker = workers.into_iter().find(|worker| worker.name == id);

@@ -210,10 +210,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
     let files = create_files(&directory, &chain, &facts, &begin, &text)?;
-    let mut launcher = processes.then(|| role::launcher(&text, &options.source));
-    if let Some(Ok(launcher)) = &mut launcher {
+    let launcher = processes.then(|| launcher_of(&text, &options.source, hosts.as_ref()));
+    if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
-        launcher.hosts = hosts.as_ref().map(RunHosts::role_hosts);
     }
     let started = start_chain(&chain, files, launcher.transpose()?, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
@@ -251,12 +250,20 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     // A disk that takes no more files is no reason to keep the account of the run back.
     let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
-    missed.iter().for_each(say);
-    for death in &outcome.deaths_at_end {
-        say(format_args!("warning: {death}"));
-    }
+    warn_of_ends(&outcome, &missed);
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
+}
+
+/// What role processes are launched with, here or on hosts.
+fn launcher_of(
+    text: &str,
+    source: &SourceOptions,
+    hosts: Option<&RunHosts>,
+) -> std::io::Result<Launcher> {
+    let mut launcher = role::launcher(text, source)?;
+    launcher.hosts = hosts.map(RunHosts::role_hosts);
+    Ok(launcher)
 }
 
 /// Starts the roles, in processes if there is something to launch these with.
@@ -288,6 +295,22 @@ fn missed_faults(faults: &[RunFault], outcome: &ChainOutcome, ending: Ending) ->
         ))
     });
     missed.collect()
+}
+
+/// Says which faults did not strike, which roles died at the end of the run, and of which nobody knows
+/// whether they have ended.
+fn warn_of_ends(outcome: &ChainOutcome, missed: &[String]) {
+    missed.iter().for_each(say);
+    for death in &outcome.deaths_at_end {
+        say(format_args!("warning: {death}"));
+    }
+    if !outcome.last_heard.is_empty() {
+        say(format_args!(
+            "warning: nobody has seen {} end: their hosts are not heard any more, and what was counted is \
+             what was heard last",
+            outcome.last_heard.join(", ")
+        ));
+    }
 }
 
 /// Prints what a run did.

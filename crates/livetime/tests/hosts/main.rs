@@ -9,6 +9,7 @@ mod contents;
 mod folder_of_host;
 #[path = "../processes/live_run.rs"]
 mod live_run;
+mod lost_hosts;
 mod namespaces;
 #[path = "../processes/process_run.rs"]
 mod process_run;
@@ -360,6 +361,68 @@ fn without_a_building_host_the_run_goes_on_with_the_others() {
     assert!(run.stored().range(8000..).count() > 0);
 }
 
+/// Starts a run in which the agent of the building host `second` writes down its process number.
+fn start_with_known_second(folder: &Path, arguments: &[&str]) -> process_run::Lines {
+    let launcher =
+        "launcher = \"exec\"\ncommand = \"echo $$ > part && mv part pid && exec {command}\"";
+    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
+    let config = process_run::keeping_all(building_on_two(config));
+    let second = host("second", r#""bu1", "fu1", "wr1""#, LOCAL);
+    let config = config.replace(
+        second.trim(),
+        host("second", r#""bu1", "fu1", "wr1""#, launcher).trim(),
+    );
+    assert!(config.contains("mv part pid"));
+    std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
+    let running = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["run", "run.toml", "--lossless", "--seed", "11", "--json"])
+        .args(["--out", "run"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the built program starts");
+    process_run::Lines::of(running)
+}
+
+/// Kills the agent of `second` and with it its roles.
+fn kill_second(folder: &Path) {
+    let pid = std::fs::read_to_string(folder.join("pid")).expect("it was started");
+    let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a process"), Signal::KILL).expect("it lives");
+}
+
+/// Gives the run an order; what is said against it.
+fn against(folder: &Path, order: &[&str]) -> String {
+    let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["steer", "run"])
+        .args(order)
+        .output()
+        .expect("the built program starts");
+    text(&steered.stderr)
+}
+
+#[test]
+fn a_filter_unit_whose_host_is_gone_cannot_join() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let lines = start_with_known_second(folder.path(), &["--duration", "600s"]);
+    let against = |order: &[&str]| against(folder.path(), order);
+    while !against(&["filter", "add"]).contains("`[filter] units_max` are there") {
+        std::thread::yield_now();
+    }
+    kill_second(folder.path());
+    let expected = "the host or the building group of fu1 is gone";
+    while !against(&["filter", "add"]).contains(expected) {
+        std::thread::yield_now();
+    }
+    assert_eq!(against(&["stop"]), "");
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+}
+
 /// The host's agent is killed as soon as something is in the file of its writer, and all its roles die
 /// with it.
 #[test]
@@ -370,28 +433,8 @@ fn a_building_host_that_is_killed_leaves_the_run_to_the_others() {
         |config| process_run::keeping_all(on_one_host(config)),
         &TRIGGERS,
     );
-    let launcher =
-        "launcher = \"exec\"\ncommand = \"echo $$ > part && mv part pid && exec {command}\"";
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(process_run::example()).expect("the example is there");
-    let config = process_run::keeping_all(building_on_two(config));
-    let second = host("second", r#""bu1", "fu1", "wr1""#, LOCAL);
-    let config = config.replace(
-        second.trim(),
-        host("second", r#""bu1", "fu1", "wr1""#, launcher).trim(),
-    );
-    assert!(config.contains("mv part pid"));
-    std::fs::write(folder.path().join("run.toml"), config).expect("a writable folder");
-    let running = Command::new(env!("CARGO_BIN_EXE_livetime"))
-        .current_dir(folder.path())
-        .args(["run", "run.toml", "--lossless", "--seed", "11", "--json"])
-        .args(["--out", "run"])
-        .args(TRIGGERS)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the built program starts");
-    let lines = process_run::Lines::of(running);
+    let lines = start_with_known_second(folder.path(), &TRIGGERS);
     let file = folder.path().join("run/events-1.mcap");
     let has_event = || {
         let events = RunFolder::open(&file);
@@ -400,9 +443,7 @@ fn a_building_host_that_is_killed_leaves_the_run_to_the_others() {
     while !has_event() {
         std::thread::yield_now();
     }
-    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("it was started");
-    let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
-    kill_process(pid.expect("a process"), Signal::KILL).expect("it lives");
+    kill_second(folder.path());
     let run = Run::finished(lines.finish(), folder);
     let errors = run.errors();
     assert!(errors.contains("host second is gone"), "{errors}");
@@ -535,8 +576,7 @@ fn a_host_of_another_version_is_refused_before_the_start() {
     assert!(errors.contains("program version 0.0.9"), "{errors}");
 }
 
-/// The other host is on the loopback, of another MTU; which of the two is named is for the first that
-/// answers to say.
+/// The other host is on the loopback, of another MTU.
 #[test]
 fn a_host_of_another_mtu_is_refused_before_the_start() {
     let errors = refusal_of(HostHello {
@@ -544,7 +584,8 @@ fn a_host_of_another_mtu_is_refused_before_the_start() {
         ..hello()
     });
     assert!(errors.contains("R0203"), "{errors}");
-    assert!(errors.contains("999 B"), "{errors}");
+    assert!(errors.contains("with an MTU of 999 B"), "{errors}");
+    assert!(errors.contains("that of readout"), "{errors}");
 }
 
 /// What the second host of the example says of itself if nothing is wrong with it.

@@ -31,7 +31,7 @@ pub(crate) fn launched_by(readout: &str, building: &str) -> String {
 
 /// The process of a host of the run that was started in a folder, and the host's own folder; waits
 /// until there are both.
-fn host_of(folder: &Path, name: &str) -> (Pid, PathBuf) {
+pub(crate) fn host_of(folder: &Path, name: &str) -> (Pid, PathBuf) {
     loop {
         let entries = std::fs::read_dir("/proc").expect("a system with /proc");
         for entry in entries.flatten() {

@@ -11,6 +11,11 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 /// The process of a role of the run that was started in a folder.
 pub(crate) fn process_of(folder: &Path, role: &str) -> Pid {
+    find_process(folder, role).unwrap_or_else(|| panic!("there is no process for {role}"))
+}
+
+/// The same, if there is one.
+pub(crate) fn find_process(folder: &Path, role: &str) -> Option<Pid> {
     let is_it = |pid: &i32| {
         let at = std::fs::read_link(format!("/proc/{pid}/cwd"));
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -21,8 +26,7 @@ pub(crate) fn process_of(folder: &Path, role: &str) -> Pid {
     };
     let entries = std::fs::read_dir("/proc").expect("a system with /proc");
     let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let found = pids.find(is_it).and_then(Pid::from_raw);
-    found.unwrap_or_else(|| panic!("there is no process for {role}"))
+    pids.find(is_it).and_then(Pid::from_raw)
 }
 
 /// Shuts every TCP stream of a process down, as a box in the network may; returns how many.

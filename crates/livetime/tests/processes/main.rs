@@ -26,6 +26,7 @@ mod shaping;
 mod standing_still;
 mod subfarms;
 mod two_step;
+mod unit_start;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

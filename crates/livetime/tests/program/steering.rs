@@ -123,7 +123,7 @@ fn values_of(metrics: &str) -> BTreeMap<String, (String, f64)> {
                 let (name, kind) = told.clone().expect("a type comes before the values");
                 assert_eq!(metric.split('{').next(), Some(&name[..]), "{line}");
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
-                let value = (kind, value.parse().unwrap());
+                let value = (kind, value.parse().expect("a number"));
                 assert!(values.insert(metric.to_owned(), value).is_none(), "{line}");
             }
             _ => panic!("{line:?} is no line of the format"),
@@ -141,15 +141,15 @@ fn a_status_as_metrics_has_every_counter_and_every_loss() {
     let values = values_of(&told.ended_with(0).out);
     let after = status(&bench);
     let value = |metric: &str| values[metric].1;
-    for name in before["counts"].as_object().unwrap().keys() {
+    for name in before["counts"].as_object().expect("a table").keys() {
         let path = format!("counts.{name}");
         let between = count(&before, &path) as f64..=count(&after, &path) as f64;
         let metric = format!("livetime_{name}_total");
         assert!(between.contains(&value(&metric)), "{metric}");
     }
     let mut causes = 0;
-    for (area, of_area) in before["losses"].as_object().unwrap() {
-        for cause in of_area.as_object().unwrap().keys() {
+    for (area, of_area) in before["losses"].as_object().expect("a table") {
+        for cause in of_area.as_object().expect("a table").keys() {
             let metric = format!("livetime_losses_total{{area=\"{area}\",cause=\"{cause}\"}}");
             assert_eq!(value(&metric), 0.0, "{metric}");
             causes += 1;
@@ -201,7 +201,7 @@ fn what_is_noted_of_a_run_is_kept_with_it() {
     let now = status(&bench);
     order(&bench, "stop");
     let run = running.finish().ended_with(0).document();
-    let text = |of: &Value, at: usize| of["notes"][at]["text"].as_str().unwrap().to_owned();
+    let text = |of: &Value, at: usize| of["notes"][at]["text"].as_str().expect("a text").to_owned();
     for notes in [&now, &run] {
         let texts: Vec<String> = (0..3).map(|at| text(notes, at)).collect();
         assert_eq!(texts, ["shift 7", "ü <b>&", "stage  moved to 12 mm"]);
@@ -211,8 +211,10 @@ fn what_is_noted_of_a_run_is_kept_with_it() {
     assert_eq!(run["notes"], now["notes"]);
     let page = bench.read("runs/000001/report.html");
     assert!(page.contains("ü &lt;b&gt;&amp;"), "the note is escaped");
-    let file = RunReader::open(File::open(bench.path("runs/000001/events.mcap")).unwrap()).unwrap();
-    let notes = serde_json::to_value(&file.end().unwrap().notes).unwrap();
+    let file =
+        RunReader::open(File::open(bench.path("runs/000001/events.mcap")).expect("it is there"))
+            .expect("a run file");
+    let notes = serde_json::to_value(&file.end().expect("a record").notes).expect("plain");
     assert_eq!(notes, run["notes"]);
 }
 

@@ -1,0 +1,213 @@
+//! Hosts that are ended, lost while a role of theirs is started again or at the end of the run, and
+//! hosts that only cannot be heard.
+
+use std::path::Path;
+
+use livetime_client::RunFolder;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::live_run::{find_process, process_of, start, start_with, wait_for_more};
+use crate::process_run::{self, Lines, Run, keeping_all, turn};
+use crate::start_of_hosts::{host_of, launched_by};
+use crate::{
+    LOCAL, assert_goes_on_without_second, building_on_two, filtering_on_two, host, on_one_host,
+    readout_on_two,
+};
+
+/// A launcher that has ended when its host is there, as one that starts it on another machine.
+const DETACHED: &str = "exec setsid --fork {command} 2> errors";
+/// Silence of a host that no busy machine makes.
+const CONTROL: &str = "\n[control]\nsuspect = \"1 s\"\ndead = \"3 s\"\n";
+
+fn example() -> String {
+    std::fs::read_to_string(process_run::example()).expect("the example is there")
+}
+
+fn signal(process: Pid, signal: Signal) {
+    kill_process(process, signal).expect("it lives");
+}
+
+fn await_event(file: &Path) {
+    let has_event = || {
+        let events = RunFolder::open(file);
+        events.is_ok_and(|mut file| file.next_event().is_ok_and(|event| event.is_some()))
+    };
+    while !has_event() {
+        std::thread::yield_now();
+    }
+}
+
+/// A run without an end in which something is written, and its process.
+fn begun(config: &str, folder: &Path) -> (Lines, Pid) {
+    let running = start(config, folder);
+    let coordinator = Pid::from_raw(running.id() as i32).expect("a process");
+    let lines = Lines::of(running);
+    await_event(&folder.join("run/events.mcap"));
+    (lines, coordinator)
+}
+
+/// The deaths of its roles are heard before it is gone itself.
+#[test]
+fn a_building_host_that_is_ended_leaves_the_run_to_the_others() {
+    const TRIGGERS: [&str; 4] = ["--triggers", "60000", "--seed", "11"];
+    let _turn = turn();
+    let whole = Run::of(|config| keeping_all(on_one_host(config)), &TRIGGERS[..2]);
+    for name in [Signal::TERM, Signal::INT] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = keeping_all(building_on_two(example()));
+        let lines = Lines::of(start_with(&config, folder.path(), &TRIGGERS));
+        await_event(&folder.path().join("run/events-1.mcap"));
+        signal(host_of(folder.path(), "second").0, name);
+        let run = Run::finished(lines.finish(), folder);
+        let errors = run.errors();
+        assert!(
+            errors.contains("host second leaves: ended by SIG"),
+            "{errors}"
+        );
+        assert_goes_on_without_second(&run, &whole);
+    }
+}
+
+/// One with filter units, and one with a readout unit that another would take the place of.
+#[test]
+fn a_host_that_is_ended_is_done_without_where_others_are_there() {
+    let _turn = turn();
+    let again = "[builder]\non_readout_loss = \"restart\"\n";
+    let readout = readout_on_two("tcp")(example()).replace("[builder]\n", again);
+    for (config, loses) in [(filtering_on_two(example()), false), (readout, true)] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (mut lines, coordinator) = begun(&config, folder.path());
+        signal(host_of(folder.path(), "second").0, Signal::TERM);
+        lines.wait_for(
+            "ended by SIGTERM, and its roles with it); the others go on",
+            1,
+        );
+        wait_for_more(&folder.path().join("run/events.mcap"));
+        signal(coordinator, Signal::INT);
+        let run = Run::finished(lines.finish(), folder);
+        assert!(run.output.status.success(), "{}", run.errors());
+        run.assert_accounted();
+        assert_eq!(!run.causes().is_empty(), loses, "{:?}", run.causes());
+    }
+}
+
+/// What another should take the place of is lost with its host then.
+#[test]
+fn a_host_may_be_lost_while_a_role_of_it_is_started_again() {
+    let _turn = turn();
+    let building = building_on_two(example());
+    let filtering = filtering_on_two(example());
+    for (config, role) in [
+        (&building, "wr1"),
+        (&building, "bu1"),
+        (&building, "fu1"),
+        (&filtering, "fu2"),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (mut lines, coordinator) = begun(config, folder.path());
+        let (agent, own) = host_of(folder.path(), "second");
+        let first = process_of(folder.path(), role);
+        signal(first, Signal::KILL);
+        while find_process(folder.path(), role).is_none_or(|found| found == first) {
+            std::thread::yield_now();
+        }
+        signal(agent, Signal::KILL);
+        lines.wait_for(&format!("the process of {role} is gone"), 1);
+        wait_for_more(&folder.path().join("run/events.mcap"));
+        signal(coordinator, Signal::INT);
+        let run = Run::finished(lines.finish(), folder);
+        std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+        assert!(run.output.status.success(), "{role}: {}", run.errors());
+        assert!(
+            run.errors().contains("the others go on"),
+            "{}",
+            run.errors()
+        );
+        run.assert_accounted();
+        run.assert_only_writer_lost();
+    }
+}
+
+/// The agents stand still, as behind a cut link, and all roles go on: no launcher can end them.
+#[test]
+fn a_writer_that_may_live_keeps_its_file() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = keeping_all(launched_by(DETACHED, DETACHED)) + CONTROL;
+    let (lines, _) = begun(&config, folder.path());
+    let agents = ["readout", "building"].map(|name| host_of(folder.path(), name));
+    agents
+        .iter()
+        .for_each(|(agent, _)| signal(*agent, Signal::STOP));
+    let run = Run::finished(lines.finish(), folder);
+    let errors = run.errors();
+    assert_eq!(run.output.status.code(), Some(1), "{errors}");
+    let said = "warning: nobody has seen src0, trg0, evm, wr0 end";
+    assert!(errors.contains(said), "{errors}");
+    assert_eq!(run.lost_writers(), 1);
+    let file = run.folder.path().join("run/events.mcap");
+    // The second chunk says that the first is whole.
+    wait_for_more(&file);
+    wait_for_more(&file);
+    for (agent, own) in agents {
+        signal(agent, Signal::KILL);
+        std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+    }
+    while find_process(run.folder.path(), "wr0").is_some() {
+        std::thread::yield_now();
+    }
+    let mut events = RunFolder::open(&file).expect("its chunks are whole");
+    assert!(events.end().is_none(), "nobody has closed it");
+    let mut count = 0;
+    while events.next_event().expect("its chunks are whole").is_some() {
+        count += 1;
+    }
+    assert!(count > run.count("events_stored"), "it went on");
+}
+
+#[test]
+fn a_host_that_is_heard_again_after_its_loss_ends() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = building_on_two(example());
+    let second = |launcher| host("second", r#""bu1", "fu1", "wr1""#, launcher);
+    let launcher = format!("launcher = \"exec\"\ncommand = \"{DETACHED}\"");
+    let detached = config.replace(&second(LOCAL), &second(&launcher));
+    assert_ne!(detached, config);
+    let (mut lines, coordinator) = begun(&(detached + CONTROL), folder.path());
+    let (agent, own) = host_of(folder.path(), "second");
+    signal(agent, Signal::STOP);
+    lines.wait_for("the process of bu1 is gone", 1);
+    signal(agent, Signal::CONT);
+    while own.exists() {
+        std::thread::yield_now();
+    }
+    wait_for_more(&folder.path().join("run/events.mcap"));
+    signal(coordinator, Signal::INT);
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    assert_eq!(run.lost_writers(), 1);
+}
+
+/// The run is ended at once while nobody knows yet that the host is not there.
+#[test]
+fn a_building_host_that_is_lost_at_the_end_is_no_error() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = building_on_two(example()) + CONTROL;
+    let (mut lines, coordinator) = begun(&config, folder.path());
+    let (agent, own) = host_of(folder.path(), "second");
+    signal(agent, Signal::STOP);
+    signal(coordinator, Signal::INT);
+    lines.wait_for("once more ends it at once", 1);
+    signal(coordinator, Signal::INT);
+    let run = Run::finished(lines.finish(), folder);
+    let errors = run.errors();
+    std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+    for role in ["bu1", "fu1", "wr1"] {
+        let said = format!("warning: the process of {role} died at the end of the run");
+        assert!(errors.contains(&said), "{errors}");
+    }
+    assert!(run.output.status.success(), "{errors}");
+    run.assert_accounted();
+}

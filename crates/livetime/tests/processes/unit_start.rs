@@ -1,0 +1,209 @@
+//! Processes that are started while a run goes on, and die while they start, or join and leave often.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::live_run::{find_process, process_of};
+use crate::process_run::{Lines, Run, example, patient, text, turn};
+
+/// What starts the roles in place of the program, which is beside it: a role for which there is a
+/// file `kill-ROLE-N` dies at once and takes the file with it, with `always-ROLE` each dies.
+const SCRIPT: &str = "#!/bin/sh\n\
+    if [ \"$1\" = role ]; then\n\
+    rm \"kill-$2-1\" 2>/dev/null && kill -9 $$\n\
+    rm \"kill-$2-2\" 2>/dev/null && kill -9 $$\n\
+    [ -e \"always-$2\" ] && kill -9 $$\n\
+    fi\n\
+    exec \"$PWD/real\" \"$@\"\n";
+
+/// Starts a run with these filter units and without an end, whose roles are started by the script from
+/// now on.
+fn started(folder: &Path, units: &str) -> Child {
+    let config = fs::read_to_string(example()).expect("the example is there");
+    let config = patient(config).replace("units = 1", units);
+    fs::write(folder.join("run.toml"), config).expect("a writable folder");
+    let program = folder.join("livetime");
+    fs::copy(env!("CARGO_BIN_EXE_livetime"), folder.join("real")).expect("a writable folder");
+    fs::hard_link(folder.join("real"), &program).expect("a writable folder");
+    let child = Command::new(&program)
+        .current_dir(folder)
+        .args(["run", "run.toml", "--lossless", "--duration", "600s"])
+        .args(["--json", "--processes", "--out", "run"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the built program starts");
+    while order(folder, &["status"]).is_err() {
+        std::thread::yield_now();
+    }
+    // The path stands for something else, as after an installation.
+    fs::remove_file(&program).expect("it is ours");
+    fs::write(&program, SCRIPT).expect("a writable folder");
+    let all = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&program, all).expect("it is ours");
+    child
+}
+
+/// Gives an order; what the run answers, or says against it.
+fn order(folder: &Path, order: &[&str]) -> Result<String, String> {
+    let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["steer", "run"])
+        .args(order)
+        .output()
+        .expect("the built program starts");
+    match steered.status.success() {
+        true => Ok(text(&steered.stdout).trim().to_owned()),
+        false => Err(text(&steered.stderr)),
+    }
+}
+
+/// Gives an order until it is obeyed.
+fn order_until_obeyed(folder: &Path, words: &[&str]) {
+    while let Err(error) = order(folder, words) {
+        // The unit before has not ended yet.
+        assert!(error.contains("units_max"), "{error}");
+        std::thread::yield_now();
+    }
+}
+
+fn mark(folder: &Path, name: &str) {
+    fs::write(folder.join(name), "").expect("a writable folder");
+}
+
+/// Ends a run by a signal; what it leaves.
+fn ended(child: Child, folder: tempfile::TempDir) -> Run {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    ended_lines(Lines::of(child), folder)
+}
+
+fn ended_lines(lines: Lines, folder: tempfile::TempDir) -> Run {
+    let run = Run::finished(lines.finish(), folder);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    run
+}
+
+#[test]
+fn a_filter_unit_that_dies_while_it_starts_has_not_joined() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let child = started(folder.path(), "units = 1\nunits_max = 2");
+    mark(folder.path(), "always-fu1");
+    for _ in 0..2 {
+        let error = order(folder.path(), &["filter", "add"]).expect_err("it dies");
+        assert!(error.contains("fu1 cannot be started"), "{error}");
+        let error = order(folder.path(), &["filter", "remove", "fu1"]).expect_err("none is there");
+        assert!(error.contains("no such filter unit"), "{error}");
+    }
+    fs::remove_file(folder.path().join("always-fu1")).expect("it is there");
+    let joined = order(folder.path(), &["filter", "add"]);
+    assert_eq!(joined.as_deref(), Ok("fu1 has joined"));
+    let run = ended(child, folder);
+    assert_eq!(run.causes(), BTreeSet::new());
+}
+
+#[test]
+fn a_role_whose_successor_dies_while_it_starts_gets_another() {
+    let _turn = turn();
+    for role in ["fu0", "bu0", "evm", "wr0"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let child = started(folder.path(), "units = 2");
+        mark(folder.path(), &format!("kill-{role}-1"));
+        mark(folder.path(), &format!("kill-{role}-2"));
+        let place = folder.path().canonicalize().expect("it is there");
+        kill_process(process_of(&place, role), Signal::KILL).expect("it lives");
+        let pid = Pid::from_raw(child.id() as i32).expect("a process");
+        let mut lines = Lines::of(child);
+        lines.wait_for("another took its place", 1);
+        assert!(!folder.path().join(format!("kill-{role}-2")).exists());
+        kill_process(pid, Signal::INT).expect("it lives");
+        let run = ended_lines(lines, folder);
+        let lost = run.causes();
+        let may_be = BTreeSet::from(["writer_lost".to_owned()]);
+        assert!(lost.is_subset(&may_be), "{role}: {lost:?}");
+    }
+}
+
+/// Children of a process that have ended and are not waited for.
+fn zombies_of(process: u32) -> usize {
+    let entries = fs::read_dir("/proc")
+        .expect("a system with /proc")
+        .flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let is_one = |stat: &String| {
+        let mut rest = stat
+            .rsplit_once(") ")
+            .map_or("", |(_, rest)| rest)
+            .split(' ');
+        rest.next() == Some("Z") && rest.next() == Some(process.to_string().as_str())
+    };
+    stats.filter(is_one).count()
+}
+
+#[test]
+fn filter_units_that_join_and_leave_cost_no_place_of_those_that_die() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let child = started(folder.path(), "units = 1\nunits_max = 2");
+    // More than processes may be started again.
+    for _ in 0..66 {
+        order_until_obeyed(folder.path(), &["filter", "add"]);
+        order_until_obeyed(folder.path(), &["filter", "remove", "fu1"]);
+    }
+    while zombies_of(child.id()) > 0 {
+        std::thread::yield_now();
+    }
+    let place = folder.path().canonicalize().expect("it is there");
+    kill_process(process_of(&place, "fu0"), Signal::KILL).expect("it lives");
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    let mut lines = Lines::of(child);
+    lines.wait_for("another took its place", 1);
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = ended_lines(lines, folder);
+    assert_eq!(run.causes(), BTreeSet::new());
+}
+
+#[test]
+fn filter_units_may_die_at_any_moment_while_others_join_and_leave() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let units = "units = 2\nunits_max = 6\nsubfarms = 2";
+    let child = started(folder.path(), units);
+    let place = folder.path().canonicalize().expect("it is there");
+    let is_over = AtomicBool::new(false);
+    let orders: [&[&str]; 3] = [
+        &["filter", "add"],
+        &["filter", "remove"],
+        &["filter", "remove", "fu0"],
+    ];
+    std::thread::scope(|scope| {
+        for words in orders {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Most are refused: there is none that could join or leave.
+                    let _answer = order(&place, words);
+                }
+            });
+        }
+        let mut killed = 0;
+        while killed < 24 {
+            // It may be gone by now, or not be there at this moment.
+            let found = find_process(&place, &format!("fu{}", killed % 6));
+            let _gone = found.map(|pid| kill_process(pid, Signal::KILL));
+            killed += 1;
+            let status = order(&place, &["status"]);
+            assert!(status.is_ok(), "{status:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let run = ended(child, folder);
+    assert_eq!(run.causes(), BTreeSet::new());
+}
