@@ -26,10 +26,13 @@ fn check(file: &[u8]) {
     let Ok(mut reader) = RunReader::open(Cursor::new(file)) else {
         return;
     };
-    // As a recovery, which takes a file that nobody writes any more.
+    events(&mut reader);
+    // As a recovery, which takes a file that nobody writes any more, and finds chunks wherever they lie:
+    // so does an inspection, and what is read behind it.
     reader.read_cut_end();
-    let read = events(&mut reader);
     inspect(&mut reader).expect("memory does not fail");
+    reader.rewind();
+    let read = events(&mut reader);
     // Refused are files with more or larger events than the limits of the copy.
     let Ok((copy, recovered)) = recover(Cursor::new(file), Vec::new()) else {
         return;

@@ -70,11 +70,11 @@ def test_a_run_is_paused_resumed_and_stopped(running):
     assert process.returncode == 0
     assert summary["conserved"] and summary["run"]["condition"] == "INTERRUPTED"
     assert summary["roles"]["src0"]["pauses"] == 1
-    with livetime.open(live.directory) as run:
-        ((seconds, text),) = run.notes
-        assert text == "beam back, 120 GeV"
-        assert 0 < seconds < int(run.end["time_ns"]) * 1e-9
-        assert f"after {seconds:.3g} s: beam back, 120 GeV" in str(run)
+    run = livetime.open(live.directory)
+    ((seconds, text),) = run.notes
+    assert text == "beam back, 120 GeV"
+    assert 0 < seconds < int(run.end["time_ns"]) * 1e-9
+    assert f"after {seconds:.3g} s: beam back, 120 GeV" in str(run)
     with pytest.raises(livetime.OrderError, match="has it ended"):
         live.status()
 

@@ -263,8 +263,8 @@ impl<R: Read + Seek> RunReader<R> {
         reader.index_place = tail.event_index;
         reader.summary_start = Some(tail.summary_start);
         reader.read_records()?;
-        if reader.identity.is_none() && !reader.load_first_good()? {
-            // The summary is that of another program's file, or none of its chunks is whole.
+        if reader.identity.is_none() && !reader.load_first_good()? && !reader.identify_by_event()? {
+            // The summary is that of another program's file, or nothing in its chunks is whole.
             return Err(OpenError::NotRunFile { bytes: input_bytes });
         }
         Ok(reader)
@@ -746,6 +746,23 @@ impl<R: Read + Seek> RunReader<R> {
     fn load_first_good(&mut self) -> io::Result<bool> {
         for chunk in 0..self.chunks.len() {
             if self.load(chunk)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Learns from a whole event which run the file is of, where no chunk is whole.
+    fn identify_by_event(&mut self) -> io::Result<bool> {
+        for place in self.chunks.clone() {
+            let end = place.offset.saturating_add(place.record_bytes());
+            let bytes = usize::try_from(place.data_bytes).ok();
+            let Some(bytes) = bytes.filter(|_| end <= self.input_bytes) else {
+                continue;
+            };
+            self.data.load(&mut self.input, place.data_at(), bytes)?;
+            if let Some(run) = Salvage::run_of(self.data.bytes()) {
+                self.identity = Some(RunIdentity { run, begin_crc: 0 });
                 return Ok(true);
             }
         }

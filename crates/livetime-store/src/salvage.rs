@@ -80,6 +80,28 @@ impl Salvage {
         found
     }
 
+    /// The run of the first whole event in `data`, where no chunk says which run it is of.
+    pub(crate) fn run_of(data: &[u8]) -> Option<RunNumber> {
+        let mut scratch = Vec::new();
+        let mut budget = data.len().saturating_mul(BUDGET_PASSES);
+        let mut at = 0;
+        while let Some(start) = next_magic(data, at) {
+            at = start + 1;
+            let Some(candidate) = Candidate::of(data, start) else {
+                continue;
+            };
+            let bytes = data
+                .get(start..)
+                .and_then(|data| data.get(..candidate.bytes));
+            let Some(bytes) = bytes else { continue };
+            budget = budget.checked_sub(bytes.len())?;
+            if checked_event(words_of(bytes, &mut scratch)).is_ok() {
+                return Some(candidate.run);
+            }
+        }
+        None
+    }
+
     /// Adds whole events that are at these places and were not found: nothing of the messages around
     /// them need be left.
     pub(crate) fn add_told(&mut self, data: &[u8], run: RunNumber, places: &[(usize, usize)]) {

@@ -320,6 +320,29 @@ fn whole_events_are_found_by_whoever_reads() {
     }
 }
 
+/// With one wrong bit in every chunk no chunk says which run the file is of; its events do.
+#[test]
+fn events_are_read_where_no_chunk_is_whole() {
+    let written = events(&mut Random::new(25), 200, 150);
+    let bytes = file(&written, 8192);
+    let mut damaged = bytes.clone();
+    let places = chunk_places(&bytes);
+    for (start, size) in &places {
+        damaged[start + size - 100] ^= 1;
+    }
+    let mut reader = support::open(&damaged);
+    assert_eq!((reader.run(), reader.begin()), (RUN, None));
+    let found = read_back(&mut reader, &written);
+    // Each costs an event at most.
+    assert!(found.len() + places.len() >= written.len());
+    let inspection = inspect(&mut support::open(&damaged)).unwrap();
+    assert_eq!(inspection.events, found.len() as u64);
+    assert!(!inspection.is_good());
+    let (copy, recovered) = recover(Cursor::new(&damaged), Vec::new()).unwrap();
+    assert_eq!(recovered.file.events_stored, found.len() as u64);
+    assert_eq!(read_back(&mut support::open(&copy), &written), found);
+}
+
 /// Two chunks in each other's place, and a copy of a later one before the first: no event is lost.
 #[test]
 fn chunks_at_another_place_are_read_in_their_order() {
@@ -599,10 +622,16 @@ fn whole_events_of_a_chunk_that_is_cut_off_are_recovered() {
 fn a_recovery_takes_the_events_that_a_reader_of_the_whole_file_finds() {
     let seeds =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/run_reader");
-    for (name, events) in [("cut-end", 1), ("no-events-by-summary", 0)] {
+    for (name, events) in [
+        ("cut-end", 1),
+        ("no-events-by-summary", 0),
+        ("displaced-chunk", 2),
+    ] {
         let damaged = std::fs::read(seeds.join(name)).unwrap();
         let mut reader = RunReader::open(Cursor::new(damaged.as_slice())).unwrap();
         reader.read_cut_end();
+        inspect(&mut reader).unwrap();
+        reader.rewind();
         let mut found = 0;
         while reader.next_event().unwrap().is_some() {
             found += 1;
