@@ -132,8 +132,8 @@ def test_what_cannot_be_is_refused_and_a_wait_may_be_without_end(daemon):
 def test_a_wait_hears_signals(daemon):
     with timing.Listener([timing.group(6)], address=daemon) as listener:
         main = threading.main_thread().ident
-        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
             listener.read()
 
 

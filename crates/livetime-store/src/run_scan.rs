@@ -288,6 +288,8 @@ fn report_gaps<R: Read + Seek>(
             .chain([input_bytes]);
         starts.zip(ends).collect()
     };
+    // Else neighbours tell nothing of what lay between them.
+    let is_in_order = (found.chunks).is_sorted_by_key(|chunk| chunk.content.mark.sequence);
     for (index, (start, end)) in ends.into_iter().enumerate() {
         let at_file_end = end == input_bytes;
         let start = known_records_end(input, start, end, at_file_end)?;
@@ -305,7 +307,7 @@ fn report_gaps<R: Read + Seek>(
             bytes: end - start,
             reason,
         });
-        if !exhausted && may_hold_events(&found.chunks, index) {
+        if !exhausted && (!is_in_order || may_hold_events(&found.chunks, index)) {
             put_gaps(&search.strangers, start, end, at_file_end, &mut found.gaps);
         }
         // Of several damaged chunks in a row, each is named.
@@ -331,12 +333,8 @@ fn report_gaps<R: Read + Seek>(
 }
 
 /// Whether events are missing between chunk `index` and the one before it, or the end of the file,
-/// as far as the chunks tell.
+/// as far as chunks tell that come in their order.
 fn may_hold_events(chunks: &[ScannedChunk], index: usize) -> bool {
-    if !chunks.is_sorted_by_key(|chunk| chunk.content.mark.sequence) {
-        // Neighbours tell nothing of what lay between them.
-        return true;
-    }
     let before = index.checked_sub(1).and_then(|before| chunks.get(before));
     let before = before.map(|chunk| chunk.content);
     let known = before.map_or(0, |content| {

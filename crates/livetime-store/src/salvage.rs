@@ -7,6 +7,8 @@
 //! one has no such message around it, or is stepped over with the event that it is in. Whether
 //! bytes may be searched at all is decided by [`crate::run_reader`] and [`crate::run_scan`].
 
+use std::collections::BTreeSet;
+
 use livetime_wire::{RunNumber, event};
 
 use crate::chunk_data::words_of;
@@ -106,12 +108,12 @@ impl Salvage {
     /// them need be left.
     pub(crate) fn add_told(&mut self, data: &[u8], run: RunNumber, places: &[(usize, usize)]) {
         let mut scratch = Vec::new();
+        let known: BTreeSet<usize> = self.whole.iter().map(|event| event.start).collect();
         for &(start, bytes) in places {
-            let is_known = self.whole.iter().any(|event| event.start == start);
             let words = start
                 .checked_add(bytes)
                 .and_then(|end| data.get(start..end));
-            let Some(words) = words.filter(|_| !is_known) else {
+            let Some(words) = words.filter(|_| !known.contains(&start)) else {
                 continue;
             };
             let event = checked_event(words_of(words, &mut scratch));

@@ -130,8 +130,8 @@ class EventBatch:
 
         Made at the first call; NaN and what is masked are left out. What a batch fills counts only
         when the filter returns: a failed event is in no histogram. A filter has at most 256 of them
-        with at most 4000 bins, names and labels of at most 200 characters. Raises ValueError for other bins than before, and for a name or bins
-        that cannot be.
+        with at most 4000 bins, names and labels of at most 200 characters. Raises ValueError for
+        other bins than before, and for a name or bins that cannot be.
         """
         flat = np.asarray(_flattened(values), dtype=np.float64)
         axis = _axis(name, bins, range, label)

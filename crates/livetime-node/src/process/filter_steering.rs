@@ -79,14 +79,14 @@ impl ProcessGroup {
 
     /// Why none of the filter units that are not there can join.
     fn why_no_filter(&self, absent: &[UnitId]) -> String {
+        let mut missed = self.missed.iter().map(|index| self.processes[*index].unit);
+        if let Some(unit) = missed.find(|unit| absent.contains(unit)) {
+            return format!("{unit} has just died, which is settled first; give the order again");
+        }
         let lost = absent
             .iter()
             .filter(|unit| self.is_homeless(**unit) || self.lost_group_of(**unit).is_some());
         let lost: Vec<String> = lost.map(|unit| role_of(*unit)).collect();
-        let missed = self.missed.iter().map(|index| self.processes[*index].unit);
-        if let Some(unit) = missed.into_iter().find(|unit| absent.contains(unit)) {
-            return format!("{unit} has just died, which is settled first; give the order again");
-        }
         match lost.is_empty() {
             true => "all filter units of `[filter] units_max` are there".to_owned(),
             false => format!(

@@ -7,6 +7,7 @@
 //! believed, else the chunks at theirs are damaged. Whoever reads single events does not: of chunks at
 //! a wrong place they get what is whole and lies in one piece, and what is missing is told.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::doubles::KnownTriggers;
@@ -41,11 +42,13 @@ impl<R: Read + Seek> RunReader<R> {
             return Ok(());
         }
         let found = scan(&mut self.input, 0, self.identity)?;
-        let is_told = |chunk: &ScannedChunk| {
-            let mut places = self.chunks.iter();
-            places.any(|p| (p.offset, p.data_bytes) == (chunk.offset, chunk.data_bytes))
-        };
-        if found.chunks.iter().all(is_told) {
+        let places = self
+            .chunks
+            .iter()
+            .map(|place| (place.offset, place.data_bytes));
+        let told: BTreeSet<(u64, u64)> = places.collect();
+        let mut chunks = found.chunks.iter();
+        if chunks.all(|chunk| told.contains(&(chunk.offset, chunk.data_bytes))) {
             return Ok(());
         }
         self.take_scan(found);

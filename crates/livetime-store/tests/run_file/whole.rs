@@ -4,7 +4,8 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use livetime_store::run_reader::IndexOrigin;
-use livetime_store::{Axis, Condition, Histogram, Inspection, RunEnd, RunReader, RunWriter};
+use livetime_store::{Axis, Condition, Histogram, Inspection, NOTES_MAX};
+use livetime_store::{RunEnd, RunNote, RunReader, RunWriter};
 use livetime_store::{WriteError, WriterLimits, inspect};
 use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
 use proptest::prelude::*;
@@ -94,6 +95,24 @@ proptest! {
     fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         prop_assert!(RunReader::open(Cursor::new(&bytes)).is_err());
     }
+}
+
+/// The longest notes there may be are far longer than a chunk.
+#[test]
+fn as_many_notes_as_there_may_be_are_read_back() {
+    let longest = "\"".repeat(livetime_store::run_note::NOTE_BYTES_MAX);
+    let note = |n| RunNote::new(RunNs(n), &longest).unwrap();
+    let end = RunEnd {
+        notes: (0..NOTES_MAX as u64).map(note).collect(),
+        ..end()
+    };
+    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(4096)).unwrap();
+    support::write_events(&mut writer, &events(&mut Random::new(26), 20, 50)).unwrap();
+    writer.finish(&end).unwrap();
+    let bytes = writer.into_inner();
+    let reader = open(&bytes);
+    assert_eq!(reader.end().map(|read| &read.notes), Some(&end.notes));
+    assert!(inspect(&mut open(&bytes)).unwrap().is_good());
 }
 
 #[test]

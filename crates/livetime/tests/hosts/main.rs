@@ -29,7 +29,7 @@ use livetime_control::session::HostSession;
 use livetime_node::process::HOST_PROTOCOL;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live_run::{cut_streams_of, process_of, start, wait_for_more};
+use crate::live_run::{cut_streams_of, order, process_of, start, wait_for_more};
 use crate::process_run::{Run, patient, text, turn};
 
 /// The example on one host, over TCP all the same.
@@ -393,32 +393,21 @@ fn kill_second(folder: &Path) {
     kill_process(pid.expect("a process"), Signal::KILL).expect("it lives");
 }
 
-/// Gives the run an order; what is said against it.
-fn against(folder: &Path, order: &[&str]) -> String {
-    let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
-        .current_dir(folder)
-        .args(["steer", "run"])
-        .args(order)
-        .output()
-        .expect("the built program starts");
-    text(&steered.stderr)
-}
-
 #[test]
 fn a_filter_unit_whose_host_is_gone_cannot_join() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let lines = start_with_known_second(folder.path(), &["--duration", "600s"]);
-    let against = |order: &[&str]| against(folder.path(), order);
-    while !against(&["filter", "add"]).contains("`[filter] units_max` are there") {
-        std::thread::yield_now();
-    }
+    let await_refusal = |reason: &str| {
+        let is_so = |said: Result<String, String>| said.is_err_and(|said| said.contains(reason));
+        while !is_so(order(folder.path(), &["filter", "add"])) {
+            std::thread::yield_now();
+        }
+    };
+    await_refusal("`[filter] units_max` are there");
     kill_second(folder.path());
-    let expected = "the host or the building group of fu1 is gone";
-    while !against(&["filter", "add"]).contains(expected) {
-        std::thread::yield_now();
-    }
-    assert_eq!(against(&["stop"]), "");
+    await_refusal("the host or the building group of fu1 is gone");
+    assert!(order(folder.path(), &["stop"]).is_ok());
     let run = Run::finished(lines.finish(), folder);
     assert!(run.output.status.success(), "{}", run.errors());
 }

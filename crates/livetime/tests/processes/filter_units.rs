@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::live_run;
 use crate::process_run::{Run, example, patient, text, turn};
 
 const TRIGGERS: [&str; 3] = ["--triggers", "10000", "--processes"];
@@ -108,17 +109,11 @@ pub(crate) fn endless(folder: &tempfile::TempDir, units: &str, faults: &[String]
 /// Gives an order until the run takes it.
 pub(crate) fn steer(folder: &tempfile::TempDir, order: &[&str], refused: &str) -> String {
     loop {
-        let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
-            .current_dir(folder.path())
-            .args(["steer", "run"])
-            .args(order)
-            .output()
-            .expect("the built program starts");
-        if steered.status.success() {
-            return text(&steered.stdout).trim().to_owned();
-        }
+        let errors = match live_run::order(folder.path(), order) {
+            Ok(answer) => return answer,
+            Err(errors) => errors,
+        };
         // It is not there yet, or not done with what came before.
-        let errors = text(&steered.stderr);
         let early = ["no run takes orders", "cannot open", refused];
         assert!(early.iter().any(|early| errors.contains(early)), "{errors}");
         std::thread::yield_now();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::process_run::text;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// The process of a role of the run that was started in a folder.
@@ -60,6 +61,20 @@ pub(crate) fn cut_streams_of(process: Pid) -> usize {
         }
     }
     streams.len()
+}
+
+/// Gives the run in `run` of a folder an order; what it answers, or what is said against it.
+pub(crate) fn order(folder: &Path, order: &[&str]) -> Result<String, String> {
+    let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
+        .current_dir(folder)
+        .args(["steer", "run"])
+        .args(order)
+        .output()
+        .expect("the built program starts");
+    match steered.status.success() {
+        true => Ok(text(&steered.stdout).trim().to_owned()),
+        false => Err(text(&steered.stderr)),
+    }
 }
 
 fn bytes_of(file: &Path) -> u64 {

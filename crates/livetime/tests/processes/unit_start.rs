@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live_run::{find_process, process_of};
-use crate::process_run::{Lines, Run, example, patient, text, turn};
+use crate::live_run::{find_process, order, process_of};
+use crate::process_run::{Lines, Run, example, patient, turn};
 
 /// What starts the roles in place of the program, which is beside it: a role for which there is a
 /// file `kill-ROLE-N` dies at once and takes the file with it, with `always-ROLE` each dies.
@@ -48,20 +48,6 @@ fn started(folder: &Path, units: &str) -> Child {
     let all = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&program, all).expect("it is ours");
     child
-}
-
-/// Gives an order; what the run answers, or says against it.
-fn order(folder: &Path, order: &[&str]) -> Result<String, String> {
-    let steered = Command::new(env!("CARGO_BIN_EXE_livetime"))
-        .current_dir(folder)
-        .args(["steer", "run"])
-        .args(order)
-        .output()
-        .expect("the built program starts");
-    match steered.status.success() {
-        true => Ok(text(&steered.stdout).trim().to_owned()),
-        false => Err(text(&steered.stderr)),
-    }
 }
 
 /// Gives an order until it is obeyed.

@@ -21,6 +21,7 @@ mod link_down;
 mod link_kinds;
 mod links;
 mod machine_too_slow;
+mod network_plans;
 mod network_states;
 mod networks;
 mod output_budget;

@@ -218,6 +218,24 @@ fn what_is_noted_of_a_run_is_kept_with_it() {
     assert_eq!(notes, run["notes"]);
 }
 
+/// With processes the writer's own closes the file: it is told in parts of more than one.
+#[test]
+fn long_notes_come_to_the_writer_of_a_run_with_processes() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let longest = "\"\u{fc} ".repeat(249) + "end";
+    let mut words = vec!["run", "small.toml", "--processes", "--triggers", "50"];
+    for _ in 0..100 {
+        words.extend(["--note", &longest]);
+    }
+    bench.run(&words).ended_with(0);
+    let file = File::open(bench.path("runs/000001/events.mcap")).expect("it is there");
+    let file = RunReader::open(file).expect("a run file");
+    let notes = &file.end().expect("a record").notes;
+    assert_eq!(notes.len(), 100);
+    assert!(notes.iter().all(|note| note.text == longest));
+}
+
 /// What the schedule or a file has waits in a lossless run; it is stopped while it does.
 #[test]
 fn a_lossless_run_that_is_stopped_in_a_pause_has_refused_nothing() {
