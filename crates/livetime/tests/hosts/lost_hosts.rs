@@ -10,8 +10,8 @@ use crate::live_run::{find_process, process_of, start, start_with, wait_for_more
 use crate::process_run::{self, Lines, Run, keeping_all, turn};
 use crate::start_of_hosts::{host_of, launched_by};
 use crate::{
-    LOCAL, assert_goes_on_without_second, building_on_two, filtering_on_two, host, on_one_host,
-    readout_on_two,
+    LOCAL, assert_goes_on_without_second, await_event, building_on_two, filtering_on_two, host,
+    on_one_host, readout_on_two,
 };
 
 /// A launcher that has ended when its host is there, as one that starts it on another machine.
@@ -25,16 +25,6 @@ fn example() -> String {
 
 fn signal(process: Pid, signal: Signal) {
     kill_process(process, signal).expect("it lives");
-}
-
-fn await_event(file: &Path) {
-    let has_event = || {
-        let events = RunFolder::open(file);
-        events.is_ok_and(|mut file| file.next_event().is_ok_and(|event| event.is_some()))
-    };
-    while !has_event() {
-        std::thread::yield_now();
-    }
 }
 
 /// A run without an end in which something is written, and its process.

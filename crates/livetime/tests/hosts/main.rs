@@ -361,6 +361,17 @@ fn without_a_building_host_the_run_goes_on_with_the_others() {
     assert!(run.stored().range(8000..).count() > 0);
 }
 
+/// Waits until a whole event is in a run file.
+fn await_event(file: &Path) {
+    let has_event = || {
+        let events = RunFolder::open(file);
+        events.is_ok_and(|mut file| file.next_event().is_ok_and(|event| event.is_some()))
+    };
+    while !has_event() {
+        std::thread::yield_now();
+    }
+}
+
 /// Starts a run in which the agent of the building host `second` writes down its process number.
 fn start_with_known_second(folder: &Path, arguments: &[&str]) -> process_run::Lines {
     let launcher =
@@ -424,14 +435,7 @@ fn a_building_host_that_is_killed_leaves_the_run_to_the_others() {
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
     let lines = start_with_known_second(folder.path(), &TRIGGERS);
-    let file = folder.path().join("run/events-1.mcap");
-    let has_event = || {
-        let events = RunFolder::open(&file);
-        events.is_ok_and(|mut file| file.next_event().is_ok_and(|event| event.is_some()))
-    };
-    while !has_event() {
-        std::thread::yield_now();
-    }
+    await_event(&folder.path().join("run/events-1.mcap"));
     kill_second(folder.path());
     let run = Run::finished(lines.finish(), folder);
     let errors = run.errors();

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::process_run::text;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::process_run::text;
 
 /// The process of a role of the run that was started in a folder.
 pub(crate) fn process_of(folder: &Path, role: &str) -> Pid {
