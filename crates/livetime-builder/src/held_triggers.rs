@@ -139,10 +139,14 @@ impl HeldTriggers {
         self.cells.get(at).is_some_and(|word| word & OCCUPIED != 0)
     }
 
-    /// The cell of a trigger in the window, whatever is in it.
+    /// The cell of a trigger in the window or soon in it, whatever is in it: that of the next one is that
+    /// of the oldest once the window slides.
     #[inline]
     pub(crate) fn foresee(&self, trigger: TriggerNumber) -> Option<&u32> {
-        self.cells.get(self.cell(self.ahead(trigger)?))
+        let ahead = trigger.0.wrapping_sub(self.first);
+        let ahead = ahead.checked_sub(self.capacity.into()).unwrap_or(ahead);
+        let is_near = ahead < self.capacity.into();
+        self.cells.get(is_near.then(|| self.cell(ahead as u32))?)
     }
 
     /// What is known of a live trigger.
@@ -397,6 +401,24 @@ mod tests {
         if let Some((place, _)) = table.find(trigger) {
             table.take_out(place);
         }
+    }
+
+    #[test]
+    fn the_cell_that_is_foreseen_is_the_one_that_is_taken() {
+        let mut table = HeldTriggers::lean(4, 1);
+        table.reserve();
+        let cell = |table: &HeldTriggers, trigger| {
+            table.foresee(T(trigger)).map(std::ptr::from_ref::<u32>)
+        };
+        for trigger in 1..50 {
+            let foreseen = cell(&table, trigger).expect("in the window or right behind it");
+            assert!(table.insert(T(trigger), held(1, 8)));
+            assert_eq!(cell(&table, trigger), Some(foreseen), "trigger {trigger}");
+            if trigger > 2 {
+                remove(&mut table, T(trigger - 2));
+            }
+        }
+        assert_eq!(cell(&table, 1 << 40), None, "far away");
     }
 
     #[test]

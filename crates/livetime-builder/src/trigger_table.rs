@@ -85,6 +85,13 @@ impl<V: Copy + Default> TriggerTable<V> {
         self.heads.get(self.head(trigger.0))
     }
 
+    /// The first entry of the chain of a trigger.
+    #[inline]
+    pub(crate) fn foresee_entry(&self, trigger: TriggerNumber) -> Option<&u64> {
+        let first = self.heads.get(self.head(trigger.0))?.wrapping_sub(1);
+        Some(&self.entries.get(first as usize)?.key)
+    }
+
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let mut at = self.heads[self.head(key)].wrapping_sub(1);
@@ -205,7 +212,9 @@ mod tests {
         assert!(!table.insert(TriggerNumber(1), 2), "already there");
         assert!(table.insert(TriggerNumber(2), 2));
         assert!(!table.insert(TriggerNumber(3), 3), "full");
+        assert_eq!(table.foresee_entry(TriggerNumber(2)), Some(&2));
         table.clear();
+        assert_eq!(table.foresee_entry(TriggerNumber(2)), None);
         assert_eq!(table.len(), 0);
         assert_eq!(table.get(TriggerNumber(1)), None);
     }

@@ -56,6 +56,12 @@ impl BuilderUnit {
         self.slots.foresee(trigger)
     }
 
+    /// Where it goes on, once that is at hand.
+    #[inline]
+    pub fn foresee_entry(&self, trigger: TriggerNumber) -> Option<&u64> {
+        self.slots.foresee_entry(trigger)
+    }
+
     /// Where a fragment of an event goes, of the source with a rank, for drivers as in
     /// [`BuilderUnit::foresee_message`].
     #[inline]

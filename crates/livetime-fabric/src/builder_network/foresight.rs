@@ -16,12 +16,17 @@ use super::placement::NONE;
 use super::world::NetworkWorld;
 use crate::scheduler::Scheduler;
 
-/// Deliveries between the one that is handled and that of which the hosts are asked for.
-const HOSTS_AHEAD: usize = 6;
+/// Deliveries between the one that is handled and that of which the hosts are asked for. What is asked
+/// for too soon has left the core's nearest cache again.
+const HOSTS_AHEAD: usize = 4;
 /// Those to that of which places in the hosts are asked for.
-const PLACES_AHEAD: usize = 4;
+const PLACES_AHEAD: usize = 3;
+/// Those to that of which entries in tables are asked for.
+const ENTRIES_AHEAD: usize = 2;
 /// Those to that of which triggers and events are asked for.
-const EVENTS_AHEAD: usize = 2;
+const EVENTS_AHEAD: usize = 1;
+/// Room for all of them.
+const REMEMBERED: usize = (HOSTS_AHEAD + 1).next_power_of_two();
 
 /// What every message or fragment touches of a host: the beginning, see there.
 const READOUT_BYTES: usize = 512;
@@ -29,6 +34,29 @@ const BUILDER_BYTES: usize = 512;
 const ADAPTER_BYTES: usize = 192;
 /// The head of a block and its first pieces.
 const BLOCK_BYTES: usize = 128;
+
+/// The deliveries of which the hosts were asked for, the oldest written over: each is looked for once,
+/// and found here when it is nearer.
+#[derive(Debug, Default)]
+pub(super) struct Foreseen {
+    coming: [Option<Coming>; REMEMBERED],
+    handled: usize,
+}
+
+impl Foreseen {
+    /// A delivery is handled, and this one is [`HOSTS_AHEAD`] of it.
+    #[inline]
+    fn remember(&mut self, coming: Option<Coming>) {
+        self.handled = self.handled.wrapping_add(1);
+        *self.at(HOSTS_AHEAD) = coming;
+    }
+
+    /// The delivery after so many others.
+    #[inline]
+    fn at(&mut self, others: usize) -> &mut Option<Coming> {
+        &mut self.coming[self.handled.wrapping_add(others) % REMEMBERED]
+    }
+}
 
 /// Who takes part in a delivery that comes.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +71,19 @@ struct Coming {
 impl NetworkWorld<'_> {
     /// Asks for what the next deliveries will touch, at both ends. Changes nothing.
     #[inline]
-    pub(super) fn foresee_deliveries(&self, s: &Scheduler<EventWord>) {
-        if let Some(coming) = self.coming(HOSTS_AHEAD, s) {
+    pub(super) fn foresee_deliveries(&mut self, s: &Scheduler<EventWord>) {
+        let coming = self.coming(HOSTS_AHEAD, s);
+        self.foreseen.remember(coming);
+        if let Some(coming) = coming {
             self.foresee_hosts(&coming);
         }
-        if let Some(coming) = self.coming(PLACES_AHEAD, s) {
+        if let Some(coming) = *self.foreseen.at(PLACES_AHEAD) {
             self.foresee_places(&coming);
         }
-        if let Some(coming) = self.coming(EVENTS_AHEAD, s) {
+        if let Some(coming) = *self.foreseen.at(ENTRIES_AHEAD) {
+            self.foresee_entries(&coming);
+        }
+        if let Some(coming) = *self.foreseen.at(EVENTS_AHEAD) {
             self.foresee_triggers(&coming);
             self.foresee_events(&coming);
         }
@@ -111,10 +144,24 @@ impl NetworkWorld<'_> {
             let host = &self.builders[usize::from(builder)];
             let sender = rail * self.readouts.len() + readout;
             bring_some(host.unit.foresee_message(readout as u16));
-            bring_some(host.assemblers.foresee(sender));
+            for end in host.assemblers.foresee(sender).into_iter().flatten() {
+                bring(end);
+            }
             for piece in &self.blocks[tag as usize].pieces {
                 bring_some(host.unit.foresee_slot(piece.trigger));
             }
+        }
+    }
+
+    /// What leads to the events whose fragments come.
+    #[inline]
+    fn foresee_entries(&self, coming: &Coming) {
+        if coming.builder == NONE {
+            return;
+        }
+        let host = &self.builders[usize::from(coming.builder)];
+        for piece in &self.blocks[coming.tag as usize].pieces {
+            bring_some(host.unit.foresee_entry(piece.trigger));
         }
     }
 
@@ -162,5 +209,31 @@ impl NetworkWorld<'_> {
 fn bring_some<T>(place: Option<&T>) {
     if let Some(place) = place {
         bring(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_found_again_as_it_comes_nearer() {
+        let coming = |tag: usize| Coming {
+            rail: 0,
+            readout: 0,
+            builder: 0,
+            tag: tag as u32,
+        };
+        let mut foreseen = Foreseen::default();
+        for handled in 0..100 {
+            foreseen.remember(Some(coming(handled + HOSTS_AHEAD)));
+            for others in 0..=HOSTS_AHEAD.min(handled) {
+                let found = foreseen.at(others).map(|coming| coming.tag as usize);
+                let known = handled + others >= HOSTS_AHEAD;
+                assert_eq!(found, known.then_some(handled + others));
+            }
+        }
+        foreseen.remember(None);
+        assert!(foreseen.at(HOSTS_AHEAD).is_none());
     }
 }

@@ -16,6 +16,7 @@ use super::check::{Check, Sizes};
 use super::control::Texts;
 use super::engine::Engine;
 use super::event::{EventWord, NetworkEvent};
+use super::foresight::Foreseen;
 use super::hosts::{
     BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
     builder_hosts, readout_hosts,
@@ -87,6 +88,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) damage: Option<PacketDamage>,
     pub(super) parts: Option<Parts>,
     wakes: Vec<WakeUp>,
+    pub(super) foreseen: Foreseen,
     pub(super) check: Check,
     pub(super) tally: Tally,
 }
@@ -160,6 +162,7 @@ impl<'t> NetworkWorld<'t> {
             damage: PacketDamage::new(plan.packet_damage, load.seed),
             parts: Parts::new(plan.mtu),
             wakes: vec![WakeUp::new(); 1 + (units + others) as usize],
+            foreseen: Foreseen::default(),
             check: Check::default(),
             tally: Tally::new(load),
             byte_time: ByteTime::new(load.link_bits_per_s),
