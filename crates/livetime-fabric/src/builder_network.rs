@@ -48,7 +48,7 @@ use livetime_builder::problem_code::TIMEOUT;
 use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_wire::{ByteSize, DurationNs, Problem, SourceId};
 
-use crate::kernel::{RunLimits, Simulation, SimulationConfig};
+use crate::kernel::{RunLimits, Simulation, SimulationConfig, StopReason};
 use crate::network::topology::shift::ShiftSchedule;
 use crate::network::{Load, RoutePolicy, SizeLaw, Topology};
 use crate::problem_code::{BUILDER_NETWORK, SCHEDULE, TIMES};
@@ -82,6 +82,10 @@ pub(crate) const MTU: core::ops::RangeInclusive<u32> = 512..=1 << 20;
 /// Pairs of units for whose states huge pages are worth the while: fewer are at hand anyway, and of
 /// more a short run leaves much untouched that huge pages would take memory for.
 const HUGE_PAGES_FOR: core::ops::RangeInclusive<usize> = 1 << 14..=1 << 20;
+
+/// Sixteenths of such a run after which the heap is gathered in huge pages: units take most of their
+/// memory at the start, and the rest when the first events are open.
+const GATHERED_AFTER: &[u64] = &[0, 1, 4];
 
 /// How readout units spread what they send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -723,11 +727,22 @@ impl BuilderNetwork {
         let mut simulation = Simulation::new(world, config);
         let (world, scheduler) = simulation.parts_mut();
         world.start(scheduler);
-        if HUGE_PAGES_FOR.contains(&(world.adapters.len() * world.builders.len())) {
-            livetime_shm::heap_pages::heap_into_huge_pages();
-        }
+        let pairs = world.adapters.len() * world.builders.len();
         let end = SimPs::ZERO + load.warm_up + load.duration;
-        let report = simulation.run(RunLimits::new(end, u64::MAX));
+        let pieces = match HUGE_PAGES_FOR.contains(&pairs) {
+            true => GATHERED_AFTER,
+            false => &[],
+        };
+        // A run in pieces is the same as one run.
+        let mut ends = pieces.iter().map(|piece| SimPs(end.0 / 16 * piece));
+        let report = loop {
+            let until = ends.next();
+            let report = simulation.run(RunLimits::new(until.unwrap_or(end), u64::MAX));
+            if until.is_none() || report.stop != StopReason::Horizon {
+                break report;
+            }
+            livetime_shm::heap_pages::heap_into_huge_pages();
+        };
         let world = simulation.into_world();
         let shares = HostShares::of(&world, report.now);
         (world.into_outcome(&report), shares)
