@@ -99,6 +99,12 @@ pub struct BuilderCounts {
     pub events_written_again: u64,
     /// Events that filter units rejected, that the writer is through with, or that it took with it.
     pub events_done: u64,
+    /// Incomplete events among them.
+    pub incomplete_done: u64,
+    /// Fragments in those.
+    pub fragments_in_incomplete_done: u64,
+    /// Fragments in all events that are done.
+    pub fragments_done: u64,
     /// Answers of filter units or the writer for events that are not theirs.
     pub dones_unknown: u64,
     /// Events cleared; each returned its credit.
@@ -509,10 +515,23 @@ impl BuilderUnit {
             self.counts.dones_unknown += 1;
             return;
         };
-        self.counts.events_done += 1;
+        self.note_done(slot);
         self.dispatch.done(filter);
         self.end_first_step(slot);
         self.finish(slot);
+    }
+
+    /// Counts an event that filter units or the writer are through with, and what it is: should this
+    /// unit die, all else that it has closed may be built again.
+    fn note_done(&mut self, slot: u32) {
+        let event = self.assembly.event(slot);
+        let fragments = u64::from(event.received);
+        self.counts.events_done += 1;
+        self.counts.fragments_done += fragments;
+        if event.outcome == Outcome::Incomplete {
+            self.counts.incomplete_done += 1;
+            self.counts.fragments_in_incomplete_done += fragments;
+        }
     }
 
     fn finish(&mut self, slot: u32) {

@@ -17,14 +17,15 @@ use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
 use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, FRONT_END, name_of_socket, role_of, transport_of, writers};
-use crate::counter_block::CounterBlock;
-use crate::process::lost_unit::{Judged, Neighbours, count_accepted_once, settle_lost};
+use crate::counter_block::{CounterBlock, RoleCounts};
+use crate::machine_memory::{MemoryShort, check_memory};
+use crate::process::lost_unit::{Judged, Neighbours, Unfinished, count_accepted_once, settle_lost};
 use crate::process::{
     FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
 };
 use crate::python_filter::FilterHistograms;
 use crate::role::{Role, RoleCommand};
-use crate::role_ends::{MissingEnd, RoleEnds};
+use crate::role_ends::{MissingEnd, RoleEnds, unit_of};
 use crate::run_clock::RunClock;
 use crate::run_file::{RunFile, RunFiles};
 use crate::settlement::{longest_repair, settle};
@@ -35,6 +36,9 @@ use crate::worker::{CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerRes
 /// Why a chain could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
+    /// The machine has less memory than the chain takes.
+    #[error(transparent)]
+    Memory(#[from] MemoryShort),
     /// No memory for pages.
     #[error("cannot create a page pool: {0}")]
     Pool(#[from] PoolError),
@@ -168,18 +172,35 @@ fn connect_units(config: &ChainConfig, plan: &ChainPlan) -> Result<Vec<Connected
 
 /// What the living units next to lost ones have counted.
 fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
-    let roles = || snapshot.roles.iter().map(|(_, role)| &role.gauges);
-    let judged = (!lost.contains(&UnitKind::Filter)).then(|| Judged {
-        incomplete: roles().map(|role| role.incomplete).sum(),
-        fragments_in_incomplete: roles().map(|role| role.fragments_in_incomplete).sum(),
-        fragments: roles().map(|role| role.fragments).sum(),
+    let judged = (!lost.contains(&UnitKind::Filter)).then(|| {
+        let filters = || lives_of(snapshot, UnitKind::Filter).map(|(_, role)| &role.gauges);
+        Judged {
+            incomplete: filters().map(|role| role.incomplete).sum(),
+            fragments_in_incomplete: filters().map(|role| role.fragments_in_incomplete).sum(),
+            fragments: filters().map(|role| role.fragments).sum(),
+        }
     });
+    let builders = lives_of(snapshot, UnitKind::Builder);
+    let dead_builders = builders.filter(|(is_dead, _)| *is_dead);
     Neighbours {
         accepts: snapshot.role("evm").gauges.received,
         event_manager_lives: !lost.contains(&UnitKind::EventManager),
-        events_done: roles().map(|role| role.done).sum(),
+        events_done: lives_of(snapshot, UnitKind::Builder)
+            .map(|(_, role)| role.gauges.done)
+            .sum(),
         judged,
+        unfinished: Unfinished::of(dead_builders.map(|(_, role)| role)),
     }
+}
+
+/// What the units of a kind have counted in each of their lives, and whether that is over.
+fn lives_of(snapshot: &Snapshot, kind: UnitKind) -> impl Iterator<Item = (bool, &RoleCounts)> {
+    let roles = snapshot.roles.iter();
+    roles.filter_map(move |(name, role)| {
+        let id = name.split('~').next()?;
+        let unit = unit_of(id).filter(|unit| unit.kind == kind);
+        unit.map(|_| (id != name, role))
+    })
 }
 
 /// Gives each worker its roles.
@@ -223,6 +244,7 @@ impl Chain {
         config.builder.heartbeat = DurationNs(0);
         let config = &config;
         let plan = ChainPlan::new(config);
+        check_memory(&plan, |_| true)?;
         let bells: Vec<Doorbell> = (config.workers.iter())
             .map(|_| Doorbell::in_process())
             .collect();

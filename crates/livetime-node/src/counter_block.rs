@@ -41,13 +41,14 @@ pub struct Gauges {
     pub done: u64,
     /// 1 when the role cannot do its work any more.
     pub failed: u64,
-    /// 1 while the writer waits for room on the disk.
+    /// 1 while the writer, or the record of trigger packets, has no room on the disk.
     pub disk_full: u64,
-    /// Incomplete events among those that a filter unit has judged.
+    /// Incomplete events among those that a filter unit has judged, or of a builder unit those that
+    /// others are through with.
     pub incomplete: u64,
     /// Fragments in them.
     pub fragments_in_incomplete: u64,
-    /// Fragments in all events that a filter unit has judged.
+    /// Fragments in all events that a filter unit has judged, or that others are through with.
     pub fragments: u64,
     /// Offers that came outside the trigger gate or in a pause, which is no dead time.
     pub refused_outside: u64,

@@ -409,6 +409,7 @@ fn a_complete_event_goes_to_the_filter_and_is_released_then_cleared() {
     let counts = bench.unit.counts();
     assert_eq!((counts.events_built, counts.fragments_in_built), (1, 4));
     assert_eq!((counts.events_done, counts.cleared), (1, 1));
+    assert_eq!((counts.fragments_done, counts.incomplete_done), (4, 0));
 }
 
 #[test]
@@ -509,6 +510,9 @@ fn a_timeout_closes_the_event_and_names_the_missing_sources() {
     assert_eq!(counts.events_incomplete, 1);
     assert_eq!(counts.fragments_in_incomplete, 3);
     assert_eq!(counts.events_built, 0);
+    assert_eq!((counts.events_done, counts.incomplete_done), (1, 1));
+    let done = (counts.fragments_done, counts.fragments_in_incomplete_done);
+    assert_eq!(done, (3, 3));
 }
 
 #[test]

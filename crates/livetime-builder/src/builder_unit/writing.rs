@@ -47,7 +47,7 @@ impl BuilderUnit {
             self.counts.dones_unknown += 1;
             return;
         };
-        self.counts.events_done += 1;
+        self.note_done(slot);
         self.finish(slot);
     }
 
@@ -86,7 +86,7 @@ impl BuilderUnit {
     }
 
     fn lose_writing(&mut self, slot: u32) {
-        self.counts.events_done += 1;
+        self.note_done(slot);
         self.losses.add(LossCause::WriterLost, 1);
         self.finish(slot);
     }

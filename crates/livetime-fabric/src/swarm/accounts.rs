@@ -86,6 +86,25 @@ impl SwarmWorld {
         if !has_died("builder_lost") && !has_died("readout_killed") {
             self.check_fragments_built(now);
         }
+        self.check_whole_events(now);
+    }
+
+    /// A complete event has a fragment of each source, and is counted with them; one that ends with its
+    /// first step has fewer.
+    fn check_whole_events(&mut self, now: SimPs) {
+        if !self.config.first_step.is_empty() {
+            return;
+        }
+        let units = 0..self.readouts.len() as u16;
+        let sources: usize = units.map(|unit| self.config.sources_of(unit).len()).sum();
+        for (unit, host) in self.builders.iter().enumerate() {
+            let counts = host.core.counts();
+            let (events, fragments) = (counts.events_built, counts.fragments_in_built);
+            let are_whole = fragments == events * sources as u64;
+            self.check.expect(now, are_whole, || {
+                format!("bu{unit} has {fragments} of {sources} fragments each in {events} events")
+            });
+        }
     }
 
     /// The builder units have in their events what the readout units have sent and not lost.

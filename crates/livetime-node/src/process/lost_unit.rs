@@ -7,6 +7,8 @@
 
 use livetime_wire::{ChainCounts, LossArea, LossCause, LossCounts, UnitKind};
 
+use crate::counter_block::RoleCounts;
+
 /// What the living know of the hops around dead units.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Neighbours {
@@ -18,6 +20,43 @@ pub struct Neighbours {
     pub events_done: u64,
     /// What the filter units judged; `None` where one of them died.
     pub judged: Option<Judged>,
+    /// What the dead builder units had closed, and nobody was known to be through with.
+    pub unfinished: Unfinished,
+}
+
+/// Closed events of builder units that nobody was known to be through with. Those of a dead unit are
+/// built again, but for the ones that others had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unfinished {
+    /// Complete ones.
+    pub built: u64,
+    /// Incomplete ones.
+    pub incomplete: u64,
+    /// Fragments in the complete ones.
+    pub fragments_in_built: u64,
+    /// Fragments in the incomplete ones.
+    pub fragments_in_incomplete: u64,
+}
+
+impl Unfinished {
+    /// Those of some builder units, by what they have published.
+    pub fn of<'a>(units: impl Iterator<Item = &'a RoleCounts>) -> Self {
+        let mut sum = Self::default();
+        for RoleCounts { chain, gauges, .. } in units {
+            // A unit counts both at once; but what a process has written is input.
+            let less = u64::saturating_sub;
+            let complete = less(gauges.done, gauges.incomplete);
+            let fragments = less(gauges.fragments, gauges.fragments_in_incomplete);
+            sum.built += less(chain.events_built, complete);
+            sum.incomplete += less(chain.events_incomplete, gauges.incomplete);
+            sum.fragments_in_built += less(chain.fragments_in_built, fragments);
+            sum.fragments_in_incomplete += less(
+                chain.fragments_in_incomplete,
+                gauges.fragments_in_incomplete,
+            );
+        }
+        sum
+    }
 }
 
 /// What filter units found in the events that they judged.
@@ -143,12 +182,46 @@ fn settle_filter(
     if builder_lost {
         // What came out of the builder units; an event built a second time counts once.
         let out = counts.filter_accepted + counts.filter_rejected + in_filter;
-        if let Some(judged) = neighbours.judged.filter(|_| in_filter == 0) {
-            counts.events_incomplete = judged.incomplete;
+        match neighbours.judged.filter(|_| in_filter == 0) {
+            Some(judged) => {
+                counts.events_incomplete = judged.incomplete.min(out);
+                counts.events_built = out - counts.events_incomplete;
+            }
+            None => count_closed_once(counts, out, neighbours.unfinished),
         }
-        counts.events_incomplete = counts.events_incomplete.min(out);
-        counts.events_built = out - counts.events_incomplete;
     }
+}
+
+/// Of the events that a dead builder unit had closed, others have closed those once more that nobody
+/// had: beyond the `out` that came out of all units they count twice, with fragments that the second
+/// one may not have had, since a readout unit died as well. They are taken off the incomplete ones
+/// first: what a unit closes before it dies is what it has handed on last, and a readout unit that died
+/// before it left that incomplete. A unit may also have closed events that it had no time to publish.
+fn count_closed_once(counts: &mut ChainCounts, out: u64, unfinished: Unfinished) {
+    let closed = counts.events_built + counts.events_incomplete;
+    let twice = closed.saturating_sub(out).min(unfinished.incomplete);
+    let in_twice = share(
+        unfinished.fragments_in_incomplete,
+        twice,
+        unfinished.incomplete,
+    );
+    counts.fragments_in_incomplete = counts.fragments_in_incomplete.saturating_sub(in_twice);
+    counts.events_incomplete = counts.events_incomplete.saturating_sub(twice).min(out);
+    let built = out - counts.events_incomplete;
+    let (in_built, of) = match unfinished.built {
+        0 => (counts.fragments_in_built, counts.events_built),
+        of => (unfinished.fragments_in_built, of),
+    };
+    let more = share(in_built, built.saturating_sub(counts.events_built), of);
+    let less = share(in_built, counts.events_built.saturating_sub(built), of);
+    counts.fragments_in_built = (counts.fragments_in_built + more).saturating_sub(less);
+    counts.events_built = built;
+}
+
+/// The fragments in `n` events, of which so many have `fragments`.
+fn share(fragments: u64, n: u64, of: u64) -> u64 {
+    let share = (u128::from(fragments) * u128::from(n)).checked_div(of.into());
+    share.map_or(0, |share| u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 /// Fragments from the links to the events.
@@ -256,7 +329,7 @@ mod tests {
             accepts: 40,
             event_manager_lives: true,
             events_done: 40,
-            judged: None,
+            ..Neighbours::default()
         };
         settle_lost(&mut counts, &mut losses, lost, neighbours);
         assert_eq!(counts.problems(&losses), [], "{lost:?}");
@@ -390,6 +463,7 @@ mod tests {
             event_manager_lives: true,
             events_done: 33,
             judged: Some(judged),
+            ..Neighbours::default()
         };
         for lost in [
             &[UnitKind::Builder][..],
@@ -405,6 +479,66 @@ mod tests {
         }
     }
 
+    /// A filter unit that dies with its builder unit has judged what nobody knows, and the fragments of
+    /// the events in its hands are gone if their readout unit dies, too: another builder unit closes
+    /// those without them, and what the first one had built of them is in no event.
+    #[test]
+    fn fragments_of_an_event_that_lost_them_are_lost_and_in_no_other() {
+        let lost = [UnitKind::Filter, UnitKind::Builder, UnitKind::Readout];
+        // What the dead one had closed, by how many of both kinds nobody was through with, and what
+        // others closed of it once more.
+        let settle = |built: u64, incomplete: u64, again: u64, again_incomplete: u64| {
+            let mut dead = RoleCounts::default();
+            // Of these it knows that they are done: 8 fragments each, and 3 in an incomplete one.
+            (dead.gauges.done, dead.gauges.incomplete) = (6, 1);
+            (dead.gauges.fragments, dead.gauges.fragments_in_incomplete) = (43, 3);
+            (dead.chain.events_built, dead.chain.events_incomplete) = (5 + built, 1 + incomplete);
+            dead.chain.fragments_in_built = 8 * (5 + built);
+            dead.chain.fragments_in_incomplete = 3 + 4 * incomplete;
+            let unfinished = Unfinished::of([dead].iter());
+            let others = 40 - 6 - again - again_incomplete;
+            let mut counts = ChainCounts {
+                events_built: dead.chain.events_built + others + again,
+                events_incomplete: dead.chain.events_incomplete + again_incomplete,
+                fragments_in_built: dead.chain.fragments_in_built + 8 * (others + again),
+                fragments_in_incomplete: dead.chain.fragments_in_incomplete + 2 * again_incomplete,
+                ..good()
+            };
+            let neighbours = Neighbours {
+                accepts: 40,
+                event_manager_lives: true,
+                unfinished,
+                ..Neighbours::default()
+            };
+            let mut losses = LossCounts::new();
+            settle_lost(&mut counts, &mut losses, &lost, neighbours);
+            assert_eq!(counts.problems(&losses), []);
+            assert_eq!(counts.fragments_in_built, 8 * counts.events_built);
+            let lost = losses.of(LossCause::ReadoutLost);
+            assert_eq!(losses.total(), lost);
+            (
+                counts.events_incomplete,
+                counts.fragments_in_incomplete,
+                lost,
+            )
+        };
+        assert_eq!(settle(0, 0, 0, 0), (1, 3, 5));
+        // Built, and built again, whole or without the dead readout unit.
+        assert_eq!(settle(1, 0, 1, 0), (1, 3, 5));
+        assert_eq!(settle(1, 0, 0, 1), (2, 5, 11));
+        assert_eq!(settle(3, 0, 1, 2), (3, 7, 17));
+        // Incomplete already the first time.
+        assert_eq!(settle(0, 2, 0, 2), (3, 7, 17));
+        assert_eq!(settle(2, 1, 1, 2), (3, 7, 17));
+        // The writer had one of those built, so that nobody has closed it again.
+        assert_eq!(settle(1, 1, 0, 1), (2, 5, 11));
+        // One was closed, and handed on, when there was no time to publish it.
+        let mut counts = good();
+        (counts.events_built, counts.fragments_in_built) = (39, 39 * 8);
+        count_closed_once(&mut counts, 40, Unfinished::default());
+        assert_eq!((counts.events_built, counts.fragments_in_built), (40, 320));
+    }
+
     /// What filter units have seen in events is certain: a readout unit that thinks otherwise was told
     /// too little, since a builder unit has died.
     #[test]
@@ -417,6 +551,7 @@ mod tests {
                 fragments: 320,
                 ..Judged::default()
             }),
+            ..Neighbours::default()
         };
         let settle = |received, dropped, aborted| {
             let mut losses = LossCounts::new();

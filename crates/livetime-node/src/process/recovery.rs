@@ -133,6 +133,8 @@ pub struct Incident {
     pub given_up: bool,
     /// What was done; `Err` says why the run has to end.
     pub handled: Result<OnLoss, String>,
+    /// Whether nobody takes its place since the run is ending, where another would have.
+    pub at_end: bool,
 }
 
 impl ProcessGroup {
@@ -394,6 +396,7 @@ impl ProcessGroup {
             event,
             given_up: false,
             handled: Ok(OnLoss::Continue),
+            at_end: false,
         };
         (incident, failed)
     }

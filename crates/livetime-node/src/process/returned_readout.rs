@@ -70,6 +70,7 @@ impl ProcessGroup {
             // Nothing can be started where a host is gone.
             if is_ending || self.is_homeless(unit) {
                 incident.handled = Ok(OnLoss::Continue);
+                incident.at_end = is_ending;
                 told.push(incident);
                 continue;
             }

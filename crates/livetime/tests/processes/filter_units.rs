@@ -55,6 +55,12 @@ fn an_event_that_crashes_its_filter_is_kept_in_the_error_stream() {
     assert_eq!(run.digest(), whole.digest());
     let events = run.summary["roles"]["fu0"]["events_to_error_stream"].as_u64();
     assert_eq!(events, Some(1), "the third life of fu0 passed it on");
+    // Those that came to a filter unit once more were built once.
+    let of_builder = |unit| run.summary["roles"][unit]["tickets_again"].as_u64();
+    let again = ["bu0", "bu1"].into_iter().filter_map(of_builder);
+    assert!(again.sum::<u64>() >= 2, "{}", run.summary["roles"]);
+    let built = &run.summary["counts"]["events_built"];
+    assert_eq!(run.summary["latency"]["build"]["count"], *built);
 }
 
 #[test]

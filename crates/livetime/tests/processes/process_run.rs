@@ -187,11 +187,29 @@ impl Run {
             assert_eq!(left, right, "{hop}: {}\n{}", self.summary, self.errors());
         }
         assert_eq!(self.summary["conserved"], true);
+        self.assert_whole_events();
         let stored = self.stored();
         assert_eq!(
             stored.len() as u64,
             count("events_stored"),
             "file and counter"
+        );
+    }
+
+    /// Complete events have a fragment of each link, of which one was sent for each trigger.
+    fn assert_whole_events(&self) {
+        let is_two_step = self.summary.get("two_step").is_some();
+        let source_lost = &self.summary["losses"]["link"]["source_lost"];
+        let unsent = &self.summary["roles"]["src0"]["fragments_unsent"];
+        if is_two_step || *source_lost != 0 || *unsent != 0 {
+            return;
+        }
+        assert_eq!(
+            self.count("fragments_in_built") * self.count("triggers"),
+            self.count("events_built") * self.count("fragments_sent"),
+            "{}\n{}",
+            self.summary,
+            self.errors()
         );
     }
 }
