@@ -4,6 +4,10 @@
 //! its own, are checked and filed, and the event builder makes an event of them: the very cores of
 //! a run, without trigger, filter and rings. It is for importing files; nothing is decided, and
 //! what goes in comes out or is an error. Where the data come from is the caller's business.
+//!
+//! The builder's key is dense and grows; what is stored need not be, as Level 2 rejects and files are
+//! read one after the other. So events have a number of their own in the builder's messages, while
+//! fragments and built events carry that of their trigger.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -74,6 +78,15 @@ pub struct RecordedChainCounts {
     pub words: u64,
     /// Events built.
     pub events_built: u64,
+}
+
+/// The numbers of an event.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    /// Of its trigger, as stored.
+    trigger: TriggerNumber,
+    /// In the messages of the builder: from 1, one after the other.
+    event: TriggerNumber,
 }
 
 /// A link with both ends and its pages.
@@ -201,27 +214,31 @@ impl RecordedChain {
         data: impl Fn(SourceId) -> &'d [u32],
         sink: impl FnOnce(TriggerNumber, RunNs, &[&[u32]]) -> Result<(), E>,
     ) -> Result<(), RecordedChainError<E>> {
-        let now = RunNs(trigger.0 * 1000);
+        let event = TriggerNumber(self.counts.events_built + 1);
+        let now = RunNs(event.0 * 1000);
         for index in 0..self.units.len() as u16 {
-            let keep = Keep::Build;
-            let decision = BuilderMessage::Decision { trigger, keep };
+            let decision = BuilderMessage::Decision {
+                trigger: event,
+                keep: Keep::Build,
+            };
             self.send(UnitId::SUPERVISOR, UnitId::readout(index), decision);
         }
         let accept = BuilderMessage::L2Accept {
-            trigger,
+            trigger: event,
             mask: self.mask,
-            triggered_at: now,
+            triggered_at: RunNs(trigger.0.saturating_mul(1000)),
         };
         self.send(UnitId::SUPERVISOR, UnitId::EVENT_MANAGER, accept);
+        let of = Numbers { trigger, event };
         for unit in &mut self.units {
-            unit.send_fragments(self.run, trigger, now, &data, &mut self.counts)
+            unit.send_fragments(self.run, of, now, &data, &mut self.counts)
                 .map_err(|source_id| RecordedChainError::Link { source_id, trigger })?;
         }
         for _ in 0..ROUNDS_MAX {
             self.poll(now);
             if self.builder.poll_ticket(&mut self.ticket).is_some() {
-                self.give(trigger, sink)?;
-                return self.release(trigger, now);
+                self.give(of, sink)?;
+                return self.release(of, now);
             }
         }
         Err(RecordedChainError::NotBuilt { trigger })
@@ -235,11 +252,12 @@ impl RecordedChain {
     /// Hands the built event out.
     fn give<E>(
         &mut self,
-        trigger: TriggerNumber,
+        of: Numbers,
         sink: impl FnOnce(TriggerNumber, RunNs, &[&[u32]]) -> Result<(), E>,
     ) -> Result<(), RecordedChainError<E>> {
+        let Numbers { trigger, event } = of;
         let ticket = &self.ticket;
-        if ticket.trigger != trigger || !ticket.missing.is_empty() {
+        if ticket.trigger != event || !ticket.missing.is_empty() {
             return Err(RecordedChainError::NotBuilt { trigger });
         }
         let entries: Vec<FragmentEntry> = (ticket.fragments.iter())
@@ -278,12 +296,8 @@ impl RecordedChain {
     }
 
     /// Says that the event is done with, as its filter unit, and goes on until its pages are back.
-    fn release<E>(
-        &mut self,
-        trigger: TriggerNumber,
-        now: RunNs,
-    ) -> Result<(), RecordedChainError<E>> {
-        let triggers = [trigger].into_iter().collect();
+    fn release<E>(&mut self, of: Numbers, now: RunNs) -> Result<(), RecordedChainError<E>> {
+        let triggers = [of.event].into_iter().collect();
         self.send(
             UnitId::filter(0),
             UnitId::builder(0),
@@ -296,6 +310,7 @@ impl RecordedChain {
                 return Ok(());
             }
         }
+        let trigger = of.trigger;
         Err(RecordedChainError::NotBuilt { trigger })
     }
 
@@ -346,11 +361,12 @@ impl Unit {
     fn send_fragments<'d>(
         &mut self,
         run: RunNumber,
-        trigger: TriggerNumber,
+        of: Numbers,
         now: RunNs,
         data: impl Fn(SourceId) -> &'d [u32],
         counts: &mut RecordedChainCounts,
     ) -> Result<(), SourceId> {
+        let Numbers { trigger, event } = of;
         for link in &mut self.links {
             let fragment = match link.left_out {
                 None => {
@@ -362,13 +378,11 @@ impl Unit {
             counts.fragments_sent += 1;
             counts.words += link.words.len() as u64;
             let fragment = fragment.ok_or(link.id)?;
-            let verdict = self.core.handle_fragment(now, trigger, link.id);
+            let verdict = self.core.handle_fragment(now, event, link.id);
             if fragment.0 != trigger || verdict != FragmentVerdict::Hold {
                 return Err(link.id);
             }
-            self.buffer
-                .insert(trigger, fragment.1)
-                .map_err(|_| link.id)?;
+            self.buffer.insert(event, fragment.1).map_err(|_| link.id)?;
             counts.fragments_received += 1;
         }
         Ok(())
@@ -487,6 +501,9 @@ impl Link {
     /// Sends a fragment with these data along the line.
     fn send(&mut self, run: RunNumber, trigger: TriggerNumber, now: RunNs, data: &[u32]) {
         self.emit(run, trigger, data);
+        // However far it is from the one before.
+        self.assembler
+            .expect_after(TriggerNumber(trigger.0.saturating_sub(1)));
         let begun = self.source.begin(self.words.len());
         assert!(begun == Begun::Sending, "the link is up and idle");
         while let Some(slice) = self.source.poll_line(&self.words, usize::MAX) {
@@ -561,6 +578,34 @@ mod tests {
             None => link.receiver.page_account().handed_out == 0,
             Some(free) => free.len() == PAGES_PER_LINK as usize,
         }));
+    }
+
+    #[test]
+    fn stored_triggers_may_be_far_apart_and_in_any_order() {
+        let sources = [SourceId(0xA0_0000), SourceId(0xA0_0001)];
+        let words: Vec<u32> = (0..20).collect();
+        let gaps = (1..100).map(|n| n * 5000);
+        let files = (1..=300).chain(gaps).chain([1 << 20, 3]);
+        let wraps = [(1 << 32) - 1, 1 << 32, 1 << 40, 17];
+        let triggers: Vec<u64> = files.chain(wraps).collect();
+        for entry in [Entry::Links, Entry::Builder] {
+            let chain = RecordedChain::entering_at(entry, RunNumber(7), &sources, 20);
+            let mut chain = chain.unwrap();
+            for trigger in triggers.iter().copied().map(TriggerNumber) {
+                let sink = |of: TriggerNumber, _, parts: &[&[u32]]| {
+                    let event = parts.concat();
+                    let view = EventView::new_checked(&event).unwrap();
+                    assert_eq!((of, view.header().trigger), (trigger, trigger));
+                    for (_, words) in view.fragments() {
+                        let fragment = FragmentView::new_checked(words).unwrap();
+                        assert_eq!(fragment.header().trigger_low, trigger.low());
+                    }
+                    Ok::<(), Infallible>(())
+                };
+                chain.event(trigger, |_| &words[..], sink).unwrap();
+            }
+            assert_eq!(chain.counts().events_built, triggers.len() as u64);
+        }
     }
 
     #[test]

@@ -56,7 +56,11 @@ impl ArrivalConfig {
         vec![Problem::new(
             RATE,
             format!("{path}.rate"),
-            self.rate,
+            match self.rate.0 < *allowed.start() {
+                // Rounded it would read as nothing.
+                true => format!("{} Hz", self.rate.0),
+                false => self.rate.to_string(),
+            },
             "0.001 Hz to 10 MHz",
             help,
         )]
@@ -110,6 +114,15 @@ mod tests {
         ArrivalConfig {
             kind,
             rate: RateHz(hz),
+        }
+    }
+
+    #[test]
+    fn a_rate_that_cannot_be_produced_is_named_as_it_was_given() {
+        for (hz, found) in [(0.0001, "0.0001 Hz"), (0.0, "0 Hz"), (2e7, "20 MHz")] {
+            let problems = config(ArrivalKind::Poisson, hz).validate("source[0]");
+            let said: Vec<&str> = problems.iter().map(|p| p.found.as_str()).collect();
+            assert_eq!(said, [found]);
         }
     }
 

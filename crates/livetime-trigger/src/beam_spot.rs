@@ -12,6 +12,8 @@ use crate::trig_table::SinCos;
 
 /// One count of the packet's impact parameter.
 const D_LSB_UM: i64 = 10;
+/// Its largest value.
+const D_COUNTS_MAX: i64 = 511;
 
 /// Position of the beam in the transverse plane.
 ///
@@ -38,6 +40,14 @@ impl BeamSpot {
         let (sin, cos) = (i64::from(angle.sin), i64::from(angle.cos));
         let scaled = i64::from(d) * D_LSB_UM * 32768 + self.x.count() * sin - self.y.count() * cos;
         (scaled + 16384) >> 15
+    }
+
+    /// The largest impact parameter that a track can have with respect to the beam here.
+    pub fn d_reach(self) -> LengthUm {
+        let [x, y] = [self.x, self.y].map(|of| of.count() as f64);
+        // Sines are rounded to 15 bits.
+        let reach = (D_COUNTS_MAX * D_LSB_UM) as f64 + x.hypot(y) * 1.0001;
+        LengthUm(reach.ceil() as i32)
     }
 
     /// Checks the coordinates; `path` is the key of the spot, such as `trigger.beam_spot`.
@@ -78,6 +88,21 @@ mod tests {
         assert_eq!(spot.corrected_um(-74, table.at(2048)), 6);
         assert_eq!(spot.corrected_um(0, table.at(4096)), 422);
         assert_eq!(spot.corrected_um(0, table.at(6144)), -746);
+    }
+
+    #[test]
+    fn no_track_is_farther_from_the_beam_than_its_reach() {
+        assert_eq!(BeamSpot::default().d_reach(), LengthUm(5110));
+        let table = TrigTable::new();
+        for (x, y) in [(0, 0), (746, -422), (100_000, 100_000), (-3, 0)] {
+            let [x, y] = [x, y].map(LengthUm);
+            let spot = BeamSpot { x, y };
+            let of_d = |d| (0..8192).map(move |phi| (d, phi));
+            let all = [-511, 511].into_iter().flat_map(of_d);
+            let most = all.map(|(d, phi)| spot.corrected_um(d, table.at(phi)).abs());
+            let (most, reach) = (most.max().unwrap(), spot.d_reach().count());
+            assert!(most <= reach && reach - most < 20, "{most} um of {reach}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use livetime_wire::trigger_packet::MuonStub;
 use crate::beam_fit::BeamFitConfig;
 use crate::beam_spot::BeamSpot;
 use crate::muon_cut::{DimuonCut, SingleMuonCut};
-use crate::path::{ChargeRule, Cut, PathConfig};
+use crate::path::{ChargeRule, Cut, PathConfig, outside};
 use crate::prescale::Prescale;
 use crate::prescale_step::DeadTimeControl;
 use crate::problem_code::{DUPLICATE_BIT, DUPLICATE_NAME, EMPTY_MENU};
@@ -57,6 +57,7 @@ impl MenuConfig {
         for (index, config) in self.paths.iter().enumerate() {
             let key = format!("{path}.path[{index}]");
             problems.extend(config.validate(&key));
+            problems.extend(self.unreachable_d(&key, &config.cut));
             let earlier = &self.paths[..index];
             if let Some(first) = earlier.iter().position(|other| other.bit == config.bit) {
                 let problem = Problem::new(
@@ -85,6 +86,23 @@ impl MenuConfig {
             }
         }
         problems
+    }
+
+    /// A problem if no track can have the impact parameter that a cut asks for. A beam that is fitted
+    /// may be anywhere.
+    fn unreachable_d(&self, path: &str, cut: &Cut) -> Option<Problem> {
+        let d_min = match cut {
+            Cut::TwoTrack(cut) => cut.d_min,
+            Cut::LeptonTrack(cut) => cut.d_min,
+            _ => return None,
+        };
+        // What is out of every range is reported with the cut.
+        let is_length = (LengthUm(0)..=LengthUm(1_000_000)).contains(&d_min);
+        if self.beam_fit.is_some() || !is_length {
+            return None;
+        }
+        let below = self.beam_spot.d_reach();
+        outside(path, "d_min", d_min, LengthUm(0)..=LengthUm(below.0 - 1))
     }
 }
 
@@ -226,6 +244,28 @@ mod tests {
             )
         );
         assert_eq!(related(2).0, "trigger.path[5].name");
+    }
+
+    #[test]
+    fn an_impact_parameter_that_no_track_has_is_a_problem() {
+        let found = |d_um, x, beam_fit: Option<BeamFitConfig>| {
+            let mut config = MenuConfig::default();
+            let Cut::TwoTrack(cut) = &mut config.paths[7].cut else {
+                panic!("it is the path of two displaced tracks");
+            };
+            (cut.d_min, cut.d_max) = (LengthUm(d_um), LengthUm(1_000_000));
+            config.beam_spot.x = LengthUm(x);
+            config.beam_fit = beam_fit;
+            let problems = config.validate("trigger");
+            let lines = problems.iter().map(|p| (p.code.code, p.path.clone()));
+            lines.collect::<Vec<_>>()
+        };
+        let refused = [("T0105", "trigger.path[7].d_min".to_owned())];
+        assert_eq!(found(5109, 0, None), []);
+        assert_eq!(found(5110, 0, None), refused);
+        assert_eq!(found(5110, 1000, None), []);
+        assert_eq!(found(7000, 1000, None), refused);
+        assert_eq!(found(7000, 0, Some(BeamFitConfig::default())), []);
     }
 
     #[test]

@@ -300,7 +300,8 @@ pub(crate) fn muon_problems(path: &str, types: u32, pt_min: EnergyMev) -> Vec<Pr
 fn two_track_problems(path: &str, cut: &TwoTrackCut) -> Vec<Problem> {
     // Beyond 1 TeV only tracks with c = 0 are left; 1 m is more than a track's d can reach.
     let energy = EnergyMev(0)..=EnergyMev(1_000_000);
-    // Two tracks are at most 180 deg apart; an upper threshold beyond leaves the window open.
+    // Two tracks are at most 180 deg apart, which is to be above the lower threshold; an upper one
+    // beyond leaves the window open.
     let angle = |max| AngleMdeg(0)..=AngleMdeg(max);
     let length = |min| LengthUm(min)..=LengthUm(1_000_000);
     let d_pair = cut
@@ -315,7 +316,7 @@ fn two_track_problems(path: &str, cut: &TwoTrackCut) -> Vec<Problem> {
             cut.chi2_max,
             Sixteenths(1)..=Sixteenths(2048),
         ),
-        outside(path, "dphi_min", cut.dphi_min, angle(180_000)),
+        outside(path, "dphi_min", cut.dphi_min, angle(179_999)),
         outside(path, "dphi_max", cut.dphi_max, angle(360_000)),
         outside(path, "d_min", cut.d_min, length(0)),
         outside(path, "d_max", cut.d_max, length(0)),
@@ -447,6 +448,21 @@ mod tests {
         );
         assert_eq!(problems[1].found, "1000.001 GeV");
         assert_eq!(problems[1].allowed, "0 GeV to 1000 GeV");
+    }
+
+    #[test]
+    fn an_opening_angle_above_half_a_turn_is_a_problem() {
+        let problems = |dphi_min| {
+            let cut = TwoTrackCut {
+                dphi_min: AngleMdeg(dphi_min),
+                dphi_max: AngleMdeg(360_000),
+                ..TWO_TRACK
+            };
+            let problems = path(Cut::TwoTrack(cut)).validate("p");
+            problems.iter().map(|p| p.path.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(problems(179_999), <[String; 0]>::default());
+        assert_eq!(problems(180_000), ["p.dphi_min"]);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct TriggerNode {
     counts: RoleCounts,
     foreign: u64,
     unreadable: u64,
+    /// Of the run, at the last duty cycle.
+    phase: Phase,
 }
 
 impl TriggerNode {
@@ -61,6 +63,7 @@ impl TriggerNode {
             counts: RoleCounts::default(),
             foreign: 0,
             unreadable: 0,
+            phase: Phase::Running,
         }
     }
 
@@ -84,6 +87,7 @@ impl TriggerNode {
             counts,
             foreign,
             unreadable,
+            ..
         } = self;
         let TriggerNodeParts {
             node,
@@ -156,9 +160,20 @@ impl TriggerNode {
         return_link.pass_on(0, replies)
     }
 
+    /// Whether it is to be said that the disk of the packets has become full, or has room again.
+    fn has_news_of_disk(&self) -> bool {
+        let log = self.parts.packet_log.as_ref();
+        log.is_some_and(|log| log.is_disk_full() != (self.counts.gauges.disk_full == 1))
+    }
+
     fn publish(&mut self) {
         self.counts.gauges.idle =
             u64::from(self.parts.return_link.is_idle() && self.parts.packets.is_empty());
+        if let Some(log) = &mut self.parts.packet_log {
+            let gauges = &mut self.counts.gauges;
+            gauges.disk_full = u64::from(log.is_disk_full());
+            gauges.idle &= u64::from(self.phase < Phase::Draining || log.drain());
+        }
         self.parts.block.publish(&self.counts);
     }
 }
@@ -175,6 +190,12 @@ impl Role for TriggerNode {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         let mut work = 0;
+        self.phase = phase;
+        if phase == Phase::Aborting
+            && let Some(log) = &mut self.parts.packet_log
+        {
+            log.abort();
+        }
         for _ in 0..PACKETS_PER_POLL {
             let decided = self.decide_next(now);
             work += usize::from(decided) + self.pump_replies(now);
@@ -188,7 +209,7 @@ impl Role for TriggerNode {
         {
             merger.handle_timeout(now);
         }
-        if work > 0 || phase >= Phase::Draining {
+        if work > 0 || phase >= Phase::Draining || self.has_news_of_disk() {
             self.publish();
         }
         work

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use livetime_client::{RunFolder, Shortfall};
 use livetime_node::FilterConfig;
+use livetime_node::packet_log::{PACKET_SOURCE, is_of_packets};
 use livetime_node::python_filter::batch_filter::REASONS;
 use livetime_node::recorded_chain::Entry;
 use livetime_shm::TscClock;
@@ -179,6 +180,7 @@ fn try_run(options: &Options) -> Result<bool, String> {
         format!("error: {}: {}", path.display(), with_causes(error))
     };
     let mut reader = RunFolder::open(path).map_err(|error| format!("error: {error}"))?;
+    refuse_packets(path, &mut reader).map_err(|error| failed(&error))??;
     let filter = match &options.filter_of {
         Some(config) => load(config, &Overrides::default())?.config.chain.filter,
         None => filter_of_run::kept(own_config(path, &reader)?.chain.filter, path)?,
@@ -208,6 +210,26 @@ fn try_run(options: &Options) -> Result<bool, String> {
     warn_of_damage(&found.damage);
     let whole = is_whole(path, found.shortfall.as_ref());
     Ok(whole && found.failed == 0 && (found.differing == 0 || !found.own_filter))
+}
+
+/// Refuses a file of trigger packets: no stage but the trigger reads them. A stream of events may have
+/// the name of theirs.
+fn refuse_packets(path: &Path, reader: &mut RunFolder) -> std::io::Result<Result<(), String>> {
+    if !reader.begin().is_some_and(is_of_packets) {
+        return Ok(Ok(()));
+    }
+    let first = reader.next_event()?;
+    let are_packets =
+        first.is_some_and(|event| (event.entries()).all(|entry| entry.source == PACKET_SOURCE));
+    reader.rewind();
+    Ok(match are_packets {
+        true => Err(format!(
+            "error: {} holds the trigger packets of a run, and no events\n\
+             help: `--into trigger` decides on them again; name the run directory for the other stages",
+            path.display()
+        )),
+        false => Ok(()),
+    })
 }
 
 /// Decides on the recorded trigger packets again.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use livetime_node::ChainConfig;
 use livetime_source::{EventGenerator, PacketEncoder, PacketHeader, PhysicsGenerator, SourceEvent};
-use livetime_trigger::LevelTwo;
+use livetime_trigger::{LevelTwo, node_of};
 use livetime_wire::decision::mix64;
 use livetime_wire::object::ObjectKind;
 use livetime_wire::trigger_packet::TriggerPacketView;
@@ -153,17 +153,21 @@ fn kind_name(kind: ObjectKind) -> &'static str {
     }
 }
 
-fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> std::io::Result<()> {
-    let seed = chain.source.seed;
-    let generator = match &chain.recorded {
+fn generator_of(chain: &ChainConfig) -> EventGenerator {
+    match &chain.recorded {
         Some(recorded) => EventGenerator::Recorded(recorded.clone()),
         None => {
-            let physics = PhysicsGenerator::new(chain.source.physics.clone(), seed);
-            EventGenerator::Physics(Box::new(physics))
+            let physics = chain.source.physics.clone();
+            EventGenerator::Physics(Box::new(PhysicsGenerator::new(physics, chain.source.seed)))
         }
-    };
+    }
+}
+
+fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> std::io::Result<()> {
+    let generator = generator_of(chain);
     let mut encoder = PacketEncoder::new(chain.source.packet_words_max);
-    let mut level_two = LevelTwo::new(&chain.menu);
+    // As in a run each node counts for its own prescales.
+    let mut nodes = vec![LevelTwo::new(&chain.menu); chain.trigger_nodes.max(1).into()];
     let mut event = SourceEvent::new();
     let mut words = Vec::new();
     for index in 0..options.triggers {
@@ -214,7 +218,8 @@ fn write_lines(options: &Options, chain: &ChainConfig, mut out: impl Write) -> s
         if options.decide {
             let view = TriggerPacketView::new_checked(&words)
                 .map_err(|error| std::io::Error::other(format!("event {index}: {error}")))?;
-            let decided = level_two.decide(&view);
+            let node = node_of(header.trigger.low(), nodes.len());
+            let decided = nodes[node].decide(&view);
             line["before"] = decided.before.to_string().into();
             line["after"] = decided.after.to_string().into();
         }

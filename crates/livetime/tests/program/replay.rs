@@ -236,6 +236,48 @@ fn middle_of_longest_chunk(bytes: &[u8]) -> usize {
     longest.start + longest.len() / 2
 }
 
+/// As after a path with a large prescale, or where triggers yielded for long.
+#[test]
+fn events_far_apart_go_through_links_and_builder_again() {
+    let bench = Workbench::new();
+    let rare = changed(&example(), "prescale = 1000", "prescale = 5000");
+    let start = rare
+        .find("[[trigger.path]]")
+        .expect("the menu of the example");
+    let end = rare.find("[builder]").expect("behind it");
+    let mut rare = rare;
+    let menu = "[[trigger.path]]\nname = \"RARE\"\nbit = 0\nl1 = [0]\ncut = \"min_bias\"\nprescale = 5000\n\n";
+    rare.replace_range(start..end, menu);
+    let start = rare.find("[filter]").expect("the filter of the example");
+    let end = rare.find("[store]").expect("behind it");
+    rare.replace_range(start..end, "[filter]\nname = \"accept_all\"\n\n");
+    bench.write("rare.toml", rare);
+    let options = ["--triggers", "20000", "--lossless", "--out", "out"];
+    bench
+        .run(&[&["run", "rare.toml"][..], &options].concat())
+        .ended_with(0);
+    for stage in ["links", "builder"] {
+        let replayed = bench.run(&["replay", "out", "--into", stage, "--json"]);
+        let replayed = replayed.ended_with(0).document();
+        assert_eq!(count(&replayed, "events"), 4, "{replayed}");
+        assert_eq!(count(&replayed, "differing"), 0, "{replayed}");
+    }
+}
+
+#[test]
+fn packets_are_no_events() {
+    let bench = taken_with_packets(&[]);
+    for stage in ["filter", "links", "builder"] {
+        let refused = bench.run(&["replay", "out/packets.mcap", "--into", stage]);
+        let said = refused.ended_with(1).err;
+        assert!(said.contains("the trigger packets of a run"), "{said}");
+        assert!(said.contains("`--into trigger`"), "{said}");
+    }
+    bench
+        .run(&["replay", "out/packets.mcap", "--into", "trigger"])
+        .ended_with(0);
+}
+
 #[test]
 fn a_corrupt_file_is_named_and_the_rest_is_replayed() {
     let bench = taken_with_packets(&[]);

@@ -79,3 +79,15 @@ fn refused_triggers_are_in_the_text() {
         "{text}"
     );
 }
+
+#[test]
+fn a_simulation_that_does_not_come_to_its_end_says_so() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let rate = ["sim", "small.toml", "--timed", "--rate", "0.001Hz"];
+    let ended = bench.run(&[&rate[..], &["--triggers", "500"]].concat());
+    let said = ended.ended_with(1).err;
+    let reason = "error: ended by force: it had not come to its end after 3600 s of simulated time";
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains(" of 500 triggers in"), "{said}");
+}

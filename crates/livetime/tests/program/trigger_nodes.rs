@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+use livetime_wire::decision::DecisionDigest;
+use livetime_wire::{L2Mask, TriggerNumber};
+
 use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, triggers, value};
 
 /// A menu of physics without prescales, which each node would count for itself.
@@ -101,4 +104,33 @@ fn nodes_and_inputs_decide_as_one_node_does() {
         assert_eq!(packets, 4000, "{what}");
         assert_eq!(count(&document, "counts.triggers"), 4000);
     }
+}
+
+/// Prescales are counted by each node, so that the decisions depend on how many there are.
+#[test]
+fn a_source_takes_the_decisions_of_as_many_nodes() {
+    let of_nodes = |nodes: u16| {
+        let bench = Workbench::new();
+        let table = format!("[trigger]\nnodes = {nodes}\n\n[[trigger.path]]");
+        bench.write("run.toml", changed(SMALL, "[[trigger.path]]", &table));
+        let options = ["--triggers", "1000", "--lossless", "--out", "out", "--json"];
+        let run = bench.run(&[&["run", "run.toml"][..], &options].concat());
+        let run = run.ended_with(0).document();
+        let options = ["source", "run.toml", "--triggers", "1000", "--decide"];
+        let mut digest = DecisionDigest::default();
+        for line in bench.run(&options).ended_with(0).out.lines() {
+            let line: Value = serde_json::from_str(line).expect("a line of JSON");
+            let number = |key: &str| line[key].as_str().expect("a number in quotes").to_owned();
+            let trigger = number("trigger").parse().expect("a trigger number");
+            let mask = u128::from_str_radix(&number("after"), 16).expect("a mask");
+            digest.add(TriggerNumber(trigger), L2Mask(mask));
+        }
+        assert_eq!(
+            value(&run, "decision_digest").as_str(),
+            Some(digest.to_string().as_str()),
+            "{nodes}"
+        );
+        digest
+    };
+    assert_ne!(of_nodes(1), of_nodes(3));
 }

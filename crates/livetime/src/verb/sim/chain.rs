@@ -19,6 +19,7 @@ use livetime_store::summary::{DeadTime, Latencies, RunIdentification};
 use livetime_store::{RunBegin, RunReader, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
 
+use crate::command_words;
 use crate::config::{self, Loaded, Overrides};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
@@ -105,6 +106,7 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
         // `duration` of a run in real time would take long.
         (triggers.triggers_max, triggers.duration) = (Some(TRIGGERS), None);
     }
+    let asked = triggers.triggers_max.unwrap_or(TRIGGERS);
     if matches!(
         chain.filter,
         FilterConfig::Python(_) | FilterConfig::User(_)
@@ -140,6 +142,13 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
     }
     for problem in &summary.conservation_problems {
         say(format_args!("error: {problem}"));
+    }
+    if !outcome.is_drained {
+        say(format_args!(
+            "error: ended by force: it had not come to its end after {:.0} s of simulated time, {} of \
+             {asked} triggers in\nhelp: ask for fewer `--triggers`, or for a higher `--rate`",
+            summary.run.duration_s, summary.counts.triggers
+        ));
     }
     Ok(summary.conserved && outcome.is_drained)
 }
@@ -284,7 +293,7 @@ fn summarise(facts: &RunFacts, outcome: &SimulatedOutcome, bound: DurationNs) ->
     let mean_bytes = outcome.bytes_sent as f64 / outcome.counts.fragments_sent.max(1) as f64;
     summary.throughput_bytes_per_s = in_events as f64 * mean_bytes / duration_s.max(1e-9);
     summary.simulated = true;
-    summary.command = facts.command.clone();
+    summary.command = command_words::without_out(&facts.command);
     summary
 }
 
@@ -335,11 +344,15 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),
     ] {
+        let ns = |ns: u64| match latency.count {
+            0 => "-".to_owned(),
+            _ => DurationNs(ns).to_string(),
+        };
         text += &format!(
             "  {name:<9} latency  median {}, 99.9 % {}, max {} (simulated)\n",
-            DurationNs(latency.p50),
-            DurationNs(latency.p99_9),
-            DurationNs(latency.max)
+            ns(latency.p50),
+            ns(latency.p99_9),
+            ns(latency.max)
         );
     }
     let verdict = if summary.conserved {
