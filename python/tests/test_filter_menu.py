@@ -70,3 +70,5 @@ def test_a_menu_without_counts_is_there_and_other_filters_have_none(run):
     menu = filter_menu(table, None)
     assert (menu.paths["A"].passed, menu.streams["a"].events, menu.over_time) == (None, None, None)
     assert str(menu) == "1 paths, 1 streams\n  path A (all to )\n  stream a"
+    late = filter_menu(table, {"over_time": 3})
+    assert str(late).endswith("\n  3 events over their time, in the error stream")

@@ -64,6 +64,44 @@ impl CandidateCut {
             && candidate.pt_gev >= self.pt_min_gev
             && is_near
     }
+
+    fn problems(&self, path: &str) -> Vec<Problem> {
+        let (min, max) = (self.mass_min_gev, self.mass_max_gev);
+        let vertex_um = (self.vertex_max_cm * 1e4).round();
+        let mut problems = not_below_zero(path, "mass_min", min, "GeV");
+        let window = |key: &str, found: f64, allowed: String| {
+            let help = "put the lower edge of the window below the upper one";
+            let found = format!("{found} GeV");
+            Problem::new(EVENT_MENU, format!("{path}.{key}"), found, allowed, help)
+        };
+        // An edge of the default is never the one to blame.
+        if max.is_nan() || max <= 0.0 {
+            problems.push(window("mass_max", max, "above 0 GeV".to_owned()));
+        } else if min >= max {
+            let allowed = format!("below {max} GeV, the value of `mass_max`");
+            let related = format!("{path}.mass_max");
+            let problem = window("mass_min", min, allowed);
+            problems.push(problem.with_related(related, "upper edge set here"));
+        }
+        problems.extend(not_below_zero(path, "pt_min", self.pt_min_gev, "GeV"));
+        problems.extend(not_below_zero(path, "vertex_max", vertex_um, "um"));
+        problems
+    }
+}
+
+/// A limit of a quantity that is never below 0; `path` is the key of the table.
+fn not_below_zero(path: &str, key: &str, limit: f64, unit: &str) -> Vec<Problem> {
+    // Written so that a NaN is a problem, too.
+    if limit >= 0.0 {
+        return Vec::new();
+    }
+    vec![Problem::new(
+        EVENT_MENU,
+        format!("{path}.{key}"),
+        format!("{limit} {unit}"),
+        format!("0 {unit} or more"),
+        "leave the key out where the path is to ask nothing of it",
+    )]
 }
 
 /// Names of the reasons behind those of the paths: no path fired, the event took too long.
@@ -82,6 +120,19 @@ pub enum EventCut {
     Muons(usize, f64),
     /// So many electrons of at least this transverse momentum \[GeV\].
     Electrons(usize, f64),
+}
+
+impl EventCut {
+    /// Limits that nothing can keep, or that ask for nothing; `path` is the key of the path's table.
+    fn problems(&self, path: &str) -> Vec<Problem> {
+        match self {
+            Self::All => Vec::new(),
+            Self::Dimuon(cut) | Self::FourLepton(cut) => cut.problems(path),
+            Self::Muons(_, pt_min) | Self::Electrons(_, pt_min) => {
+                not_below_zero(path, "pt_min", *pt_min, "GeV")
+            }
+        }
+    }
 }
 
 /// A path.
@@ -160,13 +211,7 @@ impl EventMenuConfig {
                     help,
                 ));
             }
-            if let EventCut::Dimuon(cut) | EventCut::FourLepton(cut) = &config.cut
-                && cut.mass_min_gev > cut.mass_max_gev
-            {
-                let found = format!("{} GeV", cut.mass_min_gev);
-                let help = "put the lower edge of the window below the upper one";
-                problems.push(problem(key("mass_min"), found, "at most `mass_max`", help));
-            }
+            problems.extend(config.cut.problems(&format!("{path}.path[{nth}]")));
         }
         problems
     }
@@ -189,11 +234,18 @@ impl StageClock for NoClock {
     }
 }
 
-/// What a path did.
+/// What a path did, over the events that were judged in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PathCounts {
     passed: u64,
     fired: u64,
+}
+
+/// What a path says about the event in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct PathAnswer {
+    passes: bool,
+    fires: bool,
 }
 
 /// The menu at work.
@@ -209,8 +261,8 @@ pub struct EventMenu {
     event_ns_max: u64,
     paths: Vec<PathCounts>,
     streams: Vec<u64>,
-    /// Which paths have passed on the event in hand.
-    passed: Vec<bool>,
+    /// What the paths say about the event in hand.
+    answers: Vec<PathAnswer>,
 }
 
 impl EventMenu {
@@ -232,7 +284,7 @@ impl EventMenu {
             event_ns_max: 0,
             paths: vec![PathCounts::default(); config.paths.len()],
             streams: vec![0; config.streams.len()],
-            passed: vec![false; config.paths.len()],
+            answers: vec![PathAnswer::default(); config.paths.len()],
             config,
         }
     }
@@ -245,7 +297,7 @@ impl EventMenu {
     ) {
         let mask = event.mask().0;
         for (nth, path) in self.config.paths.iter().enumerate() {
-            let passed = is_seeded(path, mask)
+            let passes = is_seeded(path, mask)
                 && match path.cut {
                     EventCut::All => true,
                     EventCut::Dimuon(cut) => cut.passes(dimuon),
@@ -255,39 +307,44 @@ impl EventMenu {
                         self.leptons.count(ObjectKind::Electron, pt) >= count
                     }
                 };
-            self.passed[nth] = passed;
-            self.paths[nth].passed += u64::from(passed);
+            self.answers[nth].passes = passes;
         }
     }
 
-    /// Takes those passes away that do not fire.
+    /// Which of the passes fire.
     #[inline]
     fn prescale(&mut self, event: &dyn EventAccess) {
         let trigger = event.trigger().0;
         for (nth, path) in self.config.paths.iter().enumerate() {
-            let fires = self.passed[nth] && does_fire(path, nth, trigger);
-            self.passed[nth] = fires;
-            self.paths[nth].fired += u64::from(fires);
+            let answer = &mut self.answers[nth];
+            answer.fires = answer.passes && does_fire(path, nth, trigger);
         }
     }
 
     /// The first path that fired, and the streams of all that did.
     fn tag(&self) -> FilterOutput {
         let mut streams = 0_u16;
-        let fired = self
-            .config
-            .paths
-            .iter()
-            .zip(&self.passed)
-            .filter(|(_, fired)| **fired);
-        for (path, _) in fired {
+        let paths = self.config.paths.iter().zip(&self.answers);
+        for (path, _) in paths.filter(|(_, answer)| answer.fires) {
             path.streams.iter().for_each(|bit| streams |= 1 << bit);
         }
-        let first = self.passed.iter().position(|fired| *fired);
+        let first = self.answers.iter().position(|answer| answer.fires);
         FilterOutput {
             accept: first.is_some(),
             reason: first.unwrap_or(self.config.paths.len()) as u16,
             streams,
+        }
+    }
+
+    /// Counts an event that was judged in time. One over its limit is in the error stream alone,
+    /// whatever its paths said: counted here, fires would exceed what their streams have.
+    fn count(&mut self, streams: u16) {
+        for (counts, answer) in self.paths.iter_mut().zip(&self.answers) {
+            counts.passed += u64::from(answer.passes);
+            counts.fired += u64::from(answer.fires);
+        }
+        for (bit, count) in self.streams.iter_mut().enumerate() {
+            *count += u64::from(streams >> bit & 1);
         }
     }
 
@@ -337,9 +394,7 @@ impl EventFilter for EventMenu {
                 streams: EventHeader::ERROR_STREAM,
             };
         }
-        for (bit, count) in self.streams.iter_mut().enumerate() {
-            *count += u64::from(output.streams >> bit & 1);
-        }
+        self.count(output.streams);
         output
     }
 
@@ -526,9 +581,11 @@ mod tests {
         let output = answer(&mut menu, &with_mass(1, 91.0));
         assert!(output.accept && output.streams == EventHeader::ERROR_STREAM);
         assert_eq!(detail(&menu, "menu.over_time"), 1);
-        let in_streams = menu.details().into_iter();
-        let in_streams = in_streams.filter(|(name, _)| name.starts_with("stream."));
-        assert_eq!(in_streams.map(|(_, events)| events).sum::<u64>(), 0);
+        // No path has fired on an event that is in none of its streams.
+        let counted = menu.details().into_iter();
+        let kinds = ["path.", "stream."];
+        let counted = counted.filter(|(name, _)| kinds.iter().any(|kind| name.starts_with(kind)));
+        assert_eq!(counted.map(|(_, events)| events).sum::<u64>(), 0);
     }
 
     #[test]
@@ -562,7 +619,66 @@ mod tests {
             problems(|c| c.streams[0] = "error".to_owned()),
             ["filter.streams"]
         );
-        let upside_down = problems(|c| c.paths[0].cut = window(9.0, 8.0));
-        assert_eq!(upside_down, ["filter.path[0].mass_min"]);
+    }
+
+    #[test]
+    fn limits_that_nothing_can_keep_are_problems() {
+        let of_cut = |cut: EventCut| {
+            let found = cut.problems("filter.path[0]").into_iter();
+            found
+                .map(|problem| {
+                    let key = problem.path.rsplit('.').next().unwrap_or("").to_owned();
+                    (key, problem.found, problem.allowed)
+                })
+                .collect::<Vec<_>>()
+        };
+        let said = |key: &str, found: &str, allowed: &str| {
+            (key.to_owned(), found.to_owned(), allowed.to_owned())
+        };
+        let any = CandidateCut::default();
+        for fine in [
+            EventCut::All,
+            EventCut::Dimuon(any),
+            window(0.0, 1.0),
+            EventCut::Muons(1, 0.0),
+            EventCut::FourLepton(CandidateCut {
+                vertex_max_cm: 0.0,
+                ..any
+            }),
+        ] {
+            assert_eq!(of_cut(fine), []);
+        }
+        let below = "below 8 GeV, the value of `mass_max`";
+        for (min, found) in [(9.0, "9 GeV"), (8.0, "8 GeV")] {
+            let window = of_cut(window(min, 8.0));
+            assert_eq!(window, [said("mass_min", found, below)]);
+        }
+        assert_eq!(
+            of_cut(window(-6.0, -5.0)),
+            [
+                said("mass_min", "-6 GeV", "0 GeV or more"),
+                said("mass_max", "-5 GeV", "above 0 GeV"),
+            ]
+        );
+        let zero = of_cut(window(0.0, 0.0));
+        assert_eq!(zero, [said("mass_max", "0 GeV", "above 0 GeV")]);
+        let no_vertex = CandidateCut {
+            vertex_max_cm: -1e-4,
+            ..any
+        };
+        let no_pt = CandidateCut {
+            pt_min_gev: -1.5,
+            ..any
+        };
+        let of_vertex = said("vertex_max", "-1 um", "0 um or more");
+        assert_eq!(of_cut(EventCut::FourLepton(no_vertex)), [of_vertex]);
+        let of_pt = said("pt_min", "-1.5 GeV", "0 GeV or more");
+        for cut in [
+            EventCut::Dimuon(no_pt),
+            EventCut::Muons(1, -1.5),
+            EventCut::Electrons(2, -1.5),
+        ] {
+            assert_eq!(of_cut(cut), std::slice::from_ref(&of_pt));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The built-in filter: keeps events whose dimuon mass lies in a window, and a sample of the rest.
 //!
-//! The mass is recomputed from the full-precision objects ([`crate::dimuon`]). The sample of the
+//! The mass is recomputed from the full-precision objects, of massless muons ([`crate::dimuon`]; the
+//! candidates of a Level-3 menu have their leptons' masses, [`crate::candidate`]). The sample of the
 //! rest is chosen by a hash of the trigger number, not by counting, so that every filter unit, and
 //! a second run over the file, keeps the same events.
 

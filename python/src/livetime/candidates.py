@@ -44,7 +44,11 @@ class Candidates(np.recarray):  # type: ignore[type-arg]
 
 def dimuon(objects: Objects) -> Candidates:
     """The hardest positive muon with the hardest negative one: ``mass`` [GeV], ``pt`` [GeV] of
-    the pair, and its vertex ``x``, ``y`` [cm]."""
+    the pair, and its vertex ``x``, ``y`` [cm].
+
+    The muons have their mass, as in a Level-3 menu; `livetime.Run.dimuon_mass` and the filter
+    ``mass_window`` take them as massless.
+    """
     leptons = _Leptons(objects)
     muon = leptons.good & (leptons.kind == Kind.MUON)
     legs = [

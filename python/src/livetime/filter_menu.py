@@ -29,7 +29,8 @@ class FilterPath:
     streams: tuple[str, ...]
     #: The limits of its cut as they are in the configuration, such as ``{"mass_min": "70 GeV"}``.
     limits: dict[str, Any] = field(default_factory=dict)
-    #: Events that passed its cut; None without counts.
+    #: Events that passed its cut, of those built whole and judged in time: without those that
+    #: two-step building released after the first step; None without counts.
     passed: Optional[int] = None
     #: Those of them on which it fired; None without counts.
     fired: Optional[int] = None
@@ -63,7 +64,8 @@ class FilterMenu:
     stage_ns: dict[str, float]
     #: Longest time for one event [ns]; None without counts.
     event_ns_max: Optional[int]
-    #: Events over their limit, which are in the error stream; None without counts.
+    #: Events over their limit, which are in the error stream and in no other count; None without
+    #: counts.
     over_time: Optional[int]
 
     def __str__(self) -> str:
@@ -74,6 +76,8 @@ class FilterMenu:
         for stream in self.streams.values():
             counted = "" if stream.events is None else f": {stream.events} events"
             lines.append(f"  stream {stream.name}{counted}")
+        if self.over_time:
+            lines.append(f"  {self.over_time} events over their time, in the error stream")
         return "\n".join(lines)
 
 

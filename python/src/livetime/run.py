@@ -316,7 +316,8 @@ class Run:
         self, start: Optional[int] = None, stop: Optional[int] = None
     ) -> npt.NDArray[np.float64]:
         """The mass [GeV] of the hardest positive and the hardest negative muon of each event, NaN
-        without such a pair: what the mass filter computes, with massless muons."""
+        without such a pair: what the filter ``mass_window`` computes, with massless muons. A
+        Level-3 menu and `livetime.candidates` take the muon's mass."""
         import awkward as ak
 
         objects = self._objects(start, stop, stacklevel=3)

@@ -68,6 +68,8 @@ pub struct Builder {
     writer_lost: bool,
     aborted: bool,
     latency: Histogram<u64>,
+    /// Tickets that come next and are of events that a filter unit has had which is gone.
+    again: u64,
     counts: RoleCounts,
     /// The answer to the last command: events that go to the error stream, or that are asked for.
     named: Vec<TriggerNumber>,
@@ -85,6 +87,7 @@ impl Builder {
             writer_lost: false,
             aborted: false,
             latency: latency_histogram(),
+            again: 0,
             counts: RoleCounts::default(),
             named: Vec::new(),
             parts,
@@ -121,9 +124,11 @@ impl Builder {
     }
 
     /// Counts the event of the ticket. One that has come with its first step alone is not built: it
-    /// comes again, or is released.
+    /// comes again, or is released. One that a dead filter unit had was counted when that got it.
     fn count_built(&mut self) {
-        if self.ticket.is_first_step() {
+        let was_given = self.again > 0;
+        self.again -= u64::from(was_given);
+        if was_given || self.ticket.is_first_step() {
             return;
         }
         let build = self.ticket.built_at.since(self.ticket.assigned_at).0;
@@ -227,7 +232,10 @@ impl Builder {
                     streams.lose(unit);
                 }
                 self.waiting = self.waiting.filter(|filter| *filter != unit.index);
+                let before = self.parts.core.counts().tickets_again;
                 let given_up = self.parts.core.redispatch_filter(unit.index, failed);
+                // They wait ahead of all others, so that theirs are the next tickets.
+                self.again += self.parts.core.counts().tickets_again - before;
                 self.named.extend(given_up);
             }
             _ => {}
@@ -291,6 +299,9 @@ impl Builder {
         self.counts.gauges.idle = u64::from(idle);
         self.counts.gauges.held = parts.core.events_held() as u64;
         self.counts.gauges.done = core.events_done;
+        self.counts.gauges.incomplete = core.incomplete_done;
+        self.counts.gauges.fragments_in_incomplete = core.fragments_in_incomplete_done;
+        self.counts.gauges.fragments = core.fragments_done;
         if parts.core.is_two_step() {
             // An event comes with two tickets, and its first fragments are in both.
             self.counts.gauges.bytes = parts.core.bytes_by_readout().iter().sum();
@@ -308,6 +319,8 @@ impl Role for Builder {
         if phase == Phase::Aborting && !self.aborted {
             self.aborted = true;
             self.parts.core.abort();
+            // What waited for a filter unit waits no more.
+            self.again = 0;
         }
         if phase == Phase::Aborting && self.writer_lost {
             self.parts.core.give_up_writing();

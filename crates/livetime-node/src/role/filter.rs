@@ -112,7 +112,7 @@ pub struct FilterUnit {
     /// that the writer does not have.
     lost_builder: Option<(usize, Vec<TriggerNumber>)>,
     leaving: bool,
-    failed_events: u64,
+    to_error_stream: u64,
     /// Accepted events that were lost with their builder unit and are built again.
     withdrawn: u64,
     reasons: Vec<(u64, u64)>,
@@ -140,7 +140,7 @@ impl FilterUnit {
             repeated: 0,
             lost_builder: None,
             leaving: false,
-            failed_events: 0,
+            to_error_stream: 0,
             withdrawn: 0,
             reasons: vec![(0, 0); reason_names.len()],
             reason_names,
@@ -238,11 +238,14 @@ impl FilterUnit {
             _ => FirstStepVerdict::Fetch,
         };
         match verdict {
-            FirstStepVerdict::Release => self.tell(FilterOutput {
-                accept: false,
-                reason: 0,
-                streams: 0,
-            }),
+            FirstStepVerdict::Release => self.tell(
+                FilterOutput {
+                    accept: false,
+                    reason: 0,
+                    streams: 0,
+                },
+                false,
+            ),
             FirstStepVerdict::Fetch => {
                 self.event.release();
                 free_pages(&mut self.parts.outbox, self.event.ticket());
@@ -281,36 +284,29 @@ impl FilterUnit {
         self.parts.block.note_event(Some(trigger));
         let output = filter.filter(&self.event);
         self.parts.block.note_event(None);
-        self.conclude(output);
-    }
-
-    /// Acts on the filter's answer about the event in hand.
-    fn conclude(&mut self, output: FilterOutput) {
-        if let Some((accepted, rejected)) = self.reasons.get_mut(usize::from(output.reason)) {
-            *(if output.accept { accepted } else { rejected }) += 1;
-        }
-        self.tell(output);
+        self.tell(output, true);
     }
 
     /// The event in hand has no answer of the filter: it is kept in the error stream.
     fn keep_failed(&mut self) {
-        self.failed_events += 1;
-        self.tell(FilterOutput {
+        let output = FilterOutput {
             accept: true,
             reason: 0,
             streams: EventHeader::ERROR_STREAM,
-        });
+        };
+        self.tell(output, false);
     }
 
     /// Tells the builder unit what becomes of the event in hand, which is not needed here any more;
-    /// there is room, see [`FilterUnit::poll`].
-    fn tell(&mut self, output: FilterOutput) {
+    /// there is room, see [`FilterUnit::poll`]. `is_judged` is as in [`Verdict`].
+    fn tell(&mut self, output: FilterOutput, is_judged: bool) {
         self.event.release();
         let ticket = self.event.ticket();
         let builder = usize::from(ticket.builder);
         let verdict = Verdict {
             trigger: ticket.trigger,
             output,
+            is_judged,
             fragments: ticket.fragments.len() as u16,
             is_incomplete: !ticket.is_first_step() && !ticket.missing.is_empty(),
         };
@@ -333,6 +329,17 @@ impl FilterUnit {
             gauges.incomplete += 1;
             gauges.fragments_in_incomplete += fragments;
         }
+        let FilterOutput {
+            accept,
+            reason,
+            streams,
+        } = verdict.output;
+        if verdict.is_judged
+            && let Some((accepted, rejected)) = self.reasons.get_mut(usize::from(reason))
+        {
+            *(if accept { accepted } else { rejected }) += 1;
+        }
+        self.to_error_stream += u64::from(is_of_error_stream(streams));
     }
 
     /// Takes back that an accepted event was counted: it is built again.
@@ -349,12 +356,13 @@ impl FilterUnit {
         let FilterOutput {
             reason, streams, ..
         } = verdict.output;
-        let reason = self.reasons.get_mut(usize::from(reason));
-        match reason {
-            _ if streams & EventHeader::ERROR_STREAM != 0 => self.failed_events -= 1,
-            Some((accepted, _)) => *accepted -= 1,
-            None => {}
+        // One over its time is of the error stream, and has a reason of the filter all the same.
+        if verdict.is_judged
+            && let Some((accepted, _)) = self.reasons.get_mut(usize::from(reason))
+        {
+            *accepted -= 1;
         }
+        self.to_error_stream -= u64::from(is_of_error_stream(streams));
     }
 
     fn say(&mut self, builder: usize, verdict: Verdict) {
@@ -391,7 +399,7 @@ impl FilterUnit {
         {
             work += 1;
             match verdict {
-                BatchVerdict::Judged(output) => self.conclude(output),
+                BatchVerdict::Judged(output) => self.tell(output, true),
                 BatchVerdict::Failed => self.keep_failed(),
             }
         }
@@ -632,7 +640,7 @@ impl Role for FilterUnit {
         for (name, count) in [
             ("unreadable_tickets", self.unreadable),
             ("events_withdrawn", self.withdrawn),
-            ("events_to_error_stream", self.failed_events),
+            ("events_to_error_stream", self.to_error_stream),
         ] {
             details.insert(name.to_owned(), count);
         }
@@ -657,6 +665,11 @@ impl Role for FilterUnit {
             ..RoleResult::default()
         }
     }
+}
+
+#[inline]
+fn is_of_error_stream(streams: u16) -> bool {
+    streams & EventHeader::ERROR_STREAM != 0
 }
 
 /// The pages of an event that a network has brought are needed no more.
@@ -684,4 +697,91 @@ fn batch_details(filter: &BatchFilter) -> [(String, u64); 12] {
         ("filter.fills_refused", filter.histograms().refused()),
     ]
     .map(|(name, count)| (name.to_owned(), count))
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::{RingConfig, heap_ring};
+    use livetime_wire::event::EventAccess;
+
+    use super::*;
+
+    const BUILDER: UnitId = UnitId::builder(0);
+
+    /// Takes too long for every event.
+    struct TooSlow;
+
+    impl EventFilter for TooSlow {
+        fn filter(&mut self, _event: &dyn EventAccess) -> FilterOutput {
+            FilterOutput {
+                accept: true,
+                reason: 1,
+                streams: EventHeader::ERROR_STREAM,
+            }
+        }
+
+        fn reasons(&self) -> &[&str] {
+            &["no_path", "over_time"]
+        }
+    }
+
+    /// What a filter unit leaves that has judged events 1 and 2 and was given 3 to keep as it is, of
+    /// which those that are `lost` went away with their builder unit.
+    fn left_with(lost: &[u64]) -> BTreeMap<String, u64> {
+        let ring = || {
+            heap_ring(&RingConfig {
+                slots: 8,
+                slot_words: 126,
+            })
+            .expect("a possible size")
+        };
+        let ((mut tickets, taken), (answers, _heard)) = (ring(), ring());
+        let parts = FilterUnitParts {
+            id: "fu0".to_owned(),
+            unit: UnitId::filter(0),
+            tickets: vec![Some(taken)],
+            streams: None,
+            pools: Vec::new(),
+            bell: None,
+            clock: RunClock::start(),
+            outbox: Outbox::new(vec![(BUILDER, answers)]),
+            block: CounterBlock::new(),
+            sources: 1,
+            epoch: 1,
+            credits: 8,
+            first_step: None,
+        };
+        let mut unit = Box::new(FilterUnit::new(parts, UnitFilter::Event(Box::new(TooSlow))));
+        let mut ticket = EventTicket::with_capacity(1);
+        let mut words = Vec::new();
+        for (trigger, streams) in [(1, 0), (2, 0), (3, EventHeader::ERROR_STREAM)] {
+            (ticket.trigger, ticket.streams) = (TriggerNumber(trigger), streams);
+            ticket.emit(&mut words);
+            tickets.try_push(&words).expect("the ring has room");
+        }
+        unit.poll(RunNs(0), Phase::Running);
+        if !lost.is_empty() {
+            let triggers = lost.iter().copied().map(TriggerNumber).collect();
+            let unit_lost = RoleCommand::PeerLost {
+                unit: BUILDER,
+                triggers,
+            };
+            unit.handle_command(RunNs(0), unit_lost);
+            assert_eq!(unit.poll_settled(), Some(Vec::new()), "none was rejected");
+        }
+        unit.finish(RunNs(0)).details
+    }
+
+    #[test]
+    fn each_event_of_the_error_stream_is_counted_until_it_is_withdrawn() {
+        let names = [
+            "events_to_error_stream",
+            "reason.over_time.accepted",
+            "events_withdrawn",
+        ];
+        let of = |lost: &[u64]| names.map(|name| left_with(lost)[name]);
+        assert_eq!(of(&[]), [3, 2, 0]);
+        assert_eq!(of(&[2]), [2, 1, 1]);
+        assert_eq!(of(&[2, 3]), [1, 1, 2]);
+    }
 }

@@ -22,6 +22,8 @@ pub struct Verdict {
     pub trigger: TriggerNumber,
     /// Whether it is accepted, why, and for which streams.
     pub output: FilterOutput,
+    /// Whether the filter has said so about the whole event; else its reason means nothing.
+    pub is_judged: bool,
     /// How many fragments it has.
     pub fragments: u16,
     /// Whether some are missing that should be there.
@@ -123,6 +125,7 @@ mod tests {
                 reason: 1,
                 streams: 1,
             },
+            is_judged: true,
             fragments: 8,
             is_incomplete: false,
         }

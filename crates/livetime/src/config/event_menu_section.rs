@@ -19,6 +19,9 @@ const CUTS: [(&str, Kind); 5] = [
     ("electrons", Kind::Electrons),
 ];
 
+/// The keys that belong to one cut or another.
+const KEYS_OF_CUTS: [&str; 5] = ["count", "mass_max", "mass_min", "pt_min", "vertex_max"];
+
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     All,
@@ -37,11 +40,17 @@ pub(crate) fn read_event_menu(
     if let Some(streams) = section.texts("streams") {
         menu.streams = streams;
     }
+    // Of a list that could not be read no path is told that its stream is not in it.
+    let are_known = !section.is_unread("streams");
+    if !are_known {
+        menu.streams = vec!["unread".to_owned()];
+    }
     section.quantity("event_limit", &mut menu.event_limit);
     let paths = section.sections("path");
     let is_empty = paths.is_empty();
     for mut path in paths {
-        if let Some(read) = read_path(&mut path, &menu.streams, findings) {
+        let streams = are_known.then_some(&menu.streams[..]);
+        if let Some(read) = read_path(&mut path, streams, findings) {
             menu.paths.push(read);
         }
         path.finish();
@@ -61,7 +70,7 @@ pub(crate) fn read_event_menu(
 
 fn read_path(
     path: &mut Section<'_, '_>,
-    streams: &[String],
+    streams: Option<&[String]>,
     findings: &Findings,
 ) -> Option<EventPathConfig> {
     path.require("name", "a name for counters, such as \"Z\"");
@@ -70,7 +79,13 @@ fn read_path(
     let cut = path.choice("cut", &CUTS);
     let prescale = path.integer("prescale", 1..=u64::from(u32::MAX));
     let l2 = path.integers("l2", 127).unwrap_or_default();
-    let bits = read_streams(path, streams, findings);
+    let bits = match streams {
+        Some(streams) => read_streams(path, streams, findings),
+        None => path.texts("streams").map(|_| vec![0]),
+    };
+    if cut.is_none() {
+        path.pass_over(&KEYS_OF_CUTS);
+    }
     let cut = match cut? {
         Kind::All => EventCut::All,
         Kind::Dimuon => EventCut::Dimuon(read_candidate(path)),

@@ -46,19 +46,7 @@ pub(crate) fn read_filter(
         };
     };
     let transport = read_transport(&mut section, &EVENT_TRANSPORT, findings);
-    if let Some(units) = section.integer("units", 1..=4096) {
-        builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
-    }
-    let at_start = builder.filter_units;
-    if let Some(most) = section.integer("units_max", u64::from(at_start)..=4096)
-        && most > u64::from(at_start)
-    {
-        policy.filters_at_start = Some(at_start);
-        builder.filter_units = u16::try_from(most).unwrap_or(u16::MAX);
-    }
-    if let Some(subfarms) = section.integer("subfarms", 1..=u64::from(at_start)) {
-        builder.subfarms = u16::try_from(subfarms).unwrap_or(u16::MAX);
-    }
+    read_units(&mut section, builder, policy);
     if let Some(retries) = section.integer("retries", 0..=100) {
         policy.retries = u32::try_from(retries).unwrap_or(u32::MAX);
     }
@@ -81,7 +69,15 @@ pub(crate) fn read_filter(
         true => Kind::Python,
         false => Kind::MassWindow,
     };
-    let filter = match section.choice("name", &names).unwrap_or(unnamed) {
+    let name = section.choice("name", &names);
+    if name.is_none() && section.has("name") {
+        section.pass_over(&KEYS_OF_KINDS);
+    }
+    let filter = match name.unwrap_or_else(|| match section.has("name") {
+        // Nothing is asked of a filter whose name could not be read.
+        true => Kind::AcceptAll,
+        false => unnamed,
+    }) {
         Kind::AcceptAll => FilterConfig::AcceptAll,
         Kind::MassWindow => {
             let mut window = MassWindowConfig::default();
@@ -100,6 +96,44 @@ pub(crate) fn read_filter(
         transport,
     }
 }
+
+/// How many filter units there are, at the start and at most, and how they are divided.
+fn read_units(section: &mut Section<'_, '_>, builder: &mut BuilderConfig, policy: &mut LossPolicy) {
+    if let Some(units) = section.integer("units", 1..=4096) {
+        builder.filter_units = u16::try_from(units).unwrap_or(u16::MAX);
+    }
+    let at_start = builder.filter_units;
+    // What goes with a number that could not be read is not held against the default.
+    let is_known = !section.is_unread("units");
+    let units_least = if is_known { u64::from(at_start) } else { 1 };
+    if let Some(most) = section.integer("units_max", units_least..=4096)
+        && most > u64::from(at_start)
+    {
+        policy.filters_at_start = Some(at_start);
+        builder.filter_units = u16::try_from(most).unwrap_or(u16::MAX);
+    }
+    let subfarms_most = if is_known { u64::from(at_start) } else { 4096 };
+    if let Some(subfarms) = section.integer("subfarms", 1..=subfarms_most) {
+        builder.subfarms = u16::try_from(subfarms).unwrap_or(u16::MAX);
+    }
+}
+
+/// The keys that belong to one kind of filter or another.
+const KEYS_OF_KINDS: [&str; 13] = [
+    "batch",
+    "chain",
+    "event_limit",
+    "interpreter",
+    "keep_one_in",
+    "mass_max",
+    "mass_min",
+    "memory_max",
+    "options",
+    "path",
+    "python",
+    "streams",
+    "wait",
+];
 
 /// How long a filter unit may work on an event: with no time at all each would be killed.
 fn read_time_limit(section: &mut Section<'_, '_>, policy: &mut LossPolicy, findings: &Findings) {
@@ -142,17 +176,27 @@ fn read_first_step(
     }
     if let Some(pt_min) = table.parsed("pt_min", ENERGY, str::parse::<EnergyMev>) {
         config.pt_min_gev = f64::from(pt_min.0) * 1e-3;
+        if pt_min < EnergyMev(0) {
+            findings.report(Problem::new(
+                OUT_OF_RANGE,
+                table.key_path("pt_min"),
+                pt_min,
+                "0 GeV or more",
+                "leave the key out for leptons of any transverse momentum",
+            ));
+        }
     }
     if let Some(one_in) = table.integer("keep_one_in", 0..=u64::from(u32::MAX)) {
         config.keep_one_in = u32::try_from(one_in).unwrap_or(u32::MAX);
     }
     if config.leptons == 0 {
         let help = "remove it, or set `leptons`";
-        table.refuse_idle(&["pt_min"], "`pt_min` with `leptons`", help);
+        table.refuse_idle_by(&["leptons"], &["pt_min"], "`pt_min` with `leptons`", help);
     }
     if config.leptons == 0 && config.l2.is_empty() {
         let help = "remove it, or set `l2` or `leptons`: without them every event passes";
-        table.refuse_idle(
+        table.refuse_idle_by(
+            &["l2", "leptons"],
             &["keep_one_in"],
             "`keep_one_in` with `l2` or `leptons`",
             help,
@@ -221,7 +265,7 @@ fn read_python(section: &mut Section<'_, '_>, policy: &LossPolicy) -> PythonConf
         .unwrap_or_else(|| (PathBuf::from("filter.py"), "select".to_owned()));
     let mut python = PythonConfig::new(file, function);
     python.interpreter = default_interpreter();
-    if let Some(interpreter) = section.text("interpreter") {
+    if let Some(interpreter) = section.plain_text("interpreter") {
         python.interpreter = PathBuf::from(interpreter);
     }
     if let Some(batch) = section.integer("batch", 1..=BATCH_MAX as u64) {
@@ -239,12 +283,16 @@ fn read_python(section: &mut Section<'_, '_>, policy: &LossPolicy) -> PythonConf
 }
 
 fn read_mass_window(section: &mut Section<'_, '_>, window: &mut MassWindowConfig) {
-    let gev = |energy: EnergyMev| f64::from(energy.0) * 1e-3;
-    if let Some(min) = section.parsed("mass_min", ENERGY, str::parse) {
-        window.mass_min_gev = gev(min);
+    let (mut edges, mut are_read) = ([window.mass_min_gev, window.mass_max_gev], true);
+    for (key, edge) in ["mass_min", "mass_max"].into_iter().zip(&mut edges) {
+        match section.parsed(key, ENERGY, str::parse::<EnergyMev>) {
+            Some(energy) => *edge = f64::from(energy.0) * 1e-3,
+            None => are_read &= !section.has(key),
+        }
     }
-    if let Some(max) = section.parsed("mass_max", ENERGY, str::parse) {
-        window.mass_max_gev = gev(max);
+    // Beside the default of one that could not be read the other may seem to be wrong.
+    if are_read {
+        [window.mass_min_gev, window.mass_max_gev] = edges;
     }
     if let Some(one_in) = section.integer("keep_one_in", 0..=u64::from(u32::MAX)) {
         window.keep_one_in = u32::try_from(one_in).unwrap_or(u32::MAX);

@@ -187,6 +187,7 @@ fn the_summary_says_what_two_steps_saved() {
         "ru0, first step",
         "ru3, second step",
         " times the mean",
+        " were released after the first step, and paths may have passed",
     ] {
         assert!(finished.out.contains(said), "{said}: {}", finished.out);
     }
