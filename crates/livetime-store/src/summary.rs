@@ -148,7 +148,7 @@ pub struct RunIdentification {
     pub config_hash: String,
     /// Version of the program.
     pub version: String,
-    /// Time of data taking \[s\].
+    /// Time from the start to the end of the drain \[s\].
     pub duration_s: f64,
     /// Condition of the run.
     pub condition: Condition,
@@ -324,7 +324,7 @@ pub struct RunSummary {
     pub dead_time: DeadTime,
     /// Latencies.
     pub latency: Latencies,
-    /// Payload of the events into the builder units, in bytes per second of the run.
+    /// Payload of the events into the builder units, in bytes per second in which triggers were taken.
     pub throughput_bytes_per_s: f64,
     /// Writes of a payload byte by our code after the link page, per byte stored.
     pub copies_per_byte: f64,
@@ -531,18 +531,19 @@ pub struct FilterMenuSummary {
     pub stage_ns: BTreeMap<String, f64>,
     /// Longest time for one event \[ns\].
     pub event_ns_max: u64,
-    /// Events over their limit, which are in the error stream.
+    /// Events over their limit, which are in the error stream and in no path's or stream's count.
     pub over_time: u64,
 }
 
-/// A path of the Level-3 menu.
+/// A path of the Level-3 menu, over the events that it was asked about: those that were built whole,
+/// and judged within their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FilterPathSummary {
     /// Events that passed its cuts.
     pub passed: u64,
     /// Those of them on which it fired, after its prescale.
     pub fired: u64,
-    /// Fires over the time of the run \[Hz\].
+    /// Fires over the time in which triggers were taken \[Hz\].
     pub fired_hz: f64,
 }
 

@@ -326,18 +326,24 @@ impl LinePlot {
             (0.0, 1.0)
         };
         let highest = fold(|p| p.1, 0.0, f64::max);
-        let (low, high) = match self.y.scale {
-            Scale::Linear => (0.0, highest.max(1e-9) * 1.12),
+        // A logarithmic axis has no place for what is 0 everywhere.
+        let y_scale = match highest > 0.0 {
+            true => self.y.scale,
+            false => Scale::Linear,
+        };
+        let (low, high) = match y_scale {
+            Scale::Linear if highest > 0.0 => (0.0, highest * 1.12),
+            Scale::Linear => (0.0, 1.0),
             Scale::Log => {
                 let least = points()
                     .map(|p| p.1)
                     .filter(|y| *y > 0.0)
                     .fold(f64::MAX, f64::min);
-                (least.min(highest.max(1e-9)) * 0.7, highest * 1.5)
+                (least.min(highest) * 0.7, highest * 1.5)
             }
         };
         let x = Mapping::new(self.x.scale, first, last, LEFT, WIDTH - RIGHT);
-        let y = Mapping::new(self.y.scale, low, high, HEIGHT - BOTTOM, TOP);
+        let y = Mapping::new(y_scale, low, high, HEIGHT - BOTTOM, TOP);
         let mut out = String::new();
         frame(&mut out, &self.title, (&self.x, &x), (&self.y, &y));
         const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
@@ -403,16 +409,23 @@ mod tests {
         plot.edges.clear();
         plot.counts.clear();
         assert!(!plot.to_svg().contains("NaN"));
-        let line = LinePlot {
+        let mut line = LinePlot {
             title: "rates".to_owned(),
             x: Axis::linear("time [s]"),
-            y: Axis::linear("rate [Hz]"),
+            y: Axis::log("rate [Hz]"),
             series: vec![Series {
                 label: "empty".to_owned(),
                 points: Vec::new(),
             }],
         };
         assert!(!line.to_svg().contains("NaN"));
+        // What is 0 everywhere has an axis that says so.
+        line.series[0].points = vec![(1.0, 0.0), (2.0, 0.0)];
+        let svg = line.to_svg();
+        for tick in ["0", "0.2", "0.8", "1"] {
+            let label = format!("text-anchor=\"end\">{tick}</text>");
+            assert_eq!(svg.matches(&label).count(), 1, "{tick}: {svg}");
+        }
     }
 
     #[test]

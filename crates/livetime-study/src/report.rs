@@ -104,8 +104,9 @@ impl Report {
             "<h2>Configuration</h2><pre>{}</pre>\n\
              <script type=\"application/json\" id=\"summary\">{}</script>\n</body></html>\n",
             escape(&self.config),
-            // `</` inside the JSON must not end the script element.
-            self.summary_json.replace("</", "<\\/")
+            // Neither `</script` nor `<!--` of a note may reach the script element. JSON has `<` in texts
+            // alone.
+            self.summary_json.replace('<', "\\u003c")
         );
         out
     }
@@ -159,13 +160,15 @@ mod tests {
             }],
             command: "livetime run x.toml".to_owned(),
             config: "a = \"</pre>\"".to_owned(),
-            summary_json: "{\"x\":\"</script>\"}".to_owned(),
+            summary_json: "{\"x\":\"</script><!-- <script>\"}".to_owned(),
             ..Report::default()
         };
         let html = report.to_html();
         assert!(html.ends_with("</html>\n"));
         assert!(html.contains("rate &lt;x&gt;") && html.contains("a &amp; b"));
-        assert!(html.contains("&lt;/pre&gt;") && html.contains("<\\/script>"));
+        assert!(html.contains("&lt;/pre&gt;"));
+        assert!(html.contains("\"\\u003c/script>\\u003c!-- \\u003cscript>\""));
+        assert_eq!(html.matches("<!--").count(), 0);
         assert!(html.contains("<td class=\"n\">12</td>"));
         assert!(html.contains("</table>\n<p class=\"says\">12 &lt; 13</p>"));
         for outside in ["src=", "href=", "@import", "url("] {

@@ -8,6 +8,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)] // `console.rs` says why
 
+mod command_words;
 mod config;
 mod console;
 mod ending_signal;

@@ -57,7 +57,7 @@ enum Kind {
     Other,
 }
 
-fn check_kind(path: &Path, may_go: impl FnOnce(Kind) -> bool) -> Result<(), String> {
+fn check_kind(path: &Path, may_go: impl Fn(Kind) -> bool) -> Result<(), String> {
     if !path.is_file() {
         return Ok(());
     }
@@ -65,7 +65,11 @@ fn check_kind(path: &Path, may_go: impl FnOnce(Kind) -> bool) -> Result<(), Stri
         Ok(kind) if may_go(kind) => return Ok(()),
         Ok(Kind::Page) => "a page or a drawing is there".to_owned(),
         Ok(Kind::RunFile) => "a file of a run is there".to_owned(),
-        Ok(Kind::Other) => "a file is there that is no page of this program".to_owned(),
+        // Where a page might have gone it is to be said why this does not.
+        Ok(Kind::Other) if may_go(Kind::Page) => {
+            "a file is there that is no page of this program".to_owned()
+        }
+        Ok(Kind::Other) => "a file is there".to_owned(),
         Err(error) => format!("a file is there that cannot be read: {error}"),
     };
     Err(format!(
@@ -158,11 +162,14 @@ mod tests {
             (&b"<!DOCTYPE html>\n"[..], true, "a page or a drawing is"),
             (b"<svg viewBox", true, "a page or a drawing is"),
             (b"\x89MCAP0\r\n.", false, "a file of a run is there"),
-            (b"1 2 3\n", false, "a file is there that is no page"),
-            (b"", false, "a file is there that is no page"),
+            (b"1 2 3\n", false, "a file is there\n"),
+            (b"", false, "a file is there\n"),
         ] {
             fs::write(&file, contents).unwrap();
             assert_eq!(check_page(&file).is_ok(), is_page, "{there}");
+            let is_other = there.ends_with('\n');
+            let refused = check_page(&file).err().unwrap_or_default();
+            assert_eq!(refused.contains("that is no page of this"), is_other);
             let said = check_new(&file).unwrap_err();
             let begin = format!("cannot write {}: {there}", file.display());
             assert!(said.starts_with(&begin), "{said}");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use livetime_node::{ChainConfig, RateSample, Snapshot};
 use livetime_wire::{DurationNs, RateHz};
+use rustix::termios::tcgetwinsize;
 
 use crate::run_status::{losses_in_words, row};
 
@@ -71,6 +72,9 @@ impl LiveDisplay {
 
     fn draw(&mut self, text: &str) {
         let mut err = std::io::stderr().lock();
+        let size = tcgetwinsize(&err).ok().filter(|_| self.terminal);
+        let cut = size.map(|size| cut(text, size.ws_col.into(), size.ws_row.into()));
+        let text = cut.as_deref().unwrap_or(text);
         // A display that cannot be written is no reason to end a run.
         if self.terminal && self.lines > 0 {
             let _ = write!(err, "\x1b[{}A\x1b[J", self.lines);
@@ -83,6 +87,19 @@ impl LiveDisplay {
     pub(crate) fn close(&mut self) {
         self.lines = 0;
     }
+}
+
+/// What of a screen has room on a terminal: a line that the terminal breaks, or one that it scrolls
+/// away, could not be drawn over. Terminals that do not say their size say 0.
+fn cut(text: &str, columns: usize, rows: usize) -> String {
+    let all = |limit: usize| match limit {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    // The cursor stands on a line of its own below them.
+    let lines = text.lines().take(all(rows).saturating_sub(1).max(1));
+    let lines = lines.map(|line| line.chars().take(all(columns)).collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn line(now: &Snapshot, rates: &RateSample) -> String {
@@ -169,4 +186,22 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
     text += &format!("  losses: {lost}\n");
     text += &format!("  {:.1} s", now.at.0 as f64 * 1e-9);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_has_no_more_lines_and_columns_than_its_terminal() {
+        let text = "run 000001 · 8 links\n  triggers\n  losses: none\n  1.0 s";
+        assert_eq!(cut(text, 80, 24), text);
+        assert_eq!(cut(text, 0, 0), text, "nobody knows how large it is");
+        assert_eq!(
+            cut(text, 12, 5),
+            "run 000001 ·\n  triggers\n  losses: no\n  1.0 s"
+        );
+        assert_eq!(cut(text, 80, 3), "run 000001 · 8 links\n  triggers");
+        assert_eq!(cut(text, 3, 1), "run");
+    }
 }

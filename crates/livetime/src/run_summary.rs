@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use livetime_builder::{ShapingConfig, ShapingPace};
+use livetime_node::chain_plan::FRONT_END;
 use livetime_node::{
     BuilderTransport, ChainConfig, ChainOutcome, FlaggedFragments, RateSample, latency_summary,
 };
@@ -24,6 +25,7 @@ use livetime_wire::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::command_words::{self, shell_words};
 use crate::machine_check;
 
 /// Bound of the build latency whose excess is given in ppm.
@@ -51,7 +53,7 @@ impl RunFacts {
     /// The facts of a run of the configuration `text`, started by this process.
     pub(crate) fn new(text: &str, seed: u64, run: RunNumber) -> Self {
         let config_hash = config_hash(text);
-        let mut command: Vec<String> = std::env::args().collect();
+        let mut command = command_words::of_process();
         if let Some(program) = command.first_mut() {
             *program = "livetime".to_owned();
         }
@@ -90,19 +92,6 @@ impl RunFacts {
     }
 }
 
-/// A command as a shell takes it back.
-pub(crate) fn shell_words(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
 /// The document of a run.
 pub(crate) fn summarise(
     facts: &RunFacts,
@@ -138,24 +127,47 @@ pub(crate) fn summarise(
         refused_fraction: dead_fraction(&outcome.counts, outside.sum()),
         busy_fraction: outcome.dead_time.1,
     };
-    summary.throughput_bytes_per_s = built as f64 / duration_s.max(1e-9);
     summary.copies_per_byte = outcome.copies_per_byte();
     summary.rates = Some(rate_series(rates));
     summary.workers = workers(chain, outcome);
     summary.machine = Some(machine());
-    summary.command = facts.command.clone();
+    summary.command = command_words::without_out(&facts.command);
     summary.roles = outcome.details.clone();
+    let seconds = taking_seconds(&summary);
+    summary.throughput_bytes_per_s = built as f64 / seconds;
     summary.filter_failures = filter_failures(outcome);
     let unlike = outcome.filter_histograms.unlike();
     summary.histograms_not_summed = unlike.map(str::to_owned).collect();
     summary.builder_transport = builder_transport(chain, outcome);
     summary.writers = writers(chain, outcome);
-    summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), duration_s);
+    summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), seconds);
     if !chain.builder.first_step.is_empty() {
         let lost = outcome.losses.in_area(LossArea::Filter);
         add_two_step(&mut summary, &chain.builder.first_step, lost);
     }
     summary
+}
+
+/// The time in which a run took triggers: that is what its mean rates are of, since what passes in the
+/// drain came before it. Where nobody has said it, the time to the end of the drain.
+pub(crate) fn taking_seconds(summary: &RunSummary) -> f64 {
+    let said = front_end_counters(summary).and_then(|counters| counters.get("taking_us"));
+    let said = said.filter(|us| **us > 0).map(|us| *us as f64 * 1e-6);
+    said.unwrap_or(summary.run.duration_s).max(1e-9)
+}
+
+/// The further counters of the front-end; none where they died with it.
+pub(crate) fn front_end_counters(summary: &RunSummary) -> Option<&BTreeMap<String, u64>> {
+    let counters = summary.roles.get(FRONT_END);
+    counters.filter(|counters| !counters.is_empty())
+}
+
+/// A share in per cent; there is none of nothing.
+pub(crate) fn percent(part: f64, of: u64, digits: usize) -> String {
+    match of {
+        0 => "-".to_owned(),
+        _ => format!("{:.digits$} %", part * 100.0),
+    }
 }
 
 /// The share of the offers that were refused, without those that came when none was wanted.
@@ -447,6 +459,32 @@ fn oversized_text(text: &mut String, outcome: &ChainOutcome) {
     }
 }
 
+/// That trigger packets were longer than they may be: what did not fit is in no decision.
+fn truncated_text(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome) {
+    let truncated: u64 = of_roles(outcome, "packets_truncated").sum();
+    if truncated > 0 {
+        let all = summary.counts.triggers;
+        let _ = writeln!(
+            text,
+            "\n  {truncated} of {all} trigger packets were longer than `trigger.packet_words_max` and lost \
+             items: Level 2 decided\n  without these, so raise it, and `page` of the link to trg0 with it"
+        );
+    }
+}
+
+/// That trigger packets are not in their files.
+fn packets_text(text: &mut String, outcome: &ChainOutcome) {
+    let unrecorded: u64 = of_roles(outcome, "packets_unrecorded").sum();
+    if unrecorded > 0 {
+        let all = unrecorded + of_roles(outcome, "packets_recorded").sum::<u64>();
+        let _ = writeln!(
+            text,
+            "\n  {unrecorded} of {all} trigger packets were not recorded: the disk was full, or slower \
+             than they came"
+        );
+    }
+}
+
 /// That fragments came with faults, and whose.
 fn flagged_text(text: &mut String, flagged: &FlaggedFragments) {
     if flagged.all == 0 {
@@ -511,14 +549,20 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
         lost_writer_text(&mut text, writer);
     }
     if let Some(menu) = &summary.filter_menu {
-        menu_text(&mut text, menu);
+        let released = summary
+            .two_step
+            .as_ref()
+            .map_or(0, |two| two.events_released);
+        menu_text(&mut text, menu, released);
     }
     if let Some(two_step) = &summary.two_step {
         two_step_text(&mut text, two_step);
     }
     flagged_text(&mut text, &outcome.flagged_fragments());
     oversized_text(&mut text, outcome);
-    figures(&mut text, summary, outcome, &counts);
+    truncated_text(&mut text, summary, outcome);
+    packets_text(&mut text, outcome);
+    figures(&mut text, summary, &counts);
     files_text(&mut text, summary, directory);
     verdict_text(&mut text, summary, outcome, lost);
     text
@@ -545,7 +589,8 @@ fn verdict_text(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome,
     }
 }
 
-fn menu_text(text: &mut String, menu: &FilterMenuSummary) {
+/// What the menu, or a chain of stages, did; `released` is events that it never had whole.
+fn menu_text(text: &mut String, menu: &FilterMenuSummary, released: u64) {
     let _ = writeln!(
         text,
         "\n  {:<22}{:>12}{:>12}{:>14}",
@@ -566,7 +611,7 @@ fn menu_text(text: &mut String, menu: &FilterMenuSummary) {
     }
     let stages = menu.stage_ns.iter();
     let stages: Vec<String> = stages
-        .map(|(name, ns)| format!("{name} {}", DurationNs(*ns as u64)))
+        .map(|(name, ns)| format!("{name} {}", DurationNs(ns.round() as u64)))
         .collect();
     let longest = DurationNs(menu.event_ns_max);
     let _ = writeln!(
@@ -574,6 +619,21 @@ fn menu_text(text: &mut String, menu: &FilterMenuSummary) {
         "  per event: {}; longest event {longest}",
         stages.join(", ")
     );
+    if menu.over_time > 0 {
+        let _ = writeln!(
+            text,
+            "  {} events took longer than `filter.event_limit`: they are in the error stream, and in no \
+             count of paths\n  and streams above",
+            menu.over_time
+        );
+    }
+    if released > 0 && !menu.paths.is_empty() {
+        let _ = writeln!(
+            text,
+            "  passed is of whole events alone: {released} were released after the first step, and \
+             paths may have passed\n  on them, too"
+        );
+    }
 }
 
 fn two_step_text(text: &mut String, two_step: &TwoStepSummary) {
@@ -628,15 +688,28 @@ fn mib(bytes: u64) -> String {
 }
 
 /// Offers that were refused, and which of them are dead time.
-fn refusals(text: &mut String, summary: &RunSummary, detail: impl Fn(&str) -> u64) {
+fn refusals(text: &mut String, summary: &RunSummary) {
+    let DeadTime {
+        refused_fraction,
+        busy_fraction,
+    } = summary.dead_time;
+    let refused = percent(refused_fraction, summary.counts.offered, 3);
+    let Some(source) = front_end_counters(summary) else {
+        let _ = writeln!(
+            text,
+            "  dead time  {refused} of offers refused; nobody knows why, nor how long it was busy: that went \
+             with {FRONT_END}"
+        );
+        return;
+    };
+    let detail = |name: &str| source.get(name).copied().unwrap_or(0);
     let _ = writeln!(
         text,
-        "  dead time  {:.3} % of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
-        summary.dead_time.refused_fraction * 100.0,
+        "  dead time  {refused} of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
         detail("refused_buffers"),
         detail("refused_xoff"),
         detail("refused_late"),
-        summary.dead_time.busy_fraction * 100.0
+        busy_fraction * 100.0
     );
     let by_gate = [detail("refused_gate"), detail("refused_gate_passed")];
     if by_gate != [0, 0] {
@@ -658,25 +731,19 @@ fn refusals(text: &mut String, summary: &RunSummary, detail: impl Fn(&str) -> u6
     }
 }
 
-fn figures(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome, counts: &ChainCounts) {
-    let seconds = summary.run.duration_s.max(1e-9);
+fn figures(text: &mut String, summary: &RunSummary, counts: &ChainCounts) {
+    let seconds = taking_seconds(summary);
     let rate = |count: u64| RateHz(count as f64 / seconds);
+    let accepted = counts.l2_accepted as f64 / counts.triggers.max(1) as f64;
     let _ = writeln!(
         text,
-        "\n  rates      {} triggers, {} Level-2 accepts ({:.2} %), {} stored",
+        "\n  rates      {} triggers, {} Level-2 accepts ({}), {} stored",
         rate(counts.triggers),
         rate(counts.l2_accepted),
-        counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64,
+        percent(accepted, counts.triggers, 2),
         rate(counts.events_stored)
     );
-    let source = outcome.details.get("src0");
-    let detail = |name: &str| {
-        source
-            .and_then(|details| details.get(name))
-            .copied()
-            .unwrap_or(0)
-    };
-    refusals(text, summary, detail);
+    refusals(text, summary);
     for (name, latency) in [
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),
@@ -739,6 +806,9 @@ fn shaping_text(shaping: &ShapingSummary) -> String {
 }
 
 fn latency_text(latency: &LatencySummary) -> String {
+    if latency.count == 0 {
+        return "none known".to_owned();
+    }
     let ns = |ns: u64| DurationNs(ns).to_string();
     format!(
         "min {}, median {}, 99 % {}, 99.9 % {}, max {}; {:.0} ppm above {}",
@@ -763,21 +833,5 @@ mod tests {
         assert_eq!(dead_fraction(&counts, 800), 0.05);
         assert_eq!(dead_fraction(&counts, 0), 0.81);
         assert_eq!(dead_fraction(&ChainCounts::default(), 0), 0.0);
-    }
-
-    #[test]
-    fn commands_can_be_pasted_into_a_shell() {
-        let words = [
-            "livetime",
-            "run",
-            "my run.toml",
-            "--fault",
-            "link-down:3@4s+1s",
-            "a'b",
-            "",
-        ];
-        let words = words.map(str::to_owned);
-        let text = r"livetime run 'my run.toml' --fault link-down:3@4s+1s 'a'\''b' ''";
-        assert_eq!(shell_words(&words), text);
     }
 }

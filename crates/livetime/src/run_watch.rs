@@ -76,6 +76,8 @@ struct Course {
     /// The counters when something last moved.
     moved: (Snapshot, Instant),
     was_full: bool,
+    /// Likewise that of the trigger packets.
+    were_packets_full: bool,
 }
 
 impl RunWatch<'_> {
@@ -88,6 +90,7 @@ impl RunWatch<'_> {
             rates: Rates::new(first.clone()),
             moved: (first, Instant::now()),
             was_full: false,
+            were_packets_full: false,
         };
         loop {
             std::thread::sleep(LOOK);
@@ -129,6 +132,7 @@ impl RunWatch<'_> {
         self.display.show(&now, self.running.is_paused());
         self.histograms.write_if_due(self.running);
         say_if_full(&now, &mut course.was_full);
+        say_if_packets_full(&now, &mut course.were_packets_full);
         let reason = course.ending?;
         if self.running.is_drained() {
             return Some(reason);
@@ -278,6 +282,19 @@ fn say_if_full(now: &Snapshot, was_full: &mut bool) {
     }
 }
 
+/// Says when the disk of the trigger packets has become full, or has room again.
+fn say_if_packets_full(now: &Snapshot, was_full: &mut bool) {
+    let is_full = now.kind("trg").any(|node| node.gauges.disk_full == 1);
+    match (std::mem::replace(was_full, is_full), is_full) {
+        (false, true) => say(
+            "\nwarning: the disk of the trigger packets has no room; they are recorded again when \
+             there is",
+        ),
+        (true, false) => say("\nthe disk of the trigger packets has room again"),
+        _ => {}
+    }
+}
+
 /// Deals with what went away since the last look and says so; `false` when the run has to end.
 fn goes_on(running: &mut Chain) -> bool {
     for incident in running.supervise() {
@@ -330,6 +347,7 @@ fn report_incident(incident: &Incident) {
         event,
         given_up,
         handled,
+        at_end,
     } = incident;
     let mut pages = match holds_dropped {
         0 => String::new(),
@@ -346,6 +364,10 @@ fn report_incident(incident: &Incident) {
     match handled {
         Ok(OnLoss::Restart) => say(format_args!(
             "\nwarning: the process of {role} is gone ({exit}){pages}; another took its place"
+        )),
+        Ok(_) if *at_end => say(format_args!(
+            "\nwarning: the process of {role} is gone ({exit}){pages}; the run is ending, and nobody \
+             takes its place"
         )),
         Ok(_) => say(format_args!(
             "\nwarning: the process of {role} is gone ({exit}){pages}; the others go on"

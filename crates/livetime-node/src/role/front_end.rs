@@ -205,6 +205,8 @@ pub struct FrontEnd {
     latency: Histogram<u64>,
     counts: RoleCounts,
     finished: bool,
+    /// Until when triggers were offered, once that is over.
+    taken_until: RunNs,
     foreign_words: u64,
     /// Fragments of an accepted trigger that never reached their links, because the run was ended
     /// by force: on neither side of an equation, and reported.
@@ -231,6 +233,7 @@ impl FrontEnd {
             latency: latency_histogram(),
             counts: RoleCounts::default(),
             finished: false,
+            taken_until: RunNs(0),
             foreign_words: 0,
             unsent: 0,
             returning: None,
@@ -791,6 +794,7 @@ impl Role for FrontEnd {
             ("refused_paused", source.refused_paused),
             ("pauses", self.pause.count()),
             ("paused_ms", self.pause.duration(now).0 / 1_000_000),
+            ("taking_us", self.taken_until.0 / 1_000),
             ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),

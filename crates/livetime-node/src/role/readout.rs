@@ -212,6 +212,10 @@ impl Readout {
     pub fn new(parts: ReadoutParts) -> Self {
         let pages = FRAGMENT_PAGES_MAX + 1;
         let hold = |_: &FragmentAssembler| HeldPages::new(parts.pool.clone(), pages);
+        let mut counts = RoleCounts::default();
+        counts.gauges.held_max = u64::from(parts.pool.page_count());
+        // How many pages there are is asked for before the first fragment comes.
+        parts.block.publish(&counts);
         Self {
             held: parts.assemblers.iter().map(hold).collect(),
             sockets: watch(&parts.links),
@@ -226,7 +230,7 @@ impl Readout {
             },
             parts,
             polled_at: RunNs(0),
-            counts: RoleCounts::default(),
+            counts,
             malformed: 0,
             aborted: false,
             lost_here: 0,
@@ -536,7 +540,6 @@ impl Readout {
         self.counts.losses = losses;
         self.counts.gauges.idle = u64::from(idle);
         self.counts.gauges.held = parts.buffer.len();
-        self.counts.gauges.held_max = u64::from(parts.pool.page_count());
         parts.block.publish(&self.counts);
     }
 }

@@ -1,6 +1,9 @@
 //! Checks 1, 2, 3 and 17: the machine itself, its kernel, its clock and the tools on it.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use livetime_shm::{MonotonicClock, TickSource, TscClock};
 
@@ -130,10 +133,19 @@ fn time_stamp_counter(context: &Context) -> Check {
         .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .unwrap_or_else(|| "unknown".to_owned());
     let clock = TscClock::calibrate();
-    let (deviation_ppm, offset_ns) = (deviation_ppm(&clock), cross_core_offset_ns(&clock));
+    let deviation_ppm = deviation_ppm(&clock);
+    let patience = match context.is_quick {
+        true => HAND_OVERS_QUICK,
+        false => HAND_OVERS_LONG,
+    };
+    let measured = cross_core_offset_ns(&clock, &livetime_shm::allowed_cpus(), patience);
+    let between_cores = match measured {
+        Some(offset_ns) => format!("{offset_ns} ns between cores at most"),
+        None => "not measured between cores: they are too busy".to_owned(),
+    };
     let value = format!(
         "{}, clocksource {source}, {:.0} MHz, {deviation_ppm:.0} ppm from the kernel's clock, \
-         {offset_ns} ns between cores at most",
+         {between_cores}",
         if missing.is_empty() {
             "all flags".to_owned()
         } else {
@@ -141,11 +153,20 @@ fn time_stamp_counter(context: &Context) -> Check {
         },
         clock.rate_hz() * 1e-6
     );
-    let fix = "boot with tsc=reliable clocksource=tsc if the processor has the flags";
+    let fix = match measured {
+        Some(_) => "boot with tsc=reliable clocksource=tsc if the processor has the flags",
+        None => "stop what keeps the cores busy, and check again",
+    };
+    let offset_ns = measured.unwrap_or(0);
     let is_tsc = clock.source() == TickSource::TimeStampCounter;
     let status = if is_tsc && (deviation_ppm.abs() > 1000.0 || offset_ns > 10_000) {
         Status::Fail
-    } else if !missing.is_empty() || source != "tsc" || !is_tsc || offset_ns > 200 {
+    } else if !missing.is_empty()
+        || source != "tsc"
+        || !is_tsc
+        || offset_ns > 200
+        || measured.is_none()
+    {
         Status::Warn
     } else {
         Status::Pass
@@ -167,50 +188,85 @@ fn deviation_ppm(clock: &TscClock) -> f64 {
     (counted as f64 / passed as f64 - 1.0) * 1e6
 }
 
-/// The largest step back that the counter makes from one core to another: 0 where all agree as far as
-/// a hand-over can tell.
-fn cross_core_offset_ns(clock: &TscClock) -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    const ROUNDS: u64 = 2000;
-    let cores = livetime_shm::allowed_cpus();
-    let [first, .., last] = cores.as_slice() else {
-        return 0;
-    };
-    let said = AtomicU64::new(0);
-    let turn = AtomicU64::new(0);
-    // Each side reads its counter after it saw the other's: it may never be earlier.
-    let play = |core: usize, side: u64| {
+/// How long the hand-overs between two cores may take where a run waits for them, at its end.
+const HAND_OVERS_QUICK: Duration = Duration::from_millis(100);
+/// How long they may take where somebody asks for them.
+const HAND_OVERS_LONG: Duration = Duration::from_secs(1);
+/// Hand-overs to and fro, which take a millisecond where nobody else wants the cores.
+const ROUNDS: u64 = 2000;
+/// So many of them say something.
+const ROUNDS_MIN: u64 = 200;
+
+/// What two threads hand to and fro.
+struct HandOvers {
+    clock: TscClock,
+    /// Whose turn it is: even numbers are those of side 0.
+    turn: AtomicU64,
+    /// The counter as the other side has read it.
+    said: AtomicU64,
+    ends: Instant,
+}
+
+impl HandOvers {
+    /// Plays one side on a core: the largest step back that it has seen in ticks, and its rounds.
+    fn play(&self, core: usize, side: u64) -> (u64, u64) {
         if livetime_shm::pin_current_thread(core).is_err() {
-            return 0;
+            return (0, 0);
         }
         let mut back = 0;
         for round in 0..ROUNDS {
+            if round.is_multiple_of(64) && Instant::now() >= self.ends {
+                return (back, round);
+            }
             let mine = round * 2 + side;
             let mut polls = 0_u64;
             // Pairs with the Release store of the other side.
-            while turn.load(Ordering::Acquire) != mine {
+            while self.turn.load(Ordering::Acquire) != mine {
+                std::hint::spin_loop();
                 polls += 1;
-                if polls > 1000 {
-                    std::thread::yield_now();
+                if polls.is_multiple_of(1024) && Instant::now() >= self.ends {
+                    return (back, round);
                 }
             }
-            let now = clock.ticks();
-            back = back.max(said.load(Ordering::Relaxed).saturating_sub(now));
-            said.store(now, Ordering::Relaxed);
+            // Read after the other's was seen: it may never be earlier.
+            let now = self.clock.ticks();
+            back = back.max(self.said.load(Ordering::Relaxed).saturating_sub(now));
+            self.said.store(now, Ordering::Relaxed);
             // Pairs with the Acquire load of the other side.
-            turn.store(mine + 1, Ordering::Release);
+            self.turn.store(mine + 1, Ordering::Release);
         }
-        back
+        (back, ROUNDS)
+    }
+}
+
+/// The largest step back that the counter makes from the first of these cores to the last: 0 where both
+/// agree as far as a hand-over can tell, `None` where there were too few within `patience`, since
+/// others had the cores.
+fn cross_core_offset_ns(clock: &TscClock, cores: &[usize], patience: Duration) -> Option<u64> {
+    let [first, .., last] = cores else {
+        return Some(0);
     };
-    let back = std::thread::scope(|scope| {
-        let sides = [
-            scope.spawn(|| play(*first, 0)),
-            scope.spawn(|| play(*last, 1)),
-        ];
-        let backs = sides.map(|side| side.join().unwrap_or(0));
-        backs[0].max(backs[1])
+    let shared = Arc::new(HandOvers {
+        clock: *clock,
+        turn: AtomicU64::new(0),
+        said: AtomicU64::new(0),
+        ends: Instant::now() + patience,
     });
-    clock.ticks_to_ns(back)
+    let (report, reports) = mpsc::channel();
+    for (core, side) in [(*first, 0), (*last, 1)] {
+        let (shared, report) = (Arc::clone(&shared), report.clone());
+        // Not joined: a core may be with somebody who does not let go of it.
+        let side = move || report.send(shared.play(core, side));
+        std::thread::Builder::new().spawn(side).ok()?;
+    }
+    let (mut back, mut rounds) = (0, ROUNDS);
+    for _ in 0..2 {
+        // Whoever has not had its core by the end sees that late.
+        let left = (shared.ends + patience).saturating_duration_since(Instant::now());
+        let (back_here, rounds_here) = reports.recv_timeout(left).ok()?;
+        (back, rounds) = (back.max(back_here), rounds.min(rounds_here));
+    }
+    (rounds >= ROUNDS_MIN || back > 0).then(|| clock.ticks_to_ns(back))
 }
 
 fn tools(context: &Context) -> Check {
@@ -267,5 +323,15 @@ mod tests {
         std::fs::write(root.path().join("proc/stat"), stat).unwrap();
         let share = steal_share(&System::at(root.path())).unwrap();
         assert!((share - 0.2).abs() < 1e-12);
+    }
+    #[test]
+    fn hand_overs_that_do_not_come_are_not_waited_for() {
+        let (clock, core) = (TscClock::of_process(), livetime_shm::allowed_cpus()[0]);
+        let offset = |cores: &[usize], patience| cross_core_offset_ns(&clock, cores, patience);
+        // Nobody answers from a core that is not there.
+        let nobody = livetime_shm::allowed_cpus().len() + 100_000;
+        assert_eq!(offset(&[core, nobody], Duration::from_millis(10)), None);
+        assert_eq!(offset(&[core, core], Duration::ZERO), None);
+        assert_eq!(offset(&[core], Duration::ZERO), Some(0), "nothing differs");
     }
 }

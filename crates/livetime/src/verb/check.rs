@@ -104,17 +104,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return checked;
     }
     let start = Instant::now();
-    let loaded = match config::load(&options.config, &Overrides::default()) {
-        Ok(loaded) => loaded,
+    let read = config::load_with_files(&options.config, &Overrides::default());
+    let (loaded, file_notes) = match read {
+        Ok(read) => read,
         Err(problems) => {
             say(problems.trim_end());
-            return exit::PROBLEM;
-        }
-    };
-    let file_notes = match config::check_files(&loaded.config.chain) {
-        Ok(notes) => notes,
-        Err(problem) => {
-            say(problem.trim_end());
             return exit::PROBLEM;
         }
     };
@@ -150,7 +144,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     text += &host_lines(hosts);
     let notes = config::run_notes(&loaded.config, processes);
-    for note in notes.into_iter().chain(file_notes) {
+    let notes = notes.into_iter().chain(config::memory_note(&loaded.config));
+    for note in notes.chain(file_notes) {
         text += &format!("  note     {note}\n");
     }
     if options.generate.is_some() {

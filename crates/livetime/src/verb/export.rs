@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -213,13 +213,22 @@ fn export(run: &Path, mut reader: RunFolder, mut out: impl Write) -> Result<Expo
         }
         bytes.clear();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-        out.write_all(&bytes)
-            .map_err(|error| format!("cannot write: {error}"))?;
+        if !is_wanted(out.write_all(&bytes))? {
+            return Ok(exported);
+        }
     }
     exported.shortfall = reader.shortfall();
-    out.flush()
-        .map_err(|error| format!("cannot write: {error}"))?;
+    is_wanted(out.flush())?;
     Ok(exported)
+}
+
+/// Whether somebody still reads what is written: a reader that has seen enough is none the worse for it.
+fn is_wanted(written: io::Result<()>) -> Result<bool, String> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("cannot write: {error}")),
+        Ok(()) => Ok(true),
+    }
 }
 
 /// Appends the byte stream's words of an event.

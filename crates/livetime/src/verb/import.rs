@@ -21,6 +21,7 @@ use livetime_wire::bytestream_frame::{self, FRAME_SOURCE};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use serde_json::json;
 
+use crate::command_words;
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::run_directory;
@@ -161,7 +162,7 @@ fn write_run(
     let run = contents.run();
     let begin = RunBegin {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().collect(),
+        command: command_words::of_process(),
         ..RunBegin::new(run)
     };
     let mut writer =

@@ -7,16 +7,17 @@ use std::process::ExitCode;
 
 use livetime_client::RunFolder;
 use livetime_node::chain_plan::FRONT_END;
-use livetime_store::{Histogram, RunSummary, TwoStepSummary};
+use livetime_store::{Histogram, LatencySummary, RunSummary, TwoStepSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
 use livetime_study::report::{Figure, Report, Table};
 use livetime_trigger::dimuon_mass;
 use livetime_wire::{DurationNs, LossCause, RateHz};
 
+use crate::command_words::shell_words;
 use crate::console::{print_line, say};
 use crate::exit;
 use crate::output_place;
-use crate::run_summary::{roles_without_counters, shell_words};
+use crate::run_summary::{percent, roles_without_counters, taking_seconds};
 use crate::spill_figure::spill_figure;
 
 /// Options of the verb.
@@ -36,7 +37,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
     let place = output_place::check_page(&output);
-    match place.and_then(|()| write_report(&options.directory, &output)) {
+    match place.and_then(|()| write_report(&options.directory, &output, &mut || false)) {
         Ok(shortage) => {
             let printed = exit::after_printing(print_line(output.display()));
             let Some(shortage) = shortage else {
@@ -55,11 +56,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// Writes the report of a run directory; what its files lack of what the run stored, in words.
+/// Writes the report of a run directory; what its files lack of what the run stored, in words. It reads
+/// all events, between which it asks whether to stop.
 ///
 /// # Errors
-/// What could not be read or written, in one sentence.
-pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<String>, String> {
+/// What could not be read or written, in one sentence, or that it was stopped.
+pub(crate) fn write_report(
+    directory: &Path,
+    output: &Path,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<Option<String>, String> {
     let read = |name: &str| {
         let path = directory.join(name);
         fs::read_to_string(&path)
@@ -85,7 +91,12 @@ pub(crate) fn write_report(directory: &Path, output: &Path) -> Result<Option<Str
         )
     })?;
     let config = read("config.toml")?;
-    let stored = read_stored(directory).map_err(|error| format!("cannot read the run: {error}"))?;
+    let stored = read_stored(directory, is_stopped);
+    let stored = stored.map_err(|error| format!("cannot read the run: {error}"))?;
+    let stored = stored.ok_or_else(|| {
+        let directory = directory.display();
+        format!("stopped while the report was made; `livetime report {directory}` makes it")
+    })?;
     let spill = spill_figure(&config, directory)?;
     let mut report = page(&summary, config, summary_json, &stored);
     report.figures.splice(0..0, spill);
@@ -117,16 +128,28 @@ struct Stored {
     elsewhere: Vec<String>,
 }
 
-/// Reads the stored events and fills the mass histogram from their full-precision objects.
-fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
+/// Reads the stored events and fills the mass histogram from their full-precision objects; `None` when
+/// it was stopped.
+fn read_stored(
+    path: &Path,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<Option<Stored>, Box<dyn std::error::Error>> {
+    /// Events between two looks whether to stop: some milliseconds.
+    const LOOK_EVERY: u64 = 256;
     const LOW: f64 = 40.0;
     const HIGH: f64 = 140.0;
     const BINS: usize = 100;
     let mut reader = RunFolder::open(path)?;
     let histograms = reader.histograms()?.unwrap_or_default();
     let mut counts = vec![0.0_f64; BINS];
-    let (mut below, mut above, mut events) = (0.0, 0.0, 0);
-    while let Some(event) = reader.next_event()? {
+    let (mut below, mut above, mut events) = (0.0, 0.0, 0_u64);
+    loop {
+        if events.is_multiple_of(LOOK_EVERY) && is_stopped() {
+            return Ok(None);
+        }
+        let Some(event) = reader.next_event()? else {
+            break;
+        };
         events += 1;
         let Some(mass) = dimuon_mass(&event) else {
             continue;
@@ -153,12 +176,12 @@ fn read_stored(path: &Path) -> Result<Stored, Box<dyn std::error::Error>> {
             .into_iter()
             .collect(),
     };
-    Ok(Stored {
+    Ok(Some(Stored {
         masses,
         histograms,
         events,
         elsewhere: reader.files_elsewhere(),
-    })
+    }))
 }
 
 /// Where the peak is: the mean of the entries within three bins of the highest one.
@@ -239,7 +262,7 @@ fn page(summary: &RunSummary, config: String, summary_json: String, stored: &Sto
 
 fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     let counts = &summary.counts;
-    let seconds = summary.run.duration_s.max(1e-9);
+    let seconds = taking_seconds(summary);
     let rate = |count: u64| RateHz(count as f64 / seconds).to_string();
     let decision = &summary.latency.decision;
     let of_roles = summary.roles.values().flatten();
@@ -254,17 +277,17 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
         ("triggers", rate(counts.triggers)),
         (
             "dead time (offers refused)",
-            format!("{:.2} %", summary.dead_time.refused_fraction * 100.0),
+            percent(summary.dead_time.refused_fraction, counts.offered, 2),
         ),
         ("Level-2 accepts", rate(counts.l2_accepted)),
         ("events stored", counts.events_stored.to_string()),
         (
             "decision latency, median",
-            DurationNs(decision.p50).to_string(),
+            latency_of(decision, decision.p50),
         ),
         (
             "decision latency, 99.9 %",
-            DurationNs(decision.p99_9).to_string(),
+            latency_of(decision, decision.p99_9),
         ),
         (
             "built",
@@ -275,6 +298,14 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     figures
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// A latency of a distribution; there is none of nothing.
+fn latency_of(latency: &LatencySummary, ns: u64) -> String {
+    match latency.count {
+        0 => "-".to_owned(),
+        _ => DurationNs(ns).to_string(),
+    }
 }
 
 fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {
@@ -297,12 +328,15 @@ fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {
         counts: (1..=bins).map(|bin| histogram.count(bin)).collect(),
         underflow: histogram.count(0),
         overflow: histogram.count(bins + 1),
-        marks: vec![
-            mark(latency.p50, "50 %"),
-            mark(latency.p99, "99 %"),
-            mark(latency.p99_9, "99.9 %"),
-            mark(latency.max, "max"),
-        ],
+        marks: match latency.count {
+            0 => Vec::new(),
+            _ => vec![
+                mark(latency.p50, "50 %"),
+                mark(latency.p99, "99 %"),
+                mark(latency.p99_9, "99.9 %"),
+                mark(latency.max, "max"),
+            ],
+        },
     };
     Some(Figure {
         svg: plot.to_svg(),
@@ -322,6 +356,18 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
             points: values.iter().enumerate().map(at).collect(),
         })
     };
+    let values = rates.series.values().map(Vec::len).max().unwrap_or(0);
+    if values < 2 {
+        let caption = format!(
+            "Rates over the run are not drawn: they are means over whole intervals of {} s, of which the \
+             run had {values}, and a line takes two.",
+            rates.interval_s
+        );
+        return Some(Figure {
+            svg: String::new(),
+            caption,
+        });
+    }
     let plot = LinePlot {
         title: "Rates over the run".to_owned(),
         x: Axis::linear("time since start [s]"),
@@ -468,9 +514,9 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
             ]
         })
         .collect();
-    let latency = |name: &str, l: &livetime_store::LatencySummary| {
+    let latency = |name: &str, l: &LatencySummary| {
         let mut row = vec![name.to_owned(), l.count.to_string()];
-        row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| DurationNs(ns).to_string()));
+        row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| latency_of(l, ns)));
         row
     };
     let menu = paired_rows(summary, "trg", "path", ["passed", "fired"]);
@@ -519,4 +565,48 @@ fn tables(summary: &RunSummary) -> Vec<Table> {
         ));
     }
     tables
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_store::summary::{Latencies, RunIdentification};
+    use livetime_store::{Condition, RunBegin, RunEnd, RunWriter, WriterLimits};
+    use livetime_wire::{ChainCounts, LossCounts, RunNumber};
+
+    use super::*;
+
+    /// A run without events in `folder`.
+    fn write_run(folder: &Path) {
+        let begin = RunBegin::new(RunNumber(1));
+        let file = fs::File::create(folder.join("events.mcap")).unwrap();
+        let mut writer = RunWriter::new(file, &begin, WriterLimits::default()).unwrap();
+        let end = RunEnd::new(RunNumber(1), Condition::GOOD, "it has ended", 0);
+        writer.finish(&end).unwrap();
+        let run = RunIdentification {
+            number: 1,
+            seed: 1,
+            config_hash: String::new(),
+            version: String::new(),
+            duration_s: 1.0,
+            condition: Condition::GOOD,
+        };
+        let (counts, losses) = (ChainCounts::default(), LossCounts::default());
+        let summary = RunSummary::new(run, &counts, &losses, Latencies::default());
+        let summary = serde_json::to_string(&summary).unwrap();
+        fs::write(folder.join("summary.json"), summary).unwrap();
+        fs::write(folder.join("config.toml"), "").unwrap();
+    }
+
+    #[test]
+    fn a_report_that_is_stopped_leaves_no_page_and_says_who_makes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        write_run(folder.path());
+        let page = folder.path().join("report.html");
+        let stopped = write_report(folder.path(), &page, &mut || true).unwrap_err();
+        let said = format!("`livetime report {}` makes it", folder.path().display());
+        assert!(stopped.ends_with(&said), "{stopped}");
+        assert!(!page.exists());
+        assert_eq!(write_report(folder.path(), &page, &mut || false), Ok(None));
+        assert!(page.is_file());
+    }
 }

@@ -3,6 +3,7 @@
 //! Starts the chain, watches it until its source ends or somebody stops it, and closes the books:
 //! run file, summary, report. The first Ctrl-C ends the run in order, the second at once.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,9 +19,10 @@ use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote,
 use livetime_wire::{DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
 
+use crate::command_words::shell_words;
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::{self, say, with_causes};
-use crate::ending_signal::ending_signals;
+use crate::ending_signal::{ending_signals, is_hang_up};
 use crate::exit;
 use crate::filter_of_run;
 use crate::output_place;
@@ -88,21 +90,30 @@ impl SourceOptions {
     }
 
     /// Configuration and options as arguments that give the same values again.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let config = std::iter::once(self.config.display().to_string());
-        config.chain(self.options()).collect()
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec![self.config.clone().into_os_string()];
+        if let Some(path) = &self.events {
+            let mut events = OsString::from("--events=");
+            events.push(path);
+            arguments.push(events);
+        }
+        arguments.extend(self.plain_options().into_iter().map(OsString::from));
+        arguments
     }
 
-    /// The options as arguments that give the same values again.
+    /// The options as texts that give the same values again; names of files must be texts for that.
     pub(crate) fn options(&self) -> Vec<String> {
+        let events = self.events.iter();
+        let events = events.map(|path| format!("--events={}", path.display()));
+        events.chain(self.plain_options()).collect()
+    }
+
+    /// The options that are no paths.
+    fn plain_options(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut add = |name: &str, value: Option<String>| {
             arguments.extend(value.map(|value| format!("--{name}={value}")));
         };
-        add(
-            "events",
-            self.events.as_ref().map(|path| path.display().to_string()),
-        );
         add("seed", self.seed.map(|seed| seed.to_string()));
         add(
             "duration",
@@ -149,22 +160,18 @@ fn note_at_start(text: &str) -> Result<RunNote, NoteError> {
 /// Runs the chain.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let source = &options.source;
-    let loaded = match config::load(&source.config, &source.overrides()) {
-        Ok(loaded) => loaded,
+    let loaded = match config::load_with_files(&source.config, &source.overrides()) {
+        Ok((loaded, notes)) => {
+            notes
+                .iter()
+                .for_each(|note| say(format_args!("warning: {note}")));
+            loaded
+        }
         Err(problems) => {
             say(problems.trim_end());
             return exit::PROBLEM;
         }
     };
-    match config::check_files(&loaded.config.chain) {
-        Ok(notes) => notes
-            .iter()
-            .for_each(|note| say(format_args!("warning: {note}"))),
-        Err(problem) => {
-            say(problem.trim_end());
-            return exit::PROBLEM;
-        }
-    }
     match take_data(options, loaded) {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
@@ -201,20 +208,18 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
-    chain.run = directory.number();
+    place(&mut chain, &directory);
     chain.faults = faults.links;
-    if let Some(packets) = &mut chain.packets {
-        packets.path = directory.file(PACKET_FILE);
-    }
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
-    let files = create_files(&directory, &chain, &facts, &begin, &text)?;
+    let files = create_files(&directory, &chain, &facts, &begin, &text);
+    let files = files.inspect_err(|_| directory.abandon())?;
     let launcher = processes.then(|| launcher_of(&text, &options.source, hosts.as_ref()));
     if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
     }
-    let started = start_chain(&chain, files, launcher.transpose()?, on_loss, faults.roles);
+    let started = start_chain(&chain, files, launcher, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
     let control = control_of(&directory, running.is_paused());
     running.plan_stream_faults(faults.streams);
@@ -246,13 +251,21 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     writer_places::note(&mut summary, &config.hosts, &directory, closing.is_empty());
     let mut errors: Vec<String> = outcome.failures.clone();
     errors.extend(closing);
-    errors.extend(write_files(&directory, &mut summary));
+    errors.extend(write_files(&directory, &mut summary, &mut signals));
     // A disk that takes no more files is no reason to keep the account of the run back.
     let printed = print_summary(options.json, &summary, &outcome, &directory);
     errors.extend(printed.err().map(|error| error.to_string()));
     warn_of_ends(&outcome, &missed);
     errors.extend(ending.trouble(patience));
     Ok(conclude(&summary, &errors))
+}
+
+/// Has a chain be the run of a directory.
+fn place(chain: &mut ChainConfig, directory: &RunDirectory) {
+    chain.run = directory.number();
+    if let Some(packets) = &mut chain.packets {
+        packets.path = directory.file(PACKET_FILE);
+    }
 }
 
 /// What role processes are launched with, here or on hosts.
@@ -270,11 +283,11 @@ fn launcher_of(
 fn start_chain(
     chain: &ChainConfig,
     files: RunFiles,
-    launcher: Option<Launcher>,
+    launcher: Option<std::io::Result<Launcher>>,
     on_loss: LossPolicy,
     faults: Vec<ProcessFault>,
 ) -> Result<Chain, Box<dyn std::error::Error>> {
-    Ok(match launcher {
+    Ok(match launcher.transpose()? {
         Some(launcher) => Chain::start_processes(chain, files, launcher, on_loss, faults)?,
         None => Chain::start(chain, files)?,
     })
@@ -451,8 +464,13 @@ fn drain_patience(chain: &ChainConfig) -> Duration {
     DRAIN_PATIENCE + waits.map(|wait| Duration::from_nanos(wait.0)).iter().sum()
 }
 
-/// Writes summary and report, and lists the run's files; returns what could not be written.
-fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String> {
+/// Writes summary and report, and lists the run's files; returns what could not be written. A signal ends
+/// the report, for which all events are read: it can be made later.
+fn write_files(
+    directory: &RunDirectory,
+    summary: &mut RunSummary,
+    signals: &mut Signals,
+) -> Vec<String> {
     let [summary_file, config, report] =
         ["summary.json", "config.toml", "report.html"].map(|name| directory.file(name));
     let mut files = match RunFolder::paths(directory.path()) {
@@ -466,8 +484,13 @@ fn write_files(directory: &RunDirectory, summary: &mut RunSummary) -> Vec<String
     summary.files = texts.collect();
     let mut errors = Vec::new();
     let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    // Those that came until now asked for the end that has come.
+    signals.pending().for_each(drop);
+    let mut is_stopped = || signals.pending().any(|signal| !is_hang_up(signal));
     match output_place::write(&summary_file, json + "\n") {
-        Ok(()) => errors.extend(write_report(directory.path(), &report).err()),
+        Ok(()) => {
+            errors.extend(write_report(directory.path(), &report, &mut is_stopped).err());
+        }
         Err(error) => errors.push(error),
     }
     if !errors.is_empty() {
@@ -488,7 +511,7 @@ fn conclude(summary: &RunSummary, errors: &[String]) -> bool {
     }
     let good = summary.conserved && errors.is_empty();
     if !good {
-        let command = run_summary::shell_words(&summary.command);
+        let command = shell_words(&summary.command);
         say(format_args!("help: `{command}` reproduces the run"));
     }
     good

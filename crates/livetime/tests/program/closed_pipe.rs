@@ -12,6 +12,7 @@ fn a_reader_that_has_seen_enough_is_no_bug_of_ours() {
     bench.write("small.toml", SMALL);
     let source = ["source", "small.toml", "--triggers", "2000"];
     let run = ["run", "small.toml", "--triggers", "100", "--lossless"];
+    let export = ["export", "runs/000001", "--format", "bytestream"];
     for arguments in [
         &["explain"][..],
         &["explain", "B0107"],
@@ -19,6 +20,7 @@ fn a_reader_that_has_seen_enough_is_no_bug_of_ours() {
         &source,
         &["sim", "small.toml", "--triggers", "100"],
         &run,
+        &export,
     ] {
         let mut command = bench.command(arguments);
         let (reader, writer) = std::io::pipe().expect("a pipe");

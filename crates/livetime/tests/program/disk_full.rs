@@ -112,3 +112,34 @@ fn a_result_that_cannot_be_written_is_an_error() {
         );
     }
 }
+
+/// The packets of a run whose events have room all the same.
+#[test]
+fn trigger_packets_that_the_disk_does_not_take_are_named() {
+    let bench = Workbench::new();
+    let config = changed(SMALL, "[store]", "[store]\ntrigger_packets = true");
+    bench.write(
+        "small.toml",
+        changed(&config, "prescale = 10", "prescale = 1000"),
+    );
+    let arguments = [
+        "run",
+        "small.toml",
+        "--lossless",
+        "--triggers",
+        "40000",
+        "--out",
+        "out",
+    ];
+    let run = finished(bench.command_after(&limit(9000), &arguments)).ended_with(0);
+    let said = " of 40000 trigger packets were not recorded: the disk was full, or slower";
+    assert!(run.out.contains(said), "{}", run.out);
+    let inspected = bench.inspect("out/packets.mcap");
+    assert_eq!(
+        flags(&inspected["condition"]),
+        ["INCOMPLETE"],
+        "{inspected}"
+    );
+    let recorded = count(&inspected, "events");
+    assert!(0 < recorded && recorded < 40_000, "{inspected}");
+}

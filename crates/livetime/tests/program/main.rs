@@ -24,6 +24,7 @@ mod machine_too_slow;
 mod network_plans;
 mod network_states;
 mod networks;
+mod odd_names;
 mod output_budget;
 mod output_files;
 mod page_sizes;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::workbench::{SMALL, Workbench, example};
+use crate::workbench::{SMALL, Workbench, count, example};
 
 /// Where the highest bin of the mass plot has its centre [GeV], read from the outline of its bins
 /// and the labels of its axis.
@@ -93,6 +93,74 @@ fn the_report_stands_alone_and_shows_the_stored_peak() {
         bench.read("again.html") == page,
         "the page follows from the run's files"
     );
+}
+
+#[test]
+fn what_nobody_has_measured_is_no_zero() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let none = ["run", "small.toml", "--paused", "--duration", "20ms"];
+    let out = bench.run(&none).ended_with(0).out;
+    for line in [
+        " triggers, 0 Hz Level-2 accepts (-), 0 Hz stored\n",
+        "\n  decision   none known\n",
+        "\n  build      none known\n",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    let page = bench.read("runs/000001/report.html");
+    for part in [
+        "<div>decision latency, median<b>-</b></div>",
+        "<td>decision</td><td class=\"n\">0</td><td>-</td>",
+        "Rates over the run are not drawn: they are means over whole intervals of 1 s, of which the \
+         run had 0, ",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("aria-label=\"Rates over the run\""));
+
+    let killed = ["run", "small.toml", "--processes"];
+    let killed = bench.run(&[&killed[..], &["--fault", "kill:src0@200ms"]].concat());
+    let out = killed.ended_with(1).out;
+    let line =
+        " of offers refused; nobody knows why, nor how long it was busy: that went with src0\n";
+    assert!(out.contains(line), "{out}");
+    assert!(out.contains("\n  decision   none known\n"), "{out}");
+}
+
+/// Of a run whose drain takes long, since events wait for a link that is down.
+#[test]
+fn mean_rates_are_of_the_time_in_which_triggers_were_taken() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let run = ["run", "small.toml", "--duration", "300ms", "--json"];
+    let run = bench.run(&[&run[..], &["--fault", "link-down:0@0s+1h"]].concat());
+    let run = run.ended_with(0).document();
+    let taking = count(&run, "roles.src0.taking_us") as f64 * 1e-6;
+    let all = run["run"]["duration_s"].as_f64().expect("a number");
+    assert!((0.3..all - 0.5).contains(&taking), "{taking} of {all} s");
+    let rate = livetime_wire::RateHz(count(&run, "counts.triggers") as f64 / taking);
+    let page = bench.read("runs/000001/report.html");
+    let figure = format!("<div>triggers<b>{rate}</b></div>");
+    assert!(page.contains(&figure), "{figure}: {page}");
+}
+
+#[test]
+fn a_note_does_not_end_the_page() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let run = ["run", "small.toml", "--triggers", "100", "--lossless"];
+    let note = "<!-- <script></script>";
+    bench
+        .run(&[&run[..], &["--note", note]].concat())
+        .ended_with(0);
+    let page = bench.read("runs/000001/report.html");
+    let (before, data) = page.split_once("id=\"summary\">").expect("it has its data");
+    assert!(!before.contains("<!--"));
+    let (data, rest) = data.split_once('<').expect("its element ends");
+    assert_eq!(rest, "/script>\n</body></html>\n");
+    let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(data["notes"][0]["text"], note);
 }
 
 #[test]

@@ -84,6 +84,27 @@ fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
     );
     let kept: Value = serde_json::from_str(&bench.read("out/summary.json")).expect("it is JSON");
     assert_eq!(kept, run);
+    // What is given again goes to another directory; how the run came about is kept with it.
+    let again = ["livetime", "run", "small.toml", "--json"];
+    assert_eq!(kept["command"], serde_json::json!(again));
+    let first = "# run 000001 was started by: livetime run small.toml --out out --json\n";
+    assert!(bench.read("out/config.toml").starts_with(first));
+}
+
+#[test]
+fn a_run_that_cannot_begin_leaves_its_directory_as_it_was() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    // Where the first file is written before it takes its place.
+    fs::create_dir_all(bench.path("out/config.toml.new")).expect("the folder is ours");
+    let refused = bench
+        .run(&[&SHORT[..], &["--out", "out"]].concat())
+        .ended_with(1);
+    let said = "error: cannot write out/config.toml";
+    assert!(refused.err.starts_with(said), "{}", refused.err);
+    let left = fs::read_dir(bench.path("out")).expect("it is there");
+    let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["config.toml.new"]);
 }
 
 #[test]

@@ -165,6 +165,7 @@ fn a_status_as_metrics_has_every_counter_and_every_loss() {
     }
     assert_eq!(value("livetime_run_info{run=\"1\"}"), 1.0);
     assert_eq!(value("livetime_pages"), count(&before, "pages") as f64);
+    assert_eq!(count(&before, "pages"), 2048, "before the first fragment");
     order(&bench, "stop");
     running.finish().ended_with(0);
 }

@@ -352,7 +352,7 @@ fn a_curve_becomes_sets_with_a_stated_error_and_a_plot() {
     let again = design(&[&formula[..], &plot[..]].concat());
     assert_eq!(again.status.code(), Some(1));
     let said = String::from_utf8(again.stderr).unwrap();
-    let expected = "cannot write wave.txt: a file is there that is no page of this program";
+    let expected = "cannot write wave.txt: a file is there\nhelp: the file is kept";
     assert!(said.contains(expected), "{said}");
     let others = ["--plot", "wave.svg", "--output", "again.txt"];
     let again = design(&[&formula[..], &others].concat());

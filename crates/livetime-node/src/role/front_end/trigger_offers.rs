@@ -69,6 +69,7 @@ impl FrontEnd {
     /// Nothing is offered any more; what the schedule has asked for and nobody has taken is refused.
     pub(super) fn finish(&mut self, now: RunNs) {
         self.finished = true;
+        self.taken_until = now;
         self.pause.resume(now);
         let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
         self.parts.source.refuse_waiting(waiting);

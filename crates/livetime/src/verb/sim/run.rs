@@ -14,6 +14,7 @@ use livetime_fabric::scenario::{Level, Scenario, ScenarioOutcome, TopologyChoice
 use livetime_study::plot::{Axis, LinePlot, Series, escape};
 use serde_json::{Value, json};
 
+use crate::command_words;
 use crate::config::{LoadedScenario, ScenarioOverrides, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
@@ -260,7 +261,7 @@ impl Finished {
             "efficiency_analytic": self.outcome.analytic,
             "scenario_hash": config_hash(&self.loaded.text),
             "version": env!("CARGO_PKG_VERSION"),
-            "command": std::env::args().collect::<Vec<_>>(),
+            "command": command_words::of_process(),
             "notes": self.outcome.notes,
         });
         if let Some(builder) = &self.outcome.builder {
