@@ -71,6 +71,11 @@ pub const ROLE_PLACEMENT: ProblemCode = ProblemCode::new("R0102", "roles and wor
 /// A core that this process may not use.
 pub const WORKER_CORE: ProblemCode =
     ProblemCode::new("R0103", "worker on a core that is not there");
+/// A worker without a name that its thread can have.
+pub const WORKER_NAME: ProblemCode = ProblemCode::new("R0105", "worker has no name of its own");
+
+/// Bytes that the name of a worker may have.
+const WORKER_NAME_BYTES_MAX: usize = 64;
 
 /// One data link.
 #[derive(Debug, Clone)]
@@ -328,7 +333,7 @@ impl ChainConfig {
             for (index, link) in &links {
                 let (found, expected) = (link.link.page_words, reference.link.page_words);
                 if found != expected {
-                    let size = |words: u32| ByteSize(u64::from(words) * 4);
+                    let size = |words: u32| exact_size(ByteSize(u64::from(words) * 4));
                     let problem = Problem::new(
                         MIXED_PAGES,
                         format!("{}.page", link_path(*index)),
@@ -386,7 +391,7 @@ impl ChainConfig {
         if !self.transport.is_udp() || (words as usize <= PAYLOAD_WORDS_MAX && words == of_all) {
             return None;
         }
-        let size = |words: u32| ByteSize(u64::from(words) * 4);
+        let size = |words: u32| exact_size(ByteSize(u64::from(words) * 4));
         let (allowed, help) = match words == of_all {
             // Pages are divided into parts of 64 bytes.
             true => (
@@ -417,8 +422,11 @@ impl ChainConfig {
             Problem::new(
                 RECEIVE_BUFFER,
                 "builder.receive_buffer",
-                ByteSize(found),
-                format!("at least {least}, for the largest fragments of one event"),
+                exact_size(ByteSize(found)),
+                format!(
+                    "at least {}, for the largest fragments of one event",
+                    exact_size(least)
+                ),
                 "leave the key out: the buffers are then as large as the credits need",
             )
         })
@@ -452,8 +460,11 @@ impl ChainConfig {
             problems.push(Problem::new(
                 FRAGMENT_LIMIT,
                 format!("{path}.fragment_max"),
-                taken,
-                format!("at least {sent}, the source's `fragment.bytes_max`"),
+                exact_size(taken),
+                format!(
+                    "at least {}, the source's `fragment.bytes_max`",
+                    exact_size(sent)
+                ),
                 "raise `fragment_max` or `page`, or lower `bytes_max`: what is longer is lost",
             ));
         }
@@ -471,7 +482,8 @@ impl ChainConfig {
                 "trigger.packet_words_max",
                 packet,
                 format!("at most {most}, the words of a page of the trigger link"),
-                "lower it, or raise `page` of the link to trg0",
+                "raise `page` of the link to trg0, and its `fragment_max` if it is set: packets above a \
+                 lower limit lose items",
             );
             problems.push(problem.with_related(format!("{path}.page"), "page set here"));
         }
@@ -489,8 +501,11 @@ impl ChainConfig {
             Problem::new(
                 EVENT_LIMIT,
                 "store.event_max",
-                taken,
-                format!("at least {largest}: a fragment of {fragment_bytes} B on each link"),
+                exact_size(taken),
+                format!(
+                    "at least {}: a fragment of {fragment_bytes} B on each link",
+                    exact_size(largest)
+                ),
                 "raise it, or lower `bytes_max` of the fragments: what is larger is not stored",
             )
         })
@@ -505,8 +520,11 @@ impl ChainConfig {
             Problem::new(
                 OUTPUT_LIMIT,
                 "store.output_per_second",
-                ByteSize(budget),
-                format!("0, or at least {} for {writers} writers", ByteSize(event as u64 * writers)),
+                exact_size(ByteSize(budget)),
+                format!(
+                    "0, or at least {} for {writers} writers",
+                    exact_size(ByteSize(event as u64 * writers))
+                ),
                 "raise it, or lower store.event_max: one event of each writer must fit into a second",
             )
             .with_related("store.writers", "the writers that share it")
@@ -577,7 +595,40 @@ impl ChainConfig {
                 ));
             }
         }
+        problems.extend(self.check_worker_names());
         problems.extend(self.check_roles());
+        problems
+    }
+
+    /// Whether each worker has a name that a thread can have, and no other worker has: it is what
+    /// people find the thread by.
+    fn check_worker_names(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (index, worker) in self.workers.iter().enumerate() {
+            let key = |index: usize| format!("workers.worker[{index}].name");
+            let name = &worker.name;
+            let is_name = (1..=WORKER_NAME_BYTES_MAX).contains(&name.len())
+                && !name.contains(char::is_control);
+            let mut before = self.workers[..index].iter();
+            let first = before.position(|other| other.name == *name);
+            if is_name && first.is_none() {
+                continue;
+            }
+            let allowed = format!(
+                "1 to {WORKER_NAME_BYTES_MAX} bytes of text without control characters, which no other \
+                 worker has"
+            );
+            let help = "give the worker a short name of its own, or leave `name` out";
+            let mut problem = Problem::new(
+                WORKER_NAME,
+                key(index),
+                format!("\"{}\"", name.escape_debug()),
+                allowed,
+                help,
+            );
+            problem.related = first.map(|first| (key(first), "first used here".to_owned()));
+            problems.push(problem);
+        }
         problems
     }
 
@@ -626,6 +677,17 @@ impl ChainConfig {
     }
 }
 
+/// A size in the largest unit of which it is a whole number: one that is refused is not to look like
+/// one that is allowed.
+pub fn exact_size(size: ByteSize) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units
+        .into_iter()
+        .find(|(_, bytes)| size.0 >= *bytes && size.0.is_multiple_of(*bytes));
+    let (unit, bytes) = whole.unwrap_or(("B", 1));
+    format!("{} {unit}", size.0 / bytes)
+}
+
 fn check_alignment(link: &LinkConfig, path: &str) -> Option<Problem> {
     if link.page_words.is_multiple_of(16) {
         return None;
@@ -652,10 +714,13 @@ fn some_of(roles: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use livetime_builder::ShapingPace;
+    use livetime_builder::builder_config::TRIGGERS_HELD_MAX;
+    use livetime_shm::ring::MAX_SLOTS;
     use livetime_source::SourceConfig;
     use livetime_trigger::MenuConfig;
 
     use super::*;
+    use crate::chain_plan::{ChainPlan, pages_bytes};
 
     const CORES: [usize; 2] = [0, 1];
 
@@ -805,6 +870,82 @@ mod tests {
             }
         };
         assert_eq!(over_udp(largest), (vec![], vec![]));
+    }
+
+    #[test]
+    fn workers_have_names_that_threads_can_have_and_each_its_own() {
+        let named = |name: &str| {
+            let mut config = config();
+            config.workers[1].name = name.to_owned();
+            let problems = config.check_worker_names();
+            problems.into_iter().map(|p| (p.path, p.found)).collect()
+        };
+        let refused = |name: &str, found: &str| {
+            let expected = ("workers.worker[1].name".to_owned(), found.to_owned());
+            assert_eq!(named(name), [expected], "{name:?}");
+        };
+        refused("", "\"\"");
+        refused("a\0b", "\"a\\0b\"");
+        refused("a\nb", "\"a\\nb\"");
+        refused(&"x".repeat(65), &format!("\"{}\"", "x".repeat(65)));
+        refused("source", "\"source\"");
+        let good: Vec<(String, String)> = named("größe 測試");
+        assert_eq!(good, []);
+        assert_eq!(named(&"x".repeat(64)), good);
+    }
+
+    #[test]
+    fn sizes_that_are_refused_are_not_rounded() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (16_385, "16385 B"),
+            (16 << 10, "16 KiB"),
+            (1_572_864, "1536 KiB"),
+            (3 << 30, "3 GiB"),
+        ] {
+            assert_eq!(exact_size(ByteSize(bytes)), text);
+        }
+    }
+
+    #[test]
+    fn rings_of_the_largest_window_and_of_all_credits_can_be_made() {
+        let mut config = config();
+        config.builder.trigger_window = TRIGGERS_HELD_MAX;
+        config.builder.history = TRIGGERS_HELD_MAX;
+        let plan = ChainPlan::new(&config);
+        let most = plan.rings.iter().map(|ring| ring.config.slots).max();
+        assert_eq!(most, Some(MAX_SLOTS));
+    }
+
+    #[test]
+    fn the_memory_of_a_run_is_that_of_its_pages_and_rings() {
+        let mut config = config();
+        let of_pages = |config: &ChainConfig| {
+            let plan = ChainPlan::new(config);
+            let pools = plan.pools.iter().map(|pool| pool.config);
+            let pages = pools.map(|pool| u64::from(pool.pages) * u64::from(pool.page_bytes));
+            let pages: u64 = pages.sum();
+            assert_eq!(pages_bytes(config), pages);
+            assert!(plan.memory_bytes(|_| true) > pages, "rings come on top");
+            assert_eq!(plan.memory_bytes(|_| false), 0);
+            assert!(plan.memory_bytes(|role| role == "ru0") < plan.memory_bytes(|_| true));
+            pages
+        };
+        let in_memory = of_pages(&config);
+        assert_eq!(
+            in_memory,
+            4 * 1024 * 4096,
+            "1024 pages for each of four links"
+        );
+        config.transport = BuilderTransport::Tcp { congestion: None };
+        let over_tcp = of_pages(&config);
+        config.filter_transport = BuilderTransport::Tcp { congestion: None };
+        let events_over_tcp = of_pages(&config);
+        config.transport = BuilderTransport::Udp {
+            receive_buffer_bytes: 0,
+        };
+        assert!(in_memory < over_tcp && over_tcp < events_over_tcp);
+        assert!(of_pages(&config) > in_memory);
     }
 
     #[test]

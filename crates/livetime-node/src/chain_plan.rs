@@ -8,6 +8,7 @@
 use std::fmt;
 
 use livetime_readout::LinkConfig;
+use livetime_shm::ring::MAX_SLOTS;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
 use livetime_wire::decision::REPLY_WORDS;
 use livetime_wire::fragment::OVERHEAD_WORDS;
@@ -218,6 +219,22 @@ impl ChainPlan {
         })
     }
 
+    /// Bytes of the pools and rings of which a role that `is_meant` has a part: what is made before the
+    /// first trigger.
+    pub fn memory_bytes(&self, is_meant: impl Fn(&str) -> bool) -> u64 {
+        let is_pooled = |pool: &&PoolPlan| pool.roles.iter().any(|role| is_meant(role));
+        let pools = self.pools.iter().filter(is_pooled);
+        let pools = pools.map(|pool| pool_bytes((pool.config.pages, pool.config.page_bytes / 4)));
+        let has_end = |ring: &&RingPlan| {
+            let mut ends = [ring.key.from, ring.key.to].into_iter();
+            ends.any(|unit| is_meant(&role_of(unit)))
+        };
+        let rings = self.rings.iter().filter(has_end);
+        let rings =
+            rings.map(|ring| 4 * u64::from(ring.config.slots) * u64::from(ring.config.slot_words));
+        pools.chain(rings).fold(0, u64::saturating_add)
+    }
+
     /// Filter units and the writer sleep between events; all others look for work.
     fn add_bells(&mut self) {
         let sleeps = |unit: &UnitId| matches!(unit.kind, UnitKind::Filter | UnitKind::Writer);
@@ -253,9 +270,7 @@ impl ChainPlan {
         };
         let is_network = config.transport.is_network();
         for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
-            let links = || config.data_links.iter().filter(|l| l.unit == ru.index);
-            let pages = links().map(|link| link.link.pages).sum();
-            let page_words = links().map(|link| link.link.page_words).max().unwrap_or(16);
+            let (pages, page_words) = readout_pages(config, ru.index);
             let mut roles = vec![ru.to_string()];
             if has_cards(config, ru.index) {
                 roles.insert(0, FRONT_END.to_owned());
@@ -276,11 +291,7 @@ impl ChainPlan {
                 let group = BuildingGroup::of(config, bu.index);
                 let readers = readers_of_events(config, group).into_iter();
                 roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
-                let streams = config.builder.readout_units.len();
-                let (pages, page_words) = match config.transport.is_udp() {
-                    false => receive_pages(config, config.builder.credits.into(), streams),
-                    true => datagram_pages(config),
-                };
+                let (pages, page_words) = builder_pages(config);
                 self.pools.push(PoolPlan {
                     key: PoolKey::Builder(bu.index),
                     config: pool(pages, page_words),
@@ -290,9 +301,7 @@ impl ChainPlan {
         }
         for fu in units(UnitKind::Filter, config.builder.filter_units.into()) {
             if config.filter_transport.is_network() {
-                let builders = config.builder.builders_of(fu.index).count();
-                let events = builders as u64 * u64::from(config.builder.filter_in_flight);
-                let (pages, page_words) = receive_pages(config, events, builders);
+                let (pages, page_words) = filter_pages(config, fu.index);
                 self.pools.push(PoolPlan {
                     key: PoolKey::Filter(fu.index),
                     config: pool(pages, page_words),
@@ -457,6 +466,53 @@ fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> 
     readers.map(|unit| unit.to_string()).collect()
 }
 
+/// Bytes of all pages of a run, on whatever host they are.
+pub fn pages_bytes(config: &ChainConfig) -> u64 {
+    let builder = &config.builder;
+    let readout = units(UnitKind::Readout, builder.readout_units.len());
+    let readout = readout.map(|ru| pool_bytes(readout_pages(config, ru.index)));
+    let of_builder = match config.transport.is_network() {
+        true => pool_bytes(builder_pages(config)),
+        false => 0,
+    };
+    let with_pages = match config.filter_transport.is_network() {
+        true => builder.filter_units,
+        false => 0,
+    };
+    let filter = (0..with_pages).map(|index| pool_bytes(filter_pages(config, index)));
+    let builders = of_builder.saturating_mul(builder.builder_units.into());
+    readout.chain(filter).fold(builders, u64::saturating_add)
+}
+
+/// Bytes of so many pages of so many words.
+fn pool_bytes((pages, page_words): (u32, u32)) -> u64 {
+    4 * u64::from(pages) * u64::from(page_words)
+}
+
+/// Number and words of the pages of a readout unit's links.
+fn readout_pages(config: &ChainConfig, unit: u16) -> (u32, u32) {
+    let links = || config.data_links.iter().filter(|link| link.unit == unit);
+    let pages = links().map(|link| link.link.pages).sum();
+    let page_words = links().map(|link| link.link.page_words).max();
+    (pages, page_words.unwrap_or(16))
+}
+
+/// The same of those into which a network brings a builder unit its fragments.
+fn builder_pages(config: &ChainConfig) -> (u32, u32) {
+    let streams = config.builder.readout_units.len();
+    match config.transport.is_udp() {
+        false => receive_pages(config, config.builder.credits.into(), streams),
+        true => datagram_pages(config),
+    }
+}
+
+/// The same of those into which a network brings a filter unit its events.
+fn filter_pages(config: &ChainConfig, unit: u16) -> (u32, u32) {
+    let builders = config.builder.builders_of(unit).count();
+    let events = builders as u64 * u64::from(config.builder.filter_in_flight);
+    receive_pages(config, events, builders)
+}
+
 /// Number and words of the pages in which a unit receives payload: for all events that it may hold,
 /// each fragment of the most pages, and those that its streams set aside for what comes twice.
 fn receive_pages(config: &ChainConfig, events: u64, streams: usize) -> (u32, u32) {
@@ -487,13 +543,19 @@ fn page_words(config: &ChainConfig) -> u32 {
 
 /// Pages of the largest fragment of a link.
 pub(crate) fn fragment_pages(config: &ChainConfig, link: &DataLinkConfig) -> u64 {
+    pages_of_words(link, page_words(config))
+}
+
+fn pages_of_words(link: &DataLinkConfig, page_words: u32) -> u64 {
     let words = u64::from(link.link.fragment_words_max) + OVERHEAD_WORDS as u64;
-    words.div_ceil(page_words(config).into())
+    words.div_ceil(page_words.into())
 }
 
 fn pages_of_event(config: &ChainConfig) -> u64 {
+    // Looked for once: with thousands of links and units it would take seconds.
+    let page_words = page_words(config);
     let links = config.data_links.iter();
-    links.map(|link| fragment_pages(config, link)).sum()
+    links.map(|link| pages_of_words(link, page_words)).sum()
 }
 
 /// Bytes asked for each buffer of a socket for datagrams: what is configured, or so many that it holds
@@ -538,7 +600,8 @@ fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u6
 
 /// Slots of which so many are free for the sender, whatever a reader that stands still has read: it
 /// gives slots back by quarters of the ring (`tail_batch` in `livetime-shm`), so that almost one of them
-/// may stay with it.
+/// may stay with it. In the largest of all rings they are the sender's only as the reader reads: with
+/// millions of messages in it whoever waits for room waits for a unit that has stood still for long.
 fn with_room(slots: u64) -> u64 {
-    4 * slots.div_ceil(3)
+    (4 * slots.div_ceil(3)).min(MAX_SLOTS.into())
 }

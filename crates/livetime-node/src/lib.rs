@@ -17,6 +17,7 @@ pub mod emulated_link;
 pub mod event_fault;
 pub mod hand_over_stamp;
 pub mod link;
+pub mod machine_memory;
 pub mod message_ring;
 mod output_file;
 pub mod packet_link;

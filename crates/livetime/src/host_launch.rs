@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::command_words::shell_words;
 use crate::config::{HostConfig, HostLauncher};
-use crate::run_summary::shell_words;
 
 /// How long what was launched may take to end when it is dropped.
 const END_PATIENCE: Duration = Duration::from_secs(5);

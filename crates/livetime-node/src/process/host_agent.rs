@@ -33,6 +33,7 @@ use super::run_page::{RunPage, SettleStep};
 use crate::builder_transport::{DATAGRAMS, PeerSocket, STREAM};
 use crate::chain_config::ChainConfig;
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of, writers};
+use crate::machine_memory::check_memory;
 use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::transport::set_congestion;
@@ -190,12 +191,17 @@ impl HostAgent {
     fn prepare(&mut self, preparation: Preparation) -> Result<(), String> {
         let (config, command) = (self.read)(&preparation)?;
         let plan = ChainPlan::new(&config);
-        let is_here = |role: &String| {
+        let is_here = |role: &str| {
             let mut placed = preparation.placement.iter();
             placed.any(|(id, host)| id == role && *host == self.name)
         };
+        check_memory(&plan, is_here).map_err(|short| short.to_string())?;
         let mut pools = BTreeMap::new();
-        for pool in plan.pools.iter().filter(|p| p.roles.iter().any(is_here)) {
+        for pool in plan
+            .pools
+            .iter()
+            .filter(|p| p.roles.iter().any(|role| is_here(role)))
+        {
             let made = PagePool::create(&pool.config);
             pools.insert(pool.key, made.map_err(|error| error.to_string())?);
         }

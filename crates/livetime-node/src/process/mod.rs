@@ -52,12 +52,16 @@ pub use role_process::serve_role;
 
 use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};
 
+use crate::machine_memory::MemoryShort;
 use crate::role_ends::MissingEnd;
 use crate::run_file::RunFileError;
 
 /// Why a role process could not be started, or could not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
+    /// The machine has less memory than the run takes.
+    #[error(transparent)]
+    Memory(#[from] MemoryShort),
     /// Two roles could not be connected by a stream.
     #[error("cannot connect {ends}: {error}")]
     Stream {

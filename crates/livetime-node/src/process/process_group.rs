@@ -43,6 +43,7 @@ use super::writer_process::{WriterProcess, WritersHeard};
 use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of};
 use crate::counter_block::CounterBlock;
+use crate::machine_memory::check_memory;
 use crate::role::{RoleResult, latency_histogram};
 use crate::role_ends::{FIRST_EPOCH, unit_of};
 use crate::run_clock::RunClock;
@@ -213,13 +214,16 @@ impl ProcessGroup {
         files: RunFiles,
     ) -> Result<Self, ProcessError> {
         let plan = ChainPlan::new(config);
+        // Roles of other hosts have the bells and pools of their hosts, which look at their own memory.
+        if launcher.hosts.is_none() {
+            check_memory(&plan, |_| true)?;
+        }
         let page = RunPage::new(plan.roles.len() + RESTARTS_MAX + JOINS_MAX)?;
         let bells: Result<_, ProcessError> = (plan.bells.iter())
             .filter(|_| launcher.hosts.is_none())
             .map(|bell| Ok((bell.unit, Doorbell::shared()?)))
             .collect();
         let mut pools = BTreeMap::new();
-        // Roles of other hosts have the bells and pools of their hosts.
         for pool in plan.pools.iter().filter(|_| launcher.hosts.is_none()) {
             pools.insert(pool.key, PagePool::create(&pool.config)?);
         }

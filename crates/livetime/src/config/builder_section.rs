@@ -3,9 +3,10 @@
 use livetime_builder::{BuildMode, BuilderConfig};
 use livetime_node::BuilderTransport;
 use livetime_node::process::{LossPolicy, OnLoss};
-use livetime_wire::{ByteSize, DurationNs, Problem, UnitKind};
+use livetime_wire::{ByteSize, DurationNs, Problem};
 
 use super::document::{Findings, Section};
+use super::link_section::readout_index;
 use super::problem_code::{BAD_CHOICE, IDLE_KEY, OUT_OF_RANGE};
 use super::shaping_keys::read_shaping;
 
@@ -92,7 +93,8 @@ pub(crate) fn read_builder(
     }
     if config.credit_bytes == 0 && config.event_bytes > 0 {
         let help = "set `credit_bytes`, or remove the key: without it credits count events alone";
-        section.refuse_idle(&["event_bytes"], "`event_bytes` with `credit_bytes`", help);
+        let reason = "`event_bytes` with `credit_bytes`";
+        section.refuse_idle_by(&["credit_bytes"], &["event_bytes"], reason, help);
     }
     section.quantity("timeout", &mut config.timeout);
     section.quantity("retry", &mut config.retry);
@@ -102,7 +104,8 @@ pub(crate) fn read_builder(
     section.quantity("dead", &mut config.dead);
     if config.heartbeat == DurationNs(0) {
         let help = "set `heartbeat`, or remove the key: death is then known by the hang-up alone";
-        section.refuse_idle(&["suspect", "dead"], "these keys with `heartbeat`", help);
+        let (keys, reason) = (["suspect", "dead"], "these keys with `heartbeat`");
+        section.refuse_idle_by(&["heartbeat"], &keys, reason, help);
     }
     section.finish();
     (config, transport)
@@ -113,8 +116,7 @@ pub(crate) fn read_builder(
 fn read_first_step(section: &mut Section<'_, '_>, findings: &Findings) -> Vec<u16> {
     let mut units = Vec::new();
     for name in section.texts("first_step").unwrap_or_default() {
-        let index = name.strip_prefix(UnitKind::Readout.prefix());
-        match index.and_then(|index| index.parse().ok()) {
+        match readout_index(&name) {
             Some(index) => units.push(index),
             None => findings.report(Problem::new(
                 BAD_CHOICE,
@@ -135,11 +137,11 @@ pub(super) fn read_transport(
     findings: &Findings,
 ) -> BuilderTransport {
     let carrier = section.choice("transport", allowed);
-    let congestion = section.text("congestion");
+    let congestion = section.plain_text("congestion");
     if carrier == Some(Carrier::Tcp) {
         return BuilderTransport::Tcp { congestion };
     }
-    if let Some(name) = congestion {
+    if let Some(name) = congestion.filter(|_| !section.is_unread("transport")) {
         findings.report(Problem::new(
             IDLE_KEY,
             section.key_path("congestion"),
@@ -175,7 +177,7 @@ fn read_receive_buffer(
             format!("at most {}", ByteSize(RECEIVE_BUFFER_BYTES_MAX)),
             "leave the key out: the buffers are then as large as the credits need",
         )),
-        _ if bytes.0 > 0 => findings.report(Problem::new(
+        _ if bytes.0 > 0 && !section.is_unread("transport") => findings.report(Problem::new(
             IDLE_KEY,
             section.key_path("receive_buffer"),
             bytes,

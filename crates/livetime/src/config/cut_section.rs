@@ -81,6 +81,36 @@ pub(crate) const CUTS: [(&str, CutName); 17] = [
     ("zero_bias", CutName::ZeroBias),
 ];
 
+/// The keys that belong to one cut or another.
+pub(crate) const KEYS_OF_CUTS: [&str; 24] = [
+    "algorithm",
+    "charge",
+    "chi2_max",
+    "count",
+    "d_max",
+    "d_min",
+    "d_pair_max",
+    "dphi_max",
+    "dphi_min",
+    "em_min",
+    "et_min",
+    "had_em_max",
+    "had_em_min",
+    "lepton",
+    "lxy_min",
+    "match_max",
+    "met_min",
+    "options",
+    "pt_min",
+    "sum_et_min",
+    "sum_pt_min",
+    "towers_max",
+    "track_pt_min",
+    "types",
+];
+/// Those that belong to one lepton or the other.
+const KEYS_OF_LEPTONS: [&str; 4] = ["em_min", "had_em_max", "pt_min", "types"];
+
 /// Reads the keys of one path.
 pub(crate) struct CutReader<'a, 't, 'f> {
     pub(crate) section: &'a mut Section<'t, 'f>,
@@ -281,7 +311,10 @@ impl CutReader<'_, '_, '_> {
         {
             Some(0) => self.em().map(Lepton::Electron),
             Some(_) => self.muon().map(Lepton::Muon),
-            None => None,
+            None => {
+                self.section.pass_over(&KEYS_OF_LEPTONS);
+                None
+            }
         };
         let track_pt_min = self.energy("track_pt_min");
         let chi2_max = self.chi2();

@@ -13,7 +13,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem_code::{
-    BAD_CHOICE, BAD_QUANTITY, IDLE_KEY, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY, WRONG_TYPE,
+    BAD_CHOICE, BAD_QUANTITY, CONTROL_CHARACTERS, IDLE_KEY, MISSING_KEY, OUT_OF_RANGE, SYNTAX,
+    UNKNOWN_KEY, WRONG_TYPE,
 };
 
 /// What is gathered while a document is read: places of keys and problems.
@@ -44,6 +45,16 @@ impl Findings {
     pub(crate) fn has_problem_at(&self, path: &str) -> bool {
         let problems = self.problems.borrow();
         problems.iter().any(|problem| problem.path == path)
+    }
+
+    /// Whether a problem stands at this key path or below it.
+    pub(crate) fn has_problem_within(&self, path: &str) -> bool {
+        let is_within = |other: &str| {
+            let rest = other.strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let problems = self.problems.borrow();
+        problems.iter().any(|problem| is_within(&problem.path))
     }
 
     /// Remembers where a key path stands.
@@ -164,6 +175,22 @@ impl<'t, 'f> Section<'t, 'f> {
             self.wrong_type(key, value, "a text in quotes");
         }
         value.as_str().map(str::to_owned)
+    }
+
+    /// A text without control characters, for what becomes a path or a name of the system.
+    pub(crate) fn plain_text(&mut self, key: &'static str) -> Option<String> {
+        let text = self.text(key)?;
+        if text.contains(char::is_control) {
+            self.findings.report(Problem::new(
+                CONTROL_CHARACTERS,
+                self.key_path(key),
+                format!("\"{}\"", text.escape_debug()),
+                "a text without control characters",
+                "leave them out: the system would cut the name short, or nobody could type it",
+            ));
+            return None;
+        }
+        Some(text)
     }
 
     /// A text that `parse` understands; `allowed` says what that is.
@@ -438,6 +465,32 @@ impl<'t, 'f> Section<'t, 'f> {
                     .report(Problem::new(IDLE_KEY, path, found, reason, help));
             }
         }
+    }
+
+    /// The same of keys that are without effect because of what others say. Where the value of one of
+    /// those could not be read, nothing is known of them.
+    pub(crate) fn refuse_idle_by(
+        &mut self,
+        settings: &[&str],
+        keys: &[&'static str],
+        reason: &str,
+        help: &str,
+    ) {
+        match settings.iter().any(|setting| self.is_unread(setting)) {
+            true => self.pass_over(keys),
+            false => self.refuse_idle(keys, reason, help),
+        }
+    }
+
+    /// Whether the key is there and its value was found to be wrong: what depends on it is not judged.
+    pub(crate) fn is_unread(&self, key: &str) -> bool {
+        self.has(key) && self.findings.has_problem_within(&self.key_path(key))
+    }
+
+    /// Takes these keys for known ones, whatever they say: which of them belong here says a key that
+    /// could not be read.
+    pub(crate) fn pass_over(&mut self, keys: &[&'static str]) {
+        self.known.extend_from_slice(keys);
     }
 
     /// Reports keys that belong to other words of `setting` than to `word`, which holds; `needs` has for

@@ -21,7 +21,7 @@ const LAUNCHER: [(&str, bool); 2] = [("local", false), ("exec", true)];
 /// What a template must hold.
 const COMMAND: &str = "{command}";
 /// The keys that say which roles there are.
-const ROLE_NUMBERS: [&str; 5] = [
+pub(super) const ROLE_NUMBERS: [&str; 5] = [
     "trigger.nodes",
     "builder.builder_units",
     "filter.units",
@@ -60,6 +60,15 @@ pub(crate) struct HostTable {
     pub(crate) dead: DurationNs,
 }
 
+/// What is known of the roles of a chain although keys may have problems.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownRoles {
+    /// Which there are.
+    pub(crate) ids: bool,
+    /// What is between them.
+    pub(crate) transports: bool,
+}
+
 impl Default for HostTable {
     fn default() -> Self {
         Self {
@@ -85,6 +94,7 @@ pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> Hos
         table.control = section.parsed("address", ADDRESS, str::parse::<SocketAddr>);
         section.quantity("suspect", &mut table.suspect);
         section.quantity("dead", &mut table.dead);
+        let are_read = !section.is_unread("suspect") && !section.is_unread("dead");
         if table.suspect < SILENCE_MIN {
             section.report(Problem::new(
                 OUT_OF_RANGE,
@@ -94,7 +104,7 @@ pub(crate) fn read_hosts(root: &mut Section<'_, '_>, findings: &Findings) -> Hos
                 "a host that is kept from its core for a moment would be taken for silent",
             ));
         }
-        if table.dead < table.suspect {
+        if are_read && table.dead < table.suspect {
             section.report(Problem::new(
                 OUT_OF_RANGE,
                 section.key_path("dead"),
@@ -186,8 +196,9 @@ impl HostTable {
         indices.collect()
     }
 
-    /// Checks the placement of a chain's roles; without hosts there is nothing to check.
-    pub(crate) fn check(&self, chain: &ChainConfig, findings: &Findings) {
+    /// Checks the placement of a chain's roles, as far as these are `known`; without hosts there is
+    /// nothing to check.
+    pub(crate) fn check(&self, chain: &ChainConfig, known: KnownRoles, findings: &Findings) {
         if self.hosts.is_empty() {
             return;
         }
@@ -195,8 +206,7 @@ impl HostTable {
         self.check_addresses(findings);
         self.check_control(findings);
         // With a wrong number of units every role named here would look wrong, too.
-        let are_known = !ROLE_NUMBERS.iter().any(|key| findings.has_problem_at(key));
-        if are_known && self.check_roles(chain, findings) {
+        if known.ids && self.check_roles(chain, findings) && known.transports {
             self.check_sharing(chain, findings);
         }
     }

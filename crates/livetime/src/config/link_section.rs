@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use livetime_node::DataLinkConfig;
+use livetime_node::chain_config::exact_size;
 use livetime_node::link::transport::DATAGRAM_WORDS;
 use livetime_node::link::{LinkTransport, UdpConfig, frames_file};
 use livetime_readout::LinkConfig;
 use livetime_wire::fragment::CrcCheck;
 use livetime_wire::message::FRAGMENT_PAGES_MAX;
-use livetime_wire::{ByteSize, Problem, SourceId};
+use livetime_wire::{ByteSize, Problem, SourceId, UnitId, UnitKind};
 
 use super::document::{Findings, Section};
 use super::problem_code::{
@@ -72,15 +73,32 @@ pub(crate) struct Links {
     pub(crate) data: Vec<DataLinkConfig>,
     /// The key path of the table of each data link.
     pub(crate) data_paths: Vec<String>,
+    /// Whether every table could be read and says where its links go, so that what is missing is missing.
+    pub(crate) are_placed: bool,
 }
 
-/// Reads all tables.
-pub(crate) fn read_links(root: &mut Section<'_, '_>, findings: &Findings) -> Vec<LinkTable> {
+/// The index of a readout unit by its name, in the one form that the unit has.
+pub(crate) fn readout_index(name: &str) -> Option<u16> {
+    let index = name
+        .strip_prefix(UnitKind::Readout.prefix())?
+        .parse()
+        .ok()?;
+    (UnitId::readout(index).to_string() == name).then_some(index)
+}
+
+/// Reads all tables; whether each of them could be read.
+pub(crate) fn read_links(
+    root: &mut Section<'_, '_>,
+    findings: &Findings,
+) -> (Vec<LinkTable>, bool) {
     let tables = root.sections("link");
-    tables
-        .into_iter()
+    let written = tables.len();
+    let tables = tables.into_iter();
+    let read: Vec<_> = tables
         .filter_map(|link| read_link(link, findings))
-        .collect()
+        .collect();
+    let are_read = read.len() == written;
+    (read, are_read)
 }
 
 fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTable> {
@@ -169,8 +187,8 @@ fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> LinkTra
     if kind == FILE {
         section.require("frames", "the folder of the files, such as \"recorded\"");
     }
-    let frames = section.text("frames").map(PathBuf::from);
-    if frames.is_some() && kind != FILE {
+    let frames = section.plain_text("frames").map(PathBuf::from);
+    if frames.is_some() && kind != FILE && !section.is_unread("kind") {
         findings.report(Problem::new(
             LINK_KIND,
             section.key_path("frames"),
@@ -204,7 +222,7 @@ fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findin
         findings.report(Problem::new(
             OUT_OF_RANGE,
             section.key_path(key),
-            size,
+            exact_size(size),
             allowed,
             help,
         ));
@@ -213,16 +231,17 @@ fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findin
 }
 
 /// Sorts links by what they end at.
-pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
+pub(crate) fn place_links((tables, are_read): (&[LinkTable], bool), findings: &Findings) -> Links {
     let mut trigger = Vec::new();
     let (mut data, mut paths) = (Vec::<DataLinkConfig>::new(), Vec::new());
+    let mut are_placed = are_read;
     for table in tables {
         if table.to == TRIGGER_NODE {
             trigger.push((table.link.clone(), table.path.clone()));
             continue;
         }
-        let index = table.to.strip_prefix("ru");
-        let Some(unit) = index.and_then(|index| index.parse::<u16>().ok()) else {
+        let Some(unit) = readout_index(&table.to) else {
+            are_placed = false;
             findings.report(Problem::new(
                 LINK_TARGET,
                 format!("{}.to", table.path),
@@ -251,7 +270,8 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
         }
     }
     let (data, data_paths) = interleaved(data, paths);
-    if trigger.len() != 1 {
+    // One that could not be read, or goes nowhere, may be meant for the trigger node.
+    if trigger.len() > 1 || (trigger.is_empty() && are_placed) {
         let found = format!("there {} times with `to = \"trg0\"`", trigger.len());
         let help = "write one `[[link]]` with `to = \"trg0\"`: triggers are decided on its packets";
         findings.report(Problem::new(ONE_OF, "link", found, "exactly one", help));
@@ -262,6 +282,7 @@ pub(crate) fn place_links(tables: &[LinkTable], findings: &Findings) -> Links {
         trigger_path: trigger_path.unwrap_or_else(|| "link".to_owned()),
         data,
         data_paths,
+        are_placed,
     }
 }
 
@@ -286,14 +307,16 @@ fn interleaved(
 }
 
 /// The sources of each readout unit.
-pub(crate) fn units_of(links: &[DataLinkConfig], findings: &Findings) -> Vec<Vec<SourceId>> {
+pub(crate) fn units_of(links: &Links, findings: &Findings) -> Vec<Vec<SourceId>> {
+    let are_placed = links.are_placed;
+    let links = &links.data;
     let units = links.iter().map(|link| usize::from(link.unit) + 1).max();
     let mut units = vec![Vec::new(); units.unwrap_or(0)];
     for link in links {
         units[usize::from(link.unit)].push(link.source);
     }
     let mut empty = units.iter().enumerate().filter(|(_, s)| s.is_empty());
-    if let Some((first, _)) = empty.next() {
+    if let Some((first, _)) = empty.next().filter(|_| are_placed) {
         let found = match empty.count() {
             0 => format!("without a link to ru{first}"),
             more => format!("without a link to ru{first} and {more} more"),

@@ -36,14 +36,14 @@ use document::Quantity;
 pub(crate) use host_section::HostConfig;
 pub(crate) use host_section::{HostLauncher, HostTable};
 use livetime_node::ChainSpill;
-pub(crate) use named_files::check as check_files;
+use named_files::UnreadEvents;
+use run_config::Reading;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
-pub(crate) use run_notes::run_notes;
+pub(crate) use run_notes::{memory_note, run_notes};
 pub(crate) use scenario::{
     LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
 };
-pub(crate) use source_section::read_events;
 
 /// The spill structure of a configuration's text; `None` without one, or if the text has problems.
 pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
@@ -75,6 +75,29 @@ pub(crate) struct Loaded {
 /// # Errors
 /// The rendered problems, all at once.
 pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String> {
+    let (name, text) = read_file(path)?;
+    let reading = run_config::read(&text, overrides, &livetime_shm::allowed_cpus());
+    finish(&name, text, reading)
+}
+
+/// The same, with a look at the other files that it names, which a run opens; returns what is to be
+/// known of these as well.
+///
+/// # Errors
+/// The rendered problems of the configuration and of the files, all at once.
+pub(crate) fn load_with_files(
+    path: &Path,
+    overrides: &Overrides,
+) -> Result<(Loaded, Vec<String>), String> {
+    let (name, text) = read_file(path)?;
+    let mut reading = run_config::read(&text, overrides, &livetime_shm::allowed_cpus());
+    let (notes, problems) = reading.files.check();
+    reading.add(problems);
+    Ok((finish(&name, text, reading)?, notes))
+}
+
+/// The name and the text of a file that is to be a run's configuration.
+fn read_file(path: &Path) -> Result<(String, String), String> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let help = "examples/dimuon.toml is a configuration to start from";
@@ -87,15 +110,33 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
              start from\n"
         ));
     }
-    let mut config = read_text(&name, &text, overrides)?;
-    if let Some(events) = &config.events {
-        let events = read_events(events).map_err(|error| {
-            let help = "docs/formats/recorded-events.md names the columns and their ranges";
-            format!("error: recorded events cannot be used\n{error}\nhelp: {help}\n")
-        })?;
-        config.chain.recorded = Some(events);
+    Ok((name, text))
+}
+
+/// The configuration with its recorded events, if neither has a problem.
+fn finish(name: &str, text: String, mut reading: Reading) -> Result<Loaded, String> {
+    let (events, mut said) = match reading.files.read_events() {
+        Ok(events) => (events, String::new()),
+        Err(UnreadEvents::Unopened(problem)) => {
+            reading.add(vec![*problem]);
+            (None, String::new())
+        }
+        Err(UnreadEvents::Bad(text)) => (None, text),
+    };
+    if !reading.problems.is_empty() {
+        said.insert_str(0, &render(name, &text, &reading));
     }
-    Ok(Loaded { text, config })
+    match reading.config.filter(|_| said.is_empty()) {
+        Some(mut config) => {
+            config.chain.recorded = events;
+            Ok(Loaded { text, config })
+        }
+        None => Err(said),
+    }
+}
+
+fn render(name: &str, text: &str, reading: &Reading) -> String {
+    render::render_problems(name, text, &reading.spans, &reading.problems)
 }
 
 /// Renders problems that were found after reading, at the keys of the configuration.
@@ -118,7 +159,8 @@ pub(crate) fn read_text(
 ) -> Result<RunConfig, String> {
     let cores = livetime_shm::allowed_cpus();
     let reading = run_config::read(text, overrides, &cores);
-    reading
-        .config
-        .ok_or_else(|| render::render_problems(name, text, &reading.spans, &reading.problems))
+    match reading.config {
+        Some(config) => Ok(config),
+        None => Err(render(name, text, &reading)),
+    }
 }

@@ -1,45 +1,134 @@
 //! Files that a configuration names and a run opens: whether they can be used, before anything starts.
 //!
-//! Recorded events are not among them: they are read with the configuration.
+//! All of them begin at the working directory. What is wrong with one is a problem at its key, to be
+//! said with those of the configuration itself.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use livetime_node::link::{LinkTransport, check_frames_file};
-use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig};
+use livetime_node::{ChainConfig, FilterConfig};
+use livetime_source::RecordedEvents;
+use livetime_wire::{Problem, SourceId};
 
-/// Whether the files of frames that a chain plays are there, are those of its sources, and hold the
-/// fragment of each trigger in its place; and whether the file of a filter in Python can be read.
-/// Returns what is to be known of those that can be used.
-///
-/// # Errors
-/// What is wrong with each file that cannot be used.
-pub(crate) fn check(chain: &ChainConfig) -> Result<Vec<String>, String> {
-    let (mut notes, mut problems) = (Vec::new(), String::new());
-    for link in &chain.data_links {
-        match frames_note(link) {
-            Ok(note) => notes.extend(note),
-            Err(problem) => problems += &problem,
+use super::problem_code::NAMED_FILE;
+use super::source_section::read_events;
+
+/// The files, with the keys that name them.
+#[derive(Debug, Default)]
+pub(crate) struct NamedFiles {
+    /// Recorded events; without a key where an option names them.
+    events: Option<(Option<String>, PathBuf)>,
+    /// Files of frames, one after the other of each table.
+    frames: Vec<(String, PathBuf, SourceId)>,
+    /// That of a filter in Python.
+    python: Option<PathBuf>,
+}
+
+/// Why recorded events cannot be used.
+#[derive(Debug)]
+pub(crate) enum UnreadEvents {
+    /// Their file cannot be opened.
+    Unopened(Box<Problem>),
+    /// What is wrong with their values, in lines of their own.
+    Bad(String),
+}
+
+impl NamedFiles {
+    /// Those of a chain; `link_keys` are the key paths of the tables of its data links.
+    pub(crate) fn new(
+        chain: &ChainConfig,
+        link_keys: &[String],
+        events: Option<(Option<String>, PathBuf)>,
+    ) -> Self {
+        let links = chain.data_links.iter().zip(link_keys);
+        let frames = links.filter_map(|(link, key)| match &link.transport {
+            LinkTransport::File { path } => {
+                Some((format!("{key}.frames"), path.clone(), link.source))
+            }
+            _ => None,
+        });
+        let python = match &chain.filter {
+            FilterConfig::Python(python) => Some(python.file.clone()),
+            _ => None,
+        };
+        let mut frames: Vec<_> = frames.collect();
+        frames.sort();
+        Self {
+            events,
+            frames,
+            python,
         }
     }
-    problems.extend(filter_problem(&chain.filter));
-    match problems.is_empty() {
-        true => Ok(notes),
-        false => Err(problems),
+
+    /// Where the recorded events are.
+    #[cfg(test)]
+    pub(crate) fn events_path(&self) -> Option<&Path> {
+        self.events.as_ref().map(|(_, path)| path.as_path())
+    }
+
+    /// The recorded events, if there are any.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub(crate) fn read_events(&self) -> Result<Option<RecordedEvents>, UnreadEvents> {
+        let Some((key, path)) = &self.events else {
+            return Ok(None);
+        };
+        if let (Some(key), Err(error)) = (key, File::open(path)) {
+            let found = format!("{}: {error}", path.display());
+            let unopened = Box::new(problem(key, found, EVENTS_HELP));
+            return Err(UnreadEvents::Unopened(unopened));
+        }
+        let events = read_events(path).map_err(|error| {
+            let help = "docs/formats/recorded-events.md names the columns and their ranges";
+            let text = format!("error: recorded events cannot be used\n{error}\nhelp: {help}\n");
+            UnreadEvents::Bad(text)
+        });
+        events.map(Some)
+    }
+
+    /// Looks at the others: whether the files of frames are those of their sources and hold the
+    /// fragment of each trigger in its place, and whether the filter can be read. Returns what is to be
+    /// known of those that can be used, and what is wrong with the others.
+    pub(crate) fn check(&self) -> (Vec<String>, Vec<Problem>) {
+        let (mut notes, mut problems) = (Vec::new(), Vec::new());
+        for of_table in self.frames.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let mut unusable = Vec::new();
+            for (_, path, source) in of_table {
+                match frames_note(path, *source) {
+                    Ok(note) => notes.extend(note),
+                    Err(reason) => unusable.push(reason),
+                }
+            }
+            let more = match unusable.len() {
+                0 | 1 => String::new(),
+                count => format!("; {} more of the folder cannot be used either", count - 1),
+            };
+            let first = unusable.into_iter().next();
+            let found = first.map(|reason| format!("{reason}{more}"));
+            problems.extend(found.map(|found| problem(&of_table[0].0, found, FRAMES_HELP)));
+        }
+        problems.extend(self.python.as_deref().and_then(filter_problem));
+        (notes, problems)
     }
 }
 
+const EVENTS_HELP: &str = "write the path as seen from the working directory";
+const FRAMES_HELP: &str = "`livetime source CONFIG --frames FOLDER` writes the files of a folder; write its path as seen \
+     from the working directory";
+
+fn problem(key: &str, found: String, help: &str) -> Problem {
+    Problem::new(NAMED_FILE, key, found, "a file that can be used", help)
+}
+
 /// Where a file of frames breaks off, if it does.
-fn frames_note(link: &DataLinkConfig) -> Result<Option<String>, String> {
-    let LinkTransport::File { path } = &link.transport else {
-        return Ok(None);
-    };
+///
+/// # Errors
+/// Why it cannot be played.
+fn frames_note(path: &Path, source: SourceId) -> Result<Option<String>, String> {
     let file = path.display();
-    let found = check_frames_file(path, link.source).map_err(|error| {
-        format!(
-            "error: file of frames {file} cannot be played: {error}\n\
-             help: `livetime source CONFIG --frames FOLDER` writes the files of a folder\n"
-        )
-    })?;
+    let found = check_frames_file(path, source).map_err(|error| format!("{file}: {error}"))?;
     Ok(found.breaks_off.map(|byte| {
         format!(
             "{file} breaks off at byte {byte} of {}: the run ends there, within its first {} fragments",
@@ -48,19 +137,13 @@ fn frames_note(link: &DataLinkConfig) -> Result<Option<String>, String> {
     }))
 }
 
-fn filter_problem(filter: &FilterConfig) -> Option<String> {
-    let FilterConfig::Python(python) = filter else {
-        return None;
-    };
-    let opened = File::open(&python.file).and_then(|file| file.metadata());
-    let found = match opened {
+fn filter_problem(file: &Path) -> Option<Problem> {
+    let opened = File::open(file).and_then(|file| file.metadata());
+    let reason = match opened {
         Ok(found) if found.is_file() => return None,
         Ok(_) => "it is no file".to_owned(),
         Err(error) => error.to_string(),
     };
-    Some(format!(
-        "error: cannot read the filter {}: {found}\n\
-         help: `[filter] python` names it from the working directory\n",
-        python.file.display()
-    ))
+    let found = format!("{}: {reason}", file.display());
+    Some(problem("filter.python", found, EVENTS_HELP))
 }

@@ -34,6 +34,12 @@ pub(crate) const LINK_TARGET: ProblemCode = ProblemCode::new("C0104", "link to a
 /// Keys of a link that do not go with its kind.
 pub(crate) const LINK_KIND: ProblemCode =
     ProblemCode::new("C0107", "key does not go with the kind of the link");
+/// A path or name that the system cannot have.
+pub(crate) const CONTROL_CHARACTERS: ProblemCode =
+    ProblemCode::new("C0108", "text with control characters");
+/// A file that cannot be opened or played.
+pub(crate) const NAMED_FILE: ProblemCode =
+    ProblemCode::new("C0109", "file that is named cannot be used");
 /// Two links with one source id.
 pub(crate) const SOURCE_ID_TWICE: ProblemCode =
     ProblemCode::new("C0105", "source id is used twice");

@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
-use livetime_builder::problem_code::{FIRST_STEP, TOO_MANY_SOURCES};
+use livetime_builder::problem_code::{FIRST_STEP, SUBFARMS, TOO_MANY_SOURCES, WRITERS};
+use livetime_node::chain_config::ROLE_PLACEMENT;
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
@@ -24,8 +25,9 @@ use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
 use super::builder_section::read_builder;
 use super::document::{Findings, Section, parse};
 use super::filter_section::{FilterTable, read_filter};
-use super::host_section::{HostTable, read_hosts};
+use super::host_section::{HostTable, KnownRoles, ROLE_NUMBERS, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
+use super::named_files::NamedFiles;
 use super::problem_code::{FORMAT, LINK_KIND, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
 use super::render::place;
 use super::source_section::read_source;
@@ -76,10 +78,10 @@ impl Overrides {
 pub(crate) struct RunConfig {
     /// Where run directories go.
     pub(crate) directory: PathBuf,
-    /// Recorded events to replay, if any.
-    pub(crate) events: Option<PathBuf>,
     /// Whether each role gets a process of its own.
     pub(crate) processes: bool,
+    /// Whether it is written that roles are threads.
+    pub(crate) are_threads: bool,
     /// What is done about units that are lost.
     pub(crate) on_loss: LossPolicy,
     /// The hosts of the roles; with none, all are on this one.
@@ -96,6 +98,25 @@ pub(crate) struct Reading {
     pub(crate) problems: Vec<Problem>,
     /// Where the keys stand.
     pub(crate) spans: BTreeMap<String, Range<usize>>,
+    /// The files that it names, whatever else is wrong.
+    pub(crate) files: NamedFiles,
+}
+
+impl Reading {
+    /// Takes in problems that were found after reading; one at whose key there is one is said already.
+    pub(crate) fn add(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            if self.problems.iter().all(|other| other.path != problem.path) {
+                self.problems.push(problem);
+            }
+        }
+        sort_by_place(&mut self.problems, &self.spans);
+    }
+}
+
+/// In the order of the file; what has no place there comes last.
+fn sort_by_place(problems: &mut [Problem], spans: &BTreeMap<String, Range<usize>>) {
+    problems.sort_by_key(|problem| place(&problem.path, spans).map_or(usize::MAX, |s| s.start));
 }
 
 /// Reads a configuration from its text; `cores` are those that workers may run on.
@@ -103,7 +124,8 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
     let findings = Findings::default();
     let table = parse(text, &findings);
     let root = Section::root(table.get_ref(), &findings);
-    let config = read_root(root, overrides, cores, &findings);
+    let mut files = NamedFiles::default();
+    let config = read_root(root, overrides, cores, (&findings, &mut files));
     let (spans, found) = findings.into_parts();
     // All links of a table have the same problem; it is said once.
     let mut problems: Vec<Problem> = Vec::new();
@@ -112,11 +134,12 @@ pub(crate) fn read(text: &str, overrides: &Overrides, cores: &[usize]) -> Readin
             problems.push(problem);
         }
     }
-    problems.sort_by_key(|problem| place(&problem.path, &spans).map_or(usize::MAX, |s| s.start));
+    sort_by_place(&mut problems, &spans);
     Reading {
         config: config.filter(|_| problems.is_empty()),
         problems,
         spans,
+        files,
     }
 }
 
@@ -124,7 +147,7 @@ fn read_root(
     root: Section<'_, '_>,
     overrides: &Overrides,
     cores: &[usize],
-    findings: &Findings,
+    (findings, files): (&Findings, &mut NamedFiles),
 ) -> Option<RunConfig> {
     let Tables {
         directory,
@@ -140,18 +163,24 @@ fn read_root(
     apply(overrides, &mut parts.source, &mut parts.trigger);
     let of_parts = parts.validate(&keys.source);
     let mut chain = parts.into_chain(&hosts, findings)?;
-    let processes = workers.processes;
+    let (processes, are_threads) = (workers.processes, workers.are_threads);
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| keys.data_links.get(index).cloned().unwrap_or_default();
     let between_parts = chain.validate(cores, &keys.trigger_link, data_key);
     keys.report(findings, of_parts, between_parts);
-    hosts.check(&chain, findings);
+    hosts.check(&chain, keys.known_roles(findings), findings);
     check_readout_return(&chain, &on_loss, findings);
+    // What an option names has no place in the file.
+    let key = overrides
+        .events
+        .is_none()
+        .then(|| format!("{}.events", keys.source));
     let events = overrides.events.clone().or(events);
+    *files = NamedFiles::new(&chain, &keys.data_links, events.map(|path| (key, path)));
     Some(RunConfig {
         directory,
-        events,
         processes,
+        are_threads,
         on_loss,
         hosts,
         chain,
@@ -190,12 +219,12 @@ impl Tables {
         let mut source = SourceConfig::default();
         let directory = read_run(&mut root, &mut source);
         let (source_key, events) = read_source(&mut root, &mut source, has_events, findings);
-        let link_tables = read_links(&mut root, findings);
+        let (link_tables, are_read) = read_links(&mut root, findings);
         let mut trigger = read_trigger(&mut root, findings);
-        let links = place_links(&link_tables, findings);
+        let links = place_links((&link_tables, are_read), findings);
         let mut on_loss = LossPolicy::default();
         let (mut builder, transport) = read_builder(&mut root, &mut on_loss, findings);
-        builder.readout_units = units_of(&links.data, findings);
+        builder.readout_units = units_of(&links, findings);
         let filter = read_filter(&mut root, &mut builder, &mut on_loss, findings);
         let store = read_store(&mut root, &mut on_loss);
         let timing = read_timing(&mut root, findings);
@@ -213,6 +242,7 @@ impl Tables {
                 trigger_link: links.trigger_path,
                 readout_units: links.data.iter().map(|link| link.unit).collect(),
                 data_links: links.data_paths,
+                are_links_placed: links.are_placed,
                 trigger_paths: std::mem::take(&mut trigger.path_keys),
                 options: Vec::new(),
             },
@@ -276,6 +306,7 @@ impl ChainParts {
         let packets = self.store.trigger_packets.then(|| PacketLogConfig {
             path: PathBuf::from(PACKET_FILE),
             waits: self.source.triggers.mode == OfferMode::Lossless,
+            full_wait: self.store.files.full_wait,
         });
         Some(ChainConfig {
             run: RunNumber(0),
@@ -346,7 +377,7 @@ fn read_run(root: &mut Section<'_, '_>, source: &mut SourceConfig) -> PathBuf {
     if let Some(seed) = run.integer("seed", 0..=u64::MAX) {
         source.seed = seed;
     }
-    if let Some(path) = run.text("directory") {
+    if let Some(path) = run.plain_text("directory") {
         directory = PathBuf::from(path);
     }
     run.finish();
@@ -389,11 +420,37 @@ struct WrittenKeys {
     source: String,
     trigger_link: String,
     data_links: Vec<String>,
+    /// Whether each table of links says where they go.
+    are_links_placed: bool,
     /// The readout unit of each data link.
     readout_units: Vec<u16>,
     trigger_paths: Vec<String>,
     /// Keys of the source whose values are those of options.
     options: Vec<&'static str>,
+}
+
+/// Keys whose allowed values follow from others: where one of those is wrong, the first is not judged.
+const GOVERNED: [(&str, &[&str]); 5] = [
+    (
+        "builder.trigger_window",
+        &[
+            "builder.credits",
+            "builder.builder_units",
+            "builder.evm_queue",
+        ],
+    ),
+    ("builder.history", &["builder.trigger_window"]),
+    ("builder.retry", &["builder.timeout"]),
+    ("builder.suspect", &["builder.heartbeat"]),
+    ("builder.dead", &["builder.heartbeat", "builder.suspect"]),
+];
+
+/// Whether a problem may be there only because another key, with which its value was compared, is wrong.
+fn follows(problem: &Problem, findings: &Findings) -> bool {
+    let related = problem.related.as_ref();
+    let of_related = related.is_some_and(|(path, _)| findings.has_problem_at(path));
+    let mut governed = GOVERNED.iter().filter(|(key, _)| *key == problem.path);
+    of_related || governed.any(|(_, keys)| keys.iter().any(|key| findings.has_problem_at(key)))
 }
 
 /// The index and the rest of `path`, if it is an element of the list `list`.
@@ -408,7 +465,8 @@ fn element<'p>(path: &'p str, list: &str) -> Option<(usize, &'p str)> {
 impl WrittenKeys {
     /// Reports what the cores found, on the written keys and without what has been said.
     fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
-        let links_misplaced = findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP]);
+        let links_misplaced = self.are_links_misplaced(findings);
+        let roles_known = self.known_roles(findings).ids;
         let steps_misnamed = (of_parts.iter())
             .any(|problem| problem.code == FIRST_STEP && problem.path.ends_with(']'));
         for problem in of_parts {
@@ -417,16 +475,41 @@ impl WrittenKeys {
             // it names one wrongly.
             let said = (links_misplaced && self.is_about_all_links(&problem))
                 || (self.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS))
-                || (steps_misnamed && problem.code == FIRST_STEP && !problem.path.ends_with(']'));
-            if !said {
-                findings.report(self.place(problem));
+                || (links_misplaced && problem.code == FIRST_STEP)
+                || (steps_misnamed && problem.code == FIRST_STEP && !problem.path.ends_with(']'))
+                || (!roles_known && [SUBFARMS, WRITERS].contains(&problem.code));
+            let problem = self.place(problem);
+            if !said && !follows(&problem, findings) {
+                findings.report(problem);
             }
         }
         // A value that is wrong by itself is not compared with others.
         let placed = between_parts.into_iter().map(|problem| self.place(problem));
-        let (_, new): (Vec<_>, Vec<_>) =
-            placed.partition(|problem| findings.has_problem_at(&problem.path));
+        let is_said = |problem: &Problem| {
+            findings.has_problem_at(&problem.path)
+                || follows(problem, findings)
+                || (!roles_known && problem.code == ROLE_PLACEMENT)
+        };
+        let new: Vec<Problem> = placed.filter(|problem| !is_said(problem)).collect();
         new.into_iter().for_each(|problem| findings.report(problem));
+    }
+
+    /// Whether links are missing from those that are known, or are too many.
+    fn are_links_misplaced(&self, findings: &Findings) -> bool {
+        !self.are_links_placed || findings.has_any(&[LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP])
+    }
+
+    /// What is known of the roles in spite of the problems.
+    fn known_roles(&self, findings: &Findings) -> KnownRoles {
+        let is_wrong = |key: &str| findings.has_problem_at(key);
+        let are_numbers_wrong = ROLE_NUMBERS.iter().any(|key| is_wrong(key));
+        let mut links = self.data_links.iter();
+        KnownRoles {
+            ids: self.are_links_placed && !are_numbers_wrong && !is_wrong("filter.subfarms"),
+            transports: !is_wrong("builder.transport")
+                && !is_wrong("filter.transport")
+                && !links.any(|link| is_wrong(&format!("{link}.kind"))),
+        }
     }
 
     /// Whether a core found it in the set of all links, not in one of them.

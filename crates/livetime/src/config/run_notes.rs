@@ -1,6 +1,11 @@
 //! What a configuration asks for that a run does not do as it seems, although it is no mistake.
 
-use livetime_node::ChainConfig;
+use livetime_builder::ShapingPace;
+use livetime_node::chain_plan::pages_bytes;
+use livetime_node::link::LinkTransport;
+use livetime_node::machine_memory::{MEMORY, memory_bytes};
+use livetime_node::process::LossPolicy;
+use livetime_node::{ChainConfig, FilterConfig};
 use livetime_wire::{ByteSize, DurationNs};
 
 use super::RunConfig;
@@ -22,8 +27,119 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if !processes {
+        notes.extend(policy_note(config));
+    }
+    if config.are_threads && !config.hosts.hosts.is_empty() {
+        notes.push(
+            "`[workers] processes = false` changes nothing beside `[[host]]`: each role of a host is a \
+             process"
+                .to_owned(),
+        );
+    }
+    if config.directory.to_string_lossy().starts_with('~') {
+        notes.push(format!(
+            "`run.directory` begins with `~`, which is not expanded here: runs go to a folder of that \
+             name, {} below the working directory",
+            config.directory.display()
+        ));
+    }
     notes.extend(size_note(&config.chain));
+    notes.extend(socket_note(&config.chain));
+    notes.extend(shift_note(&config.chain));
     notes
+}
+
+/// That the pages of a run on this machine are more than its memory: `run` refuses it, since there the
+/// rings count as well.
+pub(crate) fn memory_note(config: &RunConfig) -> Option<String> {
+    // Each host looks at its own share when the run starts.
+    let is_here = config.hosts.hosts.is_empty();
+    let needed = pages_bytes(&config.chain);
+    let there = memory_bytes().filter(|there| is_here && needed > *there)?;
+    Some(format!(
+        "the pages take {}, this machine has {} of memory: `run` refuses that here (`livetime explain {}`)",
+        ByteSize(needed),
+        ByteSize(there),
+        MEMORY.code
+    ))
+}
+
+/// What is said about the death of processes, where there are none.
+fn policy_note(config: &RunConfig) -> Option<String> {
+    let (policy, default) = (&config.on_loss, LossPolicy::default());
+    // An interpreter is a process of its own, whatever the filter unit is.
+    let is_python = matches!(config.chain.filter, FilterConfig::Python(_));
+    let keys = [
+        ("[builder] on_loss", policy.builder != default.builder),
+        (
+            "[builder] on_readout_loss",
+            policy.readout != default.readout,
+        ),
+        ("[filter] on_loss", policy.filter != default.filter),
+        ("[store] on_loss", policy.writer != default.writer),
+        (
+            "[filter] retries",
+            !is_python && policy.retries != default.retries,
+        ),
+        (
+            "[filter] time_limit",
+            !is_python && policy.time_limit != default.time_limit,
+        ),
+    ];
+    let changed = keys.into_iter().filter(|(_, is_changed)| *is_changed);
+    let changed: Vec<String> = changed.map(|(key, _)| format!("`{key}`")).collect();
+    (!changed.is_empty()).then(|| {
+        format!(
+            "without `--processes` or `[[host]]` nothing comes of {}: threads neither die alone nor are \
+             they killed",
+            changed.join(", ")
+        )
+    })
+}
+
+/// That fragments may be longer than what a front-end may have on its way over UDP.
+fn socket_note(chain: &ChainConfig) -> Option<String> {
+    let longest = chain.source.fragment.bytes_max.0;
+    let buffer_of = |transport: &LinkTransport| match transport {
+        LinkTransport::Udp { config, .. } => Some(config.buffer_bytes as u64),
+        _ => None,
+    };
+    let links = chain.data_links.iter();
+    let least = links.filter_map(|link| buffer_of(&link.transport)).min()?;
+    (least < longest).then(|| {
+        format!(
+            "`socket_buffer` of a link is {least} B, `bytes_max` of the source {longest} B: of longer \
+             fragments the end is lost every time (`datagram_lost`)"
+        )
+    })
+}
+
+/// That a barrel shifter with a clock carries the events of all credits more slowly than they are waited
+/// for: a builder unit has one step of each turn, in which a readout unit sends it a block.
+fn shift_note(chain: &ChainConfig) -> Option<String> {
+    let (builder, shaping) = (&chain.builder, chain.builder.shaping.as_ref()?);
+    let ShapingPace::Clock { step } = shaping.pace else {
+        return None;
+    };
+    let sources = builder.readout_units.iter().map(Vec::len).max()?;
+    let units = builder
+        .readout_units
+        .len()
+        .max(builder.builder_units.into());
+    let of_event = u128::from(chain.source.fragment.bytes_mean.0) * sources as u128;
+    let bytes = of_event * u128::from(builder.credits);
+    let turns = bytes.div_ceil(shaping.block_bytes.max(1).into());
+    let needed = turns * units as u128 * u128::from(step.0);
+    (needed > builder.timeout.0.into()).then(|| {
+        format!(
+            "with `block` and `step` of the barrel shifter a readout unit takes {} to send what a builder \
+             unit has credits for, and after `[builder] timeout`, {}, events are closed without what \
+             misses: raise `block`, or lower `step` or `credits`",
+            DurationNs(u64::try_from(needed).unwrap_or(u64::MAX)),
+            builder.timeout
+        )
+    })
 }
 
 /// That events may be larger than what byte credits set aside for one.
@@ -53,6 +169,73 @@ mod tests {
         let text = format!("{LINKS}{tables}");
         let config = read(&text, &Overrides::default(), &[0, 1]).config;
         run_notes(&config.expect("it has no problem"), processes)
+    }
+
+    #[test]
+    fn keys_that_nothing_comes_of_without_processes_are_noted() {
+        let tables = "[builder]\non_loss = \"stop\"\non_readout_loss = \"restart\"\n\
+                      [filter]\nretries = 2\ntime_limit = \"1 s\"\n";
+        let found = notes(tables, false);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let keys = "`[builder] on_loss`, `[builder] on_readout_loss`, `[filter] retries`, `[filter] time_limit`";
+        assert!(found[0].contains(keys), "{found:?}");
+        assert_eq!(notes(tables, true), Vec::<String>::new());
+        let python = "[filter]\npython = \"a.py:f\"\nretries = 2\n";
+        assert_eq!(notes(python, false), Vec::<String>::new());
+        let home = notes("[run]\ndirectory = \"~/runs\"\n", false);
+        assert!(home[0].contains("not expanded"), "{home:?}");
+        assert_eq!(
+            notes("[run]\ndirectory = \"./~/runs\"\n", false),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn sizes_with_which_every_run_loses_are_noted() {
+        let udp = |buffer: &str| {
+            let link = format!(
+                "[[link]]\nto = \"ru1\"\nsource_id = 9\nkind = \"udp\"\nsocket_buffer = \"{buffer}\"\n"
+            );
+            notes(&link, false)
+        };
+        let found = udp("8 KiB");
+        assert!(
+            found[0].contains("8192 B") && found[0].contains("16384 B"),
+            "{found:?}"
+        );
+        assert_eq!(udp("16 KiB"), Vec::<String>::new());
+        let clock = |block: &str, step: &str| {
+            let keys = format!(
+                "[builder]\ntransport = \"tcp\"\nshaping = \"barrel-shifter\"\npace = \"clock\"\n\
+                 block = \"{block}\"\nstep = \"{step}\"\n"
+            );
+            notes(&keys, false)
+        };
+        // 4 sources x 2 KiB x 16 credits are 512 blocks, one in two steps.
+        let found = clock("256 B", "10 ms");
+        assert!(found[0].contains("takes 10.2 s"), "{found:?}");
+        assert_eq!(clock("64 KiB", "10 ms"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pages_beyond_the_memory_of_this_machine_are_noted() {
+        let with = |tables: &str, pages: u32| {
+            let text = LINKS.replace(
+                "count = 4\n",
+                &format!("count = 4\npage = \"4194240 B\"\npages = {pages}\n"),
+            );
+            let read = read(&format!("{text}{tables}"), &Overrides::default(), &[0, 1]);
+            memory_note(&read.config.expect("it has no problem"))
+        };
+        let note = with("", 1 << 24).expect("no machine has 256 TiB");
+        assert!(note.contains("livetime explain R0106"), "{note}");
+        let roles = "[[host]]\nname = \"a\"\naddress = \"127.0.0.1\"\nroles = [\"src0\", \"trg0\", \"ru0\", \
+                     \"evm\", \"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n";
+        assert_eq!(
+            with(roles, 1 << 24),
+            None,
+            "the host looks at its own memory"
+        );
     }
 
     #[test]

@@ -123,8 +123,11 @@ impl WrittenKeys {
         let mut shaping = self.of_pace(ShapingPace::default());
         match self.pace {
             PaceMaker::Links => {
+                // Behind a pace that could not be read they may belong there.
                 for key in ["step", "link_rate"] {
-                    refuse(section, findings, key, "`pace = \"clock\"`");
+                    if !section.is_unread("pace") {
+                        refuse(section, findings, key, "`pace = \"clock\"`");
+                    }
                 }
                 if let Some(turn_max) = self.turn_max {
                     shaping.pace = ShapingPace::BackPressure { turn_max };

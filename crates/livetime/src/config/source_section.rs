@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use livetime_source::{ArrivalKind, RecordedEvents, SourceConfig};
 use livetime_trigger::LengthUm;
-use livetime_wire::Problem;
+use livetime_wire::{DurationNs, Problem};
 
 use super::document::{Findings, Section};
-use super::problem_code::ONE_OF;
+use super::problem_code::{ONE_OF, OUT_OF_RANGE};
 use super::trigger_section::LENGTH;
 
 /// What a source makes its events from.
@@ -55,14 +55,17 @@ fn read_table(
     has_events: bool,
 ) -> (String, Option<PathBuf>) {
     let path = source.path().to_owned();
-    let kind = source.choice("kind", &KINDS).unwrap_or(SourceKind::Physics);
+    let kind = source.choice("kind", &KINDS);
     let mut events = None;
+    if kind.is_none() && source.has("kind") {
+        source.pass_over(&["events"]);
+    }
     // With generated events the key is an unknown one: it would change nothing.
-    if kind == SourceKind::Recorded {
+    if kind == Some(SourceKind::Recorded) {
         if !has_events {
             source.require("events", "the path of a CSV file of recorded events");
         }
-        events = source.text("events").map(PathBuf::from);
+        events = source.plain_text("events").map(PathBuf::from);
     }
     let triggers = &mut config.triggers;
     source.quantity("rate", &mut triggers.arrival.rate);
@@ -70,6 +73,15 @@ fn read_table(
         triggers.arrival.kind = kind;
     }
     source.quantity("lateness_max", &mut triggers.lateness_max);
+    if triggers.lateness_max == DurationNs(0) {
+        source.report(Problem::new(
+            OUT_OF_RANGE,
+            source.key_path("lateness_max"),
+            triggers.lateness_max,
+            "above 0",
+            "set it to the time for which a front-end keeps its data: with none each trigger comes too late",
+        ));
+    }
     if let Some(mut fragment) = source.section("fragment") {
         fragment.quantity("bytes_mean", &mut config.fragment.bytes_mean);
         fragment.quantity("bytes_max", &mut config.fragment.bytes_max);

@@ -63,7 +63,8 @@ pub(crate) fn read_store(root: &mut Section<'_, '_>, policy: &mut LossPolicy) ->
     }
     if limits.output.bytes_per_s == 0 && limits.output.yielding_streams != 0 {
         let help = "remove it, or set `output_per_second`";
-        section.refuse_idle(
+        section.refuse_idle_by(
+            &["output_per_second"],
             &["yielding_streams"],
             "`yielding_streams` with `output_per_second`",
             help,

@@ -10,7 +10,7 @@ use livetime_trigger::{
 };
 use livetime_wire::Problem;
 
-use super::cut_section::{CUTS, CutReader};
+use super::cut_section::{CUTS, CutReader, KEYS_OF_CUTS};
 use super::document::{Findings, Section};
 use super::problem_code::{BEAM_SPOT, BOTH_KEYS, IDLE_KEY, OUT_OF_RANGE};
 use crate::extensions;
@@ -81,7 +81,10 @@ fn read_nodes(trigger: &mut Section<'_, '_>, table: &mut TriggerTable) {
     }
     trigger.quantity("merge_timeout", &mut table.merger.timeout);
     let decision_timeout = table.supervisor.decision_timeout;
-    if table.merger.inputs > 1 && table.merger.timeout >= decision_timeout {
+    let are_read = !["merge_timeout", "decision_timeout"]
+        .map(|key| trigger.is_unread(key))
+        .contains(&true);
+    if are_read && table.merger.inputs > 1 && table.merger.timeout >= decision_timeout {
         trigger.report(Problem::new(
             OUT_OF_RANGE,
             trigger.key_path("merge_timeout"),
@@ -92,7 +95,8 @@ fn read_nodes(trigger: &mut Section<'_, '_>, table: &mut TriggerTable) {
     }
     if table.merger.inputs == 1 {
         let help = "remove it, or set `inputs` to the number of parts of a trigger";
-        trigger.refuse_idle(
+        trigger.refuse_idle_by(
+            &["inputs"],
             &["merge_timeout"],
             "`merge_timeout` with two `inputs`",
             help,
@@ -111,11 +115,13 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
         return;
     }
     let sections = trigger.sections("path");
-    let (is_empty, written) = (sections.is_empty(), sections.len());
-    let mut paths = Vec::new();
+    let is_empty = sections.is_empty();
+    let (mut paths, mut are_good) = (Vec::new(), true);
     for section in sections {
         let key = section.path().to_owned();
-        if let Some(path) = read_path(section, findings) {
+        let path = read_path(section, findings);
+        are_good &= !findings.has_problem_within(&key);
+        if let Some(path) = path {
             paths.push(path);
             table.path_keys.push(key);
         }
@@ -124,7 +130,7 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
         refuse_unknown_luminosity(trigger, &paths, &table.path_keys);
     }
     // A path with problems may be the one that needs a key.
-    if paths.len() == written {
+    if are_good {
         refuse_idle(trigger, &paths);
     }
     // A menu that is empty only because its paths have problems is not a problem of its own.
@@ -141,12 +147,12 @@ fn refuse_idle(trigger: &mut Section<'_, '_>, paths: &[PathConfig]) {
         .any(|path| path.prescale.luminosity_max.is_some());
     let of_steps = ["dead_time_window", "dead_time_high", "dead_time_low"].as_slice();
     for (is_used, keys, needed) in [
-        (has_steps, of_steps, "prescales"),
-        (has_limit, &["luminosity"], "luminosity_max"),
+        (has_steps, of_steps, "`prescales` with two factors or more"),
+        (has_limit, &["luminosity"], "`luminosity_max`"),
     ] {
         if !is_used {
-            let reason = format!("these keys with `{needed}` of a path");
-            let help = format!("remove it, or give a path `{needed}`");
+            let reason = format!("these keys with a path that has {needed}");
+            let help = format!("remove it, or give a path {needed}");
             trigger.refuse_idle(keys, &reason, &help);
         }
     }
@@ -203,6 +209,9 @@ fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathCo
     let l1 = section.integers("l1", 63);
     let prescale = read_prescale(&mut section, findings);
     let cut = section.choice("cut", &CUTS);
+    if cut.is_none() {
+        section.pass_over(&KEYS_OF_CUTS);
+    }
     let cut = cut.and_then(|cut| {
         let reader = CutReader {
             section: &mut section,
@@ -259,7 +268,8 @@ fn read_menu_wide(trigger: &mut Section<'_, '_>, menu: &mut MenuConfig, findings
         menu.beam_fit = Some(fit);
     } else {
         let help = "remove it, or set `beam_fit_events`";
-        trigger.refuse_idle(
+        trigger.refuse_idle_by(
+            &["beam_fit_events"],
             &["beam_fit_d_max"],
             "`beam_fit_d_max` with `beam_fit_events`",
             help,
@@ -290,5 +300,14 @@ fn read_menu_wide(trigger: &mut Section<'_, '_>, menu: &mut MenuConfig, findings
     if let Some(luminosity) = trigger.integers("luminosity", u64::from(u32::MAX)) {
         let by_section = luminosity.into_iter().filter_map(|l| u32::try_from(l).ok());
         menu.luminosity = by_section.collect();
+        if menu.luminosity.is_empty() {
+            findings.report(Problem::new(
+                OUT_OF_RANGE,
+                trigger.key_path("luminosity"),
+                "an empty list",
+                "the luminosity of one lumi section or more",
+                "give it, or remove the key: no `luminosity_max` would ever close a path",
+            ));
+        }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct WorkerTable {
     wait: Option<WaitStrategy>,
     /// Whether each role gets a process of its own. Default `false`.
     pub(crate) processes: bool,
+    /// Whether it is written that they are threads.
+    pub(crate) are_threads: bool,
     listed: Vec<WorkerConfig>,
 }
 
@@ -27,7 +29,9 @@ pub(crate) fn read_workers(root: &mut Section<'_, '_>) -> WorkerTable {
         return table;
     };
     table.wait = section.choice("wait", &WAITS);
-    table.processes = section.switch("processes").unwrap_or(false);
+    let processes = section.switch("processes");
+    table.processes = processes == Some(true);
+    table.are_threads = processes == Some(false);
     for (index, mut worker) in section.sections("worker").into_iter().enumerate() {
         worker.require("roles", "a list of role ids, such as [\"ru0\", \"ru1\"]");
         table.listed.push(WorkerConfig {

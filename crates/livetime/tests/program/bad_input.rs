@@ -120,29 +120,96 @@ fn links_and_sources_that_do_not_fit_together_are_refused() {
     );
 }
 
+/// Together with what else is wrong, each at the key that names it.
 #[test]
 fn files_that_a_run_would_open_are_all_looked_for() {
     let frames = "pages = 512\nkind = \"file\"\nframes = \"recorded\"\n";
     let config = SMALL.replace("pages = 512\n", frames);
     let python = "python = \"absent.py:select\"";
-    let said = refused(&changed(&config, "name = \"accept_all\"", python));
-    let of_frames =
-        |name| format!("error: file of frames recorded/{name}.frames cannot be played: ");
-    for name in ["510000", "510001", "520000", "520001"] {
-        assert!(said.contains(&of_frames(name)), "{said}");
+    let config = changed(&config, "name = \"accept_all\"", python);
+    let recorded = "[[source]]\nkind = \"recorded\"\nevents = \"absent.csv\"";
+    let config = changed(&config, "[[source]]", recorded);
+    let said = refused(&format!("colour = 1\n{config}"));
+    for part in [
+        "error[C0002]: unknown key",
+        "`source[0].events` is absent.csv: No such file",
+        "`link[1].frames` is recorded/510000.frames: it cannot be read: No such file",
+        "`link[2].frames` is recorded/520000.frames: it cannot be read: No such file",
+        "1 more of the folder cannot be used either",
+        "`filter.python` is absent.py: No such file",
+        "5 problems in run.toml",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
     }
-    let filter = "error: cannot read the filter absent.py: No such file";
-    assert!(said.contains(filter), "{said}");
+    assert_eq!(said.matches("error[C0109]").count(), 4, "{said}");
 
-    let said = refused(&changed(
-        SMALL,
-        "name = \"accept_all\"",
-        "python = \".:select\"",
-    ));
+    let folder = "python = \".:select\"";
+    let said = refused(&changed(SMALL, "name = \"accept_all\"", folder));
     assert!(
-        said.contains("cannot read the filter .: it is no file"),
+        said.contains("`filter.python` is .: it is no file"),
         "{said}"
     );
+}
+
+#[test]
+fn pages_beyond_the_memory_of_the_machine_are_noted_and_not_taken() {
+    let bench = Workbench::new();
+    let pages = "pages = 16777216\npage = \"4194240 B\"\n";
+    bench.write("run.toml", SMALL.replace("pages = 512\n", pages));
+    let check = bench.run(&["check", "run.toml"]).ended_with(0);
+    assert!(check.out.contains("the pages take 2"), "{}", check.out);
+    assert!(
+        check.out.contains("livetime explain R0106"),
+        "{}",
+        check.out
+    );
+    for options in [&[][..], &["--processes"]] {
+        let run = bench.run(&[&RUN, options].concat()).ended_with(1);
+        assert!(
+            run.err
+                .contains("error: the pages and rings of the run take 2"),
+            "{}",
+            run.err
+        );
+        assert!(run.err.contains("livetime explain R0106"), "{}", run.err);
+        assert!(!bench.path("runs/000001/events.mcap").exists());
+    }
+}
+
+#[test]
+fn workers_whose_names_no_thread_can_have_are_refused() {
+    let worker = "[[workers.worker]]\nname = \"a\\u0000b\"\nroles = [\"src0\"]\n";
+    let said = refused(&format!("{SMALL}{worker}"));
+    assert!(
+        said.contains("error[R0105]: worker has no name of its own"),
+        "{said}"
+    );
+    assert!(
+        said.contains("`workers.worker[0].name` is \"a\\0b\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn packets_that_lost_items_are_said_at_the_end_of_the_run() {
+    let bench = Workbench::new();
+    let link = "[[link]]\nto = \"trg0\"";
+    let tracks = format!("[source.physics]\nsoft_tracks_mean = 20\n{link}");
+    let config = changed(SMALL, link, &tracks);
+    let run = |words: &str| {
+        let trigger = format!("[trigger]\npacket_words_max = {words}\n[builder]");
+        bench.write("run.toml", changed(&config, "[builder]", &trigger));
+        bench
+            .run(&["run", "run.toml", "--triggers", "500", "--lossless"])
+            .ended_with(0)
+            .out
+    };
+    let cut = run("64");
+    assert!(
+        cut.contains(" of 500 trigger packets were longer than `trigger.packet_words_max`"),
+        "{cut}"
+    );
+    assert!(!run("510").contains("trigger packets were longer"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Every key of every table is read, the defaults are those of the cores, and problems stand where
 //! the person who wrote them looks.
 
+use std::path::Path;
+
 use livetime_builder::{BuildMode, BuilderConfig, ShapingConfig, ShapingPace};
 use livetime_node::link::{LinkTransport, UdpConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
@@ -72,7 +74,8 @@ fn each<const N: usize>(expected: [(&'static str, &str); N]) -> Vec<(&'static st
 fn every_key_is_read_into_its_field() {
     let config = good(EVERY_KEY);
     assert_eq!(config.directory, PathBuf::from("elsewhere"));
-    assert_eq!(config.events, Some(PathBuf::from("events.csv")));
+    let files = read_plain(EVERY_KEY).files;
+    assert_eq!(files.events_path(), Some(Path::new("events.csv")));
     assert!(config.processes);
     let roles = "src0 trg0 trg1 ru0 evm bu0 bu1 bu2 fu0 fu1 wr0 wr1";
     let host = HostConfig {
@@ -537,16 +540,17 @@ fn every_key_that_a_table_knows_is_in_the_file() {
 fn what_is_left_out_has_the_defaults_of_the_cores() {
     let RunConfig {
         directory,
-        events,
         processes,
+        are_threads,
         on_loss,
         hosts,
         chain,
     } = good(LEAST);
-    assert!(!processes);
+    assert!(!processes && !are_threads);
+    assert_eq!(read_plain(LEAST).files.events_path(), None);
     assert_eq!(hosts, HostTable::default());
     assert_eq!(on_loss, LossPolicy::default());
-    assert_eq!((directory, events), (PathBuf::from("runs"), None));
+    assert_eq!(directory, PathBuf::from("runs"));
     let source = SourceConfig {
         data_links: vec![SourceId(0x51_0000)],
         ..SourceConfig::default()
@@ -620,7 +624,12 @@ fn options_replace_the_values_of_the_file() {
     assert_eq!(source.triggers.triggers_max, Some(6));
     assert_eq!(source.triggers.duration, Some(DurationNs(9)));
     assert!(source.triggers.starts_paused);
-    assert_eq!(all.events, Some(PathBuf::from("other.csv")));
+    let other = Overrides {
+        events: Some(PathBuf::from("other.csv")),
+        ..nothing.clone()
+    };
+    let files = read(EVERY_KEY, &other, &CORES).files;
+    assert_eq!(files.events_path(), Some(Path::new("other.csv")));
 
     let triggers = with(Overrides {
         triggers: Some(6),

@@ -127,6 +127,8 @@ fn keys_that_would_change_nothing_are_problems() {
     let limited = EVERY_KEY.replace("luminosity = [300, 150]\n", "");
     let unknown = each([("C0137", "trigger.path[0].luminosity_max")]);
     assert_eq!(problems(&limited), unknown);
+    let none = EVERY_KEY.replace("luminosity = [300, 150]", "luminosity = []");
+    assert_eq!(problems(&none), each([("C0006", "trigger.luminosity")]));
     // The merger would never come to give up.
     let late = problems(&format!(
         "{LEAST}[trigger]\ninputs = 2\nmerge_timeout = \"1 s\"\n"
@@ -226,4 +228,248 @@ fn problems_of_the_cores_stand_at_written_keys() {
             "`{to}`: {found:?}"
         );
     }
+}
+
+/// The other edge may be right: it is not held against the default of one that could not be read.
+#[test]
+fn an_edge_that_cannot_be_read_leaves_the_other_one_alone() {
+    let window = |edges: &str| problems(&format!("{LEAST}[filter]\n{edges}\n"));
+    let min = window("mass_min = \"0.5 keV\"\nmass_max = \"50 GeV\"");
+    assert_eq!(min, each([("C0004", "filter.mass_min")]));
+    let max = window("mass_min = \"130 GeV\"\nmass_max = 150");
+    assert_eq!(max.len(), 1, "{max:?}");
+    assert_eq!(max[0].1, "filter.mass_max");
+    // One that is left out has its default.
+    let upside_down = each([("T0301", "filter.mass_min")]);
+    assert_eq!(window("mass_max = \"50 GeV\""), upside_down);
+}
+
+/// Given limits below what any event can have, then each is named where it stands.
+#[test]
+fn limits_of_the_filter_that_nothing_can_keep_are_problems() {
+    let streams = "[filter]\nname = \"menu\"\nstreams = [\"all\"]\n";
+    let path = |cut: &str, limits: &str| {
+        let path = "[[filter.path]]\nname = \"A\"\nstreams = [\"all\"]\n";
+        problems(&format!(
+            "{LEAST}{streams}{path}cut = \"{cut}\"\n{limits}\n"
+        ))
+    };
+    let vertex = each([("T0302", "filter.path[0].vertex_max")]);
+    assert_eq!(path("dimuon", "vertex_max = \"-1 um\""), vertex);
+    let pt = each([("T0302", "filter.path[0].pt_min")]);
+    for cut in ["four_lepton", "muons", "electrons"] {
+        assert_eq!(path(cut, "pt_min = \"-1 GeV\""), pt, "{cut}");
+    }
+    let window = path("dimuon", "mass_min = \"-6 GeV\"\nmass_max = \"-5 GeV\"");
+    let edges = ["filter.path[0].mass_min", "filter.path[0].mass_max"];
+    assert_eq!(window, each(edges.map(|edge| ("T0302", edge))));
+    let equal = path("dimuon", "mass_min = \"5 GeV\"\nmass_max = \"5 GeV\"");
+    assert_eq!(equal, each([("T0302", "filter.path[0].mass_min")]));
+    // What could not be read is said, and nothing beside it.
+    let unread = path("dimuon", "mass_min = \"0.5 keV\"\nmass_max = \"1 GeV\"");
+    assert_eq!(unread, each([("C0004", "filter.path[0].mass_min")]));
+}
+
+/// What a key would have said about others is not known where its own value could not be read.
+#[test]
+fn keys_that_go_with_one_that_cannot_be_read_are_not_judged() {
+    let path = |kind: &str, keys: &str| format!("{LEAST}[[{kind}.path]]\nname = \"A\"\n{keys}\n");
+    let menu =
+        "name = \"menuu\"\nstreams = [\"a\"]\n[[filter.path]]\nname = \"A\"\ncut = \"all\"\n";
+    let of_links = "[[link]]\nto = 5\nsource_id = 6\n[[link]]\nto = \"ru2\"\nsource_id = 7\n";
+    let roles = "[[host]]\nname = \"a\"\naddress = \"127.0.0.1\"\nroles = [\"src0\", \"ru1\"]\n";
+    for (text, code, key) in [
+        (format!("{LEAST}[filter]\n{menu}"), "C0005", "filter.name"),
+        (
+            format!("{LEAST}[filter]\nname = 3\nmass_min = \"1 GeV\"\n"),
+            "C0003",
+            "filter.name",
+        ),
+        (
+            format!("{LEAST}[filter]\nunits = 0\nunits_max = 1\nsubfarms = 3\n"),
+            "C0006",
+            "filter.units",
+        ),
+        (
+            path(
+                "trigger",
+                "bit = 1\nl1 = [0]\ncut = \"dimuons\"\npt_min = \"1 GeV\"",
+            ),
+            "C0005",
+            "trigger.path[0].cut",
+        ),
+        (
+            path(
+                "trigger",
+                "bit = 1\nl1 = [0]\ncut = \"auto\"\nprescales = \"1\"\n[trigger]\ndead_time_low = 0.001",
+            ),
+            "C0003",
+            "trigger.path[0].prescales",
+        ),
+        (
+            format!(
+                "{LEAST}[filter]\nname = \"menu\"\nstreams = [\"a\"]\n[[filter.path]]\nname = \"A\"\n\
+                     streams = [\"a\"]\ncut = \"dimuons\"\npt_min = \"1 GeV\"\n"
+            ),
+            "C0005",
+            "filter.path[0].cut",
+        ),
+        (
+            format!(
+                "{LEAST}[filter]\nname = \"menu\"\nstreams = \"a\"\n[[filter.path]]\nname = \"A\"\n\
+                     streams = [\"a\"]\ncut = \"all\"\n"
+            ),
+            "C0003",
+            "filter.streams",
+        ),
+        (
+            LEAST.replace(
+                "[[source]]",
+                "[[source]]\nkind = \"record\"\nevents = \"a\"",
+            ),
+            "C0005",
+            "source[0].kind",
+        ),
+        (
+            format!(
+                "{LEAST}[builder]\ntransport = \"tpc\"\nshaping = \"barrel-shifter\"\ncongestion = \"bbr\"\n\
+                     receive_buffer = \"1 MiB\"\n{roles}"
+            ),
+            "C0005",
+            "builder.transport",
+        ),
+        (
+            format!(
+                "{LEAST}[builder]\ntransport = \"tcp\"\nshaping = \"barrel-shifter\"\npace = \"clok\"\n\
+                     step = \"1 ms\"\n"
+            ),
+            "C0005",
+            "builder.pace",
+        ),
+        (
+            format!("{LEAST}[builder]\nheartbeat = \"1x\"\nsuspect = \"1 s\"\ndead = \"2 s\"\n"),
+            "C0004",
+            "builder.heartbeat",
+        ),
+        (
+            format!("{LEAST}[builder]\ncredit_bytes = \"100 TiB\"\nevent_bytes = \"1 MiB\"\n"),
+            "C0004",
+            "builder.credit_bytes",
+        ),
+        (
+            format!("{LEAST}[builder]\ntimeout = \"3\"\nretry = \"2 s\"\n"),
+            "C0004",
+            "builder.timeout",
+        ),
+        (
+            format!("{LEAST}[trigger]\ninputs = 99\nmerge_timeout = \"2 ms\"\n"),
+            "C0006",
+            "trigger.inputs",
+        ),
+        (
+            format!(
+                "{LEAST}[trigger]\ninputs = 2\nmerge_timeout = \"2 s\"\ndecision_timeout = \"3\"\n"
+            ),
+            "C0004",
+            "trigger.decision_timeout",
+        ),
+        (
+            format!("{LEAST}[trigger]\nbeam_fit_events = \"a\"\nbeam_fit_d_max = \"1 mm\"\n"),
+            "C0003",
+            "trigger.beam_fit_events",
+        ),
+        (
+            format!("{LEAST}[store]\noutput_per_second = \"x\"\nyielding_streams = [0]\n"),
+            "C0004",
+            "store.output_per_second",
+        ),
+        (
+            format!("{LEAST}[control]\nsuspect = \"x\"\ndead = \"80 ms\"\n[[host]]\n"),
+            "C0004",
+            "control.suspect",
+        ),
+        (
+            LEAST.replace("0x510000", "-1"),
+            "C0006",
+            "link[1].source_id",
+        ),
+        (format!("{LEAST}{of_links}{roles}"), "C0003", "link[2].to"),
+        (LEAST.replace("\"trg0\"", "\"trg\""), "C0104", "link[0].to"),
+    ] {
+        let mut found = problems(&text);
+        // Of an empty host much is missing, and it has few of the roles.
+        found.retain(|(_, key)| !key.starts_with("host"));
+        assert_eq!(found, each([(code, key)]), "{text}");
+    }
+}
+
+#[test]
+fn texts_that_the_system_cannot_have_as_names_are_problems() {
+    let recorded = "[[source]]\nkind = \"recorded\"\nevents = \"a\\u0000.csv\"";
+    let worker = "[[workers.worker]]\nname = \"a\\u0000b\"\nroles = [\"src0\", \"trg0\", \"ru0\", \"evm\", \
+                  \"bu0\", \"bu1\", \"fu0\", \"wr0\"]\n";
+    for (text, code, key) in [
+        (
+            format!("{LEAST}[run]\ndirectory = \"r\\u0000x\"\n"),
+            "C0108",
+            "run.directory",
+        ),
+        (
+            format!("{LEAST}[builder]\ntransport = \"tcp\"\ncongestion = \"cu\\u0000bic\"\n"),
+            "C0108",
+            "builder.congestion",
+        ),
+        (
+            LEAST.replace("[[source]]", recorded),
+            "C0108",
+            "source[0].events",
+        ),
+        (
+            format!("{LEAST}kind = \"file\"\nframes = \"a\\nb\"\n"),
+            "C0108",
+            "link[1].frames",
+        ),
+        (
+            format!("{LEAST}{worker}"),
+            "R0105",
+            "workers.worker[0].name",
+        ),
+    ] {
+        assert_eq!(problems(&text), each([(code, key)]), "{text}");
+    }
+    let good = worker.replace("\\u0000", "-");
+    assert_eq!(problems(&format!("{LEAST}{good}")), []);
+}
+
+/// A unit has one name, by which its host, its counters and its files go.
+#[test]
+fn readout_units_go_by_their_one_name() {
+    for name in ["ru00", "ru+0", "ru", "ru65536"] {
+        let text = LEAST.replace("\"ru0\"", &format!("\"{name}\""));
+        assert_eq!(problems(&text), each([("C0104", "link[1].to")]), "{name}");
+    }
+    let steps = format!("{LEAST}[builder]\nfirst_step = [\"ru00\"]\n");
+    assert_eq!(problems(&steps), each([("C0005", "builder.first_step")]));
+}
+
+#[test]
+fn a_source_whose_triggers_all_come_too_late_is_a_problem() {
+    let late = |time: &str| {
+        let source = format!("[[source]]\nlateness_max = \"{time}\"");
+        problems(&LEAST.replace("[[source]]", &source))
+    };
+    assert_eq!(late("0 ns"), each([("C0006", "source[0].lateness_max")]));
+    assert_eq!(late("1 ns"), []);
+}
+
+#[test]
+fn sizes_that_are_refused_are_said_as_they_were_written() {
+    let found = |key: &str, size: &str| {
+        let text = format!("{LEAST}kind = \"udp\"\n{key} = \"{size}\"\n");
+        let mut problems = read_plain(&text).problems;
+        problems.retain(|problem| problem.path == format!("link[1].{key}"));
+        problems.pop().map(|problem| problem.found)
+    };
+    assert_eq!(found("datagram", "65481 B").as_deref(), Some("65481 B"));
+    assert_eq!(found("fragment_max", "16385 B").as_deref(), Some("16385 B"));
 }

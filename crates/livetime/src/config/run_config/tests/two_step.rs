@@ -59,6 +59,11 @@ fn what_can_be_no_first_step_is_named() {
             each([("B0115", "builder.first_step")]),
         ),
         ("", selection, each([("B0115", "filter.first_step")])),
+        (
+            "first_step = [\"ru0\"]",
+            "[filter.first_step]\nleptons = 1\npt_min = \"-1 GeV\"",
+            each([("C0006", "filter.first_step.pt_min")]),
+        ),
     ] {
         assert_eq!(with(builder, filter), expected, "{builder} {filter}");
     }
