@@ -324,6 +324,7 @@ mod tests {
         let share = steal_share(&System::at(root.path())).unwrap();
         assert!((share - 0.2).abs() < 1e-12);
     }
+
     #[test]
     fn hand_overs_that_do_not_come_are_not_waited_for() {
         let (clock, core) = (TscClock::of_process(), livetime_shm::allowed_cpus()[0]);
