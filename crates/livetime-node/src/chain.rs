@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
-use livetime_wire::{DurationNs, LossArea, RunNumber, UnitId, UnitKind};
+use livetime_wire::{ConservationProblem, DurationNs, LossArea, RunNumber, UnitId, UnitKind};
 
 use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
@@ -480,6 +480,42 @@ impl Chain {
     /// Whether nothing is on its way any more; to be asked after [`Chain::stop`].
     pub fn is_drained(&self) -> bool {
         let snapshot = self.snapshot();
+        // What is in a chunk yet is to find room in its file, or be waited for.
+        let mut writers = snapshot.kind("wr").map(|writer| writer.gauges);
+        let is_written = writers.all(|writer| writer.held == 0 || writer.failed == 1);
+        if !snapshot.is_idle() || !is_written {
+            return false;
+        }
+        let (accepted, problems) = self.unsettled(&snapshot);
+        let is_at_rest = match self.processes.as_ref() {
+            Some(group) if !group.lost_kinds().is_empty() => group.is_at_rest(),
+            _ => {
+                let written = snapshot.kind("wr").map(|role| role.gauges.received);
+                written.sum::<u64>() == accepted
+            }
+        };
+        is_at_rest && problems.is_empty()
+    }
+
+    /// Why a drain does not end: the roles that hold something, the equations that do not hold, or that
+    /// some role still works.
+    pub fn drain_obstacles(&self) -> Vec<String> {
+        let snapshot = self.snapshot();
+        let busy = snapshot.busy_roles();
+        let mut obstacles: Vec<String> = busy.map(|id| format!("{id} holds something")).collect();
+        if obstacles.is_empty() {
+            let (_, problems) = self.unsettled(&snapshot);
+            obstacles.extend(problems.iter().map(ToString::to_string));
+        }
+        if obstacles.is_empty() {
+            obstacles
+                .push("no role holds anything, and some still work or are not written".to_owned());
+        }
+        obstacles
+    }
+
+    /// Accepted events, and the equations that would not hold if the run ended now.
+    fn unsettled(&self, snapshot: &Snapshot) -> (u64, Vec<ConservationProblem>) {
         let (mut counts, mut losses) = (snapshot.counts(), snapshot.losses());
         let lost = self.processes.as_ref().map(ProcessGroup::lost_kinds);
         let lost = lost.unwrap_or_default();
@@ -488,22 +524,12 @@ impl Chain {
         counts.events_stored = counts
             .filter_accepted
             .saturating_sub(losses.in_area(LossArea::Store));
-        let in_writer = snapshot
-            .kind("wr")
-            .map(|role| role.gauges.received)
-            .sum::<u64>();
-        // What is in a chunk yet is to find room in its file, or be waited for.
-        let mut writers = snapshot.kind("wr").map(|writer| writer.gauges);
-        let is_written = writers.all(|writer| writer.held == 0 || writer.failed == 1);
-        if !snapshot.is_idle() || !is_written {
-            return false;
-        }
-        if let Some(group) = self.processes.as_ref().filter(|_| !lost.is_empty()) {
-            let neighbours = neighbours(&snapshot, &lost);
+        let accepted = counts.filter_accepted;
+        if !lost.is_empty() {
+            let neighbours = neighbours(snapshot, &lost);
             settle_lost(&mut counts, &mut losses, &lost, neighbours);
-            return group.is_at_rest() && counts.problems(&losses).is_empty();
         }
-        in_writer == counts.filter_accepted && counts.problems(&losses).is_empty()
+        (accepted, counts.problems(&losses))
     }
 
     /// Ends the run: in order after [`Chain::is_drained`], else by force, which gives up what is

@@ -57,7 +57,13 @@ impl Snapshot {
 
     /// Whether every role says that it holds nothing.
     pub fn is_idle(&self) -> bool {
-        self.roles.iter().all(|(_, role)| role.gauges.idle == 1)
+        self.busy_roles().next().is_none()
+    }
+
+    /// The roles that hold something, or have not said that they hold nothing.
+    pub fn busy_roles(&self) -> impl Iterator<Item = &str> {
+        let roles = self.roles.iter();
+        roles.filter_map(|(id, role)| (role.gauges.idle != 1).then_some(id.as_str()))
     }
 
     /// Whether the units of the event builder say so: event manager, builder and readout units.
@@ -169,6 +175,7 @@ mod tests {
         assert_eq!((rates.trigger_hz, rates.refused_fraction), (150.0, 0.25));
         assert_eq!(RateSample::between(&after, &after), None);
         assert!(!after.is_idle(), "bu1 never said that it is idle");
+        assert_eq!(after.busy_roles().collect::<Vec<_>>(), ["bu1"]);
         assert_eq!(after.kind("bu").count(), 1);
         assert_eq!(after.role("src0").chain.triggers, 75);
     }

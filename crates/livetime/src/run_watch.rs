@@ -140,6 +140,9 @@ impl RunWatch<'_> {
         if has_moved(&course.moved.0, &now) {
             course.moved = (now, Instant::now());
         } else if course.moved.1.elapsed() > self.patience {
+            for obstacle in self.running.drain_obstacles() {
+                say(format_args!("warning: the drain stands still: {obstacle}"));
+            }
             return Some(Ending::Stuck { is_interrupted });
         }
         None
