@@ -5,10 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::live_run::{process_of, start, wait_for_more};
-use crate::process_run::{Lines, Run, example, keeping_all, patient, turn};
+use crate::live_run::killed_in_drain;
+use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: &str = "6000";
 
@@ -121,23 +119,7 @@ fn events_that_are_longer_in_the_filter_than_is_remembered_are_not_built_twice()
 #[test]
 fn a_run_that_drains_gets_another_as_well() {
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(example()).expect("the example is there");
-    let running = start(&keeping("")(config), folder.path());
-    let id = running.id();
-    let mut lines = Lines::of(running);
-    let file = folder.path().join("run/events.mcap");
-    wait_for_more(&file);
-    wait_for_more(&file);
-    // What is accepted now cannot be built before the event manager is gone.
-    let builders = ["bu0", "bu1"].map(|role| process_of(folder.path(), role));
-    let signal = |pid: Pid, signal| kill_process(pid, signal).expect("it lives");
-    builders.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    signal(Pid::from_raw(id as i32).expect("a process"), Signal::INT);
-    lines.wait_for("stopping: the run ends in order", 1);
-    signal(process_of(folder.path(), "evm"), Signal::KILL);
-    builders.iter().for_each(|pid| signal(*pid, Signal::CONT));
-    let run = Run::finished(lines.finish(), folder);
+    let run = killed_in_drain(keeping(""), "evm");
     assert_whole(&run, "draining");
     assert_eq!(restarts(&run, "evm"), 1);
 }

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 
 use livetime_store::RunReader;
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live_run::{process_of, start, wait_for_more};
-use crate::process_run::{Lines, Run, example, keeping_all, patient, turn};
+use crate::live_run::killed_in_drain;
+use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: u64 = 24_000;
 /// Links of each readout unit of the example.
@@ -232,24 +231,7 @@ fn fragments_of_events_in_dead_hands_are_lost_with_their_readout_unit() {
 #[test]
 fn nobody_takes_its_place_in_a_run_that_drains() {
     let _turn = turn();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(example()).expect("the example is there");
-    let running = start(&restarting("")(config), folder.path());
-    let id = running.id();
-    let mut lines = Lines::of(running);
-    let file = folder.path().join("run/events.mcap");
-    // It is begun before the roles are.
-    wait_for_more(&file);
-    wait_for_more(&file);
-    // What is accepted now cannot be built before it is gone.
-    let builders = ["bu0", "bu1"].map(|role| process_of(folder.path(), role));
-    let signal = |pid: Pid, signal| kill_process(pid, signal).expect("it lives");
-    builders.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    signal(Pid::from_raw(id as i32).expect("a process"), Signal::INT);
-    lines.wait_for("stopping: the run ends in order", 1);
-    signal(process_of(folder.path(), "ru1"), Signal::KILL);
-    builders.iter().for_each(|pid| signal(*pid, Signal::CONT));
-    let run = Run::finished(lines.finish(), folder);
+    let run = killed_in_drain(restarting(""), "ru1");
     assert!(run.output.status.success(), "{}", run.errors());
     run.assert_accounted();
     let said = "process of ru1 is gone (signal: 9 (SIGKILL)); the run is ending, and nobody takes its place";
