@@ -9,6 +9,7 @@ use std::path::Path;
 
 use livetime_builder::{ShapingConfig, ShapingPace};
 use livetime_node::chain_plan::FRONT_END;
+use livetime_node::machine_memory::memory_bytes;
 use livetime_node::{
     BuilderTransport, ChainConfig, ChainOutcome, FlaggedFragments, RateSample, latency_summary,
 };
@@ -160,6 +161,14 @@ pub(crate) fn taking_seconds(summary: &RunSummary) -> f64 {
 pub(crate) fn front_end_counters(summary: &RunSummary) -> Option<&BTreeMap<String, u64>> {
     let counters = summary.roles.get(FRONT_END);
     counters.filter(|counters| !counters.is_empty())
+}
+
+/// A latency of a distribution; there is none of nothing.
+pub(crate) fn latency_of(latency: &LatencySummary, ns: u64) -> String {
+    match latency.count {
+        0 => "-".to_owned(),
+        _ => DurationNs(ns).to_string(),
+    }
 }
 
 /// A share in per cent; there is none of nothing.
@@ -354,17 +363,11 @@ pub(crate) fn machine() -> MachineSummary {
             .map_or("", |(_, value)| value.trim())
             .to_owned()
     };
-    let memory = field(&read("/proc/meminfo"), "MemTotal");
-    let kib: u64 = memory
-        .split_whitespace()
-        .next()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0);
     MachineSummary {
         host: read("/proc/sys/kernel/hostname").trim().to_owned(),
         cpu: field(&read("/proc/cpuinfo"), "model name"),
         cores: livetime_shm::allowed_cpus().len() as u32,
-        memory_bytes: kib * 1024,
+        memory_bytes: memory_bytes().unwrap_or(0),
         os: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         doctor: Some(machine_check::summary()),
     }

@@ -228,6 +228,20 @@ impl<'t, 'f> Section<'t, 'f> {
         }
     }
 
+    /// As [`Section::quantity`], of a time that is not to be none; `help` says what it is to be.
+    pub(crate) fn time_above_zero(
+        &mut self,
+        key: &'static str,
+        field: &mut DurationNs,
+        help: &str,
+    ) {
+        self.quantity(key, field);
+        if *field == DurationNs(0) {
+            let path = self.key_path(key);
+            self.report(Problem::new(OUT_OF_RANGE, path, *field, "above 0", help));
+        }
+    }
+
     /// An integer in a range.
     pub(crate) fn integer(
         &mut self,

@@ -50,7 +50,12 @@ pub(crate) fn read_filter(
     if let Some(retries) = section.integer("retries", 0..=100) {
         policy.retries = u32::try_from(retries).unwrap_or(u32::MAX);
     }
-    read_time_limit(&mut section, policy, findings);
+    // With no time at all each unit would be killed.
+    section.time_above_zero(
+        "time_limit",
+        &mut policy.time_limit,
+        "set it above the time of the worst event, or leave the key out for 10 s",
+    );
     if let Some(in_flight) = section.integer("in_flight", 0..=1 << 24) {
         builder.filter_in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
     }
@@ -134,20 +139,6 @@ const KEYS_OF_KINDS: [&str; 13] = [
     "streams",
     "wait",
 ];
-
-/// How long a filter unit may work on an event: with no time at all each would be killed.
-fn read_time_limit(section: &mut Section<'_, '_>, policy: &mut LossPolicy, findings: &Findings) {
-    section.quantity("time_limit", &mut policy.time_limit);
-    if policy.time_limit == DurationNs(0) {
-        findings.report(Problem::new(
-            OUT_OF_RANGE,
-            section.key_path("time_limit"),
-            policy.time_limit,
-            "above 0",
-            "set it above the time of the worst event, or leave the key out for 10 s",
-        ));
-    }
-}
 
 /// The selection on the first step: it selects nothing where events are built in one.
 fn read_first_step(

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use livetime_source::{ArrivalKind, RecordedEvents, SourceConfig};
 use livetime_trigger::LengthUm;
-use livetime_wire::{DurationNs, Problem};
+use livetime_wire::Problem;
 
 use super::document::{Findings, Section};
-use super::problem_code::{ONE_OF, OUT_OF_RANGE};
+use super::problem_code::ONE_OF;
 use super::trigger_section::LENGTH;
 
 /// What a source makes its events from.
@@ -72,16 +72,11 @@ fn read_table(
     if let Some(kind) = source.choice("arrival", &ARRIVALS) {
         triggers.arrival.kind = kind;
     }
-    source.quantity("lateness_max", &mut triggers.lateness_max);
-    if triggers.lateness_max == DurationNs(0) {
-        source.report(Problem::new(
-            OUT_OF_RANGE,
-            source.key_path("lateness_max"),
-            triggers.lateness_max,
-            "above 0",
-            "set it to the time for which a front-end keeps its data: with none each trigger comes too late",
-        ));
-    }
+    source.time_above_zero(
+        "lateness_max",
+        &mut triggers.lateness_max,
+        "set it to the time for which a front-end keeps its data: with none each trigger comes too late",
+    );
     if let Some(mut fragment) = source.section("fragment") {
         fragment.quantity("bytes_mean", &mut config.fragment.bytes_mean);
         fragment.quantity("bytes_max", &mut config.fragment.bytes_max);

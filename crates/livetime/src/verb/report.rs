@@ -17,7 +17,7 @@ use crate::command_words::shell_words;
 use crate::console::{print_line, say};
 use crate::exit;
 use crate::output_place;
-use crate::run_summary::{percent, roles_without_counters, taking_seconds};
+use crate::run_summary::{latency_of, percent, roles_without_counters, taking_seconds};
 use crate::spill_figure::spill_figure;
 
 /// Options of the verb.
@@ -298,14 +298,6 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
     figures
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
-}
-
-/// A latency of a distribution; there is none of nothing.
-fn latency_of(latency: &LatencySummary, ns: u64) -> String {
-    match latency.count {
-        0 => "-".to_owned(),
-        _ => DurationNs(ns).to_string(),
-    }
 }
 
 fn latency_figure(summary: &RunSummary, stored: &Stored) -> Option<Figure> {

@@ -25,7 +25,7 @@ use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::output_place;
 use crate::run_directory;
-use crate::run_summary::{BUILD_BOUND, RunFacts};
+use crate::run_summary::{BUILD_BOUND, RunFacts, latency_of};
 
 /// Run number of simulated runs, which take none from the counter file.
 const SIMULATED_RUN: RunNumber = RunNumber(1);
@@ -344,10 +344,7 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
         ("decision", &summary.latency.decision),
         ("build", &summary.latency.build),
     ] {
-        let ns = |ns: u64| match latency.count {
-            0 => "-".to_owned(),
-            _ => DurationNs(ns).to_string(),
-        };
+        let ns = |ns| latency_of(latency, ns);
         text += &format!(
             "  {name:<9} latency  median {}, 99.9 % {}, max {} (simulated)\n",
             ns(latency.p50),

@@ -1,5 +1,8 @@
 //! Which problems a configuration has: all of them, each once, where the person who wrote it looks.
 
+use std::collections::BTreeSet;
+
+use super::super::super::cut_section::CUTS;
 use super::*;
 
 #[test]
@@ -400,6 +403,46 @@ fn keys_that_go_with_one_that_cannot_be_read_are_not_judged() {
         // Of an empty host much is missing, and it has few of the roles.
         found.retain(|(_, key)| !key.starts_with("host"));
         assert_eq!(found, each([(code, key)]), "{text}");
+    }
+}
+
+/// The keys that a table allows, asked for one that it does not have; `words` governs which.
+fn known_keys(text: &str, words: &str) -> BTreeSet<String> {
+    let reading = read_plain(&text.replace("WORDS", &format!("{words}\nforeign_key = 1")));
+    let mut problems = reading.problems.iter();
+    let foreign = problems.find(|problem| problem.path.ends_with("foreign_key"));
+    let foreign = foreign.expect("no table has such a key");
+    foreign.allowed.split(", ").map(str::to_owned).collect()
+}
+
+/// Given each word that decides which keys a table has, then the lists of keys that are passed over
+/// behind a wrong word are those that the readers of the right ones know.
+#[test]
+fn keys_behind_a_word_that_cannot_be_read_are_those_of_all_words() {
+    let trigger = format!("{LEAST}[[trigger.path]]\nWORDS\n");
+    let menu =
+        format!("{LEAST}[filter]\nname = \"menu\"\nstreams = [\"a\"]\n[[filter.path]]\nWORDS\n");
+    let filter = format!("{LEAST}[filter]\nWORDS\n");
+    let cut = |word: &str| format!("cut = \"{word}\"");
+    let name = |word: &str| format!("name = \"{word}\"");
+    let cuts = CUTS.iter().map(|(word, _)| cut(word));
+    let leptons =
+        ["electron", "muon"].map(|word| format!("{}\nlepton = \"{word}\"", cut("lepton_track")));
+    let of_menu = ["all", "dimuon", "four_lepton", "muons", "electrons"];
+    let filters = ["accept_all", "mass_window", "menu", "user", "python"];
+    for (text, wrong, words) in [
+        (
+            &trigger,
+            cut("none"),
+            cuts.chain(leptons).collect::<Vec<_>>(),
+        ),
+        (&menu, cut("none"), of_menu.map(cut).to_vec()),
+        (&filter, name("none"), filters.map(name).to_vec()),
+    ] {
+        let passed_over = known_keys(text, &wrong);
+        let of_words: Vec<_> = words.iter().map(|words| known_keys(text, words)).collect();
+        let all: BTreeSet<String> = of_words.into_iter().flatten().collect();
+        assert_eq!(passed_over, all, "{wrong}");
     }
 }
 
