@@ -7,11 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
-};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::process_run::{Lines, Run, example, text};
+use crate::process_run::text;
 
 /// The process of a role of the run that was started in a folder.
 pub(crate) fn process_of(folder: &Path, role: &str) -> Pid {
@@ -109,26 +107,4 @@ pub(crate) fn start_with(config: &str, folder: &Path, options: &[&str]) -> Child
         .stderr(Stdio::piped())
         .spawn()
         .expect("the built program starts")
-}
-
-/// A run of the example, edited by `edit`, whose `role` dies while it drains: what it had accepted could
-/// not be built before.
-pub(crate) fn killed_in_drain(edit: impl Fn(String) -> String, role: &str) -> Run {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = std::fs::read_to_string(example()).expect("the example is there");
-    let running = start(&edit(config), folder.path());
-    let id = running.id();
-    let mut lines = Lines::of(running);
-    let file = folder.path().join("run/events.mcap");
-    // It is begun before the roles are.
-    wait_for_more(&file);
-    wait_for_more(&file);
-    let builders = ["bu0", "bu1"].map(|role| process_of(folder.path(), role));
-    let signal = |pid: Pid, signal| kill_process(pid, signal).expect("it lives");
-    builders.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    signal(Pid::from_raw(id as i32).expect("a process"), Signal::INT);
-    lines.wait_for("stopping: the run ends in order", 1);
-    signal(process_of(folder.path(), role), Signal::KILL);
-    builders.iter().for_each(|pid| signal(*pid, Signal::CONT));
-    Run::finished(lines.finish(), folder)
 }

@@ -11,6 +11,7 @@ mod contents;
 mod cut_streams;
 mod data_links;
 mod datagrams;
+mod draining_run;
 mod fault_table;
 mod filter_streams;
 mod filter_units;

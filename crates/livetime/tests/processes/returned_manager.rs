@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::live_run::killed_in_drain;
+use crate::draining_run::killed_in_drain;
 use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: &str = "6000";

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use livetime_store::RunReader;
 
-use crate::live_run::killed_in_drain;
+use crate::draining_run::killed_in_drain;
 use crate::process_run::{Run, keeping_all, patient, turn};
 
 const TRIGGERS: u64 = 24_000;
