@@ -3,7 +3,7 @@
 use livetime_builder::ShapingPace;
 use livetime_node::chain_plan::pages_bytes;
 use livetime_node::link::LinkTransport;
-use livetime_node::machine_memory::{MEMORY, memory_bytes};
+use livetime_node::machine_memory::{MEMORY, memory_there};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_wire::{ByteSize, DurationNs};
@@ -50,17 +50,15 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
     notes
 }
 
-/// That the pages of a run on this machine are more than its memory: `run` refuses it, since there the
-/// rings count as well.
+/// That the pages of a run on this machine are more than the memory there is for it: `run` refuses it,
+/// since there the rings count as well.
 pub(crate) fn memory_note(config: &RunConfig) -> Option<String> {
     // Each host looks at its own share when the run starts.
     let is_here = config.hosts.hosts.is_empty();
-    let needed = pages_bytes(&config.chain);
-    let there = memory_bytes().filter(|there| is_here && needed > *there)?;
+    let needed = ByteSize(pages_bytes(&config.chain));
+    let there = memory_there().filter(|there| is_here && needed > there.bytes)?;
     Some(format!(
-        "the pages take {}, this machine has {} of memory: `run` refuses that here (`livetime explain {}`)",
-        ByteSize(needed),
-        ByteSize(there),
+        "the pages take {needed}, and {there}: `run` refuses that here (`livetime explain {}`)",
         MEMORY.code
     ))
 }

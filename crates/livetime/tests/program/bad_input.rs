@@ -1,6 +1,6 @@
 //! What people get wrong: each problem with its code, place, what was found, what is allowed.
 
-use crate::workbench::{SMALL, Workbench, changed, project};
+use crate::workbench::{SMALL, Workbench, changed, finished, project};
 
 const RUN: [&str; 2] = ["run", "run.toml"];
 
@@ -174,6 +174,14 @@ fn pages_beyond_the_memory_of_the_machine_are_noted_and_not_taken() {
         assert!(run.err.contains("livetime explain R0106"), "{}", run.err);
         assert!(!bench.path("runs/000001/events.mcap").exists());
     }
+    // As a batch system may allow it, 1 GiB of the smallest machine's.
+    let limited =
+        |arguments: &[&str]| finished(bench.command_after("ulimit -v 1048576", arguments));
+    let check = limited(&["check", "run.toml"]).ended_with(0);
+    let there = "`ulimit -v` allows 1 GiB of memory";
+    assert!(check.out.contains(there), "{}", check.out);
+    let run = limited(&RUN).ended_with(1);
+    assert!(run.err.contains(there), "{}", run.err);
 }
 
 #[test]
