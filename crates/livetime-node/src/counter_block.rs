@@ -39,7 +39,8 @@ pub struct Gauges {
     pub received: u64,
     /// Events of this role that others are through with.
     pub done: u64,
-    /// 1 when the role cannot do its work any more.
+    /// 1 when the role cannot do its work any more; of a trigger node, when it records no packets any
+    /// more.
     pub failed: u64,
     /// 1 while the writer, or the record of trigger packets, has no room on the disk.
     pub disk_full: u64,

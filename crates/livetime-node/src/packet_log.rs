@@ -80,6 +80,8 @@ struct Shared {
     settled: AtomicU64,
     /// The disk has no room.
     is_full: AtomicBool,
+    /// A write failed for another reason: no more is written.
+    has_failed: AtomicBool,
     /// Decisions wait for the disk no longer: it was full for too long, or has failed.
     has_given_up: AtomicBool,
 }
@@ -167,6 +169,11 @@ impl PacketLog {
     /// Whether the disk has no room for packets.
     pub fn is_disk_full(&self) -> bool {
         self.shared.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether no more packets are recorded, since one could not be written although the disk has room.
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Ordering::Relaxed)
     }
 
     /// The run is to end; `true` once nothing is to be waited for: each packet is in the file, or
@@ -348,6 +355,7 @@ impl<W: Write> PacketWriter<W> {
             Err(_) => {
                 self.disk = Disk::Failed;
                 self.shared.is_full.store(false, Ordering::Relaxed);
+                self.shared.has_failed.store(true, Ordering::Relaxed);
                 self.shared.has_given_up.store(true, Ordering::Relaxed);
             }
         }

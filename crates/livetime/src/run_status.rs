@@ -30,6 +30,9 @@ pub(crate) struct RunStatus {
     events_in_building: u64,
     /// A writer waits for room on its disk.
     disk_full: bool,
+    /// Trigger packets are not recorded now: their disk has no room, or a write failed.
+    #[serde(default)]
+    packets_unrecorded: bool,
     /// What was noted of the run so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<RunNote>,
@@ -98,6 +101,8 @@ impl RunStatus {
             pages: sum("ru", |gauges| gauges.held_max),
             events_in_building: sum("bu", |gauges| gauges.held),
             disk_full: now.kind("wr").any(|role| role.gauges.disk_full == 1),
+            packets_unrecorded: (now.kind("trg"))
+                .any(|role| role.gauges.disk_full == 1 || role.gauges.failed == 1),
             notes: Vec::new(),
         }
     }
@@ -129,13 +134,19 @@ impl RunStatus {
             true => "\n  the disk of the run file has no room; triggers wait until there is",
             false => "",
         };
+        let unrecorded = match self.packets_unrecorded {
+            true => {
+                "\n  trigger packets are not recorded: their disk has no room, or a write failed"
+            }
+            false => "",
+        };
         let notes = self.notes.iter();
         let notes =
             notes.map(|note| format!("\n  noted at {:>8} {}", DurationNs(note.time_ns), note.text));
         let notes: String = notes.collect();
         format!(
             "run {} {state}, {:.1} s after its start\n{}{}{}  buffered          {} fragments in {} pages, {} \
-             events in building\n  losses            {}{full}{notes}",
+             events in building\n  losses            {}{full}{unrecorded}{notes}",
             self.run,
             self.seconds,
             row("triggers", counts.triggers, rates.trigger_hz, dead),

@@ -10,9 +10,7 @@ use std::path::Path;
 use livetime_builder::{ShapingConfig, ShapingPace};
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::machine_memory::memory_bytes;
-use livetime_node::{
-    BuilderTransport, ChainConfig, ChainOutcome, FlaggedFragments, RateSample, latency_summary,
-};
+use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_store::summary::{
     BarrierSummary, DatagramSummary, DeadTime, FilterDeath, FilterFailureSummary,
@@ -28,6 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::command_words::{self, shell_words};
 use crate::machine_check;
+use crate::run_remarks::remarks;
 
 /// Bound of the build latency whose excess is given in ppm.
 pub(crate) const BUILD_BOUND: DurationNs = DurationNs(1_000_000);
@@ -432,79 +431,23 @@ fn files_text(text: &mut String, summary: &RunSummary, directory: &Path) {
     }
 }
 
-/// What became of a writer that was lost with its building group.
-fn lost_writer_text(text: &mut String, writer: &WriterSummary) {
-    let host = writer.host.as_ref();
-    let there = host.map_or(String::new(), |host| format!(" on host {host}"));
-    let _ = writeln!(
-        text,
-        "\n  {} was lost with its group: {} events are in {}{there}, which is as it left it",
-        writer.role, writer.events_stored, writer.file
-    );
-    if writer.events_built_again > 0 {
-        let _ = writeln!(
-            text,
-            "  up to {} of its last events may be there and in another file, too",
-            writer.events_built_again
-        );
+/// A remark in lines that a terminal has room for.
+fn remark_text(text: &mut String, remark: &str) {
+    const COLUMNS: usize = 100;
+    let mut room = 0;
+    text.push('\n');
+    for word in remark.split(' ') {
+        let columns = word.chars().count() + 1;
+        if columns > room {
+            text.push_str(if room == 0 { "  " } else { "\n  " });
+            room = COLUMNS;
+        } else {
+            text.push(' ');
+        }
+        text.push_str(word);
+        room = room.saturating_sub(columns).max(1);
     }
-}
-
-/// That byte credits were set for smaller events than came.
-fn oversized_text(text: &mut String, outcome: &ChainOutcome) {
-    let oversized: u64 = of_roles(outcome, "events_oversized").sum();
-    if oversized > 0 {
-        let _ = writeln!(
-            text,
-            "\n  {oversized} events were larger than `builder.event_bytes`, so that a builder unit may \
-             have held more than\n  `builder.credit_bytes`: raise `event_bytes` to the largest event"
-        );
-    }
-}
-
-/// That trigger packets were longer than they may be: what did not fit is in no decision.
-fn truncated_text(text: &mut String, summary: &RunSummary, outcome: &ChainOutcome) {
-    let truncated: u64 = of_roles(outcome, "packets_truncated").sum();
-    if truncated > 0 {
-        let all = summary.counts.triggers;
-        let _ = writeln!(
-            text,
-            "\n  {truncated} of {all} trigger packets were longer than `trigger.packet_words_max` and lost \
-             items: Level 2 decided\n  without these, so raise it, and `page` of the link to trg0 with it"
-        );
-    }
-}
-
-/// That trigger packets are not in their files.
-fn packets_text(text: &mut String, outcome: &ChainOutcome) {
-    let unrecorded: u64 = of_roles(outcome, "packets_unrecorded").sum();
-    if unrecorded > 0 {
-        let all = unrecorded + of_roles(outcome, "packets_recorded").sum::<u64>();
-        let _ = writeln!(
-            text,
-            "\n  {unrecorded} of {all} trigger packets were not recorded: the disk was full, or slower \
-             than they came"
-        );
-    }
-}
-
-/// That fragments came with faults, and whose.
-fn flagged_text(text: &mut String, flagged: &FlaggedFragments) {
-    if flagged.all == 0 {
-        return;
-    }
-    let listed = |counts: &BTreeMap<String, u64>| {
-        let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
-        counts.collect::<Vec<_>>().join(", ")
-    };
-    let _ = writeln!(
-        text,
-        "\n  fragments with faults: {} ({}), by source: {}\n  their events are built and say so; \
-         a filter may reject what it cannot read",
-        flagged.all,
-        listed(&flagged.by_fault),
-        listed(&flagged.by_source)
-    );
+    text.push('\n');
 }
 
 /// What `livetime run` prints at its end.
@@ -533,24 +476,6 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
         let _ = writeln!(text, "  none");
     }
     failures_text(&mut text, summary);
-    for name in &summary.histograms_not_summed {
-        let _ = writeln!(
-            text,
-            "\n  filter units gave histogram {name} different bins: the run file has what one of \
-             them filled. Give it the same `bins`, `range` and `label` in every batch"
-        );
-    }
-    let died = roles_without_counters(summary);
-    if !died.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n  died with their counters of paths, reasons, latencies and bytes, which lack their share: {}",
-            died.join(", ")
-        );
-    }
-    for writer in summary.writers.iter().filter(|writer| writer.lost) {
-        lost_writer_text(&mut text, writer);
-    }
     if let Some(menu) = &summary.filter_menu {
         let released = summary
             .two_step
@@ -561,10 +486,9 @@ pub(crate) fn to_text(summary: &RunSummary, outcome: &ChainOutcome, directory: &
     if let Some(two_step) = &summary.two_step {
         two_step_text(&mut text, two_step);
     }
-    flagged_text(&mut text, &outcome.flagged_fragments());
-    oversized_text(&mut text, outcome);
-    truncated_text(&mut text, summary, outcome);
-    packets_text(&mut text, outcome);
+    for remark in remarks(summary) {
+        remark_text(&mut text, &remark);
+    }
     figures(&mut text, summary, &counts);
     files_text(&mut text, summary, directory);
     verdict_text(&mut text, summary, outcome, lost);
@@ -622,14 +546,6 @@ fn menu_text(text: &mut String, menu: &FilterMenuSummary, released: u64) {
         "  per event: {}; longest event {longest}",
         stages.join(", ")
     );
-    if menu.over_time > 0 {
-        let _ = writeln!(
-            text,
-            "  {} events took longer than `filter.event_limit`: they are in the error stream, and in no \
-             count of paths\n  and streams above",
-            menu.over_time
-        );
-    }
     if released > 0 && !menu.paths.is_empty() {
         let _ = writeln!(
             text,

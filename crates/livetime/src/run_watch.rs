@@ -78,6 +78,7 @@ struct Course {
     was_full: bool,
     /// Likewise that of the trigger packets.
     were_packets_full: bool,
+    had_packets_failed: bool,
 }
 
 impl RunWatch<'_> {
@@ -91,6 +92,7 @@ impl RunWatch<'_> {
             moved: (first, Instant::now()),
             was_full: false,
             were_packets_full: false,
+            had_packets_failed: false,
         };
         loop {
             std::thread::sleep(LOOK);
@@ -133,6 +135,7 @@ impl RunWatch<'_> {
         self.histograms.write_if_due(self.running);
         say_if_full(&now, &mut course.was_full);
         say_if_packets_full(&now, &mut course.were_packets_full);
+        say_if_packets_failed(&now, &mut course.had_packets_failed);
         let reason = course.ending?;
         if self.running.is_drained() {
             return Some(reason);
@@ -282,6 +285,17 @@ fn say_if_full(now: &Snapshot, was_full: &mut bool) {
         }
         (true, false) if !has_failed => say("\nthe disk of the run file has room again"),
         _ => {}
+    }
+}
+
+/// Says once that no trigger packets are recorded any more, although their disk has room.
+fn say_if_packets_failed(now: &Snapshot, had_failed: &mut bool) {
+    let has_failed = now.kind("trg").any(|node| node.gauges.failed == 1);
+    if has_failed && !std::mem::replace(had_failed, true) {
+        say(
+            "\nwarning: trigger packets cannot be written any more, so no more of them are recorded; \
+             the run goes on",
+        );
     }
 }
 

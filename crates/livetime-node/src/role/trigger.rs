@@ -160,10 +160,14 @@ impl TriggerNode {
         return_link.pass_on(0, replies)
     }
 
-    /// Whether it is to be said that the disk of the packets has become full, or has room again.
+    /// Whether it is to be said that the disk of the packets has become full, has room again, or has
+    /// failed.
     fn has_news_of_disk(&self) -> bool {
-        let log = self.parts.packet_log.as_ref();
-        log.is_some_and(|log| log.is_disk_full() != (self.counts.gauges.disk_full == 1))
+        let gauges = &self.counts.gauges;
+        self.parts.packet_log.as_ref().is_some_and(|log| {
+            log.is_disk_full() != (gauges.disk_full == 1)
+                || log.has_failed() != (gauges.failed == 1)
+        })
     }
 
     fn publish(&mut self) {
@@ -172,6 +176,7 @@ impl TriggerNode {
         if let Some(log) = &mut self.parts.packet_log {
             let gauges = &mut self.counts.gauges;
             gauges.disk_full = u64::from(log.is_disk_full());
+            gauges.failed = u64::from(log.has_failed());
             gauges.idle &= u64::from(self.phase < Phase::Draining || log.drain());
         }
         self.parts.block.publish(&self.counts);

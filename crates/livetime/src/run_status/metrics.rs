@@ -92,6 +92,9 @@ impl RunStatus {
         text.gauge("events_in_building", building, self.events_in_building);
         let full = "1 while a writer waits for room on its disk.";
         text.gauge("disk_full", full, u8::from(self.disk_full));
+        let unrecorded = "1 while trigger packets are not recorded: no room, or a failed write.";
+        let is_unrecorded = u8::from(self.packets_unrecorded);
+        text.gauge("packets_unrecorded", unrecorded, is_unrecorded);
         text.0.truncate(text.0.trim_end().len());
         text.0
     }

@@ -1,24 +1,27 @@
 //! `livetime report DIR`: the report page of a run directory, from its files alone.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::RunFolder;
 use livetime_node::chain_plan::FRONT_END;
-use livetime_store::{Histogram, LatencySummary, RunSummary, TwoStepSummary};
+use livetime_store::{Histogram, RunSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
-use livetime_study::report::{Figure, Report, Table};
+use livetime_study::report::{Figure, Report};
 use livetime_trigger::dimuon_mass;
-use livetime_wire::{DurationNs, LossCause, RateHz};
+use livetime_wire::{DurationNs, RateHz};
 
 use crate::command_words::shell_words;
 use crate::console::{print_line, say};
 use crate::exit;
 use crate::output_place;
-use crate::run_summary::{latency_of, percent, roles_without_counters, taking_seconds};
+use crate::run_summary::{latency_of, percent, taking_seconds};
 use crate::spill_figure::spill_figure;
+
+mod tables;
+
+use tables::tables;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -381,182 +384,6 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
         svg: plot.to_svg(),
         caption,
     })
-}
-
-/// Rows of counters named `GROUP.NAME.KIND` of all roles of one kind: a name and its two counts.
-fn paired_rows(
-    summary: &RunSummary,
-    role: &str,
-    group: &str,
-    kinds: [&str; 2],
-) -> Vec<Vec<String>> {
-    let mut sums = BTreeMap::<String, [u64; 2]>::new();
-    let of_roles = summary.roles.iter().filter(|(id, _)| id.starts_with(role));
-    for (key, count) in of_roles.flat_map(|(_, counters)| counters) {
-        let rest = key
-            .strip_prefix(group)
-            .and_then(|rest| rest.strip_prefix('.'));
-        let Some((name, kind)) = rest.and_then(|rest| rest.rsplit_once('.')) else {
-            continue;
-        };
-        if let Some(column) = kinds.iter().position(|known| *known == kind) {
-            sums.entry(name.to_owned()).or_default()[column] += count;
-        }
-    }
-    let row = |(name, [a, b]): (String, [u64; 2])| vec![name, a.to_string(), b.to_string()];
-    sums.into_iter().map(row).collect()
-}
-
-fn table(caption: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
-    Table {
-        caption: caption.to_owned(),
-        headings: headings
-            .iter()
-            .map(|heading| (*heading).to_owned())
-            .collect(),
-        rows,
-        ..Table::default()
-    }
-}
-
-/// What was lost, why, and what that means.
-fn loss_rows(summary: &RunSummary) -> Vec<Vec<String>> {
-    let help = |cause: &str| {
-        let found = LossCause::ALL.iter().find(|known| known.key() == cause);
-        found.map_or("", |cause| cause.help()).to_owned()
-    };
-    let mut losses: Vec<Vec<String>> = (summary.losses.iter())
-        .map(|(area, cause, n)| vec![format!("{area}.{cause}"), n.to_string(), help(cause)])
-        .collect();
-    if losses.is_empty() {
-        losses.push(vec!["none".to_owned(), "0".to_owned(), String::new()]);
-    }
-    losses
-}
-
-/// Events that a filter unit died of.
-fn failure_rows(summary: &RunSummary) -> Vec<Vec<String>> {
-    (summary.filter_failures.iter())
-        .flat_map(|failure| {
-            failure
-                .deaths
-                .iter()
-                .map(move |death| (failure.trigger, death))
-        })
-        .map(|(event, death)| vec![event.to_string(), death.role.clone(), death.reason.clone()])
-        .collect()
-}
-
-/// Events by step, and bytes by readout unit.
-fn two_step_tables(two_step: &TwoStepSummary) -> [Table; 2] {
-    let causes = two_step.causes.iter();
-    let mut events: Vec<Vec<String>> = causes
-        .map(|(cause, count)| vec![cause.replace('_', " "), count.to_string()])
-        .collect();
-    let unjudged = two_step.events_unjudged.to_string();
-    events.push(vec!["fetched without a selection".to_owned(), unjudged]);
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let units = two_step.readout_units.iter();
-    let units = units.map(|(name, unit)| {
-        let step = if unit.first_step { "first" } else { "second" };
-        let [sent, unasked] = [unit.bytes_sent, unit.bytes_unasked].map(mib);
-        vec![name.clone(), step.to_owned(), sent, unasked]
-    });
-    let caption = format!(
-        "Two-step building: {:.2} times less sent; the unit that sent most sent {:.2} times the mean",
-        two_step.saving_factor, two_step.imbalance
-    );
-    [
-        table("Events after their first step", &["", "events"], events),
-        table(
-            &caption,
-            &["readout unit", "step", "sent", "never asked for"],
-            units.collect(),
-        ),
-    ]
-}
-
-/// Roles whose counters died with them.
-fn died_table(summary: &RunSummary) -> Option<Table> {
-    let died = roles_without_counters(summary).into_iter();
-    let died: Vec<Vec<String>> = died.map(|role| vec![role.to_owned()]).collect();
-    let caption = "Died with their counters: the tables above lack their share";
-    (!died.is_empty()).then(|| table(caption, &["role"], died))
-}
-
-/// What operators noted.
-fn notes_table(summary: &RunSummary) -> Table {
-    let notes = summary.notes.iter();
-    let notes = notes.map(|note| vec![DurationNs(note.time_ns).to_string(), note.text.clone()]);
-    table("Notes", &["after", "what"], notes.collect())
-}
-
-fn tables(summary: &RunSummary) -> Vec<Table> {
-    let counts = livetime_wire::ChainCounts::from(&summary.counts).entries();
-    let counts = counts
-        .into_iter()
-        .map(|(name, n)| vec![name.to_owned(), n.to_string()])
-        .collect();
-    let workers = (summary.workers.iter())
-        .map(|worker| {
-            vec![
-                worker.name.clone(),
-                worker.roles.join(" "),
-                format!("{:.0} %", worker.busy_fraction * 100.0),
-            ]
-        })
-        .collect();
-    let latency = |name: &str, l: &LatencySummary| {
-        let mut row = vec![name.to_owned(), l.count.to_string()];
-        row.extend([l.min, l.p50, l.p99, l.p99_9, l.max].map(|ns| latency_of(l, ns)));
-        row
-    };
-    let menu = paired_rows(summary, "trg", "path", ["passed", "fired"]);
-    let filter = paired_rows(summary, "fu", "reason", ["accepted", "rejected"]);
-    let latencies = vec![
-        latency("decision", &summary.latency.decision),
-        latency("build", &summary.latency.build),
-    ];
-    let mut tables = vec![
-        table("Counts", &["counter", "count"], counts),
-        table(
-            "Losses",
-            &["cause", "count", "what it means"],
-            loss_rows(summary),
-        ),
-        table(
-            "Level-2 menu",
-            &["path", "passed", "fired after prescale"],
-            menu,
-        ),
-        table("Filter", &["reason", "accepted", "rejected"], filter),
-        table(
-            "Latency",
-            &["", "count", "min", "50 %", "99 %", "99.9 %", "max"],
-            latencies,
-        ),
-        table(
-            "Workers",
-            &["worker", "roles", "duty cycles with work"],
-            workers,
-        ),
-    ];
-    if !summary.notes.is_empty() {
-        tables.insert(0, notes_table(summary));
-    }
-    tables.extend(died_table(summary));
-    if let Some(two_step) = &summary.two_step {
-        tables.extend(two_step_tables(two_step));
-    }
-    let failures = failure_rows(summary);
-    if !failures.is_empty() {
-        tables.push(table(
-            "Events that filter units died of",
-            &["event", "filter unit", "how"],
-            failures,
-        ));
-    }
-    tables
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! A disk that is full: the run ends in order, the file stays valid, the error says why.
 
+use rustix::process::Signal;
+
 use crate::workbench::{
     SMALL, Workbench, assert_conserved, changed, count, finished, flags, lost_in_all, value,
 };
@@ -142,4 +144,30 @@ fn trigger_packets_that_the_disk_does_not_take_are_named() {
     );
     let recorded = count(&inspected, "events");
     assert!(0 < recorded && recorded < 40_000, "{inspected}");
+}
+
+#[test]
+fn the_status_says_that_trigger_packets_are_not_recorded() {
+    let bench = Workbench::new();
+    let config = changed(SMALL, "[store]", "[store]\ntrigger_packets = true");
+    bench.write(
+        "small.toml",
+        changed(&config, "prescale = 10", "prescale = 100000"),
+    );
+    let arguments = ["run", "small.toml", "--lossless", "--out", "out"];
+    let mut running = bench.start_command(bench.command_after(&limit(9000), &arguments));
+    running.wait_for_line("warning: trigger packets cannot be written any more");
+    let said = bench.run(&["steer", "out", "status"]).ended_with(0).out;
+    let place = "trigger packets are not recorded: their disk has no room, or a write failed";
+    assert!(said.contains(place), "{said}");
+    let status = bench.run(&["steer", "out", "status", "--json"]).document();
+    assert_eq!(status["packets_unrecorded"], true, "{status}");
+    assert_eq!(status["disk_full"], false, "{status}");
+    let metrics = bench.run(&["steer", "out", "status", "--prometheus"]);
+    let metrics = metrics.ended_with(0).out;
+    for line in ["livetime_packets_unrecorded 1\n", "livetime_disk_full 0\n"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    running.signal(Signal::INT);
+    running.finish().ended_with(0);
 }

@@ -1,0 +1,222 @@
+//! What whoever reads the events of a run should know of it although nothing was lost with it: for the
+//! text at the end of the run, and for its report.
+//!
+//! All of it is read from the summary alone, since a report is also made of a run that ended long ago.
+
+use std::collections::BTreeMap;
+
+use livetime_node::FlaggedFragments;
+use livetime_store::RunSummary;
+use livetime_store::summary::WriterSummary;
+
+use crate::run_summary::roles_without_counters;
+
+/// The remarks on a run, a sentence or two each.
+pub(crate) fn remarks(summary: &RunSummary) -> Vec<String> {
+    let unsummed = summary.histograms_not_summed.iter();
+    let lost_writers = summary.writers.iter().filter(|writer| writer.lost);
+    let mut remarks: Vec<String> = unsummed.map(|name| unsummed_remark(name)).collect();
+    remarks.extend(died_remark(summary));
+    remarks.extend(lost_writers.map(lost_writer_remark));
+    remarks.extend(over_time_remark(summary));
+    remarks.extend(flagged_remark(summary));
+    remarks.extend(oversized_remark(summary));
+    remarks.extend(truncated_remark(summary));
+    remarks.extend(unrecorded_remark(summary));
+    remarks
+}
+
+/// The sum of the counters of that name over all roles.
+fn of_roles(summary: &RunSummary, name: &str) -> u64 {
+    let roles = summary.roles.values();
+    roles.filter_map(|role| role.get(name)).sum()
+}
+
+fn unsummed_remark(name: &str) -> String {
+    format!(
+        "filter units gave histogram {name} different bins: the run file has what one of them filled. \
+         Give it the same `bins`, `range` and `label` in every batch"
+    )
+}
+
+/// That counters are missing in the sums.
+fn died_remark(summary: &RunSummary) -> Option<String> {
+    let died = roles_without_counters(summary);
+    (!died.is_empty()).then(|| {
+        format!(
+            "died with their counters of paths, reasons, latencies and bytes, which lack their share: {}",
+            died.join(", ")
+        )
+    })
+}
+
+/// What became of a writer that was lost with its building group.
+fn lost_writer_remark(writer: &WriterSummary) -> String {
+    let host = writer.host.as_ref();
+    let there = host.map_or(String::new(), |host| format!(" on host {host}"));
+    let mut remark = format!(
+        "{} was lost with its group: {} events are in {}{there}, which is as it left it",
+        writer.role, writer.events_stored, writer.file
+    );
+    if writer.events_built_again > 0 {
+        remark += &format!(
+            "; up to {} of its last events may be there and in another file, too",
+            writer.events_built_again
+        );
+    }
+    remark
+}
+
+/// That events took the Level-3 menu too long.
+fn over_time_remark(summary: &RunSummary) -> Option<String> {
+    let menu = summary.filter_menu.as_ref()?;
+    (menu.over_time > 0).then(|| {
+        format!(
+            "{} events took longer than `filter.event_limit`: they are in the error stream, and in no \
+             count of paths and streams",
+            menu.over_time
+        )
+    })
+}
+
+/// That fragments came with faults, and whose.
+fn flagged_remark(summary: &RunSummary) -> Option<String> {
+    let mut flagged = FlaggedFragments::default();
+    for details in summary.roles.values() {
+        flagged.add(details);
+    }
+    let listed = |counts: &BTreeMap<String, u64>| {
+        let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    (flagged.all > 0).then(|| {
+        format!(
+            "fragments with faults: {} ({}), by source: {}; their events are built and say so; a filter \
+             may reject what it cannot read",
+            flagged.all,
+            listed(&flagged.by_fault),
+            listed(&flagged.by_source)
+        )
+    })
+}
+
+/// That byte credits were set for smaller events than came.
+fn oversized_remark(summary: &RunSummary) -> Option<String> {
+    let oversized = of_roles(summary, "events_oversized");
+    (oversized > 0).then(|| {
+        format!(
+            "{oversized} events were larger than `builder.event_bytes`, so that a builder unit may have \
+             held more than `builder.credit_bytes`: raise `event_bytes` to the largest event"
+        )
+    })
+}
+
+/// That trigger packets were longer than they may be: what did not fit is in no decision.
+fn truncated_remark(summary: &RunSummary) -> Option<String> {
+    let truncated = of_roles(summary, "packets_truncated");
+    (truncated > 0).then(|| {
+        format!(
+            "{truncated} of {} trigger packets were longer than `trigger.packet_words_max` and lost \
+             items: Level 2 decided without these, so raise it, and `page` of the link to trg0 with it",
+            summary.counts.triggers
+        )
+    })
+}
+
+/// That trigger packets are not in their files.
+fn unrecorded_remark(summary: &RunSummary) -> Option<String> {
+    let unrecorded = of_roles(summary, "packets_unrecorded");
+    let all = unrecorded + of_roles(summary, "packets_recorded");
+    (unrecorded > 0).then(|| {
+        format!(
+            "{unrecorded} of {all} trigger packets were not recorded: the disk was full, or slower than \
+             they came, or a write failed"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_store::summary::{FilterMenuSummary, Latencies, RunIdentification};
+    use livetime_store::{Condition, RunSummary};
+    use livetime_wire::{ChainCounts, LossCounts};
+
+    use super::*;
+
+    fn summary() -> RunSummary {
+        let run = RunIdentification {
+            number: 1,
+            seed: 1,
+            config_hash: String::new(),
+            version: String::new(),
+            duration_s: 1.0,
+            condition: Condition::GOOD,
+        };
+        let counts = ChainCounts {
+            triggers: 500,
+            ..ChainCounts::default()
+        };
+        RunSummary::new(run, &counts, &LossCounts::default(), Latencies::default())
+    }
+
+    #[test]
+    fn a_run_without_peculiarities_has_no_remark() {
+        let mut summary = summary();
+        assert_eq!(remarks(&summary), Vec::<String>::new());
+        let counters = [("packets_recorded", 500), ("packets_unrecorded", 0)];
+        let counters = counters.map(|(name, count)| (name.to_owned(), count));
+        summary.roles.insert("trg0".to_owned(), counters.into());
+        summary.filter_menu = Some(FilterMenuSummary::default());
+        assert_eq!(remarks(&summary), Vec::<String>::new());
+    }
+
+    #[test]
+    fn counters_of_all_roles_are_summed_and_told() {
+        let mut summary = summary();
+        for (role, counters) in [
+            (
+                "trg0",
+                &[("packets_recorded", 490), ("packets_unrecorded", 7)][..],
+            ),
+            (
+                "trg1",
+                &[("packets_unrecorded", 3), ("packets_truncated", 2)],
+            ),
+            ("bu0", &[("events_oversized", 4)]),
+            ("bu1", &[("events_oversized", 5)]),
+            (
+                "ru0",
+                &[
+                    ("fragments_flagged", 6),
+                    ("fragments_flagged_of_0x510000", 6),
+                    ("fragment_faults_bad_crc", 6),
+                ],
+            ),
+            ("fu0~1", &[]),
+        ] {
+            let counters = counters.iter();
+            let counters = counters.map(|(name, count)| ((*name).to_owned(), *count));
+            summary.roles.insert(role.to_owned(), counters.collect());
+        }
+        summary.histograms_not_summed.push("mass".to_owned());
+        summary.filter_menu = Some(FilterMenuSummary {
+            over_time: 8,
+            ..FilterMenuSummary::default()
+        });
+        let said = remarks(&summary);
+        let starts = [
+            "filter units gave histogram mass different bins",
+            "died with their counters",
+            "8 events took longer",
+            "fragments with faults: 6 (bad_crc 6), by source: 0x510000 6",
+            "9 events were larger",
+            "2 of 500 trigger packets were longer",
+            "10 of 500 trigger packets were not recorded",
+        ];
+        assert_eq!(said.len(), starts.len(), "{said:#?}");
+        for (said, start) in said.iter().zip(starts) {
+            assert!(said.starts_with(start), "{said}");
+        }
+        assert!(said[1].ends_with("lack their share: fu0~1"), "{}", said[1]);
+    }
+}
