@@ -56,11 +56,8 @@ impl ArrivalConfig {
         vec![Problem::new(
             RATE,
             format!("{path}.rate"),
-            match self.rate.0 < *allowed.start() {
-                // Rounded it would read as nothing.
-                true => format!("{} Hz", self.rate.0),
-                false => self.rate.to_string(),
-            },
+            // Rounded it could read as nothing, or as what is allowed.
+            format!("{:#}", self.rate),
             "0.001 Hz to 10 MHz",
             help,
         )]

@@ -80,13 +80,18 @@ impl FragmentConfig {
         if !(least..=most).contains(&self.bytes_max) {
             let allowed = format!("{} B to {most}", least.0);
             let help = "an event may have 256 objects, and those of one link must fit";
-            report("bytes_max", self.bytes_max.to_string(), allowed, help);
+            report("bytes_max", format!("{:#}", self.bytes_max), allowed, help);
         }
         let smallest = ByteSize((OVERHEAD_WORDS + ObjectBlock::words(0)) as u64 * WORD_BYTES);
         if !(smallest..=self.bytes_max).contains(&self.bytes_mean) {
             let allowed = format!("{smallest} (an empty fragment) to bytes_max");
             let help = "lower the mean or raise bytes_max";
-            report("bytes_mean", self.bytes_mean.to_string(), allowed, help);
+            report(
+                "bytes_mean",
+                format!("{:#}", self.bytes_mean),
+                allowed,
+                help,
+            );
         }
         if !(0.0..=2.0).contains(&self.log_sigma) {
             let help = "0 makes all fragments equal, 0.8326 makes their RMS equal to the mean";

@@ -161,10 +161,14 @@ impl fmt::Display for BitRate {
     }
 }
 
+/// `{}` rounds what is no whole number of its unit; `{:#}` does not.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         for (unit, size) in UNITS {
+            if f.alternate() && !self.0.is_multiple_of(size) {
+                continue;
+            }
             if self.0 >= size {
                 let value = self.0 as f64 / size as f64;
                 let decimals = usize::from(!self.0.is_multiple_of(size));
@@ -175,6 +179,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
+/// `{}` rounds to two decimals; `{:#}` does not.
 impl fmt::Display for RateHz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {
@@ -182,6 +187,9 @@ impl fmt::Display for RateHz {
             hz if hz >= 1e3 => (hz / 1e3, "kHz"),
             hz => (hz, "Hz"),
         };
+        if f.alternate() {
+            return write!(f, "{value} {unit}");
+        }
         let text = format!("{value:.2}");
         write!(
             f,
@@ -194,6 +202,25 @@ impl fmt::Display for RateHz {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_alternate_form_is_exact() {
+        for (size, rounded, exact) in [
+            (2047, "2.0 KiB", "2047 B"),
+            (2048, "2 KiB", "2 KiB"),
+            ((3 << 20) + 1024, "3.0 MiB", "3073 KiB"),
+            (5, "5 B", "5 B"),
+            (0, "0 B", "0 B"),
+        ] {
+            let size = ByteSize(size);
+            assert_eq!(
+                (size.to_string(), format!("{size:#}")),
+                (rounded.into(), exact.into())
+            );
+        }
+        assert_eq!(format!("{:#}", RateHz(10_001_000.0)), "10.001 MHz");
+        assert_eq!(RateHz(10_001_000.0).to_string(), "10 MHz");
+    }
 
     #[test]
     fn texts_with_units_parse_and_print() {

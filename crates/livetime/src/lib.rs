@@ -101,6 +101,7 @@ enum Verb {
 /// A whole program with an algorithm and a filter of its own is `examples/algorithm`.
 pub fn run_program(extensions: impl Into<Extensions>) -> ExitCode {
     exit::report_panics_as_bugs();
+    ending_signal::outlive_file_limit();
     extensions::offer(extensions.into());
     match CommandLine::parse().verb {
         Verb::Run(options) => run::run(&options),

@@ -13,7 +13,9 @@ use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use zerocopy::IntoBytes;
 
 use super::frame_order::{FrameHead, FrameOrder};
+use super::socket_window::set_aside;
 use super::udp_link::UdpConfig;
+use super::udp_source::datagrams_of;
 use crate::builder_transport::BuilderTransport;
 
 /// Data words of a datagram that fills an Ethernet frame of 1500 bytes.
@@ -59,6 +61,21 @@ impl LinkTransport {
             Self::Udp { datagram_words, .. } => *datagram_words,
             _ => DATA_WORDS_MAX,
         }
+    }
+
+    /// What the kernel sets aside for the datagrams of a fragment of so many bytes, and what it has for
+    /// those in a socket \[B\]: twice what it is asked for. `None` where there are no datagrams.
+    pub fn socket_bytes(&self, fragment_bytes: u64) -> Option<(u64, u64)> {
+        let Self::Udp {
+            config,
+            datagram_words,
+        } = self
+        else {
+            return None;
+        };
+        let words = usize::try_from(fragment_bytes / 4).unwrap_or(usize::MAX);
+        let needed = set_aside(datagrams_of(words, *datagram_words));
+        Some((needed, 2 * config.buffer_bytes as u64))
     }
 
     /// As in configurations.

@@ -422,6 +422,7 @@ impl<S: PageStore> UdpLink<S> {
     /// when a page is missing.
     fn take_window_before(&mut self, now: RunNs, number: u64) -> bool {
         while let Some(oldest) = self.oldest_waiting().filter(|early| *early < number) {
+            debug_assert!(oldest >= self.next_number, "nothing waits that was passed");
             if !self.skip_to(now, oldest) || !self.take_window(now) {
                 return false;
             }
@@ -472,8 +473,11 @@ impl<S: PageStore> UdpLink<S> {
     /// ahead and agree with the datagram before, which is taken first then. `None` when a page is missing
     /// for that one.
     fn is_believed(&mut self, now: RunNs, said: Said<'_>) -> Option<bool> {
-        let judgement = self.place.judge(said);
-        if matches!(said, Said::Frame(..)) && judgement == Judgement::Contradicts {
+        let is_back = |link: &Self| {
+            let is_frame = matches!(said, Said::Frame(..));
+            is_frame && link.place.judge(said) == Judgement::Contradicts
+        };
+        if is_back(self) {
             // One that goes back cannot be taken, whatever others say.
             self.counters.datagrams_bad += 1;
             return Some(false);
@@ -483,9 +487,20 @@ impl<S: PageStore> UdpLink<S> {
             is_behind && doubted.behind.judge(said) == Judgement::Agrees
         });
         if let Some(doubted) = before {
-            return self.take_doubted(now, doubted.at).then_some(true);
+            if !self.take_window_before(now, doubted.at.frame) {
+                return None;
+            }
+            if self.doubted_words.is_empty() || doubted.at.frame >= self.next_number {
+                return self.take_doubted(now, doubted.at).then_some(true);
+            }
+            // Another with its number was waiting, and is taken by now.
+            if is_back(self) {
+                self.counters.datagrams_bad += 1;
+                return Some(false);
+            }
         }
         self.drop_doubted();
+        let judgement = self.place.judge(said);
         let is_believed = judgement == Judgement::Agrees && self.is_near(said);
         if !is_believed {
             self.doubt(said);
@@ -528,12 +543,9 @@ impl<S: PageStore> UdpLink<S> {
         }
     }
 
-    /// Goes on at `at` with the datagram that was put aside, and gives up what is missing before it:
-    /// nothing is that late. `false` when a page is missing for what came before it.
+    /// Goes on at `at` with the datagram that was put aside, behind all that waited before it, and gives
+    /// up what is missing there: nothing is that late. `false` when a page is missing.
     fn take_doubted(&mut self, now: RunNs, at: LinkPlace) -> bool {
-        if !self.take_window_before(now, at.frame) {
-            return false;
-        }
         self.doubted = None;
         let words = core::mem::take(&mut self.doubted_words);
         if words.is_empty() {
@@ -663,6 +675,10 @@ impl<S: PageStore> UdpLink<S> {
         words: &[u32],
     ) -> bool {
         if self.stage == FrameStage::default() {
+            // What is next may be here and wait for a page: a copy of it is late, and no next one.
+            if !self.take_window(now) {
+                return false;
+            }
             if header.number < self.next_number {
                 self.counters.datagrams_late += u64::from(!self.discards);
                 return true;
@@ -671,6 +687,11 @@ impl<S: PageStore> UdpLink<S> {
                 None => return false,
                 Some(false) => return true,
                 Some(true) => self.seen = self.seen.max(header.number + 1),
+            }
+            if header.number < self.next_number {
+                // The one before it was believed for its sake, and its own number was here already.
+                self.counters.datagrams_late += u64::from(!self.discards);
+                return true;
             }
             if self.discards {
                 return true;
@@ -700,6 +721,7 @@ impl<S: PageStore> UdpLink<S> {
         while number >= self.next_number + window {
             let oldest = number - window + 1;
             let oldest = self.oldest_waiting().unwrap_or(oldest).min(oldest);
+            debug_assert!(oldest >= self.next_number, "nothing waits that was passed");
             if !self.skip_to(now, oldest) || !self.take_window(now) {
                 return false;
             }

@@ -21,6 +21,12 @@ pub struct UdpSource {
     begun: usize,
 }
 
+/// Datagrams of a block of so many words, and the bytes of the largest of them.
+pub(super) fn datagrams_of(words: usize, data_words_max: usize) -> (usize, usize) {
+    let of_largest = HEADER_WORDS + words.min(data_words_max);
+    (words.div_ceil(data_words_max).max(1), 4 * of_largest)
+}
+
 impl UdpSource {
     /// A source that sends to `to` from any port; frames carry at most `data_words_max` words of
     /// data (1 to 16 370; 362 fill an Ethernet frame of 1500 bytes).
@@ -57,8 +63,7 @@ impl UdpSource {
 
     /// Datagrams of a block of so many words, and the bytes of the largest of them.
     pub fn datagrams(&self, words: usize) -> (usize, usize) {
-        let of_largest = HEADER_WORDS + words.min(self.data_words_max);
-        (words.div_ceil(self.data_words_max).max(1), 4 * of_largest)
+        datagrams_of(words, self.data_words_max)
     }
 
     /// Sends of a block what the socket takes now, if it does not wait; `true` once it has all. What

@@ -2,7 +2,6 @@
 
 use livetime_builder::ShapingPace;
 use livetime_node::chain_plan::pages_bytes;
-use livetime_node::link::LinkTransport;
 use livetime_node::machine_memory::{MEMORY, memory_there};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
@@ -96,21 +95,20 @@ fn policy_note(config: &RunConfig) -> Option<String> {
     })
 }
 
-/// That fragments may be longer than what a front-end may have on its way over UDP.
+/// That fragments may be longer than what the kernel has room for in a socket of UDP, where each
+/// datagram takes more than its bytes.
 fn socket_note(chain: &ChainConfig) -> Option<String> {
     let longest = chain.source.fragment.bytes_max.0;
-    let buffer_of = |transport: &LinkTransport| match transport {
-        LinkTransport::Udp { config, .. } => Some(config.buffer_bytes as u64),
-        _ => None,
-    };
     let links = chain.data_links.iter();
-    let least = links.filter_map(|link| buffer_of(&link.transport)).min()?;
-    (least < longest).then(|| {
-        format!(
-            "`socket_buffer` of a link is {least} B, `bytes_max` of the source {longest} B: of longer \
-             fragments the end is lost every time (`datagram_lost`)"
-        )
-    })
+    let sizes = links.filter_map(|link| link.transport.socket_bytes(longest));
+    let short = sizes.filter(|(needed, room)| needed > room);
+    let (needed, room) = short.min_by_key(|(needed, room)| (*room, u64::MAX - needed))?;
+    Some(format!(
+        "`socket_buffer` of a link is {} B, for which the kernel takes {room} B, and it needs {needed} B \
+         for the datagrams of a fragment of `bytes_max`, {longest} B: of so long ones the end is lost \
+         (`datagram_lost`). Raise `socket_buffer`, or `datagram`",
+        room / 2
+    ))
 }
 
 /// That a barrel shifter with a clock carries the events of all credits more slowly than they are waited
@@ -202,6 +200,10 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(udp("16 KiB"), Vec::<String>::new());
+        // Each of 4096 datagrams of a word takes 1.5 KiB of it.
+        let small = udp("2 MiB\"\ndatagram = \"4 B");
+        assert!(small[0].contains("6291456 B"), "{small:?}");
+        assert_eq!(udp("4 MiB\"\ndatagram = \"4 B"), Vec::<String>::new());
         let clock = |block: &str, step: &str| {
             let keys = format!(
                 "[builder]\ntransport = \"tcp\"\nshaping = \"barrel-shifter\"\npace = \"clock\"\n\

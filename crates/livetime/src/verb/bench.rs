@@ -263,7 +263,7 @@ fn measure_cards(
     if !(64..=BYTES_MAX as u64).contains(&bytes) || !bytes.is_multiple_of(4) {
         let size = options.size;
         return Err(format!(
-            "--size is {size}; fragments have 64 B to 64 KiB, a multiple of 4 B"
+            "--size is {size:#}; fragments have 64 B to 64 KiB, a multiple of 4 B"
         ));
     }
     let cards = CardOptions {
@@ -273,6 +273,13 @@ fn measure_cards(
         rate_hz: options.rate.map(|rate| rate.0),
         seconds: options.duration.unwrap_or(USUAL_DURATION).as_seconds(),
     };
+    if let Some(rate) = cards.rate_hz.filter(|rate| rate * cards.seconds < 1.0) {
+        return Err(format!(
+            "--rate {:#} has no fragment in {}: nothing would be measured; raise it, or --duration",
+            RateHz(rate),
+            options.duration.unwrap_or(USUAL_DURATION)
+        ));
+    }
     say(format_args!("measuring readout of {channels} channels .."));
     let measured = bench::run_cards(&cards, bench_options);
     let document = measured.map_err(|error| format!("bench readout: {error}"))?;

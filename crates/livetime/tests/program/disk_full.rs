@@ -6,23 +6,22 @@ use crate::workbench::{
     SMALL, Workbench, assert_conserved, changed, count, finished, flags, lost_in_all, value,
 };
 
-/// Files larger than so many blocks of 512 bytes cannot be written, with an error instead of a
-/// signal.
+/// Files larger than so many blocks of 512 bytes cannot be written.
 fn limit(blocks: u32) -> String {
-    format!("trap '' XFSZ; ulimit -f {blocks}")
+    format!("ulimit -c 0; ulimit -f {blocks}")
 }
 
 /// Runs into a limit and returns whether the end-of-run record found room.
-fn run_into_limit(blocks: u32) -> bool {
+fn run_into_limit(blocks: u32, options: &[&str]) -> bool {
     let bench = Workbench::new();
     // The limit also holds for the 4.1 MiB of shared memory with the pages.
     let config = changed(SMALL, "bytes_mean = \"512 B\"", "bytes_mean = \"4 KiB\"");
     bench.write("small.toml", config);
     let arguments = ["run", "small.toml", "--lossless", "--json", "--out", "out"];
+    let arguments = [&arguments, options].concat();
     let run = finished(bench.command_after(&limit(blocks), &arguments)).ended_with(1);
     assert!(
-        run.err
-            .contains("error: cannot write out/events.mcap: File too large"),
+        run.err.contains("out/events.mcap: File too large"),
         "{}",
         run.err
     );
@@ -50,11 +49,17 @@ fn run_into_limit(blocks: u32) -> bool {
 #[test]
 fn the_run_ends_in_order_when_the_file_cannot_grow() {
     // Chunks take 8 to 32 KiB here, so that not every limit falls just behind one.
-    let complete: Vec<bool> = (0..4).map(|n| run_into_limit(9000 + 8 * n)).collect();
+    let of_threads = (0..4).map(|n| run_into_limit(9000 + 8 * n, &[]));
+    let complete: Vec<bool> = of_threads.collect();
     assert!(
         complete.contains(&true),
         "the end-of-run record never found room"
     );
+}
+
+#[test]
+fn the_run_of_processes_ends_in_order_when_the_file_cannot_grow() {
+    run_into_limit(9000, &["--processes"]);
 }
 
 /// The account of a run is printed even if nothing more can be written.

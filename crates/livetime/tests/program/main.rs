@@ -6,6 +6,7 @@
 
 mod asked_twice;
 mod bad_input;
+mod blocked_signals;
 mod builder_scenario;
 mod byte_stream;
 mod closed_pipe;

@@ -76,6 +76,24 @@ fn nothing_measured_is_no_measurement() {
         1,
         &["give no trigger"],
     );
+    let cards = [
+        "bench",
+        "readout",
+        "--channels",
+        "2",
+        "--rate",
+        "1Hz",
+        "--duration",
+        "200ms",
+    ];
+    refused(
+        &bench,
+        &cards,
+        1,
+        &["--rate 1 Hz has no fragment", "nothing would be measured"],
+    );
+    let size = ["bench", "readout", "--channels", "1", "--size", "65540B"];
+    refused(&bench, &size, 1, &["--size is 65540 B"]);
     let alone = ["bench", "floor", "--quick", "--duration", "1s"];
     refused(&bench, &alone, 1, &["`--duration` goes with `--rate`"]);
     let zero = "[filter]\ntime_limit = \"0 s\"";

@@ -3,6 +3,7 @@
 use livetime_readout::{BlockEnd, HeapPages, PageRead};
 use livetime_wire::LossCause;
 use livetime_wire::link_frame::FrameNumbers;
+use proptest::prelude::*;
 
 use super::*;
 use crate::link::udp_source::UdpSource;
@@ -254,6 +255,98 @@ fn all_come_beside(strange: &[u32], before: u64, order: impl Iterator<Item = u64
     assert_eq!(link.blocks().losses().total(), 0, "{strange:?}");
     assert_eq!(link.blocks().counters().frames_missing, 0);
     assert!(link.is_empty() && !link.is_overdue(RunNs(1 << 60)));
+}
+
+/// What becomes of a frame on its way, and what the reader does then.
+#[derive(Debug, Clone)]
+struct Step {
+    /// Words of its block, if it is the first of one.
+    words: usize,
+    /// It comes so often: the last time with two before it, as later copies.
+    times: u8,
+    /// A frame that was never sent comes behind it: ahead by frames and blocks; begins, ends.
+    forged: Option<(u64, u32, bool, bool)>,
+    is_read: bool,
+    are_pages_free: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let forged =
+        proptest::option::weighted(0.3, (0..9_u64, 0..4_u32, any::<bool>(), any::<bool>()));
+    let times = prop_oneof![1 => Just(0_u8), 8 => Just(1), 2 => Just(2)];
+    let free = proptest::bool::weighted(0.2);
+    let step = (1..20_usize, times, forged, any::<bool>(), free);
+    let step = step.prop_map(|(words, times, forged, is_read, are_pages_free)| Step {
+        words,
+        times,
+        forged,
+        is_read,
+        are_pages_free,
+    });
+    proptest::collection::vec(step, 20..200)
+}
+
+/// Takes blocks of several frames in these steps, with few pages; how many came whole.
+fn take_steps(steps: &[Step]) -> Result<(), TestCaseError> {
+    let config = UdpConfig {
+        window: 8,
+        ..UdpConfig::default()
+    };
+    let mut link = link(config, 8);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
+    let (mut numbers, mut frames) = (FrameNumbers::default(), Vec::new());
+    for step in steps {
+        let made = numbers.frames(step.words, 5);
+        frames.extend(made.map(|(header, range)| (header, vec![7; range.len()])));
+    }
+    let words_of = |(header, data): &(FrameHeader, Vec<u32>)| [&header.emit()[..], data].concat();
+    let mut held: Vec<u32> = Vec::new();
+    for ((at, frame), step) in frames.iter().enumerate().zip(steps.iter().cycle()) {
+        if step.times > 0 {
+            send(&words_of(frame));
+        }
+        if step.times > 1 {
+            let copies = frames[at.saturating_sub(2)..=at].iter();
+            for copy in copies {
+                send(&words_of(copy));
+            }
+        }
+        if let Some((frames_ahead, blocks_ahead, begins_block, ends_block)) = step.forged {
+            let header = FrameHeader {
+                begins_block,
+                ends_block,
+                number: frame.0.number + frames_ahead,
+                block_low: frame.0.block_low + blocks_ahead,
+                data_words: 1,
+            };
+            send(&words_of(&(header, vec![9])));
+        }
+        if step.is_read {
+            link.receive(RunNs(at as u64)).unwrap();
+        }
+        held.extend(std::iter::from_fn(|| link.poll()).map(|completed| completed.page));
+        if step.are_pages_free {
+            held.drain(..).for_each(|page| link.recycle(page).unwrap());
+        }
+    }
+    held.drain(..).for_each(|page| link.recycle(page).unwrap());
+    // What waits for a page, and then what is waited for too long.
+    for round in 0..20 {
+        drain(&mut link, RunNs(round << 40));
+    }
+    prop_assert!(link.is_empty());
+    prop_assert!(link.counters().datagrams > 0);
+    Ok(())
+}
+
+proptest! {
+    /// It comes to an end, whatever comes, and nothing waits then.
+    #[test]
+    fn whatever_comes_with_or_without_pages_is_taken_or_dropped(steps in steps()) {
+        take_steps(&steps)?;
+    }
 }
 
 #[test]
