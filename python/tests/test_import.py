@@ -128,6 +128,44 @@ def test_what_an_export_writes_is_read_again(tmp_path, sample):
         livetime.import_events(tmp_path / "x.csv", tmp_path / "out.csv")
 
 
+def test_columns_have_one_name_each_and_rows_have_all_of_them(tmp_path):
+    head = "Run,Event,PID1,pt1,eta1,phi1,Q1"
+    for text, said in [
+        (f"{head},pt1\n1,1,13,5,0,0,-1,6\n", "column pt1 is named twice"),
+        (f"{head}, Run\n1,1,13,5,0,0,-1,1\n", "column Run is named twice"),
+        (f"{head}\n1,1,13,5,0,0,-1,9\n", "line 2: 8 fields, expected 7"),
+        (f"{head}\n1,1,13,5,0,0,-1\n1,2,13\n", "line 3: 3 fields, expected 7"),
+    ]:
+        with pytest.raises(livetime.SampleError, match=said):
+            imported(tmp_path, text)
+    done, _ = imported(tmp_path, f"{head},\n1,1,13,5,0,0,-1,\n")
+    assert done.objects == 1
+
+
+def test_the_files_of_an_export_are_held_against_each_other(tmp_path, sample):
+    livetime.export(livetime.open(sample.path), tmp_path / "x.csv", format="csv")
+    events = (tmp_path / "x.csv").read_text().splitlines()
+    objects = (tmp_path / "x.objects.csv").read_text().splitlines()
+    muon = next(at for at, line in enumerate(objects) if line.split(",")[2] == "1")
+    foreign = ",".join(["999999", *objects[1].split(",")[1:]])
+    for of_events, of_objects, said in [
+        (events, objects[: len(objects) // 2], "objects, but x.objects.csv has "),
+        (events, objects[: muon + 1] + objects[muon:], "objects, but x.objects.csv has "),
+        (events, objects + objects[1:2], "row is 0, expected"),
+        (events, [*objects, f"1,{len(events)},1,9,0,0,1,0"], "x.csv has no such event"),
+        (events, [*objects[:-1], objects[1]], "is in|row is|objects, but"),
+        (events[:3] + events[2:], objects, "of event|objects, but"),
+        (events[:-1], objects, "objects, but|has no such event"),
+        (events, [objects[0], foreign, *objects[2:]], "x.objects.csv: line 2: of event 999999"),
+        (events, [*objects[:5], objects[5][:-3] + ",,,"], "line 6: "),
+    ]:
+        (tmp_path / "x.csv").write_text("\n".join(of_events) + "\n")
+        (tmp_path / "x.objects.csv").write_text("\n".join(of_objects) + "\n")
+        with pytest.raises(livetime.SampleError, match=said):
+            livetime.import_events(tmp_path / "x.csv", tmp_path / "out.csv")
+        assert not (tmp_path / "out.csv").exists()
+
+
 def test_files_of_other_formats_are_refused(tmp_path):
     for name, data in [("x.parquet", b"PAR1\xff\xfe\x00"), ("x.hdf5", b"\x89HDF\r\n\x1a\n")]:
         (tmp_path / name).write_bytes(data)

@@ -31,6 +31,18 @@ pub enum Rule {
     Reported,
 }
 
+impl Rule {
+    /// As in documents.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Equal => "equal",
+            Self::AtLeast => "at-least",
+            Self::Reported => "reported",
+        }
+    }
+}
+
 /// A value beside its reference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateRow {

@@ -12,8 +12,9 @@ import csv
 import math
 import os
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, TextIO, Union
 
 #: Most objects of a row of the written file; the hardest are kept.
 OBJECTS_MAX = 24
@@ -331,32 +332,55 @@ def _numbered_objects(row: Any, places: list[int], at: Optional[int] = None) -> 
 # CSV
 
 
+class _CsvTable:
+    """The rows of a CSV file, each with as many fields as its first one has names."""
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
+        self._rows = csv.reader(file, skipinitialspace=True)
+        self.names = [name.strip() for name in next(self._rows, [])]
+        twice = sorted(name for name, times in Counter(self.names).items() if name and times > 1)
+        if twice:
+            raise SampleError(f"{path}: column {twice[0]} is named twice, expected once")
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for row in self._rows:
+            if not row:
+                continue
+            if len(row) != len(self.names):
+                raise SampleError(
+                    f"{self.place}: {len(row)} fields, expected {len(self.names)} as in line 1"
+                )
+            yield {name: text.strip() for name, text in zip(self.names, row)}
+
+    @property
+    def place(self) -> str:
+        """The line that was read last."""
+        return f"{self._path}: line {self._rows.line_num}"
+
+
 def _csv_rows(source: Path) -> Iterator[_Row]:
     try:
         with source.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            names = [name.strip() for name in reader.fieldnames or []]
-            if "pt1" in names:
-                yield from _numbered_rows(source, reader, names)
-            elif "trigger" in names and "mask_low" in names:
-                yield from _exported_rows(source, reader)
+            table = _CsvTable(source, file)
+            if "pt1" in table.names:
+                yield from _numbered_rows(table)
+            elif "trigger" in table.names and "mask_low" in table.names:
+                yield from _exported_rows(source, table)
             else:
                 raise SampleError(
-                    f"{source}: no column pt1 among {', '.join(names)[:200]}; expected numbered "
-                    "columns (pt1, eta1, phi1), or NAME.csv of an export with NAME.objects.csv "
-                    "beside it"
+                    f"{source}: no column pt1 among {', '.join(table.names)[:200]}; expected "
+                    "numbered columns (pt1, eta1, phi1), or NAME.csv of an export with "
+                    "NAME.objects.csv beside it"
                 )
     except (UnicodeDecodeError, csv.Error) as error:
         raise SampleError(f"{source}: not a CSV file: {error}") from error
 
 
-def _numbered_rows(
-    source: Path, reader: csv.DictReader[str], names: list[str]
-) -> Iterator[_Row]:
-    numbers = [next((name for name in given if name in names), None) for given in _NUMBERS]
-    places = _places(names)
-    for index, raw in enumerate(reader, start=1):
-        row = {name.strip(): (text or "").strip() for name, text in raw.items() if name}
+def _numbered_rows(table: _CsvTable) -> Iterator[_Row]:
+    numbers = [next((name for name in given if name in table.names), None) for given in _NUMBERS]
+    places = _places(table.names)
+    for index, row in enumerate(table, start=1):
         try:
             run = _whole(row[numbers[0]]) if numbers[0] else 1
             event = _whole(row[numbers[1]]) if numbers[1] else index
@@ -366,10 +390,10 @@ def _numbered_rows(
             event += 2**32 if event < 0 else 0
             yield run, event, _numbered_objects(given, places)
         except (ValueError, KeyError) as error:
-            raise SampleError(f"{source}: line {reader.line_num}: {error}") from error
+            raise SampleError(f"{table.place}: {error}") from error
 
 
-def _exported_rows(source: Path, reader: csv.DictReader[str]) -> Iterator[_Row]:
+def _exported_rows(source: Path, events: _CsvTable) -> Iterator[_Row]:
     """The events of an export, each with its objects of the second file."""
     from .exports.csv_file import names
 
@@ -378,27 +402,61 @@ def _exported_rows(source: Path, reader: csv.DictReader[str]) -> Iterator[_Row]:
         raise SampleError(
             f"{source}: its objects are in {of_objects.name}, which is not beside it"
         )
-    line = 1
-    try:
-        with of_objects.open(newline="") as file:
-            # Objects are in the order of their events.
-            objects = csv.DictReader(file)
-            following = next(objects, None)
-            for index, row in enumerate(reader):
-                found = []
-                while following is not None and int(following["row"]) == index:
-                    line = objects.line_num
-                    kind = _KINDS.get(int(following["kind"]), 0)
-                    parts = (following[name] for name in ("pt", "eta", "phi", "charge"))
-                    found.append(_object(kind, *parts))
-                    following = next(objects, None)
-                yield 1, int(row["trigger"]) % 2**32, found
-            if following is not None:
-                raise SampleError(f"{of_objects}: line {objects.line_num}: of no event in {source}")
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, SampleError):
-            raise
-        raise SampleError(f"{of_objects}: line {line}: {error}") from error
+    with of_objects.open(encoding="utf-8", newline="") as file:
+        objects = _ExportedObjects(_CsvTable(of_objects, file))
+        for index, row in enumerate(events):
+            try:
+                trigger = int(row["trigger"])
+                # Former exports do not say how many there are.
+                count = int(row["objects"]) if "objects" in row else None
+            except ValueError as error:
+                raise SampleError(f"{events.place}: {error}") from error
+            found = objects.of_row(index, trigger)
+            if count is not None and count != len(found):
+                raise SampleError(
+                    f"{events.place}: event {trigger} has {count} objects, but {of_objects.name} "
+                    f"has {len(found)} of it"
+                )
+            yield 1, trigger % 2**32, found
+        objects.end(source)
+
+
+class _ExportedObjects:
+    """The second file of an export: its objects are in the order of their events."""
+
+    def __init__(self, table: _CsvTable) -> None:
+        self._table = table
+        self._rows = iter(table)
+        self._next = next(self._rows, None)
+        for name in ("trigger", "row", "kind", "pt", "eta", "phi", "charge"):
+            if name not in table.names:
+                raise SampleError(f"{table.place}: no column {name}")
+
+    def of_row(self, index: int, trigger: int) -> list[_Object]:
+        """The objects of the event in row `index` of the first file."""
+        found = []
+        try:
+            while self._next is not None and int(self._next["row"]) <= index:
+                row, of_event = int(self._next["row"]), int(self._next["trigger"])
+                if row < index:
+                    raise ValueError(f"row is {row}, expected {index} or more as they are in order")
+                if of_event != trigger:
+                    raise ValueError(f"of event {of_event}, but row {row} is event {trigger}")
+                kind = _KINDS.get(int(self._next["kind"]), 0)
+                parts = (self._next[name] for name in ("pt", "eta", "phi", "charge"))
+                found.append(_object(kind, *parts))
+                self._next = next(self._rows, None)
+        except ValueError as error:
+            if isinstance(error, SampleError):
+                raise
+            raise SampleError(f"{self._table.place}: {error}") from error
+        return found
+
+    def end(self, source: Path) -> None:
+        """There are no more events."""
+        if self._next is not None:
+            row = self._next["row"]
+            raise SampleError(f"{self._table.place}: row is {row}, and {source} has no such event")
 
 
 __all__ = ["COLLECTIONS", "OBJECTS_MAX", "Imported", "SampleError", "import_events"]

@@ -268,13 +268,13 @@ impl SimulatedChainConfig {
                 };
                 problems.push(Problem::new(
                     LINE_TIMING,
-                    path,
+                    "link.words_in_flight",
+                    allowed,
                     format!(
-                        "a line with {} words in flight",
+                        "{} or more: so many words are under way on the simulated line",
                         least.in_flight_words_max()
                     ),
-                    format!("at most {allowed}, the least `words_in_flight` of the links"),
-                    "shorten the line, or raise `words_in_flight` of its links",
+                    "raise it, and `xoff_below` with it",
                 ));
             }
         };

@@ -503,7 +503,7 @@ fn contradictions_between_the_parts_are_found() {
         ("F0102", "timing.data_line", |c| {
             c.timing.data_line.bytes_per_s = 0
         }),
-        ("F0102", "timing.data_line", |c| {
+        ("F0102", "link.words_in_flight", |c| {
             c.timing.data_line.latency = DurationPs::from_us(10)
         }),
         ("F0102", "timing.trigger_line", |c| {

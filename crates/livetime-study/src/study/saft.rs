@@ -88,8 +88,8 @@ impl Way {
 struct Delivered {
     way: Way,
     monitors: usize,
-    /// From the deadline to the record leaving the core.
-    to_delivery: Samples,
+    /// From the deadline to the record leaving the core, where the record says so.
+    to_delivery: Option<Samples>,
     /// From the deadline to the client.
     to_client: Samples,
 }
@@ -250,16 +250,17 @@ fn deliver(
         .map(|n| TimingMessage::new(EventId(id), n, TaiNs(start + n * PERIOD_NS)))
         .collect();
     play_once(own, &all)?;
-    let thread = std::thread::spawn(move || -> Result<Vec<(u64, u64)>, BenchError> {
+    let thread = std::thread::spawn(move || -> Result<Vec<(u64, Option<u64>)>, BenchError> {
         pin_current_thread(two_cpus()[1])?;
         reader.read(messages)
     });
     let pairs = thread.join().map_err(|_| BenchError::Thread).flatten()?;
-    let (to_client, to_delivery) = pairs.into_iter().unzip();
+    let (to_client, to_delivery): (Vec<u64>, Vec<Option<u64>>) = pairs.into_iter().unzip();
+    let to_delivery: Option<Vec<u64>> = to_delivery.into_iter().collect();
     Ok(Delivered {
         way,
         monitors,
-        to_delivery: Samples::from_unsorted(to_delivery),
+        to_delivery: to_delivery.map(Samples::from_unsorted),
         to_client: Samples::from_unsorted(to_client),
     })
 }
@@ -300,7 +301,7 @@ impl Reader {
     }
 
     /// For each record the time from its deadline to here, and to its delivery where it says so.
-    fn read(mut self, messages: u64) -> Result<Vec<(u64, u64)>, BenchError> {
+    fn read(mut self, messages: u64) -> Result<Vec<(u64, Option<u64>)>, BenchError> {
         let clock = TaiClock::machine();
         let mut pairs = Vec::with_capacity(messages as usize);
         while (pairs.len() as u64) < messages {
@@ -315,7 +316,7 @@ impl Reader {
                         .body()
                         .deserialize()
                         .map_err(livetime_client::ClientError::from)?;
-                    (body.2, 0)
+                    (body.2, None)
                 }
                 Self::Pipe(pipe) => {
                     let mut bytes = [0u8; 64];
@@ -327,16 +328,17 @@ impl Reader {
                     }
                     let record =
                         TimingRecord::new_checked(&words).map_err(|_| BenchError::Stuck)?;
-                    (record.deadline.0, record.enqueue_delay_ns)
+                    (record.deadline.0, Some(record.enqueue_delay_ns))
                 }
                 Self::Ring(subscription) => {
                     let record = subscription
                         .next(Some(PATIENCE))?
                         .ok_or(BenchError::Stuck)?;
-                    (record.deadline.0, record.enqueue_delay_ns)
+                    (record.deadline.0, Some(record.enqueue_delay_ns))
                 }
             };
-            pairs.push((clock.now().0.saturating_sub(deadline), u64::from(delay)));
+            let to_client = clock.now().0.saturating_sub(deadline);
+            pairs.push((to_client, delay.map(u64::from)));
         }
         Ok(pairs)
     }
@@ -456,7 +458,7 @@ fn document(delivered: &[Delivered], transfers: &[Transfer], floor: u64, quick: 
             json!({
                 "way": one.way.key(),
                 "monitors": one.monitors,
-                "deadline_to_delivery_ns": latency(&one.to_delivery),
+                "deadline_to_delivery_ns": one.to_delivery.as_ref().map(latency),
                 "deadline_to_client_ns": latency(&one.to_client),
                 "p95_ns": rounded(at(&one.to_client, 0.95)),
                 "paper_p95_ns": one.way.paper_ns(),
@@ -579,14 +581,15 @@ fn stages(delivered: &[Delivered]) -> Table {
     let us = |samples: &Samples| format!("{:.1}", at(samples, 0.95) / 1e3);
     for one in delivered.iter().filter(|one| one.monitors == 0) {
         for (stage, samples) in [
-            ("deadline to delivery", &one.to_delivery),
-            ("deadline to client", &one.to_client),
+            ("deadline to delivery", one.to_delivery.as_ref()),
+            ("deadline to client", Some(&one.to_client)),
         ] {
+            let time = samples.map_or_else(|| "-".to_owned(), us);
             let title = format!("here, {}: {stage}", one.way.title());
             // In the column of the way that is alike: D-Bus messages, or a descriptor.
             rows.push(match one.way.key().contains("dbus") {
-                true => row(&title, &us(samples), ""),
-                false => row(&title, "", &us(samples)),
+                true => row(&title, &time, ""),
+                false => row(&title, "", &time),
             });
         }
     }

@@ -1,7 +1,7 @@
 """CSV files, for spreadsheets and small programs: one of the events and one of their objects.
 
-`NAME.csv` has a row per event with the columns of one value, and the missing sources separated by
-blanks; `NAME.objects.csv` has a row per object, with the trigger number of its event and the row of
+`NAME.csv` has a row per event with the columns of one value, the missing sources separated by blanks,
+and how many objects it has; `NAME.objects.csv` has a row per object, with the trigger number of its event and the row of
 the event in the first file. Numbers are written so that reading gives the same bits. Fragments have
 no place here.
 """
@@ -30,7 +30,7 @@ class CsvWriter:
         events, objects = files
         self._files = [events.open("w", newline=""), objects.open("w", newline="")]
         self._events, self._objects = (csv.writer(file) for file in self._files)
-        self._events.writerow([*FLAT, "missing_source"])
+        self._events.writerow([*FLAT, "missing_source", "objects"])
         self._objects.writerow(["trigger", "row", *OBJECT])
         self._rows = 0
 
@@ -38,10 +38,11 @@ class CsvWriter:
         """Adds the rows of a batch."""
         flat = [_values(batch[name]) for name in FLAT]
         missing = (" ".join(map(str, sources)) for sources in batch["missing_source"].to_list())
-        self._events.writerows(zip(*flat, missing))
         objects = batch["object"]
-        row = self._rows + np.repeat(np.arange(len(objects)), ak.to_numpy(ak.num(objects)))
-        trigger = np.repeat(batch["trigger"], ak.to_numpy(ak.num(objects)))
+        counts = ak.to_numpy(ak.num(objects))
+        self._events.writerows(zip(*flat, missing, counts.tolist()))
+        row = self._rows + np.repeat(np.arange(len(objects)), counts)
+        trigger = np.repeat(batch["trigger"], counts)
         fields = [_values(ak.to_numpy(ak.flatten(objects[name]))) for name in OBJECT]
         self._objects.writerows(zip(trigger.tolist(), row.tolist(), *fields))
         self._rows += len(objects)

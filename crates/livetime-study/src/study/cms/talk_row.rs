@@ -42,6 +42,7 @@ pub(super) fn to_json(row: &GateRow, here: &ThisMachine) -> Value {
         "model": row.value,
         "real": real.map(|(value, _)| rounded(value)),
         "real_run": real.map(|(_, what)| what),
+        "rule": row.rule.key(),
         "tolerance": row.tolerance,
         "band": row.band.map(|(low, high)| [low, high]),
         "verdict": row.verdict(),

@@ -125,7 +125,9 @@ fn figures(simulated: &Simulated) -> Vec<Figure> {
                 |slice| format!("time slice {slice} ms"),
                 |_| 1.0,
             ),
-            "Simulated: a processor that polls sleeps one to two time slices for each event.",
+            "Simulated: a processor that polls sleeps one to two time slices for each event. A converter's \
+             time is one for each message: where events share messages it comes out a little above its \
+             port, which no real one does.",
         ),
         figure(
             "What small socket buffers cost",

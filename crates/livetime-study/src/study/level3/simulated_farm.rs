@@ -123,7 +123,8 @@ fn taken(config: &SimulatedChainConfig) -> Result<f64, BenchError> {
 }
 
 /// The time of a converter for a message with which it hands over what its port brings: found by
-/// simulation, since how many messages an event takes is the protocol's business.
+/// simulation, since how many messages an event takes is the protocol's business. Farms whose events
+/// share more of them than those of this one come out above the port by as much.
 pub(super) fn calibrated_message(events: u64) -> Result<DurationPs, BenchError> {
     let trial = DurationPs::from_us(1_000);
     let rate = Farm::new(1, 64).mb_per_s(trial, events)?;

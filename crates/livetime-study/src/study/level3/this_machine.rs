@@ -153,6 +153,8 @@ mod tests {
             filter_units: 2,
             over_tcp: true,
         };
-        assert!(measure(stage, Duration::from_millis(40)).unwrap() > 0.0);
+        // On a busy machine the first events take a while.
+        let mut times = [40, 400, 4000].map(Duration::from_millis).into_iter();
+        assert!(times.any(|time| measure(stage, time).unwrap() > 0.0));
     }
 }

@@ -220,7 +220,7 @@ impl Found {
             },
             Row {
                 id: "dead_time",
-                quantity: "dead time at 40 kHz, four buffers (M/D/1/4)",
+                quantity: "dead time at 40 kHz, four buffers, computed from the mean time (M/D/1/4)",
                 unit: "%",
                 model: Some(dead_time(11_000.0)),
                 measured: Some(dead_time(self.with.samples.mean())),

@@ -101,7 +101,7 @@ fn to_json(rows: &[GateRow], quick: bool, passed: bool) -> Value {
                 "value": row.value,
                 "reference": row.reference,
                 "tolerance": row.tolerance,
-                "rule": rule(row.rule),
+                "rule": row.rule.key(),
                 "band": row.band.map(|(low, high)| [low, high]),
                 "verdict": row.verdict(),
             })
@@ -114,15 +114,6 @@ fn to_json(rows: &[GateRow], quick: bool, passed: bool) -> Value {
         "passed": passed,
         "rows": rows,
     })
-}
-
-fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Near => "near",
-        Rule::Equal => "equal",
-        Rule::AtLeast => "at-least",
-        Rule::Reported => "reported",
-    }
 }
 
 fn to_text(rows: &[GateRow], seconds: f64) -> String {

@@ -170,7 +170,10 @@ impl Found {
     }
 
     fn lost_text(&self) -> String {
-        format!("{} of {} packets lost", self.lost, self.packets)
+        format!(
+            "{} of {} packets lost from the start on",
+            self.lost, self.packets
+        )
     }
 
     /// What a smaller buffer does.
