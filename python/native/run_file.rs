@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use livetime_client::{FolderError, RunFolder};
+use livetime_client::{FolderError, RunFolder, unreadable_bytes};
 use livetime_store::damage::DamageList;
 use livetime_store::histogram::histograms_to_json;
 use livetime_store::run_reader::IndexOrigin;
@@ -273,11 +273,12 @@ impl RunFile {
             // A file that is not there has neither place nor length.
             rows.extend(state.reader.files_missing().iter().map(|path| {
                 let name = path.file_name().unwrap_or(path.as_os_str());
-                (
-                    0,
-                    0,
-                    format!("{}: the file is not there", name.to_string_lossy()),
-                )
+                let what = match unreadable_bytes(path) {
+                    Some(_) => "no chunk of a run file is in it",
+                    None => "the file is not there",
+                };
+                let bytes = unreadable_bytes(path).unwrap_or(0);
+                (0, bytes, format!("{}: {what}", name.to_string_lossy()))
             }));
             let elsewhere = state.reader.files_elsewhere().into_iter();
             rows.extend(elsewhere.map(|place| (0, 0, format!("{place}: the file is there"))));

@@ -129,6 +129,41 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
     assert "1 events are damaged or missing" in str(done)
 
 
+def test_events_that_are_not_where_the_index_says_are_found(sample, copy_of):
+    # One byte is lost and another one put in further on: the file is as long as it was, and its
+    # summary is believed.
+    index = sample.data.rindex(b"event-index", 0, len(sample.data) - 2000) - 29
+    third = index // 3
+    for gone, come in [(20, index), (third, 2 * third), (2 * third, third), (third, third + 3000)]:
+        data = bytearray(sample.data)
+        del data[gone]
+        data[come - 1 : come - 1] = b"\0"
+        run = livetime.open(copy_of(bytes(data)))
+        triggers = rows(run)
+        lost = 3000 - len(triggers)
+        assert lost <= (0 if gone == 20 else 4)
+        assert set(triggers) <= set(sample.truth["trigger"])
+        found = run.inspect()
+        assert (found["events"], found["events_missing"]) == (len(triggers), lost)
+        assert run.end["events_stored"] == 3000
+        assert list(run.histograms) == ["dimuon_mass", "time_objects"]
+        if lost == 0:
+            assert run.shortfall() is None
+        else:
+            said = f"{lost} of 3000 events are damaged or missing in events.mcap"
+            assert run.shortfall() == said
+
+
+def test_a_file_without_a_chunk_is_named_as_one_that_is_there(sample, copy_of):
+    directory = copy_of(sample.data)
+    (directory / "events.mcap").rename(directory / "events.0001.mcap")
+    (directory / "events.mcap").write_bytes(b"")
+    run = livetime.open(directory)
+    assert run.shortfall() == "without any chunk of a run file: events.mcap"
+    assert run.damage[0] == livetime.Damage(0, 0, "events.mcap: no chunk of a run file is in it")
+    assert not run.complete
+
+
 def test_a_damaged_index_is_rebuilt(sample, copy_of):
     at = sample.data.rindex(b"event-index", 0, len(sample.data) - 2000)
     data = bytearray(sample.data)

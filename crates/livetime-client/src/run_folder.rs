@@ -402,17 +402,17 @@ impl RunFolder {
         };
         let found: u64 = self.files.iter().map(|f| f.reader.events_found()).sum();
         let events_missing = self.events_missing();
+        let missing = self.files_missing().into_iter();
+        let (unreadable, missing): (Vec<PathBuf>, Vec<PathBuf>) =
+            missing.partition(|path| unreadable_bytes(path).is_some());
         let shortfall = Shortfall {
             events_missing,
             events_stored: found + events_missing,
             files_damaged: names(&|reader| reader.events_missing() > 0),
             files_cut_off: names(&RunReader::is_cut_off),
             files_open: self.files_open(),
-            files_missing: self
-                .files_missing()
-                .iter()
-                .map(|path| name_of(path))
-                .collect(),
+            files_missing: missing.iter().map(|path| name_of(path)).collect(),
+            files_unreadable: unreadable.iter().map(|path| name_of(path)).collect(),
             files_elsewhere: self.files_elsewhere(),
         };
         Some(shortfall).filter(|shortfall| !shortfall.is_none())
@@ -639,6 +639,13 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.damaged_ranges += other.damaged_ranges;
     let room = DAMAGE_LISTED_MAX.saturating_sub(found.damage.len());
     found.damage.extend(other.damage.into_iter().take(room));
+}
+
+/// Bytes of a file that is there and that [`RunFolder::files_missing`] names all the same, since no chunk
+/// of a run file is in it; `None` if it is not there.
+pub fn unreadable_bytes(path: &Path) -> Option<u64> {
+    let metadata = std::fs::metadata(path).ok();
+    metadata.filter(|found| found.is_file()).map(|f| f.len())
 }
 
 /// The name of a file without its directory.

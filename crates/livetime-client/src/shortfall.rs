@@ -20,6 +20,8 @@ pub struct Shortfall {
     pub files_open: Vec<String>,
     /// Names of the files that must have been there.
     pub files_missing: Vec<String>,
+    /// Names of the files that are there without any chunk of a run file, such as one of 0 bytes.
+    pub files_unreadable: Vec<String>,
     /// Files that only the hosts of their writers have, as `HOST:PATH`.
     pub files_elsewhere: Vec<String>,
 }
@@ -31,6 +33,7 @@ impl Shortfall {
             && self.files_cut_off.is_empty()
             && self.files_open.is_empty()
             && self.files_missing.is_empty()
+            && self.files_unreadable.is_empty()
     }
 }
 
@@ -60,6 +63,10 @@ impl fmt::Display for Shortfall {
         if !self.files_missing.is_empty() {
             parts.push(format!("not there: {}", self.files_missing.join(", ")));
         }
+        if !self.files_unreadable.is_empty() {
+            let names = self.files_unreadable.join(", ");
+            parts.push(format!("without any chunk of a run file: {names}"));
+        }
         if !self.files_elsewhere.is_empty() {
             let places = self.files_elsewhere.join(", ");
             parts.push(format!("on the hosts of their writers: {places}"));
@@ -81,17 +88,20 @@ mod tests {
             files_cut_off: Vec::new(),
             files_open: Vec::new(),
             files_missing: Vec::new(),
+            files_unreadable: Vec::new(),
             files_elsewhere: Vec::new(),
         };
         assert!(shortfall.is_none());
         shortfall.events_missing = 1;
         shortfall.files_damaged = vec!["events.mcap".to_owned()];
         shortfall.files_missing = vec!["events.0001.mcap".to_owned()];
+        shortfall.files_unreadable = vec!["events.0002.mcap".to_owned()];
         shortfall.files_elsewhere = vec!["far:/runs/1/events-1.mcap".to_owned()];
         assert_eq!(
             shortfall.to_string(),
-            "1 of 649 events are damaged or missing in events.mcap; not there: events.0001.mcap; on \
-             the hosts of their writers: far:/runs/1/events-1.mcap"
+            "1 of 649 events are damaged or missing in events.mcap; not there: events.0001.mcap; \
+             without any chunk of a run file: events.0002.mcap; on the hosts of their writers: \
+             far:/runs/1/events-1.mcap"
         );
     }
 }

@@ -176,6 +176,17 @@ fn a_file_of_which_nothing_is_left_is_missed_as_one_that_is_gone() {
         };
         fs::write(path.join(name), [0; 1000]).unwrap();
         let emptied = what_is_left(path);
+        // It is there, and so it is not said to be gone; of a stream alone nothing tells.
+        let mut run = RunFolder::open(path).unwrap();
+        triggers(&mut run);
+        let said = run.shortfall().map(|lacking| lacking.to_string());
+        let expected = format!("without any chunk of a run file: {name}");
+        let expected = (name != "events.z.mcap").then_some(expected);
+        assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+        for (said, expected) in said.iter().zip(&expected) {
+            assert!(said.ends_with(expected), "{said}");
+            assert!(!said.contains("not there"), "{said}");
+        }
         fs::remove_file(path.join(name)).unwrap();
         assert_eq!(emptied, what_is_left(path), "{name}");
         assert!(emptied.0.len() < 29);

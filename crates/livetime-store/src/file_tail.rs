@@ -7,8 +7,10 @@ use std::io::{self, Read, Seek};
 use crate::chunk_data::ChunkData;
 use crate::event_index;
 use crate::mcap_record::{
-    AttachmentPlace, CHUNK_HEADER_BYTES, ChunkIndex, FOOTER_BYTES, Footer, MAGIC, Record, crc32, op,
+    AttachmentPlace, CHUNK_HEADER_BYTES, ChunkIndex, FOOTER_BYTES, Footer, MAGIC, Record,
+    Statistics, crc32, op,
 };
+use crate::run_chunk::Channel;
 
 /// Bytes of footer and final magic.
 pub(crate) const TAIL_BYTES: u64 = (FOOTER_BYTES + MAGIC.len()) as u64;
@@ -24,6 +26,8 @@ pub(crate) struct FileTail {
     pub(crate) chunks: Vec<ChunkIndex>,
     /// Place and bytes of the event index's record.
     pub(crate) event_index: Option<(u64, u64)>,
+    /// Events in all chunks.
+    pub(crate) events: Option<u64>,
 }
 
 impl FileTail {
@@ -50,6 +54,17 @@ impl FileTail {
         }
         let records = &data.bytes()[..(footer_at - footer.summary_start) as usize];
         Ok(Self::parse(footer.summary_start, records))
+    }
+
+    /// Whether the file ends as one that was closed; whatever its summary says, nobody writes it
+    /// any more.
+    pub(crate) fn is_closed<R: Read + Seek>(input: &mut R, file_bytes: u64) -> io::Result<bool> {
+        let Some(tail_at) = file_bytes.checked_sub(TAIL_BYTES) else {
+            return Ok(false);
+        };
+        let mut data = ChunkData::default();
+        data.load(input, tail_at, TAIL_BYTES as usize)?;
+        Ok(data.bytes().ends_with(&MAGIC))
     }
 
     /// Whether the bytes from `start` to the end of the file at `file_bytes` are summary and
@@ -84,6 +99,10 @@ impl FileTail {
                         return None;
                     }
                     tail.chunks.push(chunk);
+                }
+                op::STATISTICS => {
+                    let events = Channel::Events as u16;
+                    tail.events = Statistics::messages_of(record.content, events);
                 }
                 op::ATTACHMENT_INDEX => {
                     let place = AttachmentPlace::parse(record.content)?;

@@ -465,6 +465,21 @@ impl Statistics {
             }
         });
     }
+
+    /// Messages of a channel, by a record's content.
+    pub fn messages_of(content: &[u8], channel: u16) -> Option<u64> {
+        let mut fields = Fields(content);
+        // Counts of all messages, schemas, channels, attachments, metadata and chunks, and two times.
+        fields.bytes(42)?;
+        let mut map = Fields(fields.prefixed()?);
+        while !map.0.is_empty() {
+            let (id, count) = (map.u16()?, map.u64()?);
+            if id == channel {
+                return Some(count);
+            }
+        }
+        None
+    }
 }
 
 /// Appends the end of the data section, without a CRC over all of it: every chunk has its own.

@@ -85,7 +85,7 @@ pub fn recover<R: Read + Seek, W: Write>(
     }
     reader.compare_rest()?;
     let events_missing = reader.events_missing();
-    let histograms_lost = !has_histograms && reader.may_have_had_histograms();
+    let histograms_lost = !has_histograms && reader.may_have_had_histograms()?;
     let mut end = recovered_end(&reader, events_missing, last_time);
     if histograms_lost {
         end.reason += "; recovered without the histograms, which cannot be read";
@@ -175,15 +175,11 @@ fn recovered_end<R: Read + Seek>(
             RunEnd::new(reader.run(), Condition::INTERRUPTED, reason, last_time.0)
         }
     };
-    // A damaged event in a chunk that is cut off is in no sum that could miss it.
-    end.events_missing = match events_missing {
-        0 => reader.events_damaged(),
-        missing => missing,
-    };
-    if end.events_missing > 0 {
+    end.events_missing = events_missing;
+    if events_missing > 0 {
         end.condition |= Condition::INCOMPLETE;
     }
-    let is_whole = reader.end().is_some() && end.events_missing == 0;
+    let is_whole = reader.end().is_some() && events_missing == 0;
     // A copy of a file with nothing wrong is what that is.
     end.recovered |= !is_whole || reader.damage().total() > 0;
     end

@@ -31,7 +31,8 @@ pub const PROFILE: &str = "livetime";
 /// Library in the header record; the program's version is in the begin-of-run record.
 pub const LIBRARY: &str = "livetime-store";
 const MARK_MAGIC: u32 = u32::from_le_bytes(*b"LTCK");
-const MARK_BYTES: usize = 40;
+/// Bytes of a chunk mark.
+pub const MARK_BYTES: usize = 40;
 
 /// The channels of a run file; channel and schema ids are fixed by the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

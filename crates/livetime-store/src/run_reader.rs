@@ -10,8 +10,8 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+use livetime_wire::RunNumber;
 use livetime_wire::event::{EventError, EventView, FragmentCrcError};
-use livetime_wire::{RunNumber, TriggerNumber};
 
 use crate::chunk_data::{ChunkData, words_of};
 use crate::damage::{Damage, DamageList, DamageReason};
@@ -24,13 +24,17 @@ use crate::mcap_record::{
 };
 use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
-use crate::run_scan::{Gap, Scan, ScannedChunk, scan};
+use crate::run_scan::{Gap, Scan, ScannedChunk, Wanted, scan};
 use crate::salvage::Salvage;
 use doubles::KnownTriggers;
+use moved_event::MovedEvents;
 
 mod displaced;
 mod doubles;
+mod event_counts;
 mod frame;
+mod identity;
+mod moved_event;
 
 /// Why a file cannot be opened as a run file.
 #[derive(Debug, thiserror::Error)]
@@ -130,8 +134,6 @@ struct ChunkPlace {
     iterated_to: usize,
     /// Its events that are whole while it is damaged and nowhere else, once it was searched.
     events_salvaged: u64,
-    /// Events in it that are whole neither there nor anywhere else, once it was searched.
-    salvage_damaged: u64,
     /// Whether message indexes follow it, as far as the summary says.
     has_indexes: bool,
     /// Whether what is around it was compared with it.
@@ -180,7 +182,6 @@ impl ChunkPlace {
             events_damaged: 0,
             iterated_to: 0,
             events_salvaged: 0,
-            salvage_damaged: 0,
             has_indexes: true,
             frame_compared: false,
         }
@@ -221,7 +222,11 @@ pub struct RunReader<R> {
     /// Where the summary starts, if it is believed.
     summary_start: Option<u64>,
     index: Option<EventIndex>,
+    /// Events in all chunks by the summary, if it was believed.
+    events_by_summary: Option<u64>,
     identity: Option<RunIdentity>,
+    /// The run by an event, where no chunk tells it.
+    run_by_event: Option<RunNumber>,
     begin: Option<RunBegin>,
     end: Option<RunEnd>,
     damage: DamageList,
@@ -231,6 +236,11 @@ pub struct RunReader<R> {
     /// Or the damaged one, and the events in it.
     salvaged: Option<(usize, Salvage)>,
     known: KnownTriggers,
+    moved: MovedEvents,
+    /// Whether the chunks of the summary were looked for at their places.
+    places_compared: bool,
+    /// The index of a file whose chunks are not at their places.
+    told: Option<EventIndex>,
     /// Whether events of a chunk that is cut off are read as well.
     with_cut_end: bool,
     /// Whether chunks are compared with what is around them when they are loaded.
@@ -262,12 +272,14 @@ impl<R: Read + Seek> RunReader<R> {
         let mut reader = Self::new(input, input_bytes, IndexOrigin::Summary, chunks);
         reader.index_place = tail.event_index;
         reader.summary_start = Some(tail.summary_start);
+        reader.events_by_summary = tail.events;
         reader.read_records()?;
-        if reader.identity.is_none() && !reader.load_first_good()? && !reader.identify_by_event()? {
-            // The summary is that of another program's file, or nothing in its chunks is whole.
-            return Err(OpenError::NotRunFile { bytes: input_bytes });
+        if reader.identity.is_none() && !reader.load_first_good()? {
+            // No chunk is whole at its place: all may be at others, where no event tells the run.
+            reader.identify_by_event()?;
+            reader.find_displaced()?;
         }
-        Ok(reader)
+        reader.if_identified()
     }
 
     /// Opens a file by a scan for its chunks, whatever its summary says.
@@ -275,16 +287,19 @@ impl<R: Read + Seek> RunReader<R> {
     /// # Errors
     /// As [`RunReader::open`].
     pub fn open_by_scan(mut input: R) -> Result<Self, OpenError> {
-        let found = scan(&mut input, 0, None)?;
-        let bytes = found.input_bytes;
-        let first = found.chunks.first();
-        let identity = first.ok_or(OpenError::NotRunFile { bytes })?;
-        let identity = identity.content.mark.identity;
-        let mut reader = Self::new(input, bytes, IndexOrigin::Scan, Vec::new());
-        reader.identity = Some(identity);
-        reader.take_scan(found);
-        reader.read_records()?;
-        Ok(reader)
+        let found = scan(&mut input, 0, Wanted::AnyRun)?;
+        let reader = Self::new(input, found.input_bytes, IndexOrigin::Scan, Vec::new());
+        reader.with_scan(found)
+    }
+
+    /// Reads what a scan of the whole file has found.
+    fn with_scan(mut self, found: Scan) -> Result<Self, OpenError> {
+        self.take_scan(found);
+        if self.identity.is_none() {
+            self.identify_by_event()?;
+        }
+        self.read_records()?;
+        self.if_identified()
     }
 
     fn new(input: R, input_bytes: u64, origin: IndexOrigin, chunks: Vec<ChunkPlace>) -> Self {
@@ -296,7 +311,9 @@ impl<R: Read + Seek> RunReader<R> {
             index_place: None,
             summary_start: None,
             index: None,
+            events_by_summary: None,
             identity: None,
+            run_by_event: None,
             begin: None,
             end: None,
             damage: DamageList::default(),
@@ -304,6 +321,9 @@ impl<R: Read + Seek> RunReader<R> {
             loaded: None,
             salvaged: None,
             known: KnownTriggers::default(),
+            moved: MovedEvents::default(),
+            places_compared: false,
+            told: None,
             with_cut_end: false,
             compares_frames: false,
             cursor: (0, 0),
@@ -311,12 +331,6 @@ impl<R: Read + Seek> RunReader<R> {
             single: ChunkData::default(),
             single_scratch: Vec::new(),
         }
-    }
-
-    /// The run number.
-    pub fn run(&self) -> RunNumber {
-        let identity = self.identity.map(|identity| identity.run);
-        identity.expect("a reader has verified at least one chunk")
     }
 
     /// The begin-of-run record, if the chunk that holds it is whole.
@@ -358,12 +372,6 @@ impl<R: Read + Seek> RunReader<R> {
         self.with_cut_end = true;
     }
 
-    /// Whole events, as far as the chunks were read; with [`RunReader::events_missing`] those that
-    /// are known to have been stored.
-    pub fn events_found(&self) -> u64 {
-        self.chunks.iter().map(ChunkPlace::events_found).sum()
-    }
-
     /// Whether there are bytes behind the last whole chunk that may be the start of another one.
     pub fn is_cut_off(&self) -> bool {
         self.chunks
@@ -371,50 +379,9 @@ impl<R: Read + Seek> RunReader<R> {
             .any(|place| place.kind == PlaceKind::CutEnd)
     }
 
-    /// Events that were found in damaged chunks, as far as these were read.
-    pub fn events_salvaged(&self) -> u64 {
-        self.chunks.iter().map(|place| place.events_salvaged).sum()
-    }
-
-    /// Events that are there and damaged and whole nowhere else, as far as the chunks were read.
-    pub(crate) fn events_damaged(&self) -> u64 {
-        let damaged = |place: &ChunkPlace| place.events_damaged + place.salvage_damaged;
-        self.chunks.iter().map(damaged).sum()
-    }
-
     /// What was passed over so far.
     pub fn damage(&self) -> &DamageList {
         &self.damage
-    }
-
-    /// Events known to be missing or damaged, as far as the chunks read so far tell: by the
-    /// end-of-run record, else by what the last chunk says came before it. Of a repaired copy those of
-    /// the file that it was made from are among them.
-    ///
-    /// Right once all events were read.
-    pub fn events_missing(&self) -> u64 {
-        let known =
-            |content: ChunkContent| content.mark.events_before.saturating_add(content.events);
-        let contents = self.chunks.iter().enumerate();
-        let contents =
-            contents.filter_map(|(i, place)| place.good().map(|content| (known(content), i)));
-        let (by_marks, last_good) = contents.max().unwrap_or((0, 0));
-        let end = self.end.as_ref();
-        let by_end = end.map_or(0, |end| end.events_stored);
-        let before = end.map_or(0, |end| end.events_missing);
-        // What was salvaged behind the last mark is in no sum of marks.
-        let counted = match by_end >= by_marks.max(1) {
-            true => &self.chunks[..],
-            false => self.chunks.get(..=last_good).unwrap_or_default(),
-        };
-        let in_chunks = counted
-            .iter()
-            .filter(|place| place.kind != PlaceKind::CutEnd);
-        let found: u64 = in_chunks.map(ChunkPlace::events_found).sum();
-        by_end
-            .max(by_marks)
-            .saturating_sub(found)
-            .saturating_add(before)
     }
 
     /// The next event that is whole, in the order in which they were written.
@@ -462,40 +429,6 @@ impl<R: Read + Seek> RunReader<R> {
         self.cursor = (0, 0);
     }
 
-    /// The event of a trigger, found through the index; iteration goes on where it was.
-    ///
-    /// Only the event is loaded and not its chunk; its own CRCs cover it.
-    ///
-    /// # Errors
-    /// [`ReadError`] if the input fails or the event is damaged.
-    pub fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
-        let Some(place) = self.event_index()?.find(trigger) else {
-            return Ok(None);
-        };
-        let data_at = place.chunk_offset.saturating_add(CHUNK_HEADER_BYTES as u64);
-        let offset = data_at.saturating_add(u64::from(place.offset));
-        let bytes = u64::from(place.bytes);
-        let damaged = |reason| ReadError::Damaged {
-            trigger: trigger.0,
-            damage: Damage {
-                offset,
-                bytes,
-                reason,
-            },
-        };
-        if offset.saturating_add(bytes) > self.input_bytes {
-            return Err(damaged(DamageReason::Index));
-        }
-        self.single
-            .load(&mut self.input, offset, place.bytes as usize)?;
-        let words = words_of(self.single.bytes(), &mut self.single_scratch);
-        let event = checked_event(words).map_err(damaged)?;
-        if event.header().trigger != trigger {
-            return Err(damaged(DamageReason::Index));
-        }
-        Ok(Some(event))
-    }
-
     /// The places of all events: from the file, or rebuilt from the chunks and kept.
     ///
     /// # Errors
@@ -505,7 +438,10 @@ impl<R: Read + Seek> RunReader<R> {
             let stored = self.read_index()?;
             let index = match stored {
                 Some(index) => index,
-                None => self.rebuild_index()?,
+                None => {
+                    self.find_displaced()?;
+                    self.rebuild_index()?
+                }
             };
             self.index = Some(index);
         }
@@ -551,12 +487,13 @@ impl<R: Read + Seek> RunReader<R> {
             .iter()
             .map(|chunk| chunk.offset + chunk.record_bytes());
         let from = ends.max().unwrap_or(0);
+        let wanted = self.wanted();
         let Scan {
             chunks,
             damage,
             gaps,
             input_bytes,
-        } = scan(&mut self.input, from, self.identity)?;
+        } = scan(&mut self.input, from, wanted)?;
         let last_sequence = self
             .chunks
             .iter()
@@ -583,6 +520,7 @@ impl<R: Read + Seek> RunReader<R> {
             .for_each(|damage| judged.push(*damage));
         self.damage = judged;
         self.salvaged = None;
+        self.moved = MovedEvents::default();
         if self.chunks.len() > known {
             self.index = None;
             self.read_records()?;
@@ -646,30 +584,16 @@ impl<R: Read + Seek> RunReader<R> {
             self.salvaged = None;
             self.data.load(&mut self.input, place.data_at(), bytes)?;
             let mut salvage = Salvage::of(self.data.bytes(), self.run());
-            if place.kind == PlaceKind::Chunk {
-                let told = self.places_told(place.offset)?;
-                salvage.add_told(self.data.bytes(), self.run(), &told);
-            }
+            let told = self.places_told(place)?;
+            salvage.add_told(self.data.bytes(), self.run(), &told);
             for (event, reason) in &salvage.damaged {
                 self.push_damaged_event(chunk, event.start, event.bytes, *reason);
             }
-            self.chunks[chunk].salvage_damaged = self.drop_doubles(chunk, &mut salvage)?;
+            self.drop_doubles(chunk, &mut salvage)?;
             self.chunks[chunk].events_salvaged = salvage.whole.len() as u64;
             self.salvaged = Some((chunk, salvage));
         }
         Ok(self.salvaged.as_ref().map(|(_, salvage)| salvage))
-    }
-
-    /// Where the index in the file says that events of a chunk are: start and bytes in its data.
-    fn places_told(&mut self, chunk_offset: u64) -> io::Result<Vec<(usize, usize)>> {
-        if self.index.is_none() {
-            self.index = self.read_index()?;
-        }
-        let places = self.index.iter().flat_map(EventIndex::places);
-        let here = places.filter(|place| place.chunk_offset == chunk_offset);
-        Ok(here
-            .map(|p| (p.offset as usize, p.bytes as usize))
-            .collect())
     }
 
     /// The data of the chunk that [`RunReader::load`] loaded last.
@@ -723,14 +647,8 @@ impl<R: Read + Seek> RunReader<R> {
         }
         Ok(match ChunkContent::of(self.data.bytes()) {
             Err(error) => Err(DamageReason::ChunkContent(error)),
-            Ok(content)
-                if self
-                    .identity
-                    .is_some_and(|known| known != content.mark.identity) =>
-            {
-                Err(DamageReason::OtherRun)
-            }
-            Ok(content) => Ok(content),
+            Ok(content) if self.wanted().admits(content.mark.identity) => Ok(content),
+            Ok(_) => Err(DamageReason::OtherRun),
         })
     }
 
@@ -746,23 +664,6 @@ impl<R: Read + Seek> RunReader<R> {
     fn load_first_good(&mut self) -> io::Result<bool> {
         for chunk in 0..self.chunks.len() {
             if self.load(chunk)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Learns from a whole event which run the file is of, where no chunk is whole.
-    fn identify_by_event(&mut self) -> io::Result<bool> {
-        for place in self.chunks.clone() {
-            let end = place.offset.saturating_add(place.record_bytes());
-            let bytes = usize::try_from(place.data_bytes).ok();
-            let Some(bytes) = bytes.filter(|_| end <= self.input_bytes) else {
-                continue;
-            };
-            self.data.load(&mut self.input, place.data_at(), bytes)?;
-            if let Some(run) = Salvage::run_of(self.data.bytes()) {
-                self.identity = Some(RunIdentity { run, begin_crc: 0 });
                 return Ok(true);
             }
         }
@@ -797,10 +698,17 @@ impl<R: Read + Seek> RunReader<R> {
 
     /// Start and bytes, within the loaded chunk, of the next event's data.
     fn next_event_data(&mut self) -> io::Result<Option<(usize, usize)>> {
+        if self.cursor == (0, 0) {
+            self.find_displaced()?;
+        }
         while self.cursor.0 < self.chunks.len() {
             let chunk = self.cursor.0;
-            if !self.chunks[chunk].has(Channel::Events) {
-                // Nothing to load.
+            let place = self.chunks[chunk];
+            if !place.has(Channel::Events) {
+                // Its mark tells how many events came before it.
+                if place.content.is_none() {
+                    self.load(chunk)?;
+                }
             } else if self.load(chunk)? {
                 let mut messages = Messages::new(self.data.bytes(), self.cursor.1);
                 let next = messages

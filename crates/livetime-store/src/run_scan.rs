@@ -11,6 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom};
 
+use livetime_wire::RunNumber;
+
 use crate::chunk_data::ChunkData;
 use crate::damage::{Damage, DamageList, DamageReason};
 use crate::file_tail::FileTail;
@@ -57,7 +59,8 @@ pub struct Gap {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// Whether it goes on to the end of the file, where a chunk may still be being written.
+    /// Whether it goes on to the end of a file that was not closed, where a chunk may still be being
+    /// written.
     pub at_end: bool,
 }
 
@@ -74,21 +77,38 @@ pub struct Scan {
     pub input_bytes: u64,
 }
 
-/// Scans the input from byte `from` on for chunks of one run file: of `known`, or, if that is not
-/// known yet, of the file that most bytes belong to.
+/// What is known of the file whose chunks are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing: the file that most bytes belong to.
+    AnyRun,
+    /// Its run alone, as an event tells it: of the files of that run, the one that most bytes belong to.
+    Run(RunNumber),
+    /// All.
+    File(RunIdentity),
+}
+
+impl Wanted {
+    /// Whether a chunk with this mark may be one of the file's.
+    pub(crate) fn admits(self, identity: RunIdentity) -> bool {
+        match self {
+            Self::AnyRun => true,
+            Self::Run(run) => run == identity.run,
+            Self::File(wanted) => wanted == identity,
+        }
+    }
+}
+
+/// Scans the input from byte `from` on for chunks of one run file.
 ///
 /// # Errors
 /// Only errors of the input; damage is reported in the result.
-pub fn scan<R: Read + Seek>(
-    input: &mut R,
-    from: u64,
-    known: Option<RunIdentity>,
-) -> io::Result<Scan> {
+pub fn scan<R: Read + Seek>(input: &mut R, from: u64, wanted: Wanted) -> io::Result<Scan> {
     let input_bytes = input.seek(SeekFrom::End(0))?;
     let from = from.min(input_bytes);
     let mut search = Search::new(input_bytes);
     search.run(input, from)?;
-    let identity = known.or_else(|| search.most_frequent());
+    let identity = search.most_frequent(wanted);
     let chunks = search.each_once(identity);
     let mut found = Scan {
         chunks,
@@ -221,11 +241,14 @@ impl Search {
         Ok(verified)
     }
 
-    /// The run file that most bytes belong to.
-    fn most_frequent(&self) -> Option<RunIdentity> {
+    /// Of the run files that are wanted, the one that most bytes belong to.
+    fn most_frequent(&self, wanted: Wanted) -> Option<RunIdentity> {
         let mut bytes: BTreeMap<RunIdentity, u64> = BTreeMap::new();
         for chunk in &self.chunks {
-            *bytes.entry(chunk.content.mark.identity).or_default() += chunk.data_bytes;
+            let identity = chunk.content.mark.identity;
+            if wanted.admits(identity) {
+                *bytes.entry(identity).or_default() += chunk.data_bytes;
+            }
         }
         bytes
             .into_iter()
@@ -288,8 +311,8 @@ fn report_gaps<R: Read + Seek>(
             .chain([input_bytes]);
         starts.zip(ends).collect()
     };
-    // Else neighbours tell nothing of what lay between them.
-    let is_in_order = (found.chunks).is_sorted_by_key(|chunk| chunk.content.mark.sequence);
+    let misses_events = misses_events(&found.chunks);
+    let is_closed = FileTail::is_closed(input, input_bytes)?;
     for (index, (start, end)) in ends.into_iter().enumerate() {
         let at_file_end = end == input_bytes;
         let start = known_records_end(input, start, end, at_file_end)?;
@@ -307,8 +330,9 @@ fn report_gaps<R: Read + Seek>(
             bytes: end - start,
             reason,
         });
-        if !exhausted && (!is_in_order || may_hold_events(&found.chunks, index)) {
-            put_gaps(&search.strangers, start, end, at_file_end, &mut found.gaps);
+        if !exhausted && (misses_events || may_hold_events(&found.chunks, index)) {
+            let at_end = at_file_end && !is_closed;
+            put_gaps(&search.strangers, start, end, at_end, &mut found.gaps);
         }
         // Of several damaged chunks in a row, each is named.
         let next_ones: Vec<(u64, DamageReason)> = search
@@ -330,6 +354,13 @@ fn report_gaps<R: Read + Seek>(
         }
     }
     Ok(())
+}
+
+/// Whether events of chunks before the last one are missing, or may be: a chunk that bytes were put
+/// into may go on behind others, and chunks out of their order tell nothing of what lay between them.
+fn misses_events(chunks: &[ScannedChunk]) -> bool {
+    !chunks.is_sorted_by_key(|chunk| chunk.content.mark.sequence)
+        || (0..chunks.len()).any(|index| may_hold_events(chunks, index))
 }
 
 /// Whether events are missing between chunk `index` and the one before it, or the end of the file,

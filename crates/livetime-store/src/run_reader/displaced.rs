@@ -2,18 +2,19 @@
 //! file system gives blocks back in another order.
 //!
 //! A scan takes each chunk wherever it lies; they are read in the order in which they were written.
-//! A summary tells old places. Whoever reads the whole file asks whether these hold, by the headers
-//! of the chunks, and has it scanned where not: if chunks are found at other places, the scan is
-//! believed, else the chunks at theirs are damaged. Whoever reads single events does not: of chunks at
-//! a wrong place they get what is whole and lies in one piece, and what is missing is told.
+//! A summary tells old places. Whoever reads the events one after the other asks first whether these
+//! hold, by the headers and marks of the chunks, and has the file scanned where not. Whoever asks for
+//! single events does so at the first one that is not where the index says: `moved_event`.
 
-use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::doubles::KnownTriggers;
+use super::moved_event::MovedEvents;
 use super::{ChunkPlace, IndexOrigin, RunReader};
-use crate::mcap_record::{CHUNK_HEADER_BYTES, ChunkHeader};
-use crate::run_scan::{Gap, Scan, ScannedChunk, scan};
+use crate::damage::DamageReason;
+use crate::mcap_record::{CHUNK_HEADER_BYTES, ChunkHeader, MESSAGE_HEADER_BYTES};
+use crate::run_chunk::{ChunkMark, MARK_BYTES, Preamble};
+use crate::run_scan::{Gap, Scan, ScannedChunk, Wanted, scan};
 
 impl ChunkPlace {
     /// The chunks and gaps of a scan, in the order in which they were written: a gap comes before
@@ -36,22 +37,30 @@ impl ChunkPlace {
 
 impl<R: Read + Seek> RunReader<R> {
     /// Scans the file if its summary names places at which other chunks lie, or none; reading
-    /// starts anew then.
+    /// starts anew then. It looks once.
     pub(crate) fn find_displaced(&mut self) -> io::Result<()> {
-        if self.origin != IndexOrigin::Summary || !self.has_displaced()? {
+        if self.origin != IndexOrigin::Summary || self.places_compared {
             return Ok(());
         }
-        let found = scan(&mut self.input, 0, self.identity)?;
-        let places = self
-            .chunks
-            .iter()
-            .map(|place| (place.offset, place.data_bytes));
-        let told: BTreeSet<(u64, u64)> = places.collect();
-        let mut chunks = found.chunks.iter();
-        if chunks.all(|chunk| told.contains(&(chunk.offset, chunk.data_bytes))) {
+        self.places_compared = true;
+        if !self.has_displaced()? {
             return Ok(());
         }
+        let wanted = self.wanted();
+        let found = scan(&mut self.input, 0, wanted)?;
+        let mut entries = found.damage.entries().iter();
+        if entries.any(|damage| damage.reason == DamageReason::ScanBudget) {
+            // The places of the summary are more than what was read.
+            return Ok(());
+        }
+        let index_place = self.index_place;
         self.take_scan(found);
+        if !matches!(self.wanted(), Wanted::AnyRun) {
+            // Where no message is left around an event, it may still be where it was written to.
+            self.index_place = index_place;
+            self.told = self.read_index()?;
+            self.index_place = None;
+        }
         // With its summary the file is not being written any more.
         self.with_cut_end = true;
         self.read_records()
@@ -60,6 +69,9 @@ impl<R: Read + Seek> RunReader<R> {
     /// Reads from now on what a scan of the whole file has found.
     pub(super) fn take_scan(&mut self, found: Scan) {
         self.origin = IndexOrigin::Scan;
+        if let Some(first) = found.chunks.first() {
+            self.identity = Some(first.content.mark.identity);
+        }
         self.chunks = ChunkPlace::of_scan(&found.chunks, &found.gaps);
         self.damage = found.damage;
         self.index_place = None;
@@ -70,27 +82,49 @@ impl<R: Read + Seek> RunReader<R> {
         self.loaded = None;
         self.salvaged = None;
         self.known = KnownTriggers::default();
+        self.moved = MovedEvents::default();
         self.cursor = (0, 0);
     }
 
-    /// Whether a chunk cannot be read at its place, and no header of one of its size is there.
+    /// Whether a chunk cannot be read at its place, and no header of one of its size is there; or
+    /// one is there that was written before one that lies before it.
     fn has_displaced(&mut self) -> io::Result<bool> {
         self.loaded = None;
         self.salvaged = None;
+        let mut highest = None;
         for at in 0..self.chunks.len() {
             let place = self.chunks[at];
             if place.offset.saturating_add(place.record_bytes()) > self.input_bytes {
                 continue;
             }
-            let mut header = [0; CHUNK_HEADER_BYTES];
-            self.input.seek(SeekFrom::Start(place.offset))?;
-            self.input.read_exact(&mut header)?;
-            let header = ChunkHeader::parse(&header);
+            let (header, mark) = self.start_of(place)?;
             let agrees = header.is_some_and(|header| header.data_bytes == place.data_bytes);
             if !agrees && self.load_verified(place)?.is_err() {
                 return Ok(true);
             }
+            let sequence = mark.map(|mark| mark.sequence);
+            // What looks like a mark is one if the checksum of the chunk says so.
+            if sequence.is_some() && sequence < highest && self.load_verified(place)?.is_ok() {
+                return Ok(true);
+            }
+            highest = highest.max(sequence);
         }
         Ok(false)
+    }
+
+    /// The header of the chunk at a place, and its mark, as far as they can be read; the mark is not
+    /// verified.
+    fn start_of(
+        &mut self,
+        place: ChunkPlace,
+    ) -> io::Result<(Option<ChunkHeader>, Option<ChunkMark>)> {
+        let mark_at = CHUNK_HEADER_BYTES + Preamble::get().bytes() + MESSAGE_HEADER_BYTES;
+        let there = place.record_bytes().min((mark_at + MARK_BYTES) as u64);
+        let mut start = vec![0; there as usize];
+        self.input.seek(SeekFrom::Start(place.offset))?;
+        self.input.read_exact(&mut start)?;
+        let header = start.first_chunk().and_then(ChunkHeader::parse);
+        let mark = start.get(mark_at..).and_then(ChunkMark::parse);
+        Ok((header, mark))
     }
 }

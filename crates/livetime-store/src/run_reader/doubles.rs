@@ -1,7 +1,7 @@
 //! Which salvaged events a reader has elsewhere: bytes repeated in a file make whole events twice.
 //!
 //! Only what is found in damaged bytes can be a double, chunks that are whole come once. So nothing
-//! is done, and nothing kept, for a file without damage. The first salvage of whole events reads
+//! is done, and nothing kept, for a file without damage. The first salvage of events reads
 //! the file once more, for the smallest and largest trigger number of each whole chunk; a chunk in
 //! whose range a salvaged trigger lies is looked into. What is kept are these ranges and the
 //! places of salvaged events, both bounded by the file. An event in a whole chunk goes before a
@@ -24,6 +24,8 @@ pub(super) struct KnownTriggers {
     ranges: Vec<Option<(u64, u64)>>,
     /// Where each salvaged trigger is handed out: place, and start in its data.
     salvaged: BTreeMap<u64, (usize, usize)>,
+    /// The place of each trigger of which a damaged event was found, and no whole one up to then.
+    damaged: BTreeMap<u64, usize>,
 }
 
 impl KnownTriggers {
@@ -31,13 +33,22 @@ impl KnownTriggers {
     pub(super) fn forget_from(&mut self, place: usize) {
         self.ranges.truncate(place);
         self.salvaged.retain(|_, (at, _)| *at < place);
+        self.damaged.retain(|_, at| *at < place);
+    }
+
+    /// Events in places from `place` on that are damaged and whole nowhere, as far as places were
+    /// searched.
+    pub(super) fn damaged_from(&self, place: usize) -> u64 {
+        let behind = self.damaged.iter().filter(|(_, at)| **at >= place);
+        let only_damaged = behind.filter(|(trigger, _)| !self.salvaged.contains_key(trigger));
+        only_damaged.count() as u64
     }
 }
 
 impl<R: Read + Seek> RunReader<R> {
     /// Takes the events that are handed out elsewhere out of what was found in the loaded data of a
-    /// place, and lists them; returns how many damaged ones are whole nowhere.
-    pub(super) fn drop_doubles(&mut self, place: usize, salvage: &mut Salvage) -> io::Result<u64> {
+    /// place, and lists them.
+    pub(super) fn drop_doubles(&mut self, place: usize, salvage: &mut Salvage) -> io::Result<()> {
         let data = self.data.bytes();
         let triggers_of = |starts: &mut dyn Iterator<Item = usize>| -> Vec<u64> {
             starts.filter_map(|start| trigger_at(data, start)).collect()
@@ -45,7 +56,7 @@ impl<R: Read + Seek> RunReader<R> {
         let whole = triggers_of(&mut salvage.whole.iter().map(|event| event.start));
         let damaged = triggers_of(&mut salvage.damaged.iter().map(|(event, _)| event.start));
         let wanted: BTreeSet<u64> = whole.iter().chain(&damaged).copied().collect();
-        let elsewhere = match whole.is_empty() {
+        let elsewhere = match wanted.is_empty() {
             true => BTreeSet::new(),
             false => self.in_whole_chunks(&wanted)?,
         };
@@ -67,11 +78,13 @@ impl<R: Read + Seek> RunReader<R> {
             let reason = DamageReason::EventTwice { trigger };
             self.push_damaged_event(place, event.start, event.bytes, reason);
         }
-        let is_whole = |trigger: &u64| {
-            elsewhere.contains(trigger) || self.known.salvaged.contains_key(trigger)
-        };
-        let only_damaged = damaged.iter().filter(|trigger| !is_whole(trigger));
-        Ok(only_damaged.count() as u64)
+        for trigger in damaged
+            .iter()
+            .filter(|trigger| !elsewhere.contains(trigger))
+        {
+            self.known.damaged.entry(*trigger).or_insert(place);
+        }
+        Ok(())
     }
 
     /// Which of the triggers are those of whole events in whole chunks.

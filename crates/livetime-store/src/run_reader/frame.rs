@@ -13,6 +13,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use super::{ChunkPlace, IndexOrigin, PlaceKind, RunReader};
 use crate::damage::{Damage, DamageReason, FramePart};
+use crate::file_tail::FileTail;
 use crate::mcap_record::{
     CHUNK_HEADER_BYTES, ChunkHeader, MAGIC, MessageHeader, RECORD_HEADER_BYTES, Record, op,
     put_data_end, put_header, put_record,
@@ -45,15 +46,19 @@ impl<R: Read + Seek> RunReader<R> {
     }
 
     /// Whether histograms may be in what is damaged: of a scan, that of the main file of a run that
-    /// ended in order, which has some.
-    pub(crate) fn may_have_had_histograms(&self) -> bool {
-        let is_lost = |place: &ChunkPlace| place.damaged && place.has(Channel::Histograms);
-        let begin = self.begin.as_ref();
-        let is_main = begin.is_none_or(|begin| begin.file.is_none()) && self.end.is_some();
-        match self.origin {
-            IndexOrigin::Summary => self.chunks.iter().any(is_lost),
-            IndexOrigin::Scan => is_main && self.damage.total() > 0 && !self.has_every_chunk(),
+    /// ended in order, which has some. One that was closed has an end, and what is left of it may lack
+    /// the last chunks.
+    pub(crate) fn may_have_had_histograms(&mut self) -> io::Result<bool> {
+        if self.origin == IndexOrigin::Summary {
+            let is_lost = |place: &ChunkPlace| place.damaged && place.has(Channel::Histograms);
+            return Ok(self.chunks.iter().any(is_lost));
         }
+        let begin = self.begin.as_ref();
+        let is_main = begin.is_none_or(|begin| begin.file.is_none());
+        let has_end = self.end.is_some();
+        let had_end = has_end || FileTail::is_closed(&mut self.input, self.input_bytes)?;
+        let is_damaged = self.damage.total() > 0;
+        Ok(is_main && had_end && is_damaged && !(has_end && self.has_every_chunk()))
     }
 
     /// Whether a scan has found a chunk of each number up to the last one.
@@ -110,7 +115,16 @@ impl<R: Read + Seek> RunReader<R> {
 
     /// Where what follows the message indexes of a chunk starts.
     fn end_of_indexes(&self, chunk: usize) -> u64 {
+        let at = self.chunks[chunk].offset;
         let next = self.chunks.get(chunk + 1).map(|next| next.offset);
+        // Of chunks that do not lie in their order, the one behind is another.
+        let next = match next.is_some_and(|next| next > at) || self.origin == IndexOrigin::Summary {
+            true => next,
+            false => {
+                let offsets = self.chunks.iter().map(|place| place.offset);
+                offsets.filter(|offset| *offset > at).min()
+            }
+        };
         let index = self.index_place.map(|(offset, _)| offset);
         next.or(index)
             .or(self.data_end_at())

@@ -16,7 +16,7 @@ use crate::chunk_data::{ChunkData, words_of};
 use crate::event_index::EventPlace;
 use crate::mcap_record::{CHUNK_HEADER_BYTES, ChunkIndex};
 use crate::run_chunk::{Channel, Messages};
-use crate::run_scan::{ScannedChunk, scan};
+use crate::run_scan::{ScannedChunk, Wanted, scan};
 
 /// Why a run file cannot be taken up.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ impl<W: Read + Write + Seek> RunWriter<W> {
             limits.validate().is_empty(),
             "the limits were checked with the configuration"
         );
-        let found = scan(&mut output, 0, None)?;
+        let found = scan(&mut output, 0, Wanted::AnyRun)?;
         let (Some(first), Some(last)) = (found.chunks.first(), found.chunks.last()) else {
             let bytes = found.input_bytes;
             return Err(ResumeError::NotRunFile { bytes });

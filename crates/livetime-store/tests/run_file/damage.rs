@@ -6,6 +6,7 @@
 use std::io::Cursor;
 
 use livetime_store::run_reader::IndexOrigin;
+use livetime_store::run_scan::{Wanted, scan};
 use livetime_store::{
     Condition, DamageReason, OpenError, RunBegin, RunEnd, RunReader, RunWriter, inspect, recover,
 };
@@ -435,7 +436,7 @@ fn hostile_file_of_false_chunks_is_given_up_on() {
         hostile.extend_from_slice(&[0; 8]);
         hostile.extend_from_slice(&data.to_le_bytes());
     }
-    let scanned = livetime_store::run_scan::scan(&mut Cursor::new(&hostile), 0, None).unwrap();
+    let scanned = scan(&mut Cursor::new(&hostile), 0, Wanted::AnyRun).unwrap();
     assert_eq!(scanned.chunks, []);
     assert_eq!(scanned.damage.entries()[0].reason, DamageReason::ScanBudget);
 }
@@ -616,16 +617,19 @@ fn whole_events_of_a_chunk_that_is_cut_off_are_recovered() {
     assert!(recovered.end.condition.contains(Condition::INTERRUPTED));
 }
 
-/// Files that fuzzing has found: one whose last chunk is cut off, and one whose summary says that its
-/// damaged chunks hold no events.
+/// Seeds of fuzzing: a file whose last chunk is cut off, one whose summary says that its damaged chunks
+/// hold no events, and some whose chunks are not at their places or not whole.
 #[test]
 fn a_recovery_takes_the_events_that_a_reader_of_the_whole_file_finds() {
     let seeds =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/run_reader");
     for (name, events) in [
         ("cut-end", 1),
-        ("no-events-by-summary", 0),
-        ("displaced-chunk", 2),
+        ("no-events-by-summary", 2),
+        ("displaced-chunk", 3),
+        ("all-chunks-displaced", 3),
+        ("chunk-inside-another", 2),
+        ("no-whole-chunk", 3),
     ] {
         let damaged = std::fs::read(seeds.join(name)).unwrap();
         let mut reader = RunReader::open(Cursor::new(damaged.as_slice())).unwrap();

@@ -5,5 +5,6 @@
 mod damage;
 mod frame;
 mod full_disk;
+mod readers_agree;
 mod support;
 mod whole;

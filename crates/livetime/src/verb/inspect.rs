@@ -10,7 +10,7 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use livetime_client::RunFolder;
+use livetime_client::{RunFolder, unreadable_bytes};
 use livetime_store::{Condition, Inspection, OpenError, Recovered, recover};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn try_run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         let document = json_document(&found, &stored, options.triggers)?;
         print_line(document)?;
     } else {
-        print(text(&found, &stored, options.triggers))?;
+        print(text(&found, &stored, options))?;
         if !found.files_elsewhere.is_empty() {
             say(format_args!(
                 "help: copy the files of other hosts into this directory to read the whole run"
@@ -171,15 +171,16 @@ fn said_of(recovered: &Recovered) -> String {
             recovered.events_salvaged
         );
     }
+    let mut lacking = Vec::new();
     if recovered.events_missing > 0 {
-        let _ = write!(
-            text,
-            ", {} are damaged or missing,",
-            recovered.events_missing
-        );
+        let missing = recovered.events_missing;
+        lacking.push(format!("{missing} are damaged or missing"));
     }
     if recovered.histograms_lost {
-        text += ", the histograms cannot be read,";
+        lacking.push("the histograms cannot be read".to_owned());
+    }
+    if !lacking.is_empty() {
+        let _ = write!(text, ", {},", lacking.join(", "));
     }
     text
 }
@@ -228,9 +229,15 @@ fn json_document(
 }
 
 /// What is missing or damaged, and where.
-fn lacking_text(text: &mut String, found: &Inspection) {
+fn lacking_text(text: &mut String, found: &Inspection, directory: &Path) {
     for name in &found.files_missing {
-        let _ = writeln!(text, "  missing: file {name}");
+        let _ = match unreadable_bytes(&directory.join(name)) {
+            Some(bytes) => writeln!(
+                text,
+                "  missing: what was in file {name}, {bytes} bytes with no chunk of a run file"
+            ),
+            None => writeln!(text, "  missing: file {name}"),
+        };
     }
     for place in &found.files_elsewhere {
         let _ = writeln!(text, "  elsewhere: file {place}");
@@ -264,7 +271,7 @@ fn lacking_text(text: &mut String, found: &Inspection) {
     }
 }
 
-fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
+fn text(found: &Inspection, stored: &StoredEvents, options: &Options) -> String {
     let kind = if found.simulated { "simulated " } else { "" };
     let mut text = format!(
         "{kind}run {:06}: {} events, {}\n",
@@ -300,8 +307,8 @@ fn text(found: &Inspection, stored: &StoredEvents, triggers: bool) -> String {
     if found.files.len() > 1 {
         let _ = writeln!(text, "  files {}", found.files.join(", "));
     }
-    lacking_text(&mut text, found);
-    if triggers {
+    lacking_text(&mut text, found, &options.file);
+    if options.triggers {
         for trigger in &stored.triggers {
             let _ = writeln!(text, "{trigger}");
         }

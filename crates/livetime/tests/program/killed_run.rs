@@ -211,6 +211,36 @@ fn a_wrong_bit_costs_one_event_and_all_readers_agree() {
     }
 }
 
+/// An event and the histograms damaged, and no bytes left of a part: each is said in its words.
+#[test]
+fn what_a_copy_lacks_and_an_empty_part_are_said() {
+    let bench = small_run();
+    let mut bytes = fs::read(bench.path("out/events.mcap")).expect("it is there");
+    let magic = 0x4C54_4556_u32.to_le_bytes();
+    let event = bytes.windows(4).position(|word| word == magic);
+    let event = event.expect("it has events");
+    // The header of the first event, and the name of the first histogram.
+    bytes[event + 8] ^= 1;
+    let name = b"\"uhi_schema\"";
+    let histogram = bytes.windows(name.len()).position(|text| text == name);
+    bytes[histogram.expect("it has histograms")] ^= 1;
+    bench.write("damaged.mcap", &bytes);
+    let recovered = bench.run(&["inspect", "damaged.mcap", "--recover", "copy.mcap"]);
+    let said = ", 1 are damaged or missing, the histograms cannot be read, into copy.mcap";
+    let recovered = recovered.ended_with(0);
+    assert!(recovered.err.contains(said), "{}", recovered.err);
+
+    fs::create_dir(bench.path("parts")).expect("the folder is ours");
+    bench.write(
+        "parts/events.0001.mcap",
+        fs::read(bench.path("out/events.mcap")).expect("it is there"),
+    );
+    bench.write("parts/events.mcap", b"");
+    let inspected = bench.run(&["inspect", "parts"]).ended_with(1);
+    let said = "missing: what was in file events.mcap, 0 bytes with no chunk of a run file";
+    assert!(inspected.out.contains(said), "{}", inspected.out);
+}
+
 /// A copy without a single event is none.
 #[test]
 fn a_recovery_that_finds_nothing_says_so() {
