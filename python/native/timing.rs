@@ -30,12 +30,41 @@ fn address_of(address: Option<&str>) -> PyResult<Address> {
 /// A listener of the timing daemon that goes on by itself when the daemon is restarted.
 #[pyclass(name = "TimingListener")]
 pub(crate) struct PyTimingListener {
-    listener: Mutex<Listener>,
+    reading: Mutex<Reading>,
+}
+
+struct Reading {
+    listener: Listener,
+    /// An error that was met behind records: they are given first.
+    failed: Option<ClientError>,
+}
+
+impl Reading {
+    /// At least one record within `wait`, and those that are there then, at most `most`.
+    fn read(&mut self, most: usize, mut wait: Option<Duration>) -> Result<Vec<u8>, ClientError> {
+        let mut bytes = Vec::new();
+        for _ in 0..most {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            match self.listener.next(wait) {
+                Ok(Some(record)) => bytes.extend_from_slice(&record.to_bytes()),
+                Ok(None) => break,
+                Err(error) if bytes.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+            wait = Some(Duration::ZERO);
+        }
+        Ok(bytes)
+    }
 }
 
 impl PyTimingListener {
-    fn lock(&self) -> MutexGuard<'_, Listener> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,12 +105,15 @@ impl PyTimingListener {
             .detach(|| Listener::start(&address, &filters, &options))
             .map_err(failed)?;
         Ok(Self {
-            listener: Mutex::new(listener),
+            reading: Mutex::new(Reading {
+                listener,
+                failed: None,
+            }),
         })
     }
 
     /// At least one record within the timeout, and those that are there then, at most `most`: 64
-    /// bytes each.
+    /// bytes each. An error behind records is raised by the next call.
     #[pyo3(signature = (most, timeout))]
     fn read<'py>(
         &self,
@@ -89,31 +121,17 @@ impl PyTimingListener {
         most: usize,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py
-            .detach(|| -> Result<Vec<u8>, ClientError> {
-                let mut listener = self.lock();
-                let mut bytes = Vec::new();
-                let mut wait = timeout.map(|seconds| {
-                    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
-                });
-                while bytes.len() < most * 64 {
-                    let Some(record) = listener.next(wait)? else {
-                        break;
-                    };
-                    bytes.extend_from_slice(&record.to_bytes());
-                    wait = Some(Duration::ZERO);
-                }
-                Ok(bytes)
-            })
-            .map_err(failed)?;
+        let wait = timeout
+            .map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
+        let bytes = py.detach(|| self.lock().read(most, wait)).map_err(failed)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// A record that is there already (64 bytes), or nothing after announcing a sleep on
     /// `fileno()`: then wait until that is readable, and call `woken()`.
     fn prepare_wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut listener = self.lock();
-        let found = match listener.subscription() {
+        let mut reading = self.lock();
+        let found = match reading.listener.subscription() {
             Some(subscription) => subscription.prepare_wait(),
             None => Ok(None),
         };
@@ -127,19 +145,19 @@ impl PyTimingListener {
 
     /// The descriptor of a prepared wait; -1 while the daemon is away.
     fn fileno(&self) -> i32 {
-        let mut listener = self.lock();
-        let subscription = listener.subscription();
+        let mut reading = self.lock();
+        let subscription = reading.listener.subscription();
         subscription.map_or(-1, |subscription| subscription.wake_fd().as_raw_fd())
     }
 
     /// Ends a prepared wait.
     fn woken(&self) -> PyResult<()> {
-        self.lock().woken().map_err(failed)
+        self.lock().listener.woken().map_err(failed)
     }
 
     /// Times that the daemon was found again.
     fn restarts(&self) -> u32 {
-        self.lock().restarts()
+        self.lock().listener.restarts()
     }
 }
 

@@ -13,11 +13,13 @@ from livetime import timing
 from program import PROGRAM, ROOT
 
 
-def serve(socket):
+def serve(socket, *options):
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM} is not built")
     process = subprocess.Popen(
-        [PROGRAM, "timing", "serve", "--socket", socket], stdout=subprocess.PIPE, text=True
+        [PROGRAM, "timing", "serve", "--socket", socket, *options],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     line = process.stdout.readline()
     if not line.startswith("ready "):
@@ -161,6 +163,83 @@ def test_a_small_ring_tells_what_it_lost(daemon):
             gaps = records[timing.kinds(records) == timing.Kind.GAP]
             accounted += len(records) - len(gaps) + int(gaps["id"].sum())
         assert accounted == 1000
+
+
+def by_read(listener):
+    while True:
+        yield listener.read(timeout=30)
+
+
+def by_few(listener):
+    while True:
+        yield listener.read(3, timeout=30)
+
+
+def by_loop(listener):
+    for record in listener:
+        yield np.array([record])
+
+
+def by_asyncio(listener):
+    loop = asyncio.new_event_loop()
+    records = listener.__aiter__()
+    try:
+        while True:
+            yield np.array([loop.run_until_complete(records.__anext__())])
+    finally:
+        loop.close()
+
+
+def by_callback(listener):
+    arrays, errors, ended = [], [], threading.Event()
+
+    def hook(arguments):
+        errors.append(arguments.exc_value)
+        ended.set()
+
+    usual, threading.excepthook = threading.excepthook, hook
+    try:
+        listener.call(arrays.append)
+        assert ended.wait(30)
+    finally:
+        threading.excepthook = usual
+    yield from arrays
+    raise errors[0]
+
+
+@pytest.mark.parametrize("way", [by_read, by_few, by_loop, by_asyncio, by_callback])
+def test_a_subscription_that_was_ended_gives_what_it_holds_and_then_the_error(tmp_path, way):
+    socket = str(tmp_path / "t.sock")
+    process = serve(socket, "--virtual", "1000000000000")
+    try:
+        control = timing.Control(socket)
+        listener = timing.Listener(
+            [timing.group(9)], address=socket, slots=8, overflow="disconnect"
+        )
+        event = timing.group(9).id
+        start = control.time() + 10_000_000
+        control.play([(event, n, start + 1000 * n) for n in range(100)])
+        control.advance_clock(start + 1_000_000)
+        # Nobody reads until all are executed: the ring is full, and the subscription is ended.
+        while sum(sink["delivered"] for sink in control.status()["sinks"]) < 100:
+            pass
+        arrays = []
+        with pytest.raises(livetime.LivetimeError, match="its rule is disconnect"):
+            for records in way(listener):
+                arrays.append(records)
+        records = np.concatenate(arrays)
+        kinds = timing.kinds(records).tolist()
+        assert kinds == [timing.Kind.MESSAGE] * 8 + [timing.Kind.GAP]
+        assert records["param"].tolist() == list(range(9))
+        # It stays ended: nobody was restarted, and nothing is subscribed anew.
+        for _ in range(2):
+            with pytest.raises(livetime.LivetimeError, match="its rule is disconnect"):
+                listener.read(timeout=30)
+        assert listener.restarts == 0
+        listener.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def conditions(control):

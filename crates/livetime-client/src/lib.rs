@@ -34,7 +34,7 @@ pub use livetime_wire::timing_message::EventId;
 pub use livetime_wire::{
     PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage, TimingRecord,
 };
-pub use run_folder::{FolderError, RunFolder};
+pub use run_folder::{FolderError, RunFolder, unreadable_bytes};
 pub use shortfall::Shortfall;
 pub use subscription::{Subscription, SubscriptionOptions, Wait};
 pub use timing_client::{Filter, SoftwareSink, TimingClient};

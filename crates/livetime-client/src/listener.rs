@@ -2,7 +2,10 @@
 //!
 //! A [`Listener`] keeps what it asked for. When the daemon is gone it connects again until there is
 //! one, asks again, and gives a record of kind [`RecordKind::Restart`] with the new epoch: what was
-//! sent meanwhile is not known. Gaps within an epoch are exact. It never gives up by itself.
+//! sent meanwhile is not known. Gaps within an epoch are exact. It never gives up by itself: it ends
+//! only when the daemon has ended its subscription, whose rule is then [`OverflowRule::Disconnect`].
+//!
+//! [`OverflowRule::Disconnect`]: crate::OverflowRule::Disconnect
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,8 +84,8 @@ impl Listener {
     /// The next record, waiting at most `timeout` for it, for ever without one.
     ///
     /// # Errors
-    /// [`ClientError::CutOff`] when the daemon ended the subscription for falling behind (the next
-    /// call subscribes again), or a refusal of the daemon.
+    /// [`ClientError::CutOff`] when the daemon ended the subscription for falling behind, after the
+    /// records and the gap that it still held, and at each further call; or a refusal of the daemon.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -106,6 +109,9 @@ impl Listener {
                 Ok(None) if left.is_some_and(|left| left.is_zero()) => return Ok(None),
                 Ok(None) => {}
                 Err(ClientError::Gone) => self.session = None,
+                // The ended subscription stays, and says so again: a new one would look like a
+                // restart of the daemon.
+                Err(ClientError::CutOff) => return Err(ClientError::CutOff),
                 Err(error) => {
                     self.session = None;
                     return Err(error);

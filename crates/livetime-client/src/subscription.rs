@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use livetime_shm::{Found, OverflowRule, RecordReader, RingClosed, WakeSource, WakeUp};
-use livetime_wire::{PriorityClass, TaiNs, TimingRecord};
+use livetime_wire::{PriorityClass, RecordKind, TaiNs, TimingRecord};
 
 use crate::error::ClientError;
 
@@ -60,6 +60,8 @@ pub struct Subscription {
     number: u32,
     epoch: u32,
     received: u64,
+    /// Told as lost by the daemon itself, in records of the ring.
+    told_lost: u64,
 }
 
 /// Looks at the next slot between two polls of the ring and looks at the clock while spinning.
@@ -84,6 +86,7 @@ impl Subscription {
             wait,
             number,
             received: 0,
+            told_lost: 0,
         })
     }
 
@@ -104,7 +107,7 @@ impl Subscription {
 
     /// Records reported lost.
     pub fn lost(&self) -> u64 {
-        self.reader.lost()
+        self.reader.lost() + self.told_lost
     }
 
     /// Records offered and not yet received or reported lost.
@@ -122,7 +125,10 @@ impl Subscription {
             return match self.reader.poll() {
                 Found::Record(words) => match TimingRecord::new_checked(&words) {
                     Ok(record) => {
-                        self.received += 1;
+                        match record.kind {
+                            RecordKind::Gap => self.told_lost += record.id,
+                            _ => self.received += 1,
+                        }
                         Ok(Some(record))
                     }
                     // A daemon of another version would not have made this ring: skip it.

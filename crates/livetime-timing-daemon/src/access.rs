@@ -25,15 +25,33 @@ pub struct AccessRules {
 
 /// A line that is no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "line {line} of the access rules is `{found}`; \
-     write `user NUMBER ROLE`, `group NUMBER ROLE` or `others ROLE` with observe, operate, admin or none"
-)]
-pub struct AccessRulesError {
-    /// Line, from 1.
-    pub line: usize,
-    /// What it says.
-    pub found: String,
+pub enum AccessRulesError {
+    /// It cannot be read.
+    #[error(
+        "line {line} of the access rules is `{found}`; \
+         write `user NUMBER ROLE`, `group NUMBER ROLE` or `others ROLE` with observe, operate, admin or none"
+    )]
+    Rule {
+        /// Line, from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+    /// A line before is about the same.
+    #[error(
+        "line {line} of the access rules is `{found}`, and line {first} is about {of} too; \
+         leave one of them"
+    )]
+    Again {
+        /// Line, from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+        /// The line before, from 1.
+        first: usize,
+        /// Whom both are about.
+        of: String,
+    },
 }
 
 impl AccessRules {
@@ -56,32 +74,49 @@ impl AccessRules {
             groups: BTreeMap::new(),
             others: None,
         };
-        for (index, line) in text.lines().enumerate() {
-            let rule = line.split('#').next().unwrap_or("").trim();
+        let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let rule = text.split('#').next().unwrap_or("").trim();
             if rule.is_empty() {
                 continue;
             }
-            rules.add(rule).ok_or_else(|| AccessRulesError {
-                line: index + 1,
-                found: rule.to_owned(),
-            })?;
+            let found = rule.to_owned();
+            let Some(of) = rules.add(rule) else {
+                return Err(AccessRulesError::Rule { line, found });
+            };
+            if let Some(&first) = lines.get(&of) {
+                return Err(AccessRulesError::Again {
+                    line,
+                    found,
+                    first,
+                    of,
+                });
+            }
+            lines.insert(of, line);
         }
         Ok(rules)
     }
 
-    fn add(&mut self, rule: &str) -> Option<()> {
+    /// Takes in a rule; whom it is about.
+    fn add(&mut self, rule: &str) -> Option<String> {
         let words: Vec<&str> = rule.split_whitespace().collect();
-        match words.as_slice() {
+        Some(match words.as_slice() {
             ["user", number, role] => {
-                self.users.insert(number.parse().ok()?, parse_role(role)?);
+                let number = number.parse().ok()?;
+                self.users.insert(number, parse_role(role)?);
+                format!("user {number}")
             }
             ["group", number, role] => {
-                self.groups.insert(number.parse().ok()?, parse_role(role)?);
+                let number = number.parse().ok()?;
+                self.groups.insert(number, parse_role(role)?);
+                format!("group {number}")
             }
-            ["others", role] => self.others = parse_role(role)?,
+            ["others", role] => {
+                self.others = parse_role(role)?;
+                "others".to_owned()
+            }
             _ => return None,
-        }
-        Some(())
+        })
     }
 
     /// The role of a user with these groups; `None` may not even connect.
@@ -133,8 +168,28 @@ mod tests {
             ("others", 1),
             ("group 1 nobody", 1),
         ] {
-            let error = AccessRules::parse(text).unwrap_err();
-            assert_eq!((error.line, error.found.as_str()), (line, text.trim()));
+            let found = text.trim().to_owned();
+            let error = AccessRulesError::Rule { line, found };
+            assert_eq!(AccessRules::parse(text), Err(error));
+        }
+    }
+
+    #[test]
+    fn nobody_has_two_rules() {
+        for (text, of) in [
+            ("user 5 admin\ngroup 5 operate\nuser 05 observe", "user 5"),
+            ("group 7 admin\n\ngroup 7 admin", "group 7"),
+            ("others none\n# two\nothers observe", "others"),
+        ] {
+            let error = AccessRules::parse(text).unwrap_err().to_string();
+            assert!(
+                error.starts_with("line 3 of the access rules is `"),
+                "{error}"
+            );
+            assert!(
+                error.contains(&format!("line 1 is about {of} too")),
+                "{error}"
+            );
         }
     }
 }

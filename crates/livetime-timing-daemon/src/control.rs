@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use livetime_shm::{RingMonitor, WakeGroup};
+use livetime_shm::{OverflowRule, RingMonitor, WakeGroup};
 use livetime_timing::{
     AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
     Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
@@ -27,6 +27,9 @@ use crate::subscription::{
 };
 
 mod schedules;
+mod shares;
+
+pub use shares::{CONDITIONS_PER_CLIENT, SINKS_PER_CLIENT};
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;
@@ -462,6 +465,7 @@ impl Control {
     pub fn create_sink(&self, caller: &Caller, spec: SinkSpec) -> Result<SinkId, ControlError> {
         let kind = spec.kind;
         let mut state = self.lock();
+        shares::check_sink(&state.registry, caller)?;
         let sink = state.registry.create_sink(caller, spec)?;
         state.revision += 1;
         state.core.send(CoreCommand::ClearSink(sink, kind))?;
@@ -509,6 +513,9 @@ impl Control {
     /// [`ControlError::Sink`].
     pub fn own_sink(&self, caller: &Caller, id: SinkId, own: bool) -> Result<(), ControlError> {
         let mut state = self.lock();
+        if !own {
+            shares::check_disowned_sink(&state.registry, caller)?;
+        }
         state.revision += 1;
         Ok(match own {
             true => state.registry.own_sink(caller, id),
@@ -540,6 +547,7 @@ impl Control {
     /// [`ControlError::Transaction`] or [`ControlError::Core`].
     pub fn apply(&self, caller: &Caller, changes: &[Change]) -> Result<Applied, ControlError> {
         let mut state = self.lock();
+        shares::check_conditions(&state.registry, caller, changes)?;
         let mut applied = state.registry.apply(caller, changes)?;
         state.revision += 1;
         let empty = Box::new(livetime_timing::MatchTable::empty(TableLimits::HARDWARE));
@@ -593,6 +601,11 @@ impl Control {
         let place = index as u16;
         let config = SubscriptionConfig {
             epoch: self.epoch,
+            rule: match mode {
+                DeliveryMode::Ring => config.rule,
+                // Nothing is taken back out of a pipe.
+                DeliveryMode::Pipe => OverflowRule::DropNewest,
+            },
             ..*config
         };
         let mut group = None;

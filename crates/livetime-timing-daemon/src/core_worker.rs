@@ -6,11 +6,12 @@
 //! [`crate::core_handle`] is the other side.
 //!
 //! A turn is bounded: [`COMMANDS_PER_TURN`] commands, [`MESSAGES_PER_TURN`] messages of each
-//! source, [`BATCHES_PER_TURN`] times [`ACTIONS_PER_TURN`] actions, then idle records if there was
-//! nothing else. Between turns the worker sleeps until shortly before the next deadline and spins
-//! the rest: reading the clock and looking at its rings, nothing else. Within the last microsecond
-//! it executes what is due and holds it back until the deadline, so that then only the rings are
-//! written; a message that comes meanwhile needs longer than that to the channels.
+//! source, [`BATCHES_PER_TURN`] times [`ACTIONS_PER_TURN`] actions, [`UNQUEUED_PER_TURN`] actions
+//! that found no place in a queue, then idle records if there was nothing else. Between turns the
+//! worker sleeps until shortly before the next deadline and spins the rest: reading the clock and
+//! looking at its rings, nothing else. Within the last microsecond it executes what is due and holds
+//! it back until the deadline, so that then only the rings are written; a message that comes
+//! meanwhile needs longer than that to the channels.
 //!
 //! Times of messages and actions are the receiver's, times of waiting the machine's: with a fault
 //! of the receiver's clock they differ.
@@ -40,6 +41,8 @@ pub const MESSAGES_PER_TURN: usize = 64;
 pub const ACTIONS_PER_TURN: usize = 64;
 /// Such batches per turn.
 pub const BATCHES_PER_TURN: usize = 16;
+/// Actions without a place in a queue that are reported as lost per turn.
+pub const UNQUEUED_PER_TURN: u64 = 1024;
 /// Records of the flight recorder.
 pub const FLIGHT_RECORDS: u32 = 4096;
 /// Longest sleep without any reason to wake up.
@@ -156,6 +159,8 @@ pub struct CoreSnapshot {
     pub actions: u64,
     /// Deadlines met later than a millisecond by the worker itself.
     pub slow_deliveries: u64,
+    /// Actions that found no place in a queue, those of sinks that are gone included.
+    pub unqueued: u64,
     /// Start tags that the generators' thread was too slow for.
     pub tags_lost: u64,
     /// Turns of the worker.
@@ -208,6 +213,7 @@ impl CoreSnapshot {
             messages: 0,
             actions: 0,
             slow_deliveries: 0,
+            unqueued: 0,
             tags_lost: 0,
             turns: 0,
             sleeps: 0,
@@ -352,7 +358,9 @@ impl CoreWorker {
                 break;
             }
         }
-        if work == BATCHES_PER_TURN * ACTIONS_PER_TURN {
+        let all = work == BATCHES_PER_TURN * ACTIONS_PER_TURN;
+        work += self.report_unqueued(UNQUEUED_PER_TURN);
+        if all {
             // More is due: messages wait in their inlet, where there is room, and not as actions
             // in the queues, which drop what does not fit.
             return work;
@@ -365,6 +373,20 @@ impl CoreWorker {
             work += self.delivery.deliver_idle(&now);
         }
         work
+    }
+
+    /// Tells listeners of at most so many actions that found no place in a queue; returns of how
+    /// many.
+    fn report_unqueued(&mut self, max: u64) -> usize {
+        let mut reported = 0;
+        while reported < max
+            && let Some((sink, count)) = self.receiver.actions_mut().take_unqueued(max - reported)
+        {
+            let now = self.receiver.time(self.clock.now());
+            self.delivery.deliver_unqueued(sink.0, count, now);
+            reported += count;
+        }
+        reported as usize
     }
 
     /// What to do while nothing is due.
@@ -509,6 +531,8 @@ impl CoreWorker {
                 subscription,
                 routing,
             } => {
+                // Those who listened before are told of what was lost before, and nobody else.
+                self.report_unqueued(u64::MAX);
                 let (old, routing) = self.delivery.exchange(place, subscription, routing);
                 Some(CoreReply::Exchanged(old, routing))
             }
@@ -671,7 +695,9 @@ impl CoreWorker {
         snapshot.behind = self
             .receiver
             .poll_timeout()
-            .is_some_and(|next| next <= snapshot.machine);
+            .is_some_and(|next| next <= snapshot.machine)
+            || unit.has_unqueued();
+        snapshot.unqueued = unit.overflow();
         snapshot.messages = unit.messages();
         snapshot.actions = self.executed;
         snapshot.slow_deliveries = self.slow_deliveries;
@@ -736,7 +762,7 @@ mod tests {
         Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry, RegistryConfig, Role,
         SinkSpec,
     };
-    use livetime_wire::{DurationNs, EventId, TimingRecord};
+    use livetime_wire::{DurationNs, EventId, RecordKind, TimingRecord};
 
     use super::*;
     use crate::core_handle::{Core, CoreConfig};
@@ -802,6 +828,70 @@ mod tests {
             received += 1;
         }
         handle.stop().unwrap();
+    }
+
+    /// What the queue has no place for: counted at both ends and for good, and told to nobody who
+    /// came later.
+    #[test]
+    fn what_finds_no_place_in_the_queue_is_a_gap_of_those_who_wait_for_it() {
+        const SENT: u64 = 50;
+        let mut config = CoreConfig::default();
+        config.unit.queue = 16;
+        let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+        let mut core = Core::new(&config, clock).unwrap();
+        let (table, sink) = table_of_all();
+        core.handle.send(CoreCommand::Install(table)).unwrap();
+        let listen = |core: &mut Core, place: u16| {
+            let (subscription, ends) = Subscription::ring(&SubscriptionConfig::default()).unwrap();
+            let listeners: Vec<_> = (0..=place)
+                .map(|place| (place, sink.0, PriorityClass::ALL[usize::from(place) % 3]))
+                .collect();
+            let exchange = CoreCommand::Exchange {
+                place,
+                subscription: Some(subscription),
+                routing: Box::new(Routing::new(usize::from(sink.0) + 1, &listeners)),
+            };
+            core.handle.send(exchange).unwrap();
+            core.worker.turn();
+            RecordReader::open(ends.data).unwrap()
+        };
+        let mut readers = vec![listen(&mut core, 0), listen(&mut core, 1)];
+        let message = |n| TimingMessage::new(EventId(n), n, TaiNs(1_000_100_000 + n * 1_000));
+        let messages: Vec<TimingMessage> = (0..SENT).map(message).collect();
+        assert_eq!(core.injector.inject(&messages), messages.len());
+        // Its command comes after all the messages.
+        let mut late = listen(&mut core, 2);
+        while core.worker.turn() > 0 {}
+        core.injector.advance_to(TaiNs(1_001_000_000));
+        while core.worker.turn() > 0 {}
+        let told = |reader: &mut RecordReader| {
+            let (mut received, mut lost, mut next) = (0, 0, 0);
+            while let Found::Record(words) = reader.poll() {
+                let record = TimingRecord::new_checked(&words).unwrap();
+                assert_eq!(record.sequence, next);
+                next += 1;
+                match record.kind {
+                    RecordKind::Message => received += 1,
+                    _ => lost += record.id,
+                }
+            }
+            assert_eq!(reader.poll(), Found::Nothing);
+            (received, lost)
+        };
+        // A sink has half of the queue at most.
+        for reader in &mut readers {
+            assert_eq!(told(reader), (8, SENT - 8));
+        }
+        assert_eq!(told(&mut late), (8, 0), "it came when they were lost");
+        let clear = CoreCommand::ClearSink(sink, SinkKind::Software);
+        core.handle.send(clear).unwrap();
+        let mut figures = CoreSnapshot::asking_for([(sink, SinkKind::Software)], 1024, 0, false);
+        core.worker.turn();
+        core.worker.fill_in(&mut figures);
+        assert_eq!(
+            (figures.sinks[0].1.overflow, figures.unqueued),
+            (0, SENT - 8)
+        );
     }
 
     /// What outputs and buses did is in the flight recorder as what programs were told, in the order

@@ -11,10 +11,11 @@ use livetime_wire::{Problem, TaiNs};
 use crate::access::AccessRules;
 use crate::bus::Server;
 use crate::bus::generator_object::send_output;
-use crate::bus::listener::{BusChoice, ListenError, PeerSocket, join_bus, listen};
+use crate::bus::listener::{BusChoice, ListenError, PeerSocket, clear_place, join_bus, listen};
 use crate::bus::server::TICK;
 use crate::control::{Control, ControlError};
 use crate::core_handle::{Core, CoreConfig, CoreError, Injector, RunningCore};
+use crate::epoch::{EpochError, take_epoch};
 use crate::generators::Generators;
 use crate::kept_state::{KeptError, StateKeeper};
 use crate::tai_clock::TaiClock;
@@ -30,7 +31,8 @@ pub struct DaemonConfig {
     pub rules: AccessRules,
     /// Time at which a virtual clock starts; the machine's clock without it.
     pub virtual_start: Option<TaiNs>,
-    /// Which start of the daemon this is; one more than the last.
+    /// Which start of the daemon this is, at least: at a socket the next one that no start there
+    /// has had.
     pub epoch: u32,
     /// Outputs that the receiver has, `IO1` and so on.
     pub outputs: u16,
@@ -87,6 +89,9 @@ pub enum DaemonError {
     /// What it was to keep cannot be restored.
     #[error(transparent)]
     Kept(#[from] KeptError),
+    /// It has no epoch.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
     /// It cannot be reached.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -110,6 +115,14 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn start(config: &DaemonConfig) -> Result<Self, DaemonError> {
+        let epoch = match &config.socket {
+            Some(socket) => {
+                // A daemon that listens there goes on with its own.
+                clear_place(socket)?;
+                take_epoch(socket, config.epoch)?
+            }
+            None => config.epoch,
+        };
         let mut core_config = config.core.clone();
         core_config.unit.sinks_max = config.registry.sinks_max;
         core_config.inputs = config.inputs;
@@ -137,7 +150,7 @@ impl Daemon {
             injector,
             config.rules.clone(),
             core_config.unit,
-            config.epoch,
+            epoch,
         )
         .map_err(DaemonError::Config)?;
         add_fixed_sinks(&control, config)?;

@@ -11,7 +11,8 @@
 //! after all rings are written, and if they are many not even that (see [`WakeThread`]). Bounds: [`SUBSCRIPTIONS_MAX`] subscriptions, `slots` records
 //! in each ring, [`DeliveryConfig::idle_pending`] records put off; when these are full the oldest
 //! goes to its ring at once, where the ring's own rule holds. So every record offered is received
-//! or reported lost, whatever a client does.
+//! or reported lost, whatever a client does; an action that found no place in the core's queue takes
+//! a place in the rings as a gap of one.
 
 use std::collections::VecDeque;
 
@@ -181,6 +182,19 @@ impl Delivery {
                 self.pending.push_back((place, *action));
                 if let Some(subscription) = &self.subscriptions[usize::from(place)] {
                     subscription.count_deferred();
+                }
+            }
+        }
+    }
+
+    /// Tells the listeners of a sink, of all classes, that so many of its actions found no place in
+    /// the core's queue.
+    pub fn deliver_unqueued(&mut self, sink: u16, count: u64, now: TaiNs) {
+        for class in PriorityClass::ALL {
+            let listeners = self.routing.listeners(sink, class);
+            for place in listeners.map_or(&[][..], |listeners| &listeners.places) {
+                if let Some(subscription) = &mut self.subscriptions[usize::from(*place)] {
+                    subscription.offer_unqueued(count, now);
                 }
             }
         }

@@ -99,7 +99,7 @@ impl StateKeeper {
         };
         let lock = lock(path)?;
         let text = match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
             Ok(data) if data.len() > FILE_MAX => {
                 return Err(KeptError::Content {
@@ -107,15 +107,15 @@ impl StateKeeper {
                     what: format!("it has {} bytes, allowed is {FILE_MAX}", data.len()),
                 });
             }
-            Ok(_) => std::fs::read_to_string(path).map_err(failed)?,
+            Ok(_) => Some(std::fs::read_to_string(path).map_err(failed)?),
         };
-        if !text.is_empty() {
-            restore_text(path, &text, control)?;
+        if let Some(text) = &text {
+            restore_text(path, text, control)?;
         }
         Ok(Self {
             path: path.to_owned(),
             revision: control.revision(),
-            written: text,
+            written: text.unwrap_or_default(),
             _lock: lock,
         })
     }
@@ -276,6 +276,9 @@ fn restore_text(path: &Path, text: &str, control: &Control) -> Result<(), KeptEr
         path: path.to_owned(),
         source: Box::new(source),
     };
+    if text.trim().is_empty() {
+        return Err(wrong("it is empty".to_owned()));
+    }
     let document: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
     if document["schema"] != KEPT_SCHEMA {
         let found = document["schema"].as_str().unwrap_or("nothing");

@@ -14,6 +14,7 @@ pub mod core_handle;
 pub mod core_worker;
 pub mod daemon;
 pub mod delivery;
+pub mod epoch;
 pub mod executed_action;
 pub mod generators;
 pub mod kept_state;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use livetime_shm::{Found, RecordReader, WakeSource, WakeUp};
-use livetime_wire::TimingRecord;
+use livetime_wire::{RecordKind, TimingRecord};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Message, block_on};
 
@@ -56,7 +56,10 @@ fn forward(
         match reader.poll() {
             Found::Record(words) => {
                 asleep = false;
-                if let Ok(record) = TimingRecord::new_checked(&words) {
+                // A gap is of no condition.
+                if let Ok(record) = TimingRecord::new_checked(&words)
+                    && record.kind == RecordKind::Message
+                {
                     send(server, connection, destination.as_ref(), &record)?;
                 }
             }

@@ -44,6 +44,7 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
         "messages": figures.messages,
         "actions": figures.actions,
         "slow_deliveries": figures.slow_deliveries,
+        "unqueued": figures.unqueued,
         "playing": figures.playing,
         "worker": {
             "turns": figures.turns,
@@ -182,6 +183,7 @@ fn subscription_json(entry: &SubscriptionEntry) -> Value {
         "offered": counters.offered(),
         "passed_by_reader": monitor.map(|monitor| monitor.passed()),
         "lost_by_reader": monitor.map(|monitor| monitor.lost()),
+        "unqueued": counters.unqueued(),
         "overran": counters.dropped(),
         "delivered_late": counters.delivered_late(),
         "deferred": counters.deferred(),

@@ -41,6 +41,14 @@ pub struct SubscriptionConfig {
 }
 
 impl SubscriptionConfig {
+    fn checked_slots(&self) -> Result<u32, SubscriptionError> {
+        let slots = self.slots;
+        if !slots.is_power_of_two() || !(2..=RING_SLOTS_MAX).contains(&slots) {
+            return Err(SubscriptionError::Slots { slots });
+        }
+        Ok(slots)
+    }
+
     /// Whether a record that enters the ring so long after its execution is late, ns.
     #[inline]
     fn is_late(&self, delay_ns: u64) -> bool {
@@ -68,6 +76,7 @@ pub struct SubscriptionCounters {
     delivered_late: AtomicU64,
     deferred: AtomicU64,
     wake_ups: AtomicU64,
+    unqueued: AtomicU64,
     latency: [AtomicU64; LATENCY_BINS],
 }
 
@@ -79,6 +88,7 @@ impl Default for SubscriptionCounters {
             delivered_late: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
             wake_ups: AtomicU64::new(0),
+            unqueued: AtomicU64::new(0),
             latency: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -109,6 +119,11 @@ impl SubscriptionCounters {
     /// Times that the client was woken.
     pub fn wake_ups(&self) -> u64 {
         self.wake_ups.load(Ordering::Relaxed)
+    }
+
+    /// Gaps offered: actions that found no place in the core's queue.
+    pub fn unqueued(&self) -> u64 {
+        self.unqueued.load(Ordering::Relaxed)
     }
 
     /// Histogram of the time from execution to the record in the ring.
@@ -211,10 +226,7 @@ impl Subscription {
         config: &SubscriptionConfig,
         (waker, source): (Waker, WakeSource),
     ) -> Result<(Box<Self>, SubscriptionEnds), SubscriptionError> {
-        let slots = config.slots;
-        if !slots.is_power_of_two() || !(2..=RING_SLOTS_MAX).contains(&slots) {
-            return Err(SubscriptionError::Slots { slots });
-        }
+        let slots = config.checked_slots()?;
         let writer = RecordWriter::create(&RecordRingConfig {
             slots,
             rule: config.rule,
@@ -234,10 +246,12 @@ impl Subscription {
     /// Makes a subscription with a pipe, and the client's end.
     ///
     /// # Errors
-    /// [`SubscriptionError::Descriptors`].
+    /// [`SubscriptionError::Descriptors`], or [`SubscriptionError::Slots`] of slots that no ring has
+    /// either; a pipe makes no use of them.
     pub fn pipe(
         config: &SubscriptionConfig,
     ) -> Result<(Box<Self>, SubscriptionEnds), SubscriptionError> {
+        config.checked_slots()?;
         let (read_end, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(std::io::Error::from)?;
         // Each end of a pipe has flags of its own: the client cannot make this one block.
@@ -397,12 +411,18 @@ impl Subscription {
     /// Writes all of a record; false if the subscription is closed.
     #[inline]
     fn offer_whole(&mut self, action: &ExecutedAction, delay_ns: u64, deferred: bool) -> bool {
-        let mut record = self.record(action, delay_ns, deferred);
-        let is_late = self.config.is_late(delay_ns);
-        let counters = &*self.counters;
-        if is_late {
-            SubscriptionCounters::add(&counters.delivered_late);
+        let record = self.record(action, delay_ns, deferred);
+        if self.config.is_late(delay_ns) {
+            SubscriptionCounters::add(&self.counters.delivered_late);
         }
+        self.write(record)
+    }
+
+    /// Gives a record its number and writes it, by the rule of the ring; false if the subscription is
+    /// closed.
+    #[inline]
+    fn write(&mut self, mut record: TimingRecord) -> bool {
+        let counters = &*self.counters;
         match &mut self.transport {
             Transport::Ring { writer, waker } => {
                 let offered = writer.publish(&record.to_words());
@@ -435,6 +455,36 @@ impl Subscription {
             }
         }
         true
+    }
+
+    /// The number of the next record.
+    fn next_sequence(&self) -> u64 {
+        match &self.transport {
+            Transport::Ring { writer, .. } => writer.offered(),
+            Transport::Pipe { sequence, .. } => *sequence,
+        }
+    }
+
+    /// Offers a gap of one for each of so many actions that found no place in the core's queue, and
+    /// wakes the client if that is due. Each has the number that its record would have had, so that
+    /// what is lost of the gaps themselves is still counted right.
+    pub(crate) fn offer_unqueued(&mut self, count: u64, now: TaiNs) {
+        for _ in 0..count {
+            let number = self.next_sequence();
+            let gap = TimingRecord {
+                class: self.config.class,
+                ..TimingRecord::gap(number, number, 1, now, self.config.epoch)
+            };
+            if !self.write(gap) {
+                return;
+            }
+            SubscriptionCounters::add(&self.counters.offered);
+            SubscriptionCounters::add(&self.counters.unqueued);
+        }
+        self.fence();
+        if self.must_wake() {
+            self.wake();
+        }
     }
 
     /// Offers a record that was put off, and wakes the client if that is due.

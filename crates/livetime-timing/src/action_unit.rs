@@ -16,6 +16,10 @@
 //! counted and not delivered. The first flagged action since a flag was last read is kept with its
 //! full record, and occupies a place in the queue until it is read.
 //!
+//! An action that finds no place is counted, for its sink and for good, and told by
+//! [`ActionUnit::take_unqueued`] to a driver that reports it to whoever waits for it. How sinks share
+//! the places of a queue is a [`QueueSharing`].
+//!
 //! Nothing here allocates after construction, and nothing knows owners or names: those are in
 //! [`crate::registry`], whose compiled table is exchanged with [`ActionUnit::install`].
 
@@ -31,11 +35,23 @@ use crate::sink::{SinkId, SinkKind};
 /// One clock cycle of the channels, ns.
 pub const CYCLE_NS: u64 = 8;
 
+/// How the sinks of a channel share its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueSharing {
+    /// Who comes first has the place, as in the hardware.
+    FirstCome,
+    /// A software sink has no more places than are still free: one sink at most half of all, and
+    /// where `n` sinks take what they get, a part in `n + 1` is left for the others.
+    Fair,
+}
+
 /// Sizes and times of the channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionUnitConfig {
     /// Places of each channel's queue, 1..=1 048 576; the hardware has 256.
     pub queue: usize,
+    /// How its sinks share them.
+    pub sharing: QueueSharing,
     /// From the arrival of a message to that of its actions at the channels, ns; 4096 in hardware.
     pub latency_ns: u64,
     /// How far ahead a deadline may be, ns; 2^32 in hardware.
@@ -48,6 +64,7 @@ impl ActionUnitConfig {
     /// The hardware's values: queues of 256, 4096 ns, 2^32 ns; 32 sinks of each kind.
     pub const HARDWARE: Self = Self {
         queue: 256,
+        sharing: QueueSharing::FirstCome,
         latency_ns: 4096,
         early_ns: 1 << 32,
         sinks_max: 128,
@@ -79,10 +96,12 @@ impl ActionUnitConfig {
 }
 
 impl Default for ActionUnitConfig {
-    /// The hardware's times with queues of 65 536 and 1024 sinks, for a receiver in software.
+    /// The hardware's times with queues of 131 072, of which each software sink has its share, and
+    /// 1024 sinks, for a receiver in software.
     fn default() -> Self {
         Self {
-            queue: 1 << 16,
+            queue: 1 << 17,
+            sharing: QueueSharing::Fair,
             sinks_max: 1024,
             ..Self::HARDWARE
         }
@@ -122,7 +141,7 @@ pub struct SinkCounters {
     pub delivered: u64,
     /// Actions not delivered because the condition does not accept their flag.
     pub refused: u64,
-    /// Actions dropped because the channel's queue was full.
+    /// Actions dropped because they found no place in the channel's queue.
     pub overflow: u64,
     /// Actions executed with each flag, in the order of [`ActionFlag::ALL`].
     pub flagged: [u64; 4],
@@ -143,6 +162,10 @@ pub(crate) struct SinkState {
     pub(crate) reports: [Option<FlagReport>; 4],
     /// Deadline of the last action without late or early, to find conflicts.
     pub(crate) last_deadline: Option<TaiNs>,
+    /// Actions in the queue, those of a sink that had the place before included.
+    pub(crate) queued: usize,
+    /// Actions that found no place, since they were last told.
+    unqueued: u64,
 }
 
 /// Matches messages and executes actions at their deadlines.
@@ -152,6 +175,9 @@ pub struct ActionUnit {
     table: Box<MatchTable>,
     channels: [Channel; SinkKind::ALL.len()],
     sinks: Vec<SinkState>,
+    /// Sinks with actions that found no place and were not told yet, each once.
+    unqueued: Vec<SinkId>,
+    overflow: u64,
     messages: u64,
     sequence: u64,
 }
@@ -171,6 +197,8 @@ impl ActionUnit {
             table: Box::new(MatchTable::empty(TableLimits::HARDWARE)),
             channels: SinkKind::ALL.map(|_| Channel::new(config.queue)),
             sinks: vec![SinkState::default(); config.sinks_max],
+            unqueued: Vec::with_capacity(config.sinks_max),
+            overflow: 0,
             messages: 0,
             sequence: 0,
         })
@@ -200,6 +228,8 @@ impl ActionUnit {
             table,
             channels,
             sinks,
+            unqueued,
+            overflow,
             sequence,
             ..
         } = self;
@@ -210,10 +240,24 @@ impl ActionUnit {
             *sequence += 1;
             let sink = &mut sinks[entry.sink.index()];
             sink.counters.matched += 1;
+            let channel = &mut channels[entry.kind.channel()];
+            let may = match config.sharing {
+                QueueSharing::Fair if entry.kind == SinkKind::Software => {
+                    sink.queued < channel.free()
+                }
+                _ => true,
+            };
             let pending = pending(entry, message, now, at_channel, config.early_ns, *sequence);
-            if !channels[entry.kind.channel()].push(pending) {
-                sink.counters.overflow += 1;
+            if may && channel.push(pending) {
+                sink.queued += 1;
+                continue;
             }
+            sink.counters.overflow += 1;
+            *overflow += 1;
+            if sink.unqueued == 0 {
+                unqueued.push(entry.sink);
+            }
+            sink.unqueued += 1;
         }
         self.messages += 1;
         count
@@ -250,6 +294,30 @@ impl ActionUnit {
             .get(sink.index())
             .map(|state| state.counters)
             .unwrap_or_default()
+    }
+
+    /// Actions of any sink that found no place in a queue, sinks that are gone included.
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// A sink, and how many of its actions found no place since that was last asked, at most `max`
+    /// of them at a time; call until `None`.
+    pub fn take_unqueued(&mut self, max: u64) -> Option<(SinkId, u64)> {
+        let sink = *self.unqueued.last()?;
+        let left = &mut self.sinks[sink.index()].unqueued;
+        let count = (*left).min(max);
+        *left -= count;
+        if *left == 0 {
+            self.unqueued.pop();
+        }
+        Some((sink, count))
+    }
+
+    /// Whether [`ActionUnit::take_unqueued`] has something to tell.
+    #[inline]
+    pub fn has_unqueued(&self) -> bool {
+        !self.unqueued.is_empty()
     }
 
     /// Messages taken in.
@@ -295,8 +363,13 @@ impl ActionUnit {
         for flag in ActionFlag::ALL {
             self.take_report(sink, kind, flag);
         }
+        self.unqueued.retain(|other| *other != sink);
         if let Some(state) = self.sinks.get_mut(sink.index()) {
-            *state = SinkState::default();
+            // What is queued stays there until it is due.
+            *state = SinkState {
+                queued: state.queued,
+                ..SinkState::default()
+            };
         }
     }
 

@@ -91,6 +91,12 @@ impl Channel {
         self.turns.len() + self.reports
     }
 
+    /// Places that nothing is in.
+    #[inline]
+    pub(crate) fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.fill())
+    }
+
     pub(crate) fn most_full(&self) -> usize {
         self.most_full
     }
@@ -166,6 +172,7 @@ impl Channel {
             action.flag = action.flag.or(Some(ActionFlag::Delayed));
         }
         let sink = &mut sinks[action.sink.index()];
+        sink.queued -= 1;
         let accepted = action.flag.is_none_or(|flag| accept.contains(flag));
         if let Some(flag) = action.flag {
             self.count_flag(&action, flag, sink);

@@ -65,6 +65,17 @@ pub enum ClockFault {
 /// Largest drift that is accepted, parts in 10^9: 0.1 %.
 pub const DRIFT_MAX: i32 = 1_000_000;
 
+/// The problem of a drift beyond [`DRIFT_MAX`], parts in 10^9.
+pub fn drift_problem(found: i64) -> Problem {
+    Problem::new(
+        problem_code::DRIFT,
+        "timing.clock.drift",
+        found,
+        "-1000000 to 1000000 parts in 10^9",
+        "oscillators of receivers stay within 100 000",
+    )
+}
+
 /// What a receiver believes the time to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockModel {
@@ -158,13 +169,7 @@ impl ClockModel {
             ClockFault::Step { ns } => self.base = (now, believed.offset_by(ns)),
             ClockFault::Drift { parts_per_billion } => {
                 if parts_per_billion.unsigned_abs() > DRIFT_MAX.unsigned_abs() {
-                    return Err(Problem::new(
-                        problem_code::DRIFT,
-                        "timing.clock.drift",
-                        parts_per_billion,
-                        "-1000000 to 1000000 parts in 10^9",
-                        "oscillators of receivers stay within 100 000",
-                    ));
+                    return Err(drift_problem(parts_per_billion.into()));
                 }
                 self.base = (now, believed);
                 self.drift = parts_per_billion;

@@ -44,8 +44,10 @@ pub mod timing_core;
 pub mod timing_group;
 pub mod waveform;
 
-pub use action_unit::{Action, ActionUnit, ActionUnitConfig, FlagReport, SinkCounters};
-pub use clock::{ClockFault, ClockModel, LeapTable, LockState};
+pub use action_unit::{
+    Action, ActionUnit, ActionUnitConfig, FlagReport, QueueSharing, SinkCounters,
+};
+pub use clock::{ClockFault, ClockModel, LeapTable, LockState, drift_problem};
 pub use condition::{Condition, ConditionId, ConditionSpec};
 pub use conflict::{ConflictPair, ConflictReport};
 pub use flag::{ActionFlag, FlagSet};
@@ -64,7 +66,9 @@ pub use receiver::{EmulatedReceiver, SCHEDULES_MAX, TimingReceiver};
 pub use registry::{
     Applied, Change, ClientGone, HardwareFit, Registry, RegistryConfig, SinkError, TransactionError,
 };
-pub use schedule::{Playback, Schedule, ScheduleEntry, ScheduleError, SchedulePlayer};
+pub use schedule::{
+    Playback, RepetitionError, Schedule, ScheduleEntry, ScheduleError, SchedulePlayer,
+};
 pub use sink::{ConflictPolicy, SinkId, SinkKind, SinkSpec, TAG_OFF, TAG_ON};
 pub use spill::{GateSince, ScheduledTrigger, Spill, SpillConfig, SpillCounters};
 pub use timing_core::TimingCore;

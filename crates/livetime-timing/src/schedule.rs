@@ -58,6 +58,34 @@ pub enum ScheduleError {
     Empty,
 }
 
+/// Why messages cannot be played again and again like that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RepetitionError {
+    /// The next turn would begin before one has ended.
+    #[error(
+        "period {period} ns: the schedule is {length} ns long, so that its repetitions would overlap; \
+         give {length} ns or more"
+    )]
+    Overlap {
+        /// From one start to the next, ns.
+        period: u64,
+        /// From the first message to the last, ns.
+        length: u64,
+    },
+    /// The last turn would end after the last time there is.
+    #[error(
+        "{times} turns with a period of {period} ns end after the last time there is, {} ns TAI; \
+         give fewer or a shorter one",
+        u64::MAX
+    )]
+    BeyondTime {
+        /// How often.
+        times: u64,
+        /// From one start to the next, ns.
+        period: u64,
+    },
+}
+
 const HEX: &str = "a hexadecimal number of up to 64 bits";
 
 impl Schedule {
@@ -216,6 +244,34 @@ impl SchedulePlayer {
         }
     }
 
+    /// Whether messages with times of their own can be played so often, so far apart; a period shorter
+    /// than the schedule is refused, but for a single turn, where it says nothing.
+    ///
+    /// # Errors
+    /// [`RepetitionError`].
+    pub fn check_repetition(
+        messages: &[TimingMessage],
+        times: u64,
+        period: DurationNs,
+    ) -> Result<(), RepetitionError> {
+        let all = || messages.iter().map(|message| message.time.0);
+        let (Some(first), Some(last)) = (all().min(), all().max()) else {
+            return Ok(());
+        };
+        let (period, length) = (period.0, last - first);
+        if times <= 1 {
+            return Ok(());
+        }
+        if period < length {
+            return Err(RepetitionError::Overlap { period, length });
+        }
+        let turns = period.checked_mul(times - 1);
+        match turns.and_then(|turns| last.checked_add(turns)) {
+            Some(_) => Ok(()),
+            None => Err(RepetitionError::BeyondTime { times, period }),
+        }
+    }
+
     /// A player of messages with times of their own, `times` times with `period` between the
     /// starts, each `lead` before its time; `None` without messages.
     pub fn of_messages(
@@ -314,6 +370,31 @@ impl SchedulePlayer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repetitions_neither_overlap_nor_end_after_all_time() {
+        let at = |time| TimingMessage::new(EventId(1), 0, TaiNs(time));
+        let messages = [at(1_000), at(1_300), at(1_100)];
+        let check =
+            |times, period| SchedulePlayer::check_repetition(&messages, times, DurationNs(period));
+        assert_eq!(check(1, 0), Ok(()));
+        assert_eq!(check(3, 300), Ok(()));
+        let (period, length) = (299, 300);
+        assert_eq!(
+            check(2, period),
+            Err(RepetitionError::Overlap { period, length })
+        );
+        let period = (u64::MAX - 1_300) / 2;
+        assert_eq!(check(3, period), Ok(()));
+        for (times, period) in [(4, period), (3, period + 1), (3, u64::MAX)] {
+            let beyond = RepetitionError::BeyondTime { times, period };
+            assert_eq!(check(times, period), Err(beyond));
+        }
+        assert_eq!(
+            SchedulePlayer::check_repetition(&[], 9, DurationNs(0)),
+            Ok(())
+        );
+    }
 
     const TEXT: &str = "# a small ring
 0x1fff0000000000a0 0x0 0            # start

@@ -5,8 +5,8 @@
 
 use livetime_timing::{
     Action, ActionFlag, ActionUnitConfig, Caller, Change, ClientId, ConditionId, ConditionSpec,
-    ConflictPolicy, FlagSet, IdFilter, RegistryConfig, Role, SinkId, SinkKind, SinkSpec, TAG_OFF,
-    TAG_ON, TimingCore,
+    ConflictPolicy, FlagSet, IdFilter, QueueSharing, RegistryConfig, Role, SinkId, SinkKind,
+    SinkSpec, TAG_OFF, TAG_ON, TimingCore,
 };
 use livetime_wire::{EventId, TaiNs, TimingMessage};
 
@@ -293,6 +293,57 @@ fn the_queue_holds_256_and_drops_the_257th() {
         send(&mut core, 1, 2 * NOW + n);
     }
     assert_eq!(core.actions().counters(sink_a).overflow, 1);
+}
+
+/// Whoever floods the queue leaves room for those who come later, and all of it is accounted for.
+#[test]
+fn a_software_sink_has_its_share_of_the_queue_and_no_more() {
+    let unit = ActionUnitConfig {
+        queue: 120,
+        sharing: QueueSharing::Fair,
+        ..ActionUnitConfig::HARDWARE
+    };
+    let mut core = TimingCore::new(RegistryConfig::HARDWARE, unit).unwrap();
+    let names = ["a", "b", "c"];
+    let sinks = names.map(|name| sink(&mut core, SinkKind::Software, name));
+    for (sink, n) in sinks.iter().zip(0..) {
+        let filter = IdFilter::prefix(EventId(n), u64::MAX).unwrap();
+        add(&mut core, accepting(*sink, filter, 0));
+    }
+    let send = |core: &mut TimingCore, n: u64, count: u64| {
+        for at in 0..count {
+            let message = TimingMessage::new(EventId(n), 0, TaiNs(2 * NOW + at));
+            core.handle_message(TaiNs(NOW), &message);
+        }
+    };
+    let queued = |core: &TimingCore, n: usize| {
+        let counters = core.actions().counters(sinks[n]);
+        counters.matched - counters.overflow
+    };
+    send(&mut core, 0, 500);
+    assert_eq!(queued(&core, 0), 60);
+    send(&mut core, 1, 500);
+    assert_eq!(queued(&core, 1), 30);
+    send(&mut core, 0, 500);
+    send(&mut core, 2, 15);
+    assert_eq!((queued(&core, 0), queued(&core, 2)), (60, 15));
+    let mut told = [0; 3];
+    while let Some((sink, count)) = core.actions_mut().take_unqueued(100) {
+        told[sinks.iter().position(|its| *its == sink).unwrap()] += count;
+    }
+    assert_eq!(told, [940, 470, 0]);
+    assert_eq!(core.actions().overflow(), 1410);
+    // A sink that is gone takes its share with it when that is due.
+    core.destroy_sink(&CALLER, sinks[0]).unwrap();
+    let again = sink(&mut core, SinkKind::Software, "d");
+    assert_eq!(again, sinks[0]);
+    assert_eq!(run(&mut core).len(), 105);
+    let filter = IdFilter::prefix(EventId(0), u64::MAX).unwrap();
+    add(&mut core, accepting(again, filter, 0));
+    let before = core.actions().fill(SinkKind::Software) as u64;
+    send(&mut core, 0, 500);
+    assert_eq!(queued(&core, 0), (120 - before) / 2);
+    assert_eq!(core.actions().overflow(), 1410 + 500 - (120 - before) / 2);
 }
 
 #[test]

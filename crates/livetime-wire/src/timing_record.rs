@@ -222,9 +222,11 @@ impl TimingRecord {
         }
     }
 
-    /// How much later than its deadline the action was executed \[ns\]; negative when earlier.
+    /// How much later than its deadline the action was executed \[ns\]; negative when earlier, and as
+    /// much of either as an `i64` holds.
     pub fn late_by_ns(&self) -> i64 {
-        self.executed.0.wrapping_sub(self.deadline.0) as i64
+        let late = i128::from(self.executed.0) - i128::from(self.deadline.0);
+        late.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// When the message was matched, or the earliest time that the field can express.
@@ -317,6 +319,21 @@ mod tests {
     use super::*;
 
     const GOLDEN: &str = include_str!("../../../docs/formats/timing-record-v1.hex");
+
+    #[test]
+    fn what_is_beyond_a_number_is_as_late_or_early_as_can_be_said() {
+        let late_by = |executed, deadline| {
+            let record = TimingRecord {
+                executed: TaiNs(executed),
+                deadline: TaiNs(deadline),
+                ..sample()
+            };
+            record.late_by_ns()
+        };
+        assert_eq!((late_by(7, 5), late_by(5, 7)), (2, -2));
+        assert_eq!(late_by(1_000_004_096, u64::MAX), i64::MIN);
+        assert_eq!(late_by(u64::MAX, 1_000_004_096), i64::MAX);
+    }
 
     fn sample() -> TimingRecord {
         TimingRecord {

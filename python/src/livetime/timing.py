@@ -106,7 +106,12 @@ _LOOK = 0.1
 
 
 class Listener:
-    """Records of some conditions; goes on by itself when the daemon is restarted."""
+    """Records of some conditions; goes on by itself when the daemon is restarted.
+
+    With ``overflow="disconnect"`` the daemon ends the subscription when the ring is full: what the
+    ring holds is given first, then a gap, and from then on each look for records raises
+    `LivetimeError`.
+    """
 
     def __init__(
         self,
@@ -133,7 +138,8 @@ class Listener:
     def read(self, most: int = 4096, timeout: Optional[float] = None) -> Records:
         """The records that are there, at most `most`, waiting for the first one.
 
-        Empty when there was none within `timeout` seconds (for ever without one).
+        Empty when there was none within `timeout` seconds (for ever without one). An error that
+        came behind records is raised by the next call.
         """
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is nan, expected seconds")
@@ -180,7 +186,10 @@ class Listener:
                 yield record
 
     def call(self, handle: Callable[[Records], Any]) -> None:
-        """Calls `handle` with each array of records, in a thread of its own, until `close`."""
+        """Calls `handle` with each array of records, in a thread of its own, until `close`.
+
+        An error ends the thread, as any exception ends one (`threading.excepthook`).
+        """
         if self._thread is not None:
             raise LivetimeError("the listener calls back already")
 

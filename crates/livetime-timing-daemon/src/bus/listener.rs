@@ -12,9 +12,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use zbus::connection::Builder;
-use zbus::{Guid, block_on, fdo};
+use zbus::names::BusName;
+use zbus::{Connection, Guid, block_on, fdo};
 
 use super::mailbox::Mailbox;
+use super::peer_stream::PeerStream;
+use super::readiness::Readiness;
 use super::server::{Link, Server};
 use super::{BUS_NAME, to_error};
 
@@ -63,6 +66,14 @@ pub enum ListenError {
     /// The bus refuses.
     #[error("cannot serve {BUS_NAME} on the bus: {0}")]
     Bus(#[from] zbus::Error),
+    /// Somebody else has the name.
+    #[error(
+        "cannot serve {BUS_NAME} on the bus: {owner} has the name; end that one, or serve on another bus"
+    )]
+    NameTaken {
+        /// Its connection, and its process where the bus knows.
+        owner: String,
+    },
     /// No thread could be started.
     #[error("no thread for connections: {0}")]
     Thread(io::Error),
@@ -107,10 +118,10 @@ pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenErr
     std::fs::set_permissions(path, everybody).map_err(failed)?;
     let made = identity(path).map_err(failed)?;
     let server = Arc::clone(server);
-    let peers = Arc::new(AtomicUsize::new(0));
+    let readiness = Readiness::start().map_err(ListenError::Thread)?;
     std::thread::Builder::new()
         .name("timing-listener".to_owned())
-        .spawn(move || accept(&server, &listener, &peers))
+        .spawn(move || accept(&server, &listener, &readiness))
         .map_err(ListenError::Thread)?;
     Ok(PeerSocket {
         path: path.to_owned(),
@@ -119,7 +130,7 @@ pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenErr
 }
 
 /// Removes the socket that a dead daemon left, and nothing else.
-fn clear_place(path: &Path) -> Result<(), ListenError> {
+pub(crate) fn clear_place(path: &Path) -> Result<(), ListenError> {
     let path_buf = || path.to_owned();
     let failed = |source| ListenError::Socket {
         path: path_buf(),
@@ -151,7 +162,8 @@ fn clear_place(path: &Path) -> Result<(), ListenError> {
     std::fs::remove_file(path).map_err(failed)
 }
 
-fn accept(server: &Arc<Server>, listener: &UnixListener, peers: &Arc<AtomicUsize>) {
+fn accept(server: &Arc<Server>, listener: &UnixListener, readiness: &Arc<Readiness>) {
+    let peers = Arc::new(AtomicUsize::new(0));
     while !server.is_quitting() {
         let Ok((stream, _)) = listener.accept() else {
             // No descriptors left: those that wait do so until a peer has gone.
@@ -163,12 +175,13 @@ fn accept(server: &Arc<Server>, listener: &UnixListener, peers: &Arc<AtomicUsize
             continue;
         }
         let server = Arc::clone(server);
-        let count = Arc::clone(peers);
+        let readiness = Arc::clone(readiness);
+        let count = Arc::clone(&peers);
         let thread = std::thread::Builder::new()
             .name("timing-peer".to_owned())
             .spawn(move || {
                 // A failed handshake is the peer's affair.
-                let _ = serve_peer(&server, stream);
+                let _ = serve_peer(&server, stream, &readiness);
                 count.fetch_sub(1, Ordering::SeqCst);
             });
         if thread.is_err() {
@@ -177,12 +190,18 @@ fn accept(server: &Arc<Server>, listener: &UnixListener, peers: &Arc<AtomicUsize
     }
 }
 
-fn serve_peer(server: &Arc<Server>, stream: UnixStream) -> fdo::Result<()> {
+fn serve_peer(
+    server: &Arc<Server>,
+    stream: UnixStream,
+    readiness: &Arc<Readiness>,
+) -> fdo::Result<()> {
     let credentials = rustix::net::sockopt::socket_peercred(&stream)
         .map_err(|errno| fdo::Error::AuthFailed(errno.to_string()))?;
     let uid = credentials.uid.as_raw();
     let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
     let gids = groups_of(pid, credentials.gid.as_raw());
+    let stream = PeerStream::new(stream, uid, readiness)
+        .map_err(|error| fdo::Error::IOError(error.to_string()))?;
     let client = server
         .control
         .client_arrived(uid, &gids, pid, "peer")
@@ -194,7 +213,7 @@ fn serve_peer(server: &Arc<Server>, stream: UnixStream) -> fdo::Result<()> {
 
 async fn serve_client(
     server: &Arc<Server>,
-    stream: UnixStream,
+    stream: PeerStream,
     client: &crate::control::Client,
 ) -> fdo::Result<()> {
     let guid = Guid::generate();
@@ -203,10 +222,11 @@ async fn serve_client(
         connection: OnceLock::new(),
         mailbox: Mailbox::default(),
         client: Some(client.clone()),
+        hang_up: Some(stream.hang_up()),
     });
     server.add_link(key.clone(), Arc::clone(&link));
     let served = async {
-        let builder = Builder::unix_stream(stream).server(guid).p2p();
+        let builder = Builder::socket(stream).server(guid).p2p();
         let mut builder = server.serve_base(builder);
         for object in server.objects() {
             builder = server.serve_early(builder, &object);
@@ -263,7 +283,7 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
     // Before anybody can call: a caller that leaves at once is noticed as well.
     let names = block_on(fdo::DBusProxy::new(&connection))?;
     let changes = block_on(names.receive_name_owner_changed())?;
-    block_on(connection.request_name(BUS_NAME))?;
+    block_on(take_name(&connection, &names))?;
     let link = Arc::new(Link::default());
     let _ = link.connection.set(connection.clone());
     server.add_link(format!("bus {choice:?}"), Arc::clone(&link));
@@ -277,6 +297,27 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
         .spawn(move || block_on(link.mailbox.send_until_closed(&connection)))
         .map_err(ListenError::Thread)?;
     Ok(())
+}
+
+/// Takes the name on the bus for good: a second daemon neither gets it nor waits for it.
+async fn take_name(connection: &Connection, names: &fdo::DBusProxy<'_>) -> Result<(), ListenError> {
+    let flags = fdo::RequestNameFlags::DO_NOT_QUEUE;
+    match connection.request_name_with_flags(BUS_NAME, flags).await {
+        Err(zbus::Error::NameTaken) => {}
+        Err(error) => return Err(error.into()),
+        Ok(_) => return Ok(()),
+    }
+    let name = BusName::try_from(BUS_NAME)?;
+    let Ok(owner) = names.get_name_owner(name).await else {
+        let owner = "somebody who has left meanwhile".to_owned();
+        return Err(ListenError::NameTaken { owner });
+    };
+    let pid = names.get_connection_unix_process_id(owner.clone().into());
+    let owner = match pid.await {
+        Ok(pid) => format!("process {pid} ({owner})"),
+        Err(_) => owner.to_string(),
+    };
+    Err(ListenError::NameTaken { owner })
 }
 
 /// Notices callers that leave the bus.

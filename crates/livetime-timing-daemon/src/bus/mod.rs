@@ -14,8 +14,9 @@
 //!                               /c17_0     Condition, Owned, SoftwareCondition or OutputCondition
 //! ```
 //!
-//! Calls of one connection are served in their order, so that a client that sends and does not
-//! read stops itself; signals wait in a bounded [`mailbox`] per connection.
+//! Calls of one connection are served in their order, those of the standard interfaces a few at a
+//! time ([`peer_stream`]), so that a client that sends and does not read stops itself; signals wait
+//! in a bounded [`mailbox`] per connection.
 
 pub mod condition_object;
 pub mod generator_object;
@@ -23,6 +24,8 @@ pub mod handshakes;
 pub mod input_object;
 pub mod listener;
 pub mod mailbox;
+pub mod peer_stream;
+mod readiness;
 pub mod receiver_object;
 pub mod server;
 pub mod sink_object;

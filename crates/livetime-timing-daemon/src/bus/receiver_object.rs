@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use livetime_timing::{
     Change, ClockFault, ConditionSpec, IdFilter, Operation, SchedulePlayer, SinkKind, SinkSpec,
-    TableLimits,
+    TableLimits, drift_problem,
 };
 use livetime_wire::{DurationNs, TaiNs, TimingMessage, timing_message::EventId};
 use zbus::message::Header;
@@ -14,6 +14,7 @@ use zbus::{Connection, OwnedFd, OwnedObjectPath, fdo, interface};
 use super::server::Server;
 use super::{Object, RECEIVER_PATH, invalid, owned_path, to_error};
 use crate::bulk::{BulkError, read_schedule};
+use crate::control::ControlError;
 use crate::lease::Holder;
 use crate::status::status_document;
 
@@ -256,7 +257,7 @@ impl ReceiverObject {
     fn current_time(&self) -> fdo::Result<u64> {
         let control = &self.server.control;
         if !control.clock_model().lock_state().is_locked() {
-            return Err(to_error(crate::control::ControlError::NotLocked));
+            return Err(to_error(ControlError::NotLocked));
         }
         Ok(control.time().0)
     }
@@ -311,8 +312,8 @@ impl ReceiverObject {
     }
 
     /// Plays messages of 32 bytes each (the format of the timing network) from a sealed memory
-    /// file: `lead` ns before their times, `repeats` times with `period` ns between. Returns how
-    /// many there are.
+    /// file: `lead` ns before their times, `repeats` times with `period` ns from one start to the
+    /// next, at least their length. Returns how many there are.
     async fn play_schedule(
         &self,
         #[zbus(connection)] connection: &Connection,
@@ -326,6 +327,8 @@ impl ReceiverObject {
         let messages = read_schedule(messages.into()).map_err(bulk_error)?;
         let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
         let (lead, period) = (DurationNs(lead), DurationNs(period));
+        SchedulePlayer::check_repetition(&messages, repeats.into(), period)
+            .map_err(|error| invalid(error.to_string()))?;
         let player = SchedulePlayer::of_messages(&messages, lead, repeats.into(), period)
             .ok_or_else(|| invalid("the schedule has no messages"))?;
         let control = &self.server.control;
@@ -411,8 +414,11 @@ impl ReceiverObject {
         value: i64,
     ) -> fdo::Result<()> {
         let client = self.server.caller(connection, &header).await?;
-        let fault = clock_fault(kind, value)?;
         let control = &self.server.control;
+        control
+            .authorise(&client.caller(), Operation::ChangeClock)
+            .map_err(to_error)?;
+        let fault = clock_fault(kind, value)?;
         let before = control.clock_model().lock_state();
         control
             .clock_fault(&client.caller(), fault)
@@ -482,9 +488,9 @@ fn clock_fault(kind: &str, value: i64) -> fdo::Result<ClockFault> {
         ("lost", 0) => Ok(ClockFault::LockLost),
         ("regained", 0) => Ok(ClockFault::LockRegained),
         ("step", ns) => Ok(ClockFault::Step { ns }),
-        // What does not fit is beyond every bound and refused as such.
         ("drift", ppb) => Ok(ClockFault::Drift {
-            parts_per_billion: i32::try_from(ppb).unwrap_or(i32::MAX),
+            parts_per_billion: i32::try_from(ppb)
+                .map_err(|_| to_error(ControlError::Value(Box::new(drift_problem(ppb)))))?,
         }),
         _ => Err(invalid(format!(
             "clock fault `{kind}` with {value} is not known; there are `lost` and `regained` \
@@ -509,4 +515,18 @@ fn condition_object(server: &Server, path: &OwnedObjectPath) -> fdo::Result<Obje
 
 fn bulk_error(error: BulkError) -> fdo::Error {
     invalid(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_is_refused_as_it_was_given() {
+        for ppb in [i64::MIN, i64::from(i32::MAX) + 1] {
+            let refused = clock_fault("drift", ppb).unwrap_err().to_string();
+            assert!(refused.contains(&ppb.to_string()), "{refused}");
+            assert!(refused.contains("-1000000 to 1000000"), "{refused}");
+        }
+    }
 }

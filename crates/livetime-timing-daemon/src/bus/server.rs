@@ -21,6 +21,7 @@ use super::generator_object::{GENERATOR_PATH, GeneratorObject};
 use super::handshakes::Handshakes;
 use super::input_object::InputObject;
 use super::mailbox::Mailbox;
+use super::peer_stream::HangUp;
 use super::receiver_object::{DaemonObject, ReceiverObject};
 use super::sink_object::{
     ActionSinkObject, OutputActionSinkObject, OwnedSinkObject, SoftwareActionSinkObject,
@@ -43,6 +44,8 @@ pub struct Link {
     pub mailbox: Mailbox,
     /// The client at the other end; on a bus there are many.
     pub client: Option<Client>,
+    /// Ends the connection of a peer that does not read.
+    pub hang_up: Option<HangUp>,
 }
 
 #[derive(Debug, Clone)]
@@ -138,6 +141,9 @@ impl Server {
     pub fn close_links(&self) {
         let links = std::mem::take(&mut *locked(&self.links));
         for link in links.into_values() {
+            if let Some(peer) = &link.hang_up {
+                peer.hang_up();
+            }
             if let Some(connection) = link.connection.get() {
                 // One that is closed already is as well closed.
                 let _ = zbus::block_on(connection.clone().close());

@@ -11,7 +11,7 @@ use livetime_timing::{
 use livetime_wire::PriorityClass;
 use livetime_wire::timing_message::EventId;
 use zbus::message::Header;
-use zbus::{Connection, OwnedFd, OwnedObjectPath, OwnedVariant, fdo, interface};
+use zbus::{Connection, OwnedFd, OwnedObjectPath, OwnedVariant, Variant, fdo, interface};
 
 use super::server::Server;
 use super::{Object, invalid, owned_path, to_error};
@@ -372,7 +372,9 @@ impl SoftwareActionSinkObject {
         Ok((ends.data.into(), wake.into(), life.into(), number, epoch))
     }
 
-    /// A pipe of records of 64 bytes: its read end, the subscription, the epoch.
+    /// A pipe of records of 64 bytes: its read end, the subscription, the epoch. The options are
+    /// those of a ring; `slots` and `overflow` say nothing here, since a pipe has the kernel's size
+    /// and drops the newest.
     async fn subscribe_pipe(
         &self,
         #[zbus(connection)] connection: &Connection,
@@ -449,9 +451,8 @@ fn subscription_config(options: &HashMap<String, OwnedVariant>) -> fdo::Result<S
     let mut config = SubscriptionConfig::default();
     for (name, value) in options {
         let wrong = |allowed: &str| {
-            invalid(format!(
-                "option `{name}` is {value:?}, allowed is {allowed}"
-            ))
+            let found = shown(value);
+            invalid(format!("option `{name}` is {found}, allowed is {allowed}"))
         };
         let text = || <&str>::try_from(&**value).ok();
         match name.as_str() {
@@ -480,6 +481,24 @@ fn subscription_config(options: &HashMap<String, OwnedVariant>) -> fdo::Result<S
         }
     }
     Ok(config)
+}
+
+/// A value as its sender may have written it, with its D-Bus type.
+fn shown(value: &Variant<'_>) -> String {
+    let text = match value {
+        Variant::Str(text) => format!("`{text}`"),
+        Variant::Bool(bit) => bit.to_string(),
+        Variant::U8(n) => n.to_string(),
+        Variant::I16(n) => n.to_string(),
+        Variant::U16(n) => n.to_string(),
+        Variant::I32(n) => n.to_string(),
+        Variant::U32(n) => n.to_string(),
+        Variant::I64(n) => n.to_string(),
+        Variant::U64(n) => n.to_string(),
+        Variant::F64(x) => x.to_string(),
+        _ => "a value".to_owned(),
+    };
+    format!("{text} of type {}", value.value_signature())
 }
 
 /// A sink that acts on hardware: outputs, bus tags, embedded processors.

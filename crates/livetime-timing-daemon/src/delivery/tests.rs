@@ -1,7 +1,7 @@
 //! Delivery to rings and pipes, the clients at the other end.
 
-use livetime_shm::{Found, RecordReader, RingClosed, WakeSource, WakeUp};
-use livetime_wire::{RecordFlags, TimingRecord};
+use livetime_shm::{Found, OverflowRule, RecordReader, RingClosed, WakeSource, WakeUp};
+use livetime_wire::{RecordFlags, RecordKind, TimingRecord};
 
 use super::*;
 use crate::subscription::{Subscription, SubscriptionConfig, SubscriptionEnds};
@@ -69,6 +69,43 @@ fn each_listener_of_the_sink_gets_the_record_with_its_times() {
         1,
         "150 ns lie between 2^7 and 2^8"
     );
+}
+
+/// Whatever the rule and however small the ring: messages received and reported lost are what there
+/// was, though gaps themselves find no room.
+#[test]
+fn actions_without_a_place_are_counted_right_even_where_their_gaps_are_lost() {
+    for rule in [OverflowRule::DropOldest, OverflowRule::DropNewest] {
+        for (unqueued, slots) in [(1, 64), (5, 2), (300, 8), (300, 1024)] {
+            let mut delivery = Delivery::new(DeliveryConfig::default());
+            let config = SubscriptionConfig {
+                slots,
+                rule,
+                ..SubscriptionConfig::default()
+            };
+            let (mut reader, ends) = subscribe(&mut delivery, &mut Vec::new(), 1, &config);
+            let now = || TaiNs(1_100);
+            delivery.deliver(&[action(1, 1), action(1, 2)], &now);
+            delivery.deliver_unqueued(1, unqueued, now());
+            delivery.deliver_unqueued(2, 7, now());
+            delivery.deliver(&[action(1, 3)], &now);
+            let (mut received, mut lost) = (0, 0);
+            loop {
+                match reader.poll() {
+                    Found::Record(words) => match TimingRecord::new_checked(&words).unwrap() {
+                        record if record.kind == RecordKind::Gap => lost += record.id,
+                        _ => received += 1,
+                    },
+                    Found::Lost { first, last } => lost += last - first + 1,
+                    Found::Nothing | Found::Closed(_) => break,
+                }
+            }
+            assert_eq!(received + lost, 3 + unqueued, "{rule:?} {slots}");
+            assert!(lost >= unqueued);
+            assert_eq!(ends.counters.unqueued(), unqueued);
+            assert_eq!(ends.counters.offered(), 3 + unqueued);
+        }
+    }
 }
 
 #[test]

@@ -316,6 +316,173 @@ fn the_clock_and_the_inputs_of_the_emulated_receiver_are_steered() {
     assert_eq!(status["messages"], 1);
 }
 
+/// A feed that goes on, and what it says while it does.
+struct Feeding {
+    child: Child,
+    talk: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+impl Feeding {
+    fn start(served: &Served, sets: &str, arguments: &[&str]) -> Self {
+        let path = served.socket.with_file_name("sets.txt");
+        std::fs::write(&path, sets).unwrap();
+        let mut feed = livetime();
+        feed.args(["timing", "fg", "feed"])
+            .arg(&path)
+            .args(arguments)
+            .arg("--daemon")
+            .arg(&served.socket);
+        feed.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = feed.spawn().unwrap();
+        let talk = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, talk }
+    }
+
+    /// Reads on until something is said that begins so.
+    fn wait_for(&mut self, start: &str) {
+        let mut said = self.talk.by_ref().map(Result::unwrap);
+        assert!(said.any(|line| line.starts_with(start)), "{start}");
+    }
+
+    /// Exit code, result and last word.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let last = self.talk.map(Result::unwrap).last().unwrap_or_default();
+        let mut result = String::new();
+        let mut output = self.child.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut output, &mut result).unwrap();
+        (self.child.wait().unwrap().code(), result, last)
+    }
+}
+
+/// 125 us without a slope.
+const SET: &str = "0 0 0 0 0 0 7\n";
+
+#[test]
+fn a_feed_says_how_its_waveforms_ended() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let go = ["--event", "1000", "--go", "--repeat", "3"];
+    let mut feeding = Feeding::start(&served, SET, &go);
+    feeding.wait_for("the clock is virtual and stands still");
+    served.timing(&["clock", "advance", "+1000000000"]);
+    let (code, result, _) = feeding.end();
+    assert_eq!(
+        (code, &*result),
+        (Some(0), "stopped, 3 sets executed\n"),
+        "all of it"
+    );
+
+    // A second at once is more than lies in the generator itself.
+    let mut feeding = Feeding::start(&served, &SET.repeat(2000), &go[..3]);
+    feeding.wait_for("the clock is virtual");
+    while !served.text(&["fg", "status"]).starts_with("fg-0 running") {
+        served.timing(&["clock", "advance", "+100000"]);
+    }
+    served.timing(&["clock", "advance", "+1000000000"]);
+    let (code, result, last) = feeding.end();
+    assert_eq!((code, &*result), (Some(1), ""));
+    assert!(last.starts_with("error: underflow of fg-0; "), "{last}");
+    assert!(last.contains(" of 2000 sets executed"), "{last}");
+
+    let mut feeding = Feeding::start(&served, SET, &[]);
+    feeding.wait_for("the clock is virtual");
+    served.timing(&["fg", "abort"]);
+    while !served.text(&["fg", "status"]).starts_with("fg-0 disabled") {
+        served.timing(&["clock", "advance", "+100000"]);
+    }
+    let (code, result, last) = feeding.end();
+    assert_eq!((code, &*result), (Some(1), ""));
+    assert_eq!(last, "error: aborted: fg-0; 0 of 1 sets executed");
+}
+
+/// A start that cannot come any more is not waited for, and a late one would be none the worse.
+#[test]
+fn a_feed_whose_start_was_lost_says_so() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    // The start comes before the arming, by a receiver's clock that is behind.
+    served.timing(&["clock", "lost"]);
+    served.timing(&["clock", "step", "-5000000000"]);
+    let mut feeding = Feeding::start(&served, SET, &["--event", "1000", "--go"]);
+    feeding.wait_for("the clock is virtual");
+    let list = served.text(&["cond", "list"]);
+    assert!(list.contains("tag 1, accepts dc-l, active"), "{list}");
+    served.timing(&["clock", "advance", "+2000000"]);
+    let (code, result, last) = feeding.end();
+    assert_eq!((code, &*result), (Some(1), ""));
+    let expected =
+        "error: not started: the message that was injected was due at TAI 995001000000 ns";
+    assert!(last.starts_with(expected), "{last}");
+}
+
+#[test]
+fn what_does_not_fit_the_generators_is_refused_before_it_is_fed() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let (code, _, last) = Feeding::start(&served, SET, &["--repeat", "16385"]).end();
+    assert_eq!(code, Some(1));
+    let expected = "channel 0 has 16385 sets (1, 16385 times), allowed is 16384";
+    assert!(last.contains(expected), "{last}");
+    let (code, ..) = Feeding::start(&served, SET, &["--repeat", "0"]).end();
+    assert_eq!(code, Some(2), "as `dm -n 0`");
+}
+
+#[test]
+fn a_clock_that_stands_still_is_told() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    let refused = served.refused(&["latency"]);
+    assert!(
+        refused.contains("the daemon's clock is virtual"),
+        "{refused}"
+    );
+    let mut audit = livetime();
+    audit.args(["timing", "audit", "--messages", "100", "--daemon"]);
+    audit.arg(&served.socket);
+    audit.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut auditing = audit.spawn().unwrap();
+    let mut said = String::new();
+    let mut talk = BufReader::new(auditing.stderr.take().unwrap());
+    talk.read_line(&mut said).unwrap();
+    assert!(said.starts_with("the clock is virtual"), "{said}");
+    served.timing(&["clock", "advance", "+1000000000"]);
+    let output = auditing.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("sent 100, received 100, lost 0 "),
+        "{text}"
+    );
+}
+
+/// No time wraps around at the end of all times.
+#[test]
+fn nothing_is_due_after_the_last_time() {
+    let served = serve(&["--virtual", "18446744073709000000"]);
+    let path = served.socket.with_file_name("schedule.txt");
+    std::fs::write(&path, "0x11 0x0 0\n").unwrap();
+    let path = path.to_str().unwrap();
+    for arguments in [
+        &["inject", "1", "1", "--ppsalign", "+0"][..],
+        &["inject", "1", "1", "+1000000"],
+        &["dm", "--ppsalign", path],
+        &["audit", "--messages", "1"],
+    ] {
+        let error = served.refused(arguments);
+        let expected = "after the last time there is, 18446744073709551615 ns TAI";
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    let status: Value = serde_json::from_str(&served.text(&["status", "--json"])).unwrap();
+    assert_eq!(status["messages"], 0);
+}
+
+/// The values of an input are set together or not at all.
+#[test]
+fn an_input_is_set_up_as_a_whole() {
+    let served = serve(&["--virtual", "1000000000000", "--inputs", "1"]);
+    let before = served.text(&["io"]);
+    for (stable, prefix, code) in [("40", "101", "G0105"), ("41", "100", "G0104")] {
+        let error = served.refused(&["io", "IN1", "--stable", stable, "--prefix", prefix]);
+        assert!(error.starts_with(&format!("error[{code}]: ")), "{error}");
+        assert_eq!(served.text(&["io"]), before);
+    }
+}
+
 #[test]
 fn a_curve_becomes_sets_with_a_stated_error_and_a_plot() {
     let folder = tempfile::tempdir().unwrap();
@@ -622,6 +789,7 @@ fn a_summary_comes_alone_and_in_any_case() {
     let summary: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(summary["schema"], "livetime.timing_snoop/1");
     assert_eq!(summary["cut_off"], true, "{summary}");
+    assert!(summary["subscription"].is_u64(), "{summary}");
     assert!(lines.next().is_none());
     assert_eq!(snooping.wait().unwrap().code(), Some(1));
 }

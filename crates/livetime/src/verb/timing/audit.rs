@@ -13,8 +13,10 @@ use livetime_client::{
 use livetime_timing::{AuditSender, IdFilter, LossAudit};
 use serde_json::json;
 
+use super::clock::is_virtual;
+use super::control::beyond_the_end;
 use super::{Daemon, Failure};
-use crate::console::print_line;
+use crate::console::{print_line, say};
 
 /// Options of the act.
 #[derive(Debug, clap::Args)]
@@ -52,19 +54,30 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let filter = Filter::group(GROUP);
     let mut listener = Listener::start(&address, &[filter], &SubscriptionOptions::default())?;
     let client = options.daemon.connect()?;
-    let start = client.raw_time()?.0 + START_NS;
+    let start = client.raw_time()?.0.checked_add(START_NS);
+    let length_ns = options.messages * period_ns(options) + 1;
+    let start = start.filter(|start| start.checked_add(length_ns).is_some());
+    let start = start.ok_or_else(|| beyond_the_end("the audit"))?;
     let audit_id = EventId(Filter::number(GROUP, AUDIT_NUMBER).id);
     let messages = generate(options, start, filter.id, audit_id);
     let last = messages.last().map_or(0, |message| message.param);
     client.play(&messages, 1_000_000, 1, 0)?;
+    let stands_still = is_virtual(&client)?;
+    if stands_still {
+        say("the clock is virtual and stands still until `livetime timing clock advance` moves it");
+    }
     let audited = IdFilter::prefix(EventId(filter.id), filter.mask)?;
     let mut audit = LossAudit::new(audited, audit_id);
     let mut lost_in_ring = 0u64;
     loop {
         let Some(record) = listener.next(Some(PATIENCE))? else {
+            let cause = if stands_still {
+                "the daemon's clock is virtual and was not advanced so far"
+            } else {
+                "is the daemon overloaded?"
+            };
             return Err(Failure::new(format!(
-                "nothing was received for {} s before the last audit message; is the daemon \
-                 overloaded?",
+                "nothing was received for {} s before the last audit message; {cause}",
                 PATIENCE.as_secs()
             )));
         };
@@ -141,9 +154,14 @@ fn print_audit(audit: &LossAudit, lost_in_ring: u64, as_json: bool) -> std::io::
     }
 }
 
+/// From one message to the next.
+fn period_ns(options: &Options) -> u64 {
+    1_000_000_000 / options.rate.max(1)
+}
+
 /// Counted messages with their audit messages; the first audit message comes before all.
 fn generate(options: &Options, start: u64, group_id: u64, audit_id: EventId) -> Vec<TimingMessage> {
-    let period_ns = 1_000_000_000 / options.rate.max(1);
+    let period_ns = period_ns(options);
     let mut sender = AuditSender::new(audit_id);
     let mut messages = vec![sender.message(TaiNs(start))];
     for n in 0..options.messages {

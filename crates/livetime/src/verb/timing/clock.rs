@@ -1,7 +1,9 @@
 //! `livetime timing clock`: the receiver's clock, and faults of the emulated one.
 
 use clap::Subcommand;
-use livetime_client::TaiNs;
+use livetime_client::{TaiNs, TimingClient};
+
+use livetime_timing_daemon::ClockSource;
 
 use super::control::beyond_the_end;
 use super::{Daemon, Failure};
@@ -42,6 +44,12 @@ enum ClockAct {
         /// Until it shows this time [TAI ns], or so many ns more with `+`
         time: String,
     },
+}
+
+/// Whether the daemon's clock is a virtual one, which stands still until it is advanced.
+pub(super) fn is_virtual(client: &TimingClient) -> Result<bool, Failure> {
+    let source: String = client.property(RECEIVER, INTERFACE, "ClockSource")?;
+    Ok(source == ClockSource::Virtual.name())
 }
 
 /// The time of the receiver that `advance` asks for.

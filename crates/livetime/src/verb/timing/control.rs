@@ -49,16 +49,21 @@ pub(super) fn inject(options: &InjectOptions) -> Result<(), Failure> {
         ))
     })?;
     let start = if options.ppsalign {
-        (client.raw_time()?.0 / SECOND_NS + 1) * SECOND_NS
+        next_second(client.raw_time()?)
     } else if options.time.starts_with('+') {
-        client.raw_time()?.0
+        Some(client.raw_time()?.0)
     } else {
-        0
+        Some(0)
     };
     let time = start
-        .checked_add(ns)
+        .and_then(|start| start.checked_add(ns))
         .ok_or_else(|| beyond_the_end(format_args!("time `{}`", options.time)))?;
     Ok(client.inject(EventId(options.id), options.param, TaiNs(time))?)
+}
+
+/// The full second after a time, if it is not beyond the last time.
+fn next_second(now: TaiNs) -> Option<u64> {
+    (now.0 / SECOND_NS + 1).checked_mul(SECOND_NS)
 }
 
 /// A time after the last one that 64 bits of nanoseconds can say.
@@ -90,7 +95,7 @@ pub(super) fn status(options: &StatusOptions) -> Result<(), Failure> {
             print_line(format_args!(
                 "tDeadline: {deadline:#018x} EvtID: {id:#018x} Param: {param:#018x} executed \
                  {} ns after, delivered {delay} ns later, flags {flags:#x}",
-                executed.wrapping_sub(deadline).cast_signed()
+                i128::from(executed) - i128::from(deadline)
             ))?;
         }
         return Ok(());
@@ -322,7 +327,8 @@ fn play(options: &ScheduleOptions, file: &Path) -> Result<(), Failure> {
     let client = options.daemon.connect()?;
     let now = client.raw_time()?.0;
     let start = if options.ppsalign {
-        (now / SECOND_NS + 1) * SECOND_NS
+        next_second(TaiNs(now))
+            .ok_or_else(|| beyond_the_end(format_args!("the schedule in {path}")))?
     } else {
         let start = options.lead.checked_mul(2);
         start
@@ -367,6 +373,15 @@ mod tests {
         }
         let of_other = "/org/livetime/Timing1/tr0/IO2/c0_3";
         assert_ne!(number_of_condition("IO1", of_other), "0.3");
+    }
+
+    #[test]
+    fn the_last_full_second_has_none_after_it() {
+        let last = u64::MAX / SECOND_NS * SECOND_NS;
+        assert_eq!(next_second(TaiNs(0)), Some(SECOND_NS));
+        assert_eq!(next_second(TaiNs(last - 1)), Some(last));
+        assert_eq!(next_second(TaiNs(last)), None);
+        assert_eq!(next_second(TaiNs(u64::MAX)), None);
     }
 
     #[test]

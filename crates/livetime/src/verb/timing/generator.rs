@@ -1,30 +1,27 @@
-//! `livetime timing fg`: coefficient sets of a curve ([`super::design`]), and sets into the function generators, arming, aborting.
+//! `livetime timing fg`: the state of the function generators, aborting, and sets as text.
 //!
 //! Sets are lines of seven integers, `a shift_a b shift_b c step freq`, as users of such tools
-//! know them; a blank line ends a channel. The daemon aborts what a client drives when it goes, so
-//! `feed --go` stays until the waveforms have ended.
+//! know them; a blank line ends a channel. They are made of a curve in [`super::design`], and given
+//! to the generators in [`super::feed`].
 
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Subcommand;
-use livetime_client::{EventId, TimingClient};
-use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
+use livetime_wire::timing_coefficient::CoefficientSet;
 
 use super::design::DesignArguments;
-use super::{Daemon, Failure, hex};
-use crate::console::{print_line, say};
+use super::feed::FeedArguments;
+use super::{Daemon, Failure};
+use crate::console::print_line;
 
-const MASTER: &str = "/org/livetime/Timing1/tr0/mfg";
-const INTERFACE: &str = "MasterFunctionGenerator";
+pub(super) const MASTER: &str = "/org/livetime/Timing1/tr0/mfg";
+pub(super) const INTERFACE: &str = "MasterFunctionGenerator";
 /// Largest shift that has a place in a set; what is sensible, the generator says.
 const SHIFT_MAX: u8 = 63;
-/// Pause between two looks at the states.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of the act.
 #[derive(Debug, clap::Args)]
@@ -41,24 +38,8 @@ enum GeneratorAct {
     Status,
     /// Make coefficient sets of a curve, with a bound of the error; needs no daemon
     Design(DesignArguments),
-    /// Feed coefficient sets and arm
-    Feed {
-        /// Lines of `a shift_a b shift_b c step freq`, a blank line between channels; standard
-        /// input without it
-        file: Option<PathBuf>,
-        /// Start tag, decimal
-        #[arg(short, long, default_value_t = 1)]
-        tag: u32,
-        /// Start with this event ID, hexadecimal: adds a condition on bus1 while this command runs
-        #[arg(short, long, value_parser = hex)]
-        event: Option<u64>,
-        /// Inject that message at once
-        #[arg(short, long, requires = "event")]
-        go: bool,
-        /// Feed the same again and again, so often
-        #[arg(short, long, default_value_t = 1)]
-        repeat: u32,
-    },
+    /// Feed coefficient sets, arm, and wait for the end of the waveforms
+    Feed(FeedArguments),
     /// Abort what is armed or running
     Abort,
     /// Throw the queues away
@@ -84,18 +65,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             }
             Ok(())
         }
-        GeneratorAct::Feed {
-            file,
-            tag,
-            event,
-            go,
-            repeat,
-        } => {
-            let text = read_text(file.as_ref())?;
-            let channels = parse_channels(&text).map_err(Failure::new)?;
-            let client = options.daemon.connect()?;
-            feed(&client, &channels, *tag, *event, *go, *repeat)
-        }
+        GeneratorAct::Feed(arguments) => super::feed::run(&options.daemon, arguments),
         GeneratorAct::Abort => {
             let client = options.daemon.connect()?;
             Ok(client.call(MASTER, INTERFACE, "Abort", &())?)
@@ -171,61 +141,6 @@ fn field<N: FromStr + PartialOrd + Display>(
         let (from, to) = (allowed.start(), allowed.end());
         format!("has `{text}` for {name}; allowed is a whole number of {from} to {to}")
     })
-}
-
-fn feed(
-    client: &TimingClient,
-    channels: &[Vec<CoefficientSet>],
-    tag: u32,
-    event: Option<u64>,
-    go: bool,
-    repeat: u32,
-) -> Result<(), Failure> {
-    let slices: Vec<&[CoefficientSet]> = channels.iter().map(Vec::as_slice).collect();
-    let block = emit_block(&slices)?;
-    let members: Vec<u32> = (0..channels.len() as u32).collect();
-    let call = "SetActiveFunctionGenerators";
-    client.call::<_, ()>(MASTER, INTERFACE, call, &members)?;
-    client.call::<_, ()>(MASTER, INTERFACE, "SetStartTag", &tag)?;
-    let fed = channels.len();
-    for turn in 0..repeat.max(1) {
-        let arm = turn + 1 == repeat.max(1);
-        if let Err(error) = client.append_block(&block, arm) {
-            // What is queued goes with this client; it is to be gone when this command says no.
-            let _flushed = client.call::<_, ()>(MASTER, INTERFACE, "Flush", &());
-            return Err(error.into());
-        }
-    }
-    say(format_args!(
-        "{} channels armed with tag {tag}",
-        channels.len()
-    ));
-    let Some(id) = event else {
-        return wait_disabled(client, fed);
-    };
-    let body = (true, id, u64::MAX, 0i64, tag);
-    let bus = "/org/livetime/Timing1/tr0/bus1";
-    let _condition: zbus::OwnedObjectPath =
-        client.call(bus, "OutputActionSink", "NewTagCondition", &body)?;
-    if go {
-        let at = client.raw_time()?.0 + 1_000_000;
-        client.inject(EventId(id), 0, livetime_client::TaiNs(at))?;
-    }
-    wait_disabled(client, fed)
-}
-
-/// Waits until no generator is armed or running, and prints what the first `fed` have executed.
-fn wait_disabled(client: &TimingClient, fed: usize) -> Result<(), Failure> {
-    loop {
-        let states: Vec<String> = client.call(MASTER, INTERFACE, "ReadStates", &())?;
-        if states.iter().all(|state| state == "disabled") {
-            let executed: Vec<u64> =
-                client.call(MASTER, INTERFACE, "ReadExecutedParameterCounts", &())?;
-            let total: u64 = executed.iter().take(fed).sum();
-            return Ok(print_line(format_args!("stopped, {total} sets executed"))?);
-        }
-        std::thread::sleep(LOOK);
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `livetime timing io`: outputs, and the emulated receiver's inputs.
 
-use livetime_client::TimingClient;
+use livetime_client::{EventId, TimingClient};
+use livetime_timing::InputConfig;
 use serde_json::Value;
 use zbus::Variant;
 
@@ -79,8 +80,18 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Sets up an input, as far as that was asked for.
+/// Sets up an input, as far as that was asked for: all of it or nothing.
 fn set_up(client: &TimingClient, path: &str, options: &Options) -> Result<(), Failure> {
+    // Each value is a property of its own, which the daemon checks when the one before is set.
+    let usual = InputConfig::default();
+    let asked = InputConfig {
+        prefix: options.prefix.map_or(usual.prefix, EventId),
+        stable_ns: options.stable.unwrap_or(usual.stable_ns),
+        ..usual
+    };
+    if let Some(problem) = asked.validate("input").first() {
+        return Err(Failure::new(problem.to_string()));
+    }
     let set = |name: &str, value: Variant<'_>| client.set_property(path, INPUT, name, value);
     if let Some(stable) = options.stable {
         set("StableTime", Variant::from(stable))?;

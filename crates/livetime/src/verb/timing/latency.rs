@@ -14,6 +14,7 @@ use livetime_timing_daemon::TaiClock;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
+use super::clock::is_virtual;
 use super::{Daemon, Failure, Urgency};
 use crate::console::print_line;
 
@@ -58,6 +59,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let address = options.daemon.address();
     let mut listener = Listener::start(&address, &[filter], &asked)?;
     let client = options.daemon.connect()?;
+    if is_virtual(&client)? {
+        return Err(Failure::new(
+            "the daemon's clock is virtual and stands still until it is advanced, so that nothing is \
+             late by it; measure a daemon that was started without --virtual",
+        ));
+    }
     // The floors' threads inherit it.
     options.urgency.apply();
     let mut floors = vec![measure_floors()?];

@@ -8,6 +8,7 @@ mod audit;
 mod clock;
 mod control;
 mod design;
+mod feed;
 mod generator;
 mod io;
 mod known_objects;

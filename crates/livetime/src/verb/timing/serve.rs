@@ -83,7 +83,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     say(format_args!(
         "livetime timing {}: epoch {}, clock {}, {} generators; Ctrl-C ends it",
         env!("CARGO_PKG_VERSION"),
-        config.epoch,
+        daemon.control().epoch(),
         clock.name(),
         config.generators
     ));
@@ -121,7 +121,7 @@ fn daemon_config(options: &Options) -> Result<DaemonConfig, Failure> {
     if options.spin {
         config.core.wait = CoreWait::Spin;
     }
-    // Seconds since 1970 fit until 2106, and no two starts of one daemon share one.
+    // Seconds since 1970 fit until 2106. The daemon takes a larger one where its last start had this.
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     config.epoch = u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(config)

@@ -30,9 +30,9 @@ pub(super) fn record_line(record: &TimingRecord, verbose: bool) -> String {
         .flags
         .names()
         .map(|name| match name {
-            "late" => format!(" !late (by {} ns)", record.late_by_ns()),
-            "early" => format!(" !early (by {} ns)", -record.late_by_ns()),
-            "delayed" => format!(" !delayed (by {} ns)", record.late_by_ns()),
+            "late" => format!(" !late (by {} ns)", late_by(record)),
+            "early" => format!(" !early (by {} ns)", -late_by(record)),
+            "delayed" => format!(" !delayed (by {} ns)", late_by(record)),
             name => format!(" !{name}"),
         })
         .collect();
@@ -40,6 +40,12 @@ pub(super) fn record_line(record: &TimingRecord, verbose: bool) -> String {
         "tDeadline: {:#018x} {id} Param: {:#018x}{flags}",
         record.deadline.0, record.param
     )
+}
+
+/// How much later than its deadline an action was executed \[ns\]: exactly, since a deadline may be
+/// further away than 63 bits of nanoseconds can say.
+fn late_by(record: &TimingRecord) -> i128 {
+    i128::from(record.executed.0) - i128::from(record.deadline.0)
 }
 
 /// The fields of an event ID.
@@ -90,7 +96,7 @@ pub(super) fn record_json(record: &TimingRecord) -> Value {
         "param": format!("{:#018x}", record.param),
         "deadline_tai_ns": record.deadline.0.to_string(),
         "executed_tai_ns": record.executed.0.to_string(),
-        "late_by_ns": record.late_by_ns(),
+        "late_by_ns": late_by(record).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
         "match_lead_ns": record.match_lead_ns,
         "enqueue_delay_ns": record.enqueue_delay_ns,
         "tef": record.tef,
@@ -305,6 +311,21 @@ mod tests {
         );
         let gap = TimingRecord::gap(5, 9, 5, TaiNs(0), 1);
         assert_eq!(record_line(&gap, false), "lost 5 messages, numbers 5 to 9");
+    }
+
+    #[test]
+    fn a_deadline_at_the_end_of_time_is_far_ahead() {
+        let early = TimingRecord {
+            deadline: TaiNs(u64::MAX),
+            flags: RecordFlags(RecordFlags::EARLY),
+            ..record()
+        };
+        let line = record_line(&early, false);
+        assert!(
+            line.ends_with(" !early (by 18446744073709530135 ns)"),
+            "{line}"
+        );
+        assert_eq!(record_json(&early)["late_by_ns"], i64::MIN);
     }
 
     #[test]
