@@ -22,6 +22,7 @@ use crate::machine_memory::{MemoryShort, check_memory};
 use crate::process::lost_unit::{Judged, Neighbours, Unfinished, count_accepted_once, settle_lost};
 use crate::process::{
     FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
+    with_limit,
 };
 use crate::python_filter::FilterHistograms;
 use crate::role::{Role, RoleCommand};
@@ -55,7 +56,7 @@ pub enum ChainError {
     #[error("cannot connect the roles: {0}")]
     Stream(#[source] std::io::Error),
     /// No thread.
-    #[error("cannot start a worker: {0}")]
+    #[error("cannot start a worker: {}", with_limit(.0))]
     Thread(#[from] std::io::Error),
 }
 
@@ -350,6 +351,13 @@ impl Chain {
         }
     }
 
+    /// Why streams between processes that were cut stay away, of those since the last call; units whose
+    /// stream stays away say so again.
+    pub fn take_streams_away(&mut self) -> Vec<String> {
+        let group = self.processes.as_mut();
+        group.map(ProcessGroup::take_stay_away).unwrap_or_default()
+    }
+
     /// Cuts streams of filter units when their time comes; where roles are threads, and looked at by
     /// [`Chain::mend_streams`].
     pub fn plan_stream_faults(&mut self, faults: Vec<StreamFault>) {
@@ -497,19 +505,31 @@ impl Chain {
         is_at_rest && problems.is_empty()
     }
 
-    /// Why a drain does not end: the roles that hold something, the equations that do not hold, or that
-    /// some role still works.
+    /// Why a drain does not end: the roles that stand still, those that hold something, the equations
+    /// that do not hold, or that events were not written or some role still works.
     pub fn drain_obstacles(&self) -> Vec<String> {
+        let still = self.processes.as_ref().map(ProcessGroup::standing_still);
+        let still = still.unwrap_or_default();
         let snapshot = self.snapshot();
-        let busy = snapshot.busy_roles();
-        let mut obstacles: Vec<String> = busy.map(|id| format!("{id} holds something")).collect();
+        let is_still = |id: &str| still.iter().any(|(role, _)| role == id);
+        let busy = snapshot.busy_roles().filter(|id| !is_still(id));
+        let busy = busy.map(|id| format!("{id} holds something"));
+        let named = still.iter().map(|(role, why)| format!("{role}: {why}"));
+        let mut obstacles: Vec<String> = named.chain(busy).collect();
         if obstacles.is_empty() {
             let (_, problems) = self.unsettled(&snapshot);
             obstacles.extend(problems.iter().map(ToString::to_string));
         }
         if obstacles.is_empty() {
-            obstacles
-                .push("no role holds anything, and some still work or are not written".to_owned());
+            let accepted = snapshot.counts().filter_accepted;
+            let taken = snapshot.kind("wr").map(|role| role.gauges.received);
+            let taken: u64 = taken.sum();
+            obstacles.push(match taken < accepted {
+                true => format!("of {accepted} accepted events {taken} have come to a writer"),
+                false => {
+                    "no role holds anything, and some still work or are not written".to_owned()
+                }
+            });
         }
         obstacles
     }

@@ -46,4 +46,4 @@ pub use chain_outcome::{ChainOutcome, latency_summary, stored_latency};
 pub use role::flagged_fragments::FlaggedFragments;
 pub use role::front_end::LinkFault;
 pub use run_file::{RunFile, RunFileError, RunFiles};
-pub use snapshot::{RateSample, Snapshot};
+pub use snapshot::{RateSample, RateTotals, Snapshot};

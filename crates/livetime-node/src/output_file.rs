@@ -15,7 +15,7 @@ use livetime_store::{
 };
 use livetime_wire::{RunNs, TriggerNumber};
 
-use crate::run_file::RunFileError;
+use crate::run_file::{RunFileError, is_full};
 
 /// A write that takes longer than this is counted as a stall of the disk.
 const STALL: Duration = Duration::from_secs(1);
@@ -386,25 +386,31 @@ impl OutputFile {
     }
 
     /// Writes the last records and syncs the file. After a failed write the file is first cut back
-    /// to its last complete chunk, and the end-of-run record tried without the rest.
+    /// to its last complete chunk; where the disk is full, `wait` waits for room and says whether to try
+    /// again. In the end the end-of-run record is tried without the rest.
     pub(crate) fn close(
         &mut self,
         end: &RunEnd,
         before_end: impl Fn(&mut RunWriter<TimedFile>) -> Result<(), WriteError>,
+        wait: &mut dyn FnMut() -> bool,
     ) -> Result<Option<FileSummary>, WriteError> {
-        match self.step {
-            Step::Open => {}
-            Step::Closing | Step::Opening => {
-                // The part before says that another follows; without it that one is missing.
-                self.cut_back()?;
-                self.go_on(RunNs(end.time_ns))?;
-            }
-            Step::Closed => return Ok(None),
+        if self.step == Step::Closed {
+            return Ok(None);
         }
-        self.cut_back()?;
-        let written = before_end(&mut self.writer);
-        let mut closed = written.and_then(|()| self.writer.finish(end));
-        if closed.is_err() {
+        let mut has_rest = false;
+        let mut closed = loop {
+            match self.try_close(end, &before_end, &mut has_rest) {
+                Err(error) if is_full(&error) => {
+                    // Whoever reads it meanwhile finds whole chunks.
+                    self.cut_back()?;
+                    if !wait() {
+                        break Err(error);
+                    }
+                }
+                other => break other,
+            }
+        };
+        if closed.is_err() && self.step == Step::Open {
             // On a full disk the end-of-run record may still find room where the rest does not.
             self.cut_back()?;
             closed = self.writer.finish(end);
@@ -422,6 +428,25 @@ impl OutputFile {
             self.handle().sync_data().map_err(io)?;
         }
         Ok(Some(summary))
+    }
+
+    /// `has_rest` becomes true when what comes before the end-of-run record is in a complete chunk.
+    fn try_close(
+        &mut self,
+        end: &RunEnd,
+        before_end: impl Fn(&mut RunWriter<TimedFile>) -> Result<(), WriteError>,
+        has_rest: &mut bool,
+    ) -> Result<FileSummary, WriteError> {
+        self.cut_back()?;
+        // The part before says that another follows; without it that one is missing.
+        self.go_on(RunNs(end.time_ns))?;
+        let before = self.writer.bytes_complete();
+        if !*has_rest {
+            before_end(&mut self.writer)?;
+        }
+        let closed = self.writer.finish(end);
+        *has_rest |= self.writer.bytes_complete() > before;
+        closed
     }
 
     /// After a failed write: cuts the file back to its last complete chunk.

@@ -8,16 +8,19 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_store::{
-    FileName, FilePlan, FileSummary, Histogram, ResumeError, RunBegin, RunEnd, RunReader,
-    WriteError, WriterLimits,
+    Condition, FileName, FilePlan, FileSummary, Histogram, ResumeError, RunBegin, RunEnd,
+    RunReader, RunWriter, WriteError, WriterLimits,
 };
 use livetime_wire::{RunNs, RunNumber, TriggerNumber};
 
-use crate::output_file::OutputFile;
+use crate::output_file::{OutputFile, TimedFile};
 use crate::process::writer_process::WriterProcess;
+
+/// How often a full disk is looked at again while files are closed.
+const LOOK_AT_DISK: Duration = Duration::from_millis(100);
 
 /// The run file being written: all its open files.
 pub struct RunFile {
@@ -29,6 +32,8 @@ pub struct RunFile {
     found: u64,
     /// Triggers of the last of those.
     last_triggers: Vec<TriggerNumber>,
+    /// Its writer has waited for room until the patience of the plan was at its end.
+    has_waited: bool,
 }
 
 /// Why a run file could not be created or closed.
@@ -151,6 +156,7 @@ impl RunFile {
             outputs: vec![output],
             found: 0,
             last_triggers: Vec::new(),
+            has_waited: false,
         }
     }
 
@@ -220,6 +226,7 @@ impl RunFile {
             outputs: Vec::new(),
             found: 0,
             last_triggers: Vec::new(),
+            has_waited: false,
         };
         let mut finished = None;
         for stream in std::iter::once("").chain(streams) {
@@ -342,24 +349,66 @@ impl RunFile {
         })
     }
 
+    /// No more room is waited for.
+    pub(crate) fn give_up_waiting(&mut self) {
+        self.has_waited = true;
+    }
+
     /// Writes histograms and the end-of-run record and syncs the files. After a failed write a
     /// file is first cut back to its last complete chunk, and the record tried without the rest.
     ///
     /// # Errors
     /// [`RunFileError`] of the first file that fails; complete chunks stay readable.
     pub fn close(
+        self,
+        end: &RunEnd,
+        histograms: &[Histogram],
+    ) -> Result<FileSummary, RunFileError> {
+        self.close_with(end, histograms, &mut || false)
+    }
+
+    /// As [`RunFile::close`], but a full disk is waited for as long as the plan says, unless that has
+    /// been done before, the run was ended by force, or `is_stopped`.
+    ///
+    /// # Errors
+    /// As [`RunFile::close`].
+    pub fn close_with_patience(
+        self,
+        end: &RunEnd,
+        histograms: &[Histogram],
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<FileSummary, RunFileError> {
+        let patience = match self.has_waited || end.condition.contains(Condition::ABORTED) {
+            true => Duration::ZERO,
+            false => Duration::from_nanos(self.plan.full_wait.0),
+        };
+        let mut since = None;
+        self.close_with(end, histograms, &mut || {
+            let since: &Instant = since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= patience || is_stopped() {
+                return false;
+            }
+            std::thread::sleep(LOOK_AT_DISK);
+            true
+        })
+    }
+
+    /// Closes all files; where a disk is full, `wait` waits for room and says whether to try again.
+    fn close_with(
         mut self,
         end: &RunEnd,
         histograms: &[Histogram],
+        wait: &mut dyn FnMut() -> bool,
     ) -> Result<FileSummary, RunFileError> {
         let time = RunNs(end.time_ns);
         let mut first = None;
         let mut failed = None;
         for (index, output) in self.outputs.iter_mut().enumerate() {
-            let closed = output.close(end, |writer| match index {
+            let before_end = |writer: &mut RunWriter<TimedFile>| match index {
                 0 => writer.write_histograms(time, histograms),
                 _ => Ok(()),
-            });
+            };
+            let closed = output.close(end, before_end, wait);
             match closed {
                 Ok(summary) => first = first.or(summary),
                 Err(error) => {
@@ -451,14 +500,22 @@ impl ClosingFile {
         }
     }
 
-    /// As [`RunFile::close`].
+    /// As [`RunFile::close_with_patience`].
     ///
     /// # Errors
     /// [`RunFileError`]; complete chunks stay readable.
-    pub fn close(self, end: &RunEnd, histograms: &[Histogram]) -> Result<(), RunFileError> {
+    pub fn close(
+        self,
+        end: &RunEnd,
+        histograms: &[Histogram],
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<(), RunFileError> {
         match self {
-            Self::Here(file) => file.close(end, histograms).map(|_| ()),
-            Self::There(writer) => writer.close(end, histograms),
+            Self::Here(file) => {
+                let closed = file.close_with_patience(end, histograms, is_stopped);
+                closed.map(drop)
+            }
+            Self::There(writer) => writer.close(end, histograms, is_stopped),
         }
     }
 }

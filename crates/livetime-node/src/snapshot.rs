@@ -98,6 +98,49 @@ impl Snapshot {
     }
 }
 
+/// The counters that rates are made of, at one moment; between two looks they have fractions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateTotals {
+    triggers: f64,
+    l2_accepted: f64,
+    filter_accepted: f64,
+    built_bytes: f64,
+    /// Offers and refusals without those outside the trigger gate or in a pause.
+    offered: f64,
+    refused: f64,
+}
+
+impl RateTotals {
+    /// Those of a snapshot.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let counts = snapshot.counts();
+        let outside = snapshot.refused_outside();
+        let bytes = snapshot.kind("bu").map(|role| role.gauges.bytes);
+        Self {
+            triggers: counts.triggers as f64,
+            l2_accepted: counts.l2_accepted as f64,
+            filter_accepted: counts.filter_accepted as f64,
+            built_bytes: bytes.sum::<u64>() as f64,
+            offered: counts.offered as f64 - outside as f64,
+            refused: counts.refused as f64 - outside as f64,
+        }
+    }
+
+    /// Those at a share (0..1) of the time to a later look, as if all had come evenly between the two.
+    #[must_use]
+    pub fn towards(&self, later: &Self, share: f64) -> Self {
+        let at = |a: f64, b: f64| a + (b - a) * share;
+        Self {
+            triggers: at(self.triggers, later.triggers),
+            l2_accepted: at(self.l2_accepted, later.l2_accepted),
+            filter_accepted: at(self.filter_accepted, later.filter_accepted),
+            built_bytes: at(self.built_bytes, later.built_bytes),
+            offered: at(self.offered, later.offered),
+            refused: at(self.refused, later.refused),
+        }
+    }
+}
+
 /// Rates over one interval of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateSample {
@@ -122,31 +165,26 @@ impl RateSample {
         if seconds <= 0.0 {
             return None;
         }
-        let (a, b) = (before.counts(), after.counts());
-        let rate = |a: u64, b: u64| b.saturating_sub(a) as f64 / seconds;
-        let bytes = |snapshot: &Snapshot| {
-            snapshot
-                .kind("bu")
-                .map(|role| role.gauges.bytes)
-                .sum::<u64>()
-        };
-        let outside = after.refused_outside();
-        let outside = outside.saturating_sub(before.refused_outside());
-        let inside = |a: u64, b: u64| b.saturating_sub(a).saturating_sub(outside);
-        let offered = inside(a.offered, b.offered);
-        let refused = inside(a.refused, b.refused);
-        Some(Self {
-            at_s: after.at.0 as f64 * 1e-9,
+        let (a, b) = (RateTotals::of(before), RateTotals::of(after));
+        Some(Self::of_totals(&a, &b, seconds, after.at.0 as f64 * 1e-9))
+    }
+
+    /// The rates between two totals `seconds` apart (above 0), the later at `at_s`.
+    pub fn of_totals(a: &RateTotals, b: &RateTotals, seconds: f64, at_s: f64) -> Self {
+        let rate = |a: f64, b: f64| (b - a).max(0.0) / seconds;
+        let offered = (b.offered - a.offered).max(0.0);
+        let refused = (b.refused - a.refused).max(0.0);
+        Self {
+            at_s,
             trigger_hz: rate(a.triggers, b.triggers),
             l2_accept_hz: rate(a.l2_accepted, b.l2_accepted),
             filter_accept_hz: rate(a.filter_accepted, b.filter_accepted),
-            built_bytes_per_s: rate(bytes(before), bytes(after)),
-            refused_fraction: if offered == 0 {
-                0.0
-            } else {
-                refused as f64 / offered as f64
+            built_bytes_per_s: rate(a.built_bytes, b.built_bytes),
+            refused_fraction: match offered > 0.0 {
+                true => (refused / offered).min(1.0),
+                false => 0.0,
             },
-        })
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Exit codes: 0 good (warnings too), 1 a problem or a FAIL, 2 usage, 70 our own bug.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use crate::console::say;
+use crate::console::{self, say};
 
 /// A problem with the input, the machine or the run.
 pub(crate) const PROBLEM: ExitCode = {
@@ -23,6 +24,8 @@ pub(crate) fn after_printing(printed: std::io::Result<()>) -> ExitCode {
 
 /// A panic: our own bug.
 const BUG: i32 = 70;
+/// How long its account waits for a reader that does not read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Makes every panic of any thread end the program with code 70 and a request to report it.
 pub(crate) fn report_panics_as_bugs() {
@@ -33,6 +36,7 @@ pub(crate) fn report_panics_as_bugs() {
             "this is a bug in livetime {}; please report it with the command and the lines above",
             env!("CARGO_PKG_VERSION")
         ));
+        console::flush_for(LAST_WORDS);
         std::process::exit(BUG);
     }));
 }

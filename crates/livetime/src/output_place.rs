@@ -4,6 +4,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::console::say;
+
+/// How often a full disk is looked at again.
+const LOOK_AT_DISK: Duration = Duration::from_millis(100);
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
 /// there.
@@ -102,7 +108,52 @@ fn kind_of(path: &Path) -> io::Result<Kind> {
 /// # Errors
 /// The file, and what the system says.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), String> {
-    let cannot = |error| format!("cannot write {}: {error}", path.display());
+    write_when_room(path, contents, Duration::ZERO, &mut || false)
+}
+
+/// As [`write()`], but a disk without room is waited for as long as `patience`, or until `is_stopped`; who
+/// waits says so.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn write_when_room(
+    path: &Path,
+    contents: impl AsRef<[u8]>,
+    patience: Duration,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<(), String> {
+    let mut since = None;
+    loop {
+        let Err(error) = write_now(path, contents.as_ref()) else {
+            return Ok(());
+        };
+        let shown = path.display();
+        if !is_full(&error) || patience.is_zero() {
+            return Err(format!("cannot write {shown}: {error}"));
+        }
+        let began = *since.get_or_insert_with(|| {
+            say(format_args!(
+                "warning: the disk has no room for {shown}, which waits up to {patience:?} for it; a signal \
+                 ends the wait"
+            ));
+            Instant::now()
+        });
+        if began.elapsed() >= patience || is_stopped() {
+            return Err(format!("cannot write {shown}: {error}"));
+        }
+        std::thread::sleep(LOOK_AT_DISK);
+    }
+}
+
+/// Whether there was no room, which may come back.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
+}
+
+fn write_now(path: &Path, contents: &[u8]) -> io::Result<()> {
     let is_plain = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
     let beside = path.file_name().filter(|_| is_plain).map(|name| {
         let mut fresh = name.to_owned();
@@ -110,18 +161,18 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Strin
         path.with_file_name(fresh)
     });
     if let Some(fresh) = beside {
-        let written = fs::write(&fresh, &contents).and_then(|()| fs::rename(&fresh, path));
+        let written = fs::write(&fresh, contents).and_then(|()| fs::rename(&fresh, path));
         match written {
             // A file may be ours in a folder that is not.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => {
                 let _gone = fs::remove_file(&fresh);
-                return Err(cannot(error));
+                return Err(error);
             }
             Ok(()) => return Ok(()),
         }
     }
-    fs::write(path, contents).map_err(cannot)
+    fs::write(path, contents)
 }
 
 #[cfg(test)]
@@ -179,6 +230,32 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(check_new(&link).is_err() && check_page(&link).is_err());
         assert_eq!(check_new(Path::new("/dev/null")), Ok(()));
+    }
+
+    #[test]
+    fn a_disk_without_room_is_waited_for_until_somebody_ends_that() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let mut looks = 0;
+        let full = Path::new("/dev/full");
+        let said = write_when_room(full, "x", HOUR, &mut || {
+            looks += 1;
+            looks == 2
+        });
+        let said = said.unwrap_err();
+        assert!(said.starts_with("cannot write /dev/full: "), "{said}");
+        assert_eq!(looks, 2);
+        let never = &mut || panic!("there is no patience");
+        write_when_room(full, "x", Duration::ZERO, never).unwrap_err();
+        // Room that is made meanwhile.
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.html");
+        std::os::unix::fs::symlink(full, &page).unwrap();
+        let made = &mut || {
+            fs::remove_file(&page).unwrap();
+            false
+        };
+        assert_eq!(write_when_room(&page, "x", HOUR, made), Ok(()));
+        assert_eq!(fs::read_to_string(&page).unwrap(), "x");
     }
 
     #[test]

@@ -158,7 +158,12 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
     parse_order(order)?;
     let shown = directory.display();
     let opened = File::open(directory).map_err(|error| format!("cannot open {shown}: {error}"))?;
-    let no_run = |error| format!("no run takes orders in {shown} ({error}); has it ended?");
+    let no_run = |error: io::Error| match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "the run in {shown} is another user's: its socket {SOCKET} may not be opened ({error})"
+        ),
+        _ => format!("no run takes orders in {shown} ({error}); has it ended?"),
+    };
     let mut stream = UnixStream::connect(socket_path(&opened)).map_err(no_run)?;
     let lost = |error| format!("the run in {shown} did not answer: {error}");
     stream

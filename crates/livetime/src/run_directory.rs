@@ -63,13 +63,24 @@ pub(crate) enum RunDirectoryError {
     )]
     UsedUp(PathBuf),
     /// The file system refused.
-    #[error("cannot use {path}: {error}")]
+    #[error("cannot use {path}: {error}{}", of_nowhere(path))]
     Io {
         /// Which file or directory.
         path: PathBuf,
         /// The system's reason.
         error: io::Error,
     },
+}
+
+/// That a path leads nowhere since the directory that it is from is gone.
+fn of_nowhere(path: &Path) -> &'static str {
+    match path.is_relative() && std::env::current_dir().is_err() {
+        true => {
+            "; the working directory was removed, and that path is from there: set `directory` in `[run]` \
+             or go elsewhere"
+        }
+        false => "",
+    }
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> RunDirectoryError {

@@ -3,13 +3,14 @@
 //! It reads snapshots and draws; the numbers are those of the roles' counters. The screen is
 //! redrawn in place and says how old its data are by being redrawn at all.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use livetime_node::{ChainConfig, RateSample, Snapshot};
 use livetime_wire::{DurationNs, RateHz};
 use rustix::termios::tcgetwinsize;
 
+use crate::console::{show_line, show_screen};
 use crate::run_status::{losses_in_words, row};
 
 /// How often the screen is redrawn.
@@ -21,7 +22,6 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct LiveDisplay {
     terminal: bool,
     title: String,
-    lines: usize,
     shown: Option<(Instant, Snapshot)>,
 }
 
@@ -37,7 +37,6 @@ impl LiveDisplay {
         Self {
             terminal: std::io::stderr().is_terminal(),
             title,
-            lines: 0,
             shown: None,
         }
     }
@@ -65,27 +64,18 @@ impl LiveDisplay {
             if is_paused {
                 text += "  paused";
             }
-            self.draw(&text);
+            self.draw(text);
         }
         self.shown = Some((Instant::now(), now.clone()));
     }
 
-    fn draw(&mut self, text: &str) {
-        let mut err = std::io::stderr().lock();
-        let size = tcgetwinsize(&err).ok().filter(|_| self.terminal);
-        let cut = size.map(|size| cut(text, size.ws_col.into(), size.ws_row.into()));
-        let text = cut.as_deref().unwrap_or(text);
-        // A display that cannot be written is no reason to end a run.
-        if self.terminal && self.lines > 0 {
-            let _ = write!(err, "\x1b[{}A\x1b[J", self.lines);
+    fn draw(&self, text: String) {
+        if !self.terminal {
+            return show_line(text);
         }
-        let _ = writeln!(err, "{text}");
-        self.lines = text.lines().count();
-    }
-
-    /// Leaves the last screen where it is.
-    pub(crate) fn close(&mut self) {
-        self.lines = 0;
+        let size = tcgetwinsize(std::io::stderr()).ok();
+        let cut = size.map(|size| cut(&text, size.ws_col.into(), size.ws_row.into()));
+        show_screen(cut.unwrap_or(text));
     }
 }
 

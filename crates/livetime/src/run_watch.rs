@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use livetime_node::process::{FilterChange, Incident, OnLoss};
 use livetime_node::stream_mender::CutStream;
-use livetime_node::{Chain, RateSample, Snapshot};
+use livetime_node::{Chain, RateSample, RateTotals, Snapshot};
 use livetime_store::{NOTES_MAX, RunNote};
-use livetime_wire::{DurationNs, UnitId, UnitKind};
+use livetime_wire::{DurationNs, RunNs, UnitId, UnitKind};
 use signal_hook::iterator::Signals;
 
 use crate::console::say;
@@ -50,6 +50,20 @@ impl Ending {
             _ => None,
         }
     }
+
+    /// Whether somebody has asked for it.
+    pub(crate) fn is_by_operator(self) -> bool {
+        match self {
+            Self::Interrupted | Self::Killed => true,
+            Self::RoleLost { is_interrupted } | Self::Stuck { is_interrupted } => is_interrupted,
+            Self::SourceFinished | Self::WriterFailed => false,
+        }
+    }
+
+    /// Whether nothing is waited for any more.
+    pub(crate) fn is_at_once(self) -> bool {
+        self == Self::Killed
+    }
 }
 
 /// What a run is watched with.
@@ -88,7 +102,7 @@ impl RunWatch<'_> {
         let mut course = Course {
             ending: None,
             is_aborted: false,
-            rates: Rates::new(first.clone()),
+            rates: Rates::new(&first),
             moved: (first, Instant::now()),
             was_full: false,
             were_packets_full: false,
@@ -122,6 +136,9 @@ impl RunWatch<'_> {
         }
         let mended = self.running.take_mended_streams();
         mended.iter().for_each(report_mended);
+        for reason in self.running.take_streams_away() {
+            say(format_args!("\nwarning: a cut stream stays away: {reason}"));
+        }
         // When it is known who has gone: a place that is free again can be taken.
         if let Some(control) = self.control {
             control.serve(|order| self.obey(order, course));
@@ -232,44 +249,68 @@ impl RunWatch<'_> {
 /// The rates of a run, one sample for each interval until it ends.
 struct Rates {
     samples: Vec<RateSample>,
-    last: Snapshot,
-    due: Instant,
+    /// The totals where the last interval has ended, and when that was.
+    since: (RateTotals, RunNs),
+    /// Those at the last look.
+    last: (RateTotals, RunNs),
     is_over: bool,
 }
 
 impl Rates {
-    fn new(first: Snapshot) -> Self {
+    fn new(first: &Snapshot) -> Self {
+        let first = (RateTotals::of(first), first.at);
         Self {
             samples: Vec::new(),
+            since: first,
             last: first,
-            due: Instant::now() + RATE_INTERVAL,
             is_over: false,
         }
     }
 
-    /// Takes a sample if one is due. The end may come a little before the watcher's interval is over,
-    /// which has begun later than the run.
+    /// Takes the samples of the intervals that have ended since the last look. What came between the two
+    /// looks is taken for even: of intervals that the watcher has missed, since it stood still, nobody
+    /// knows how much was in which, and in all of them together is what was counted. The end may come a
+    /// little before the watcher's interval is over, which has begun later than the run.
     fn look(&mut self, now: &Snapshot, is_ending: bool) {
-        let early = match is_ending {
-            true => RATE_INTERVAL / 10,
-            false => Duration::ZERO,
-        };
-        if !self.is_over && Instant::now() + early >= self.due {
-            self.due += RATE_INTERVAL;
-            self.samples.extend(RateSample::between(&self.last, now));
-            self.last = now.clone();
+        if self.is_over {
+            return;
         }
-        self.is_over |= is_ending;
+        let interval = DurationNs(RATE_INTERVAL.as_nanos() as u64);
+        let (totals, at) = (RateTotals::of(now), now.at);
+        let early = if is_ending { interval.0 / 10 } else { 0 };
+        while at.0 + early >= self.since.1.0 + interval.0 {
+            let end = RunNs(self.since.1.0 + interval.0);
+            let between = at.since(self.last.1).as_seconds();
+            let share = match end < at && between > 0.0 {
+                true => end.since(self.last.1).as_seconds() / between,
+                false => 1.0,
+            };
+            let reached = self.last.0.towards(&totals, share);
+            let seconds = RATE_INTERVAL.as_secs_f64();
+            let sample =
+                RateSample::of_totals(&self.since.0, &reached, seconds, end.0 as f64 * 1e-9);
+            self.samples.push(sample);
+            self.since = (reached, end);
+        }
+        self.last = (totals, at);
+        self.is_over = is_ending;
     }
 
     /// The rates now, and over which time \[s\]: since the last sample, or those of the last one where
     /// that is new.
     fn present(&self, now: &Snapshot) -> (Option<RateSample>, f64) {
-        let seconds = now.at.since(self.last.at).as_seconds();
+        let (totals, at) = self.since;
+        let seconds = now.at.since(at).as_seconds();
         let is_new = seconds < RATE_INTERVAL.as_secs_f64() / 2.0;
         match self.samples.last() {
             Some(sample) if is_new => (Some(*sample), RATE_INTERVAL.as_secs_f64()),
-            _ => (RateSample::between(&self.last, now), seconds),
+            _ => {
+                let until = RateTotals::of(now);
+                let at_s = now.at.0 as f64 * 1e-9;
+                let sample =
+                    (seconds > 0.0).then(|| RateSample::of_totals(&totals, &until, seconds, at_s));
+                (sample, seconds)
+            }
         }
     }
 }
@@ -397,4 +438,47 @@ fn report_incident(incident: &Incident) {
 
 fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
     before.counts() != now.counts() || before.losses() != now.losses()
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_node::counter_block::RoleCounts;
+
+    use super::*;
+
+    /// The counters after so many triggers.
+    fn snapshot(at_ms: u64, triggers: u64) -> Snapshot {
+        let mut counts = RoleCounts::default();
+        counts.chain.triggers = triggers;
+        Snapshot {
+            at: RunNs(at_ms * 1_000_000),
+            roles: vec![("src0".to_owned(), counts)],
+        }
+    }
+
+    #[test]
+    fn intervals_that_were_missed_have_what_was_counted_in_all_of_them() {
+        let mut rates = Rates::new(&snapshot(0, 0));
+        // The watch stood still from 2 s to 7.5 s, and so did the source, which then made up for it.
+        for (at_ms, triggers) in [
+            (980, 980),
+            (1000, 1000),
+            (2000, 2000),
+            (7500, 2550),
+            (7520, 6000),
+            (7990, 7990),
+        ] {
+            rates.look(&snapshot(at_ms, triggers), at_ms == 7990);
+        }
+        let hz = rates.samples.iter().map(|sample| sample.trigger_hz.round());
+        let hz: Vec<f64> = hz.collect();
+        assert_eq!(
+            hz,
+            [1000.0, 1000.0, 100.0, 100.0, 100.0, 100.0, 100.0, 5490.0]
+        );
+        let times: Vec<f64> = rates.samples.iter().map(|sample| sample.at_s).collect();
+        assert_eq!(times, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        rates.look(&snapshot(9500, 9500), true);
+        assert_eq!(rates.samples.len(), 8, "it is over");
+    }
 }

@@ -32,6 +32,8 @@ const SOURCE: UnitId = UnitId {
 pub(crate) struct CutStreams {
     since: BTreeMap<(UnitId, UnitId), Instant>,
     mended: Vec<(UnitId, UnitId)>,
+    /// Why others were not; as many as were looked at since somebody asked.
+    stay_away: Vec<String>,
 }
 
 impl CutStreams {
@@ -87,9 +89,14 @@ impl ProcessGroup {
             let mended = self.reconnect(pair);
             self.cuts.end(pair, matches!(mended, Ok(true)));
             if let Err(error) = mended {
-                eprintln!("a cut stream stays away: {error}");
+                self.cuts.stay_away.push(error.to_string());
             }
         }
+    }
+
+    /// Why streams that were cut stay away, of those since the last call.
+    pub fn take_stay_away(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.cuts.stay_away)
     }
 
     /// The pairs of units that got another stream since the last call.

@@ -5,16 +5,20 @@
 //! nobody works, and a readout unit still holds what a builder unit has released. It asks after
 //! `probe`, and is waited for, so that nothing is counted as lost that is in an event.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use livetime_wire::UnitId;
 
 use super::process_group::{LOOK, PATIENCE, ProcessGroup};
-use super::rest_watch::{Activities, RestWatch};
+use super::rest_watch::{Activities, RestWatch, without_cycle};
 use super::run_page::SettleStep;
 use crate::settlement::longest_repair;
 use crate::snapshot::is_of_builder;
 use crate::worker::Phase;
+
+/// Without a duty cycle for so long a role stands still: it has one in some milliseconds, and hosts tell
+/// of theirs in some hundredths of a second.
+const STILL: Duration = Duration::from_secs(1);
 
 impl ProcessGroup {
     /// Has every role count what is its own to count.
@@ -96,6 +100,27 @@ impl ProcessGroup {
         let living = self.processes.iter().filter(|process| !process.gone);
         let mut units = living.filter(|process| is_of_builder(process.unit.kind));
         units.all(|process| process.counters.read().gauges.idle == 1)
+    }
+
+    /// Living roles that stand still, with what is known of that: they are stopped, or wait in the
+    /// system, for a disk perhaps.
+    pub fn standing_still(&self) -> Vec<(String, String)> {
+        let began = self.activities();
+        std::thread::sleep(STILL);
+        let without_cycle: Vec<usize> = without_cycle(&began, &self.activities()).collect();
+        let living = self.processes.iter().filter(|process| !process.gone);
+        let still = living.filter_map(|process| {
+            let id = process.child.id();
+            let why = if process.child.is_stopped() {
+                format!("its process {id} is stopped, by a signal or a debugger")
+            } else if without_cycle.contains(&process.block) {
+                format!("its process {id} did nothing for {STILL:?}")
+            } else {
+                return None;
+            };
+            Some((process.name(), why))
+        });
+        still.collect()
     }
 
     /// What each living role has done.

@@ -323,9 +323,11 @@ impl ProcessGroup {
         for index in 0..self.processes.len() {
             self.await_ready(index)?;
         }
+        // Nobody starts before all that they need is there: a run that has begun is not taken back.
         for index in 0..self.processes.len() {
-            self.let_run(index)?;
+            self.hear_from(index)?;
         }
+        self.processes.iter().for_each(RoleProcess::let_run);
         Ok(())
     }
 
@@ -605,12 +607,16 @@ impl ProcessGroup {
         self.bells.values().for_each(Doorbell::ring);
     }
 
-    /// Tells a process to start, and listens to it from now on.
+    /// Listens to a process from now on.
+    fn hear_from(&self, index: usize) -> Result<(), ProcessError> {
+        self.processes[index].listen(index, self.hear.clone())
+    }
+
+    /// Listens to a process and tells it to start.
     pub(super) fn let_run(&self, index: usize) -> Result<(), ProcessError> {
-        let process = &self.processes[index];
-        // One that cannot be told is dying, which is heard.
-        let _dying = process.send(&Message::Start, &[]);
-        process.listen(index, self.hear.clone())
+        self.hear_from(index)?;
+        self.processes[index].let_run();
+        Ok(())
     }
 
     /// Takes in what was heard; returns the events named by a role that has settled a command.
@@ -808,6 +814,11 @@ impl RoleProcess {
     ) -> Result<(), ProcessError> {
         let sent = message.send(self.socket()?, fds);
         sent.map_err(|error| failed(&self.id, error))
+    }
+
+    /// Tells it to start. One that cannot be told is dying, which is heard.
+    fn let_run(&self) {
+        let _dying = self.send(&Message::Start, &[]);
     }
 
     fn recv(&self, expected: &'static str) -> Result<Message, ProcessError> {

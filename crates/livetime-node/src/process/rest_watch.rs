@@ -56,18 +56,24 @@ impl RestWatch {
     /// A wait is over in which the roles did not come to rest: those of `began` that have had no duty
     /// cycle since stand still.
     pub(super) fn end(&mut self, began: &Activities, now: &Activities) {
-        let still = began.iter().filter(|(block, began)| {
-            now.get(block)
-                .is_some_and(|activity| activity.cycles == began.cycles)
-        });
+        let still = without_cycle(began, now);
         self.still
-            .extend(still.map(|(block, began)| (*block, began.cycles)));
+            .extend(still.map(|block| (block, began[&block].cycles)));
     }
 
     /// Whether a role stands still.
     pub(super) fn is_still(&self, block: usize) -> bool {
         self.still.contains_key(&block)
     }
+}
+
+/// The roles of `began` that have had no duty cycle since.
+pub(super) fn without_cycle(began: &Activities, now: &Activities) -> impl Iterator<Item = usize> {
+    let still = began.iter().filter(|(block, began)| {
+        now.get(block)
+            .is_some_and(|activity| activity.cycles == began.cycles)
+    });
+    still.map(|(block, _)| *block)
 }
 
 #[cfg(test)]

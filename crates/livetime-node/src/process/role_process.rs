@@ -133,15 +133,10 @@ pub fn serve_role(
         control.send(&Message::Refused(error.to_string()))?;
         Err(error)
     })?;
-    control.send(&Message::Ready)?;
-    match control.recv("start")? {
-        (Message::Start, _) => {}
-        (other, _) => return Err(control.out_of_turn(other.name(), "start")),
-    }
     let (sender, commands) = channel();
     let (close, closing) = channel();
     let commands_bell = (sender, bell.clone());
-    listen(&control, ChainPlan::new(&config), commands_bell, close)?;
+    await_start(&control, ChainPlan::new(&config), commands_bell, close)?;
     let pin_error = pin(worker);
     bell.claim();
     let mut waiter = Waiter::with_doorbell(worker.wait, bell);
@@ -175,6 +170,28 @@ pub fn serve_role(
         pin_error,
         &closing,
     )
+}
+
+/// Has all that the role needs, and waits for the start. The thread comes before anything begins: a
+/// limit on threads is to end the start, and not the run.
+fn await_start(
+    control: &Control<'_>,
+    plan: ChainPlan,
+    commands: (Sender<RoleCommand>, Doorbell),
+    close: Sender<(String, bool)>,
+) -> Result<(), ProcessError> {
+    let let_listen = listen(control, plan, commands, close).or_else(|error| {
+        control.send(&Message::Refused(error.to_string()))?;
+        Err(error)
+    })?;
+    control.send(&Message::Ready)?;
+    match control.recv("start")? {
+        (Message::Start, _) => {}
+        (other, _) => return Err(control.out_of_turn(other.name(), "start")),
+    }
+    // It waits for that and nothing else.
+    let _listens = let_listen.send(());
+    Ok(())
 }
 
 /// Takes what the parent gives and makes the role of it, with its bell.
@@ -247,7 +264,11 @@ fn close_file(
         }
     }
     let failure = match records_of(&text) {
-        Some((end, histograms)) => file.close(&end, &histograms).err().map(|e| e.to_string()),
+        Some((end, histograms)) => {
+            // The parent ends this process to end the wait for a disk.
+            let closed = file.close_with_patience(&end, &histograms, &mut || false);
+            closed.err().map(|error| error.to_string())
+        }
         None => Some("the last records were not understood".to_owned()),
     };
     control.send(&Message::Closed(failure))
@@ -392,20 +413,24 @@ fn pool_key(plan: &ChainPlan, name: &str) -> Option<PoolKey> {
     keys.find(|key| key.to_string() == name)
 }
 
-/// Starts the thread that listens at the control socket.
+/// Starts the thread that listens at the control socket, once it is told to.
 fn listen(
     control: &Control<'_>,
     plan: ChainPlan,
     (commands, bell): (Sender<RoleCommand>, Doorbell),
     close: Sender<(String, bool)>,
-) -> Result<(), ProcessError> {
+) -> Result<Sender<()>, ProcessError> {
     let start = |error| ProcessError::Start {
         role: control.role.to_owned(),
         error,
     };
     let socket = control.socket.try_clone().map_err(start)?;
     let role = control.role.to_owned();
+    let (let_listen, may_listen) = channel();
     let listener = move || {
+        if may_listen.recv().is_err() {
+            return;
+        }
         // Those of the next command that did not fit into its packet.
         let (mut ends, mut triggers) = (Vec::new(), Vec::new());
         loop {
@@ -433,7 +458,7 @@ fn listen(
     };
     let thread = std::thread::Builder::new().name("control".to_owned());
     thread.spawn(listener).map_err(start)?;
-    Ok(())
+    Ok(let_listen)
 }
 
 /// Ends of rings and sockets that came with a command.

@@ -18,8 +18,10 @@ use super::process_group::{FilePlace, Heard, RoleProcess};
 use super::writer_lock;
 use crate::run_file::{RunFile, RunFileError};
 
-/// How long the writer may take: index and summary, and then the disk, are in it.
+/// How long the writer may take: index and summary, and then the disk, are in it, but for a full one.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Time between two questions whether it is to be waited for.
+const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of the records in one document; escaped, they may be twice as many.
 const PART_BYTES: usize = 24 * 1024;
 
@@ -84,19 +86,30 @@ impl WriterProcess {
         &self.place.path
     }
 
-    /// Has the file closed with these records.
+    /// Has the file closed with these records; a disk without room is waited for until `is_stopped`, or
+    /// as long as the plan says.
     ///
     /// # Errors
     /// [`RunFileError`]; complete chunks stay readable.
-    pub fn close(self, end: &RunEnd, histograms: &[Histogram]) -> Result<(), RunFileError> {
+    pub fn close(
+        mut self,
+        end: &RunEnd,
+        histograms: &[Histogram],
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<(), RunFileError> {
         for part in to_parts(end, histograms) {
             if self.process.send(&part, &[]).is_err() {
                 break;
             }
         }
-        let until = Instant::now() + PATIENCE;
+        let patience = PATIENCE + Duration::from_nanos(self.place.plan.full_wait.0);
+        let until = Instant::now() + patience;
+        let mut is_ended = false;
         loop {
-            match self.heard.next(self.index, until) {
+            match self
+                .heard
+                .next(self.index, until.min(Instant::now() + LOOK))
+            {
                 Ok(Heard::Message(message)) => {
                     if let Message::Closed(failure) = *message {
                         return match failure {
@@ -106,7 +119,14 @@ impl WriterProcess {
                     }
                 }
                 Ok(Heard::Gone) => break,
-                Err(_) => return Err(self.failed(format!("no answer for {PATIENCE:?}"))),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {
+                    if !is_ended && is_stopped() {
+                        // It waits for its disk, and hears nothing; what is left to do is done below.
+                        is_ended = true;
+                        self.process.child.kill();
+                    }
+                }
+                Err(_) => return Err(self.failed(format!("no answer for {patience:?}"))),
             }
         }
         if !self.process.child.is_surely_dead() && !writer_lock::is_free(&self.place.path) {

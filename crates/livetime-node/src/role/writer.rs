@@ -407,6 +407,7 @@ impl Writer {
     /// it is written when the files are closed, and must be counted as stored.
     fn give_up(&mut self, reason: String) {
         let _as_far_as_it_goes = self.parts.file.flush_chunks();
+        self.parts.file.give_up_waiting();
         self.failure = Some(reason);
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use livetime_client::RunFolder;
 use livetime_node::chain_plan::FRONT_END;
@@ -40,16 +41,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
     let place = output_place::check_page(&output);
-    match place.and_then(|()| write_report(&options.directory, &output, &mut || false)) {
+    let write = || write_report(&options.directory, &output, Duration::ZERO, &mut || false);
+    match place.and_then(|()| write()) {
         Ok(shortage) => {
             let printed = exit::after_printing(print_line(output.display()));
             let Some(shortage) = shortage else {
                 return printed;
             };
-            let directory = options.directory.display();
-            say(format_args!(
-                "warning: {directory}: {shortage}; `livetime inspect {directory}` says where"
-            ));
+            say(format_args!("warning: {}", shortage.said));
             exit::PROBLEM
         }
         Err(error) => {
@@ -59,16 +58,33 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// Writes the report of a run directory; what its files lack of what the run stored, in words. It reads
-/// all events, between which it asks whether to stop.
+/// What the files of a run lack of what it stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    /// In words, with the directory.
+    said: String,
+    /// Whether hosts have files of the run that are not here.
+    is_elsewhere: bool,
+}
+
+impl Shortage {
+    /// What the run itself has to say of it: that hosts have the rest is no fault.
+    pub(crate) fn of_run(self) -> Option<String> {
+        (!self.is_elsewhere).then_some(self.said)
+    }
+}
+
+/// Writes the report of a run directory; what its files lack of what the run stored. It reads all events,
+/// between which it asks whether to stop; a disk without room is waited for as long as `patience`.
 ///
 /// # Errors
 /// What could not be read or written, in one sentence, or that it was stopped.
 pub(crate) fn write_report(
     directory: &Path,
     output: &Path,
+    patience: Duration,
     is_stopped: &mut dyn FnMut() -> bool,
-) -> Result<Option<String>, String> {
+) -> Result<Option<Shortage>, String> {
     let read = |name: &str| {
         let path = directory.join(name);
         fs::read_to_string(&path)
@@ -103,8 +119,12 @@ pub(crate) fn write_report(
     let spill = spill_figure(&config, directory)?;
     let mut report = page(&summary, config, summary_json, &stored);
     report.figures.splice(0..0, spill);
-    output_place::write(output, report.to_html())?;
-    Ok(shortage(&summary, &stored))
+    output_place::write_when_room(output, report.to_html(), patience, is_stopped)?;
+    let directory = directory.display();
+    Ok(shortage(&summary, &stored).map(|shortage| Shortage {
+        said: format!("{directory}: {shortage}; `livetime inspect {directory}` says where"),
+        is_elsewhere: !stored.elsewhere.is_empty(),
+    }))
 }
 
 /// That the files hold fewer events than the run stored, in words.
@@ -421,11 +441,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write_run(folder.path());
         let page = folder.path().join("report.html");
-        let stopped = write_report(folder.path(), &page, &mut || true).unwrap_err();
+        let stopped = write_report(folder.path(), &page, Duration::ZERO, &mut || true).unwrap_err();
         let said = format!("`livetime report {}` makes it", folder.path().display());
         assert!(stopped.ends_with(&said), "{stopped}");
         assert!(!page.exists());
-        assert_eq!(write_report(folder.path(), &page, &mut || false), Ok(None));
+        let written = write_report(folder.path(), &page, Duration::ZERO, &mut || false);
+        assert_eq!(written, Ok(None));
         assert!(page.is_file());
     }
 }

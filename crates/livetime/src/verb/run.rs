@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
@@ -14,19 +14,20 @@ use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
-use livetime_node::{Chain, ChainConfig, ChainOutcome, RunFiles, stored_latency};
+use livetime_node::{Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, stored_latency};
 use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
 
 use crate::command_words::shell_words;
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
-use crate::console::{self, say, with_causes};
-use crate::ending_signal::{ending_signals, is_hang_up};
+use crate::console::readers::Readers;
+use crate::console::{say, with_causes};
+use crate::ending_signal::is_hang_up;
 use crate::exit;
 use crate::filter_of_run;
 use crate::output_place;
-use crate::run_control::RunControl;
+use crate::run_control::{RunControl, SOCKET};
 use crate::run_directory::RunDirectory;
 use crate::run_faults::RunFate;
 use crate::run_histograms::HistogramFile;
@@ -41,6 +42,9 @@ use crate::writer_places;
 
 /// A drain without any progress for this time, and that of the configured timeouts, is given up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// After this time it is said that the run file is not closed yet.
+const CLOSING_SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// What is run: a configuration and the options over it, the same for every process of a run.
 #[derive(Debug, Clone, clap::Args)]
@@ -172,7 +176,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
-    match take_data(options, loaded) {
+    // Before anything can be lost or left behind: from here on signals are events, not deaths.
+    let mut readers = match Readers::begin() {
+        Ok(readers) => readers,
+        Err(error) => {
+            say(format_args!("error: the run cannot be watched: {error}"));
+            return exit::PROBLEM;
+        }
+    };
+    let code = match take_data(options, loaded, &mut readers) {
         Ok(good) if good => ExitCode::SUCCESS,
         Ok(_) => exit::PROBLEM,
         Err(error) => {
@@ -182,7 +194,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             }
             exit::PROBLEM
         }
-    }
+    };
+    readers.flush();
+    code
 }
 
 /// Why a run has not begun, in words that need none around them: rendered problems, for instance.
@@ -191,7 +205,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 struct NotBegun(String);
 
 /// The whole run; `true` when everything is accounted for and nothing failed.
-fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::error::Error>> {
+fn take_data(
+    options: &Options,
+    loaded: Loaded,
+    readers: &mut Readers,
+) -> Result<bool, Box<dyn std::error::Error>> {
     let Loaded { text, config } = loaded;
     let has_hosts = !config.hosts.hosts.is_empty();
     let processes = options.processes || config.processes || has_hosts;
@@ -199,10 +217,9 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     check_joining(&config, processes)?;
     let notes = config::run_notes(&config, processes).into_iter();
     notes.for_each(|note| say(format_args!("note: {note}")));
-    // Before anything can be lost or left behind: from here on signals are events, not deaths.
-    let mut signals = Signals::new(ending_signals())?;
     // The hosts end when this does.
-    let start = || hosts_of(&options.source, &text, &config.hosts, &mut signals);
+    let signals = &mut readers.signals;
+    let start = || hosts_of(&options.source, &text, &config.hosts, signals);
     let hosts = has_hosts.then(start).transpose()?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
     let RunConfig {
@@ -224,40 +241,84 @@ fn take_data(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::err
     let control = control_of(&directory, running.is_paused());
     running.plan_stream_faults(faults.streams);
     let mut display = LiveDisplay::new(&chain);
-    let patience = drain_patience(&chain);
     let mut histograms = HistogramFile::of(directory.path());
     let mut notes = options.note.clone();
     let watch = RunWatch {
         running: &mut running,
-        signals: &mut signals,
+        signals: &mut readers.signals,
         display: &mut display,
         histograms: &mut histograms,
         control: control.as_ref(),
         notes: &mut notes,
-        patience,
+        patience: drain_patience(&chain),
     };
     let (ending, rates) = watch.until_end();
     drop(control);
-    display.close();
-    let mut outcome = running.finish();
-    let missed = missed_faults(&options.source.fault, &outcome, ending);
-    let condition = condition_of(ending, &outcome, !options.source.fault.is_empty());
-    let end = end_record(&outcome, condition, ending, &notes);
-    let closing = close_files(&mut outcome, chain.builder.writers, &end);
-    drop(histograms);
-    let bound = chain.supervisor.deadline;
-    let mut summary = run_summary::summarise(&facts, &chain, &outcome, &rates, bound, condition);
-    summary.notes = notes;
-    writer_places::note(&mut summary, &config.hosts, &directory, closing.is_empty());
-    let mut errors: Vec<String> = outcome.failures.clone();
-    errors.extend(closing);
-    errors.extend(write_files(&directory, &mut summary, &mut signals));
-    // A disk that takes no more files is no reason to keep the account of the run back.
-    let printed = print_summary(options.json, &summary, &outcome, &directory);
-    errors.extend(printed.err().map(|error| error.to_string()));
-    warn_of_ends(&outcome, &missed);
-    errors.extend(ending.trouble(patience));
-    Ok(conclude(&summary, &errors))
+    if ending.is_by_operator() {
+        readers.end_is_wanted();
+    }
+    let ended = EndedRun {
+        facts: &facts,
+        chain: &chain,
+        hosts: &config.hosts,
+        directory: &directory,
+        ending,
+        rates,
+        notes,
+    };
+    Ok(ended.close_books(options, running.finish(), histograms, readers))
+}
+
+/// A run that has ended, and whose books are open.
+struct EndedRun<'a> {
+    facts: &'a RunFacts,
+    chain: &'a ChainConfig,
+    hosts: &'a HostTable,
+    directory: &'a RunDirectory,
+    ending: Ending,
+    rates: Vec<RateSample>,
+    notes: Vec<RunNote>,
+}
+
+impl EndedRun<'_> {
+    /// Closes run files, writes summary and report, and says what the run did; `true` for a good run.
+    fn close_books(
+        self,
+        options: &Options,
+        mut outcome: ChainOutcome,
+        histograms: HistogramFile,
+        readers: &mut Readers,
+    ) -> bool {
+        let (chain, ending, faults) = (self.chain, self.ending, &options.source.fault);
+        let missed = missed_faults(faults, &outcome, ending);
+        let mut condition = condition_of(ending, &outcome, !faults.is_empty());
+        let end = end_record(&outcome, condition, ending, &self.notes);
+        let closing = close_files(&mut outcome, chain.builder.writers, end, readers);
+        if !closing.is_empty() {
+            // A file has no end-of-run record.
+            condition |= Condition::INTERRUPTED;
+        }
+        drop(histograms);
+        let bound = chain.supervisor.deadline;
+        let (facts, rates) = (self.facts, &self.rates);
+        let mut summary = run_summary::summarise(facts, chain, &outcome, rates, bound, condition);
+        summary.notes = self.notes;
+        writer_places::note(&mut summary, self.hosts, self.directory, closing.is_empty());
+        let mut errors: Vec<String> = outcome.failures.clone();
+        errors.extend(closing);
+        // Who has waited for room in vain finds none.
+        let patience = match errors.is_empty() && !ending.is_at_once() {
+            true => Duration::from_nanos(chain.files.full_wait.0),
+            false => Duration::ZERO,
+        };
+        errors.extend(write_files(self.directory, &mut summary, readers, patience));
+        // A disk that takes no more files is no reason to keep the account of the run back.
+        let printed = print_summary(options.json, &summary, &outcome, self.directory, readers);
+        errors.extend(printed.err().map(|error| error.to_string()));
+        warn_of_ends(&outcome, &missed);
+        errors.extend(ending.trouble(drain_patience(chain)));
+        conclude(&summary, &errors)
+    }
 }
 
 /// Has a chain be the run of a directory.
@@ -332,11 +393,12 @@ fn print_summary(
     summary: &RunSummary,
     outcome: &ChainOutcome,
     directory: &RunDirectory,
+    readers: &mut Readers,
 ) -> std::io::Result<()> {
-    match as_json {
-        true => console::print_line(serde_json::to_string(summary)?),
-        false => console::print(run_summary::to_text(summary, outcome, directory.path())),
-    }
+    readers.print(match as_json {
+        true => serde_json::to_string(summary)? + "\n",
+        false => run_summary::to_text(summary, outcome, directory.path()),
+    })
 }
 
 /// Refuses filter units that are to join a run of threads.
@@ -361,7 +423,10 @@ fn control_of(directory: &RunDirectory, is_paused: bool) -> Option<RunControl> {
     }
     let control = RunControl::open(directory.path());
     if let Err(error) = &control {
-        say(format_args!("warning: this run takes no orders: {error}"));
+        let socket = directory.file(SOCKET).display().to_string();
+        say(format_args!(
+            "warning: this run takes no orders: cannot make {socket}: {error}"
+        ));
     }
     control.ok()
 }
@@ -464,12 +529,14 @@ fn drain_patience(chain: &ChainConfig) -> Duration {
     DRAIN_PATIENCE + waits.map(|wait| Duration::from_nanos(wait.0)).iter().sum()
 }
 
-/// Writes summary and report, and lists the run's files; returns what could not be written. A signal ends
-/// the report, for which all events are read: it can be made later.
+/// Writes summary and report, and lists the run's files; returns what could not be written, and what the
+/// files lack. A disk without room is waited for as long as `patience`. A signal ends that wait, and the
+/// report, for which all events are read: it can be made later.
 fn write_files(
     directory: &RunDirectory,
     summary: &mut RunSummary,
-    signals: &mut Signals,
+    readers: &mut Readers,
+    patience: Duration,
 ) -> Vec<String> {
     let [summary_file, config, report] =
         ["summary.json", "config.toml", "report.html"].map(|name| directory.file(name));
@@ -484,19 +551,32 @@ fn write_files(
     summary.files = texts.collect();
     let mut errors = Vec::new();
     let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
-    // Those that came until now asked for the end that has come.
-    signals.pending().for_each(drop);
-    let mut is_stopped = || signals.pending().any(|signal| !is_hang_up(signal));
-    match output_place::write(&summary_file, json + "\n") {
-        Ok(()) => {
-            errors.extend(write_report(directory.path(), &report, &mut is_stopped).err());
-        }
+    let mut is_stopped = stopped_by_signal(readers);
+    match output_place::write_when_room(&summary_file, json + "\n", patience, &mut is_stopped) {
+        Ok(()) => match write_report(directory.path(), &report, patience, &mut is_stopped) {
+            Ok(shortage) => errors.extend(shortage.and_then(|shortage| shortage.of_run())),
+            Err(error) => errors.push(error),
+        },
         Err(error) => errors.push(error),
     }
     if !errors.is_empty() {
         (summary.files).retain(|file| std::path::Path::new(file).is_file());
     }
     errors
+}
+
+/// Whether a signal asks for the end of what is done when the run has ended. Those that came until now
+/// asked for the end that has come.
+fn stopped_by_signal(readers: &mut Readers) -> impl FnMut() -> bool {
+    readers.signals.pending().for_each(drop);
+    || {
+        let mut signals = readers.signals.pending();
+        let is_stopped = signals.any(|signal| !is_hang_up(signal));
+        if is_stopped {
+            readers.end_is_wanted();
+        }
+        is_stopped
+    }
 }
 
 /// Says what went wrong, if anything did; `true` for a good run.
@@ -549,8 +629,14 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     condition
 }
 
-/// Closes the run files with their end-of-run records; returns what went wrong.
-fn close_files(outcome: &mut ChainOutcome, writers: u16, end: &RunEnd) -> Vec<String> {
+/// Closes the run files with their end-of-run records; returns what went wrong. A disk without room is
+/// waited for, until a signal ends that.
+fn close_files(
+    outcome: &mut ChainOutcome,
+    writers: u16,
+    mut end: RunEnd,
+    readers: &mut Readers,
+) -> Vec<String> {
     let files = std::mem::take(&mut outcome.run_files);
     let mut errors = Vec::new();
     // That of a lost group stays where its writer was, as it left it.
@@ -563,11 +649,26 @@ fn close_files(outcome: &mut ChainOutcome, writers: u16, end: &RunEnd) -> Vec<St
         });
     }
     let histograms = run_histograms(outcome);
+    let (began, mut is_said) = (Instant::now(), false);
+    let mut stopped = stopped_by_signal(readers);
+    let mut is_stopped = || {
+        if !is_said && began.elapsed() > CLOSING_SAID_AFTER {
+            is_said = true;
+            say(
+                "\nwarning: the run file is not closed yet: its disk is slow or has no room; a signal ends \
+                 the wait",
+            );
+        }
+        stopped()
+    };
     for (index, file) in files.into_values().enumerate() {
         // Those of the run are in one file.
         let histograms = if index == 0 { &histograms[..] } else { &[] };
-        let closed = file.close(end, histograms);
-        errors.extend(closed.err().map(|error| error.to_string()));
+        if let Err(error) = file.close(&end, histograms, &mut is_stopped) {
+            errors.push(error.to_string());
+            // Those after it know.
+            end.condition |= Condition::INTERRUPTED;
+        }
     }
     errors
 }

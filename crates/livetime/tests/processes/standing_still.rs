@@ -137,3 +137,31 @@ fn a_role_that_was_stopped_from_outside_takes_part_in_a_forced_end() {
         assert!(!run.errors().contains("killed"), "{role}: {}", run.errors());
     }
 }
+
+#[test]
+fn a_drain_that_stands_still_names_who_was_stopped() {
+    let _turn = turn();
+    for role in ["wr0", "fu0"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = std::fs::read_to_string(crate::process_run::example());
+        let config = config.expect("the example is there");
+        let waiting = "[store]\nfull_wait = \"0 s\"\n";
+        let config = keeping_all(config).replace("[store]\n", waiting);
+        let running = start(&config, folder.path());
+        let coordinator = Pid::from_raw(running.id() as i32).expect("a process");
+        let mut lines = Lines::of(running);
+        let file = folder.path().join("run/events.mcap");
+        wait_for_more(&file);
+        wait_for_more(&file);
+        let process = process_of(folder.path(), role);
+        kill_process(process, Signal::STOP).expect("it lives");
+        kill_process(coordinator, Signal::INT).expect("it lives");
+        let number = process.as_raw_nonzero();
+        let said =
+            format!("warning: the drain stands still: {role}: its process {number} is stopped");
+        lines.wait_for(&said, 1);
+        let run = Run::finished(lines.finish(), folder);
+        run.assert_accounted();
+        assert_eq!(run.errors().matches("is stopped").count(), 1);
+    }
+}

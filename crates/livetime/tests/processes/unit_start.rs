@@ -193,3 +193,43 @@ fn filter_units_may_die_at_any_moment_while_others_join_and_leave() {
     let run = ended(child, folder);
     assert_eq!(run.causes(), BTreeSet::new());
 }
+
+/// Whatever the limit is, all of a run begins or nothing of it. Needs root to become a user of whom nothing
+/// else runs.
+#[test]
+fn a_run_for_which_there_are_too_few_processes_leaves_nothing() {
+    const OTHER: &str = "54322";
+    let _turn = turn();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: no root, so nobody else can be played");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("livetime");
+    fs::copy(env!("CARGO_BIN_EXE_livetime"), &program).expect("a writable folder");
+    fs::copy(example(), folder.path().join("run.toml")).expect("a writable folder");
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder.path(), all).expect("it is ours");
+    let mut refused = 0;
+    for limit in 4.. {
+        let output = Command::new("prlimit")
+            .current_dir(folder.path())
+            .arg(format!("--nproc={limit}"))
+            .args(["setpriv", "--reuid", OTHER, "--regid", OTHER])
+            .arg("--clear-groups")
+            .arg(&program)
+            .args(["run", "run.toml", "--triggers", "100", "--lossless"])
+            .args(["--processes", "--out", "run"])
+            .output()
+            .expect("prlimit starts");
+        let said = crate::process_run::text(&output.stderr);
+        if output.status.success() {
+            break;
+        }
+        refused += 1;
+        assert_eq!(output.status.code(), Some(1), "{limit}: {said}");
+        assert!(!said.contains("is gone"), "{limit}: {said}");
+        assert!(!folder.path().join("run").exists(), "{limit}: {said}");
+    }
+    assert!(refused > 10, "{refused} limits are too low for nine roles");
+}

@@ -347,3 +347,17 @@ fn files_that_are_no_run_files_are_refused() {
         run.err
     );
 }
+
+#[test]
+fn a_working_directory_that_was_removed_is_named() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let [config, out] = ["small.toml", "out"].map(|name| bench.path(name).display().to_string());
+    let gone = "mkdir gone; cd gone; rmdir ../gone";
+    let arguments = ["run", &config, "--triggers", "10", "--out", &out];
+    let run = finished(bench.command_after(gone, &arguments)).ended_with(1);
+    let said = "error: cannot use runs: No such file or directory (os error 2); the working directory \
+                was removed";
+    assert!(run.err.contains(said), "{}", run.err);
+    assert!(!bench.path("out").exists());
+}

@@ -346,6 +346,94 @@ fn a_run_that_is_to_end_waits_for_room_as_one_that_goes_on() {
     fill_and_make_room("chunk = \"64 MiB\"", "12000");
 }
 
+/// Blocks of the disk of a run.
+const PAGE: u64 = 4096;
+
+/// A run of some events, and of as much to say in its last records that they take some blocks.
+fn with_long_end(full_wait: &str) -> (Workbench, Vec<String>) {
+    let bench = Workbench::new();
+    fs::create_dir(bench.path("disk")).expect("the folder is ours");
+    let keys = format!("chunk = \"64 KiB\"\nfree_space_min = \"0 B\"\nfull_wait = \"{full_wait}\"");
+    bench.write("small.toml", changed(SMALL, "chunk = \"16 KiB\"", &keys));
+    let mut arguments: Vec<String> = ["run", "small.toml", "--triggers", "2000", "--lossless"]
+        .map(str::to_owned)
+        .into();
+    arguments.push("--json".to_owned());
+    arguments.extend((0..16).map(|n| format!("--note={n} {}", "x".repeat(900))));
+    (bench, arguments)
+}
+
+/// The run on a disk of its own that lacks some blocks for its file; `None` where that cannot be.
+fn on_disk_without(bench: &Workbench, arguments: &[String], blocks: u64) -> Option<Command> {
+    let mut whole = arguments.to_vec();
+    whole.extend(["--out".to_owned(), format!("whole{blocks}")]);
+    bench.run(&whole).ended_with(0);
+    let file = bench.path(&format!("whole{blocks}/events.mcap"));
+    let bytes = fs::metadata(file).expect("it is there").len();
+    // Beside it is the configuration.
+    let room = (bytes.div_ceil(PAGE) + 1 - blocks) * PAGE;
+    let filler = (8 << 20) - room;
+    let disk =
+        format!("mount -t tmpfs -o size=8m tmpfs disk && head -c {filler} /dev/zero >disk/filler");
+    let mut probe = Command::new("unshare");
+    probe.args(["-m", "sh", "-c", &disk]);
+    probe.current_dir(bench.path("."));
+    if !probe.output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: mounting a disk of its own is not permitted");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    let script = format!("{disk} && exec \"$0\" \"$@\"");
+    command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_livetime")]);
+    command.args(arguments).args(["--out", "disk/out"]);
+    command.current_dir(bench.path("."));
+    Some(command)
+}
+
+#[test]
+fn the_last_records_of_a_run_wait_for_room() {
+    let (bench, arguments) = with_long_end("100 s");
+    let Some(command) = on_disk_without(&bench, &arguments, 2) else {
+        return;
+    };
+    let mut running = bench.start_command(command);
+    running.wait_for_line("warning: the run file is not closed yet");
+    let root = format!("/proc/{}/root", running.id());
+    let disk = bench.path("disk");
+    let disk = disk.strip_prefix("/").expect("it is absolute");
+    let filler = Path::new(&root).join(disk).join("filler");
+    fs::remove_file(filler).expect("it is in the mount of the program");
+    let run = running.finish().ended_with(0);
+    let document = run.document();
+    assert_conserved(&document);
+    assert_eq!(lost_in_all(&document), 0, "{document}");
+    assert_eq!(document["run"]["condition"], "GOOD");
+    assert!(!run.err.contains("error"), "{}", run.err);
+}
+
+/// And is told so, although all its events are there.
+#[test]
+fn a_run_whose_last_records_find_no_room_is_interrupted() {
+    let (bench, arguments) = with_long_end("100 ms");
+    for blocks in (2..40).step_by(2) {
+        let Some(command) = on_disk_without(&bench, &arguments, blocks) else {
+            return;
+        };
+        let run = finished(command).ended_with(1);
+        let document = run.document();
+        assert_conserved(&document);
+        let said = "error: cannot write disk/out/events.mcap: No space left on device";
+        if !run.err.contains(said) {
+            continue;
+        }
+        let condition = flags(value(&document, "run.condition"));
+        assert!(condition.contains(&"INTERRUPTED"), "{condition:?}");
+        assert_eq!(lost_in_all(&document), 0, "no size between the two");
+        return;
+    }
+    panic!("its last records always found room");
+}
+
 #[test]
 fn names_that_cannot_be_are_refused_with_their_place() {
     let bench = Workbench::new();

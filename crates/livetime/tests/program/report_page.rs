@@ -211,3 +211,20 @@ fn a_folder_without_a_run_gives_no_report() {
     assert!(report.err.contains("is no run summary"), "{}", report.err);
     assert!(!Path::new(&bench.path("report.html")).exists());
 }
+
+/// As by a rotation of logs, while the run goes on.
+#[test]
+fn a_run_whose_file_was_cut_off_meanwhile_is_no_good_run() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let mut running = bench.start(&["run", "small.toml", "--out", "out"]);
+    let file = bench.path("out/events.mcap");
+    running.wait_for_bytes(&file, 200_000);
+    let cut = fs::File::options().write(true).open(&file);
+    cut.and_then(|file| file.set_len(0)).expect("it is ours");
+    running.signal(rustix::process::Signal::INT);
+    let run = running.finish().ended_with(1);
+    let said = "error: out: the run files here hold ";
+    assert!(run.err.contains(said), "{}", run.err);
+    assert!(run.err.contains("; `livetime inspect out` says where"));
+}

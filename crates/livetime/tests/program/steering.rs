@@ -313,3 +313,40 @@ fn what_is_no_order_is_refused_with_all_that_are() {
     running.finish().ended_with(0);
     assert!(refused(&bench, "status").contains("has it ended?"));
 }
+
+/// Needs root to become another user.
+#[test]
+fn another_user_hears_that_a_run_goes_on_and_is_not_theirs() {
+    use std::fs::{Permissions, copy, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const OTHER: u32 = 54_321;
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: no root, so nobody else can be played");
+        return;
+    }
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let program = bench.path("livetime");
+    copy(env!("CARGO_BIN_EXE_livetime"), &program).expect("the folder is ours");
+    let everybody = Permissions::from_mode(0o755);
+    set_permissions(bench.path("."), everybody).expect("it is ours");
+    let running = bench.start(&["run", "small.toml"]);
+    while bench.run(&["steer", RUN, "status"]).code != Some(0) {
+        std::thread::yield_now();
+    }
+    let mut steer = std::process::Command::new(&program);
+    steer
+        .args(["steer", RUN, "status"])
+        .current_dir(bench.path("."));
+    let steered = crate::workbench::finished({
+        steer.uid(OTHER).gid(OTHER);
+        steer
+    });
+    let said =
+        "error: the run in runs/000001 is another user's: its socket control may not be opened";
+    assert!(steered.err.starts_with(said), "{}", steered.err);
+    assert_eq!(steered.code, Some(1));
+    running.kill();
+}

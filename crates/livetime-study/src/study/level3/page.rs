@@ -82,6 +82,10 @@ fn figure(title: &str, x: &str, y: &str, series: Vec<Series>, caption: &str) -> 
     }
 }
 
+const SLEEPS_CAPTION: &str = "Simulated: a processor that polls sleeps one to two time slices for each \
+                              event. A converter's time is one for each message: where events share \
+                              messages it comes out a little above its port, which no real one does.";
+
 fn figures(simulated: &Simulated) -> Vec<Figure> {
     let mut farms = series(&simulated.farms, |n| format!("{n:.0} subfarms"), |n| n);
     farms.push(line("base requirement", BASE));
@@ -125,9 +129,7 @@ fn figures(simulated: &Simulated) -> Vec<Figure> {
                 |slice| format!("time slice {slice} ms"),
                 |_| 1.0,
             ),
-            "Simulated: a processor that polls sleeps one to two time slices for each event. A converter's \
-             time is one for each message: where events share messages it comes out a little above its \
-             port, which no real one does.",
+            SLEEPS_CAPTION,
         ),
         figure(
             "What small socket buffers cost",

@@ -123,6 +123,13 @@ fn menu_tables(menu: &FilterMenuSummary) -> [Table; 2] {
     ]
 }
 
+/// What there is to remark.
+fn remarks_table(summary: &RunSummary) -> Option<Table> {
+    let remarks = remarks(summary).into_iter().map(|remark| vec![remark]);
+    let remarks: Vec<Vec<String>> = remarks.collect();
+    (!remarks.is_empty()).then(|| table("Remarks", &["to know of the events"], remarks))
+}
+
 /// What operators noted.
 fn notes_table(summary: &RunSummary) -> Table {
     let notes = summary.notes.iter();
@@ -181,10 +188,8 @@ pub(super) fn tables(summary: &RunSummary) -> Vec<Table> {
             workers,
         ),
     ];
-    let remarks = remarks(summary).into_iter().map(|remark| vec![remark]);
-    let remarks: Vec<Vec<String>> = remarks.collect();
-    if !remarks.is_empty() {
-        tables.insert(2, table("Remarks", &["to know of the events"], remarks));
+    if let Some(remarks) = remarks_table(summary) {
+        tables.insert(2, remarks);
     }
     if !summary.notes.is_empty() {
         tables.insert(0, notes_table(summary));
