@@ -627,6 +627,7 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.last_trigger = found.last_trigger.max(other.last_trigger);
     found.condition |= other.condition;
     found.events_incomplete += other.events_incomplete;
+    found.events_flagged += other.events_flagged;
     found.events_missing += other.events_missing;
     found.events_salvaged += other.events_salvaged;
     found.recovered |= other.recovered;

@@ -6,6 +6,8 @@
 use std::io::{self, Read, Seek};
 
 use livetime_wire::TriggerNumber;
+use livetime_wire::event::FragmentEntry;
+use livetime_wire::slink::FragmentStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
@@ -39,6 +41,9 @@ pub struct Inspection {
     pub condition: Condition,
     /// Events with sources missing.
     pub events_incomplete: u64,
+    /// Events with a fragment that came with a fault.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events_flagged: u64,
     /// Events known to be missing from the file, the damaged ones included.
     pub events_missing: u64,
     /// Whole events in damaged chunks, among `events`.
@@ -128,7 +133,7 @@ impl Inspection {
 /// Only errors of the input.
 pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspection> {
     let mut events = 0;
-    let mut events_incomplete = 0;
+    let (mut events_incomplete, mut events_flagged) = (0, 0);
     let mut triggers: Option<(TriggerNumber, TriggerNumber)> = None;
     reader.find_displaced()?;
     reader.compare_frames();
@@ -136,6 +141,8 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
     while let Some(event) = reader.next_event()? {
         events += 1;
         events_incomplete += u64::from(event.is_incomplete());
+        let is_flagged = |entry: FragmentEntry| entry.status != FragmentStatus::GOOD;
+        events_flagged += u64::from(event.entries().any(is_flagged));
         let trigger = event.header().trigger;
         let (first, last) = triggers.unwrap_or((trigger, trigger));
         triggers = Some((first.min(trigger), last.max(trigger)));
@@ -164,6 +171,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
         last_trigger: triggers.map(|(_, last)| last.0),
         condition,
         events_incomplete,
+        events_flagged,
         events_missing,
         events_salvaged: reader.events_salvaged(),
         recovered,

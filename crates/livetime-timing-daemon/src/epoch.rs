@@ -44,7 +44,8 @@ pub fn take_epoch(socket: &Path, at_least: u32) -> Result<u32, EpochError> {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // Whoever may write beside the socket shall not have us write elsewhere.
+    // Whoever may write beside the socket shall not have us write elsewhere, nor hold the lock.
+    options.mode(0o600);
     options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(path)?;
     file.lock()?;

@@ -245,7 +245,7 @@ impl SchedulePlayer {
     }
 
     /// Whether messages with times of their own can be played so often, so far apart; a period shorter
-    /// than the schedule is refused, but for a single turn, where it says nothing.
+    /// than the schedule is refused, but for a single turn, where it says nothing; 0 stands for its length.
     ///
     /// # Errors
     /// [`RepetitionError`].
@@ -258,10 +258,14 @@ impl SchedulePlayer {
         let (Some(first), Some(last)) = (all().min(), all().max()) else {
             return Ok(());
         };
-        let (period, length) = (period.0, last - first);
+        let length = last - first;
         if times <= 1 {
             return Ok(());
         }
+        let period = match period.0 {
+            0 => length,
+            period => period,
+        };
         if period < length {
             return Err(RepetitionError::Overlap { period, length });
         }
@@ -379,6 +383,7 @@ mod tests {
             |times, period| SchedulePlayer::check_repetition(&messages, times, DurationNs(period));
         assert_eq!(check(1, 0), Ok(()));
         assert_eq!(check(3, 300), Ok(()));
+        assert_eq!(check(3, 0), Ok(()), "one right after the other");
         let (period, length) = (299, 300);
         assert_eq!(
             check(2, period),

@@ -252,7 +252,11 @@ class Control:
         repeats: int = 1,
         period_ns: int = 0,
     ) -> int:
-        """Has messages ``(id, param, time)`` played in the order of their times; how many."""
+        """Has messages ``(id, param, time)`` played in the order of their times; how many.
+
+        ``period_ns`` is from one start to the next of ``repeats``, no shorter than all messages take;
+        0 has them one right after the other.
+        """
         if repeats < 1:
             raise ValueError(f"repeats is {repeats}, expected at least 1")
         in_order = sorted(messages, key=lambda message: message[2])

@@ -286,9 +286,13 @@ fn text(found: &Inspection, stored: &StoredEvents, options: &Options) -> String 
     }
     if let (Some(first), Some(last)) = (found.first_trigger, found.last_trigger) {
         let incomplete = found.events_incomplete;
+        let flagged = match found.events_flagged {
+            0 => String::new(),
+            flagged => format!(", {flagged} with a fragment that has a fault"),
+        };
         let _ = writeln!(
             text,
-            "  triggers {first} to {last}, {incomplete} incomplete events"
+            "  triggers {first} to {last}, {incomplete} incomplete events{flagged}"
         );
     }
     for (source, events) in &stored.missing {

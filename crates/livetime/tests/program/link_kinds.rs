@@ -178,6 +178,9 @@ fn a_run_plays_recorded_fragments_to_the_end_of_the_files() {
         .ended_with(0);
     let expected = "fragments with faults: 1 (bad_crc 1), by source: 0x510000 1";
     assert!(told.out.contains(expected), "{}", told.out);
+    let inspected = bench.run(&["inspect", "told"]).ended_with(0).out;
+    let expected = "0 incomplete events, 1 with a fragment that has a fault";
+    assert!(inspected.contains(expected), "{inspected}");
     std::fs::write(&path, whole).unwrap();
 
     let down = ["run", "file.toml", "--fault", "link-down:0@0s+1s"];

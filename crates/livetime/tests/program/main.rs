@@ -16,6 +16,7 @@ mod determinism;
 mod disk_full;
 mod doctor;
 mod graph_links;
+mod kept_state;
 mod killed_run;
 mod level_three_menu;
 mod link_down;

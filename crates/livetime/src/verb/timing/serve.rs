@@ -87,9 +87,27 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         clock.name(),
         config.generators
     ));
-    while !stop.load(Ordering::SeqCst) && !daemon.wait_quit(LOOK) {}
+    let mut is_kept = true;
+    while !stop.load(Ordering::SeqCst) && !daemon.wait_quit(LOOK) {
+        say_if_not_kept(daemon.control().kept_error(), &mut is_kept);
+    }
     daemon.stop()?;
-    Ok(())
+    // It was tried once more at the end.
+    match daemon.control().kept_error() {
+        None => Ok(()),
+        Some(error) => Err(Failure::new(format!(
+            "{error}; what has changed since it was written last is lost"
+        ))),
+    }
+}
+
+/// Says when the state file cannot be written, and when it is written again.
+fn say_if_not_kept(error: Option<String>, was_kept: &mut bool) {
+    match (std::mem::replace(was_kept, error.is_none()), error) {
+        (true, Some(error)) => say(format_args!("warning: {error}; it is tried again")),
+        (false, None) => say("the state file is written again"),
+        _ => {}
+    }
 }
 
 fn daemon_config(options: &Options) -> Result<DaemonConfig, Failure> {
