@@ -11,8 +11,7 @@ fn a_state_that_cannot_be_kept_is_said_at_once_and_at_the_end() {
     let bench = Workbench::new();
     fs::create_dir(bench.path("kept")).expect("the folder is ours");
     let arguments = ["timing", "serve", "--socket", "s", "--keep", "kept/state"];
-    let mut serving = bench.start(&arguments);
-    serving.wait_for_line("livetime timing ");
+    let mut serving = bench.start_until(bench.command(&arguments), "livetime timing ");
     let add = |id: &str| {
         let condition = [
             "timing",

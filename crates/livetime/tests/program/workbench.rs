@@ -130,7 +130,12 @@ impl Workbench {
     }
 
     /// As [`Workbench::start`], of a command that ends in the program.
-    pub(crate) fn start_command(&self, mut command: Command) -> Running {
+    pub(crate) fn start_command(&self, command: Command) -> Running {
+        self.start_until(command, "run ")
+    }
+
+    /// As [`Workbench::start_command`], and returns at a line of its talk that starts with `start`.
+    pub(crate) fn start_until(&self, mut command: Command, start: &str) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the built program starts");
         let err = child.stderr.take().expect("it is piped");
@@ -139,7 +144,7 @@ impl Workbench {
             err: BufReader::new(err),
             said: String::new(),
         };
-        running.wait_for_line("run ");
+        running.wait_for_line(start);
         running
     }
 
