@@ -26,7 +26,7 @@ use livetime_wire::event::{EventHeader, FragmentEntry};
 use livetime_wire::slink::FragmentStatus;
 use livetime_wire::{DurationNs, L2Mask, RunNs, RunNumber, SourceId, TriggerNumber};
 
-use crate::run_file::is_full;
+use crate::run_file::{LOOK_AT_DISK, is_full};
 
 /// Name of the file.
 pub const PACKET_FILE: &str = "packets.mcap";
@@ -42,8 +42,6 @@ const HEAD_WORDS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Pauses after which a chunk that is not full is handed over.
 const PAUSES_TO_FLUSH: u32 = 1000;
-/// How often a full disk is tried again.
-const LOOK_AT_DISK: Duration = Duration::from_millis(100);
 /// Tries to close a file: its last chunk may find no room, then its last record, then its index.
 const CLOSINGS: usize = 3;
 

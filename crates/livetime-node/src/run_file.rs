@@ -19,8 +19,8 @@ use livetime_wire::{RunNs, RunNumber, TriggerNumber};
 use crate::output_file::{OutputFile, TimedFile};
 use crate::process::writer_process::WriterProcess;
 
-/// How often a full disk is looked at again while files are closed.
-const LOOK_AT_DISK: Duration = Duration::from_millis(100);
+/// How often a full disk is looked at again.
+pub const LOOK_AT_DISK: Duration = Duration::from_millis(100);
 
 /// The run file being written: all its open files.
 pub struct RunFile {
@@ -86,8 +86,13 @@ pub(crate) fn is_full(error: &WriteError) -> bool {
     let WriteError::Io { source, .. } = error else {
         return false;
     };
+    is_without_room(source)
+}
+
+/// Whether there was no room on a disk, which may come back.
+pub fn is_without_room(error: &std::io::Error) -> bool {
     matches!(
-        source.kind(),
+        error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded
     )
 }

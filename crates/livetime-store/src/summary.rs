@@ -137,7 +137,7 @@ impl From<&LossCounts> for Losses {
 const COUNT_MAX: u64 = u64::MAX >> 4;
 
 /// What identifies a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunIdentification {
     /// Run number.
     pub number: u32,

@@ -6,10 +6,9 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::console::say;
+use livetime_node::run_file::{LOOK_AT_DISK, is_without_room};
 
-/// How often a full disk is looked at again.
-const LOOK_AT_DISK: Duration = Duration::from_millis(100);
+use crate::console::say;
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
 /// there.
@@ -128,7 +127,7 @@ pub(crate) fn write_when_room(
             return Ok(());
         };
         let shown = path.display();
-        if !is_full(&error) || patience.is_zero() {
+        if !is_without_room(&error) || patience.is_zero() {
             return Err(format!("cannot write {shown}: {error}"));
         }
         let began = *since.get_or_insert_with(|| {
@@ -143,14 +142,6 @@ pub(crate) fn write_when_room(
         }
         std::thread::sleep(LOOK_AT_DISK);
     }
-}
-
-/// Whether there was no room, which may come back.
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
 }
 
 fn write_now(path: &Path, contents: &[u8]) -> io::Result<()> {

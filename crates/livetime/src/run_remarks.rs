@@ -137,8 +137,8 @@ fn unrecorded_remark(summary: &RunSummary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use livetime_store::RunSummary;
     use livetime_store::summary::{FilterMenuSummary, Latencies, RunIdentification};
-    use livetime_store::{Condition, RunSummary};
     use livetime_wire::{ChainCounts, LossCounts};
 
     use super::*;
@@ -146,11 +146,7 @@ mod tests {
     fn summary() -> RunSummary {
         let run = RunIdentification {
             number: 1,
-            seed: 1,
-            config_hash: String::new(),
-            version: String::new(),
-            duration_s: 1.0,
-            condition: Condition::GOOD,
+            ..RunIdentification::default()
         };
         let counts = ChainCounts {
             triggers: 500,

@@ -22,7 +22,7 @@ use crate::building_group::BuildingGroup;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::message_ring::is_taken;
 use crate::pooled_event::PooledEvent;
-use crate::run_file::{ClosingFile, RunFile, cause, is_full};
+use crate::run_file::{self, ClosingFile, RunFile, cause, is_full};
 use crate::worker::Phase;
 
 /// Events written in one duty cycle.
@@ -33,7 +33,7 @@ const PARTS: usize = 512;
 /// see it.
 const FLUSH_AFTER: DurationNs = DurationNs::SECOND;
 /// How often a full disk is looked at again, and the free space of one that is not.
-const LOOK_AT_DISK: DurationNs = DurationNs(100_000_000);
+const LOOK_AT_DISK: DurationNs = DurationNs(run_file::LOOK_AT_DISK.as_nanos() as u64);
 
 /// Everything that a writer is made of.
 pub struct WriterParts {

@@ -2,26 +2,14 @@
 
 use std::io::Cursor;
 
-use livetime_store::{
-    Axis, Condition, Damage, DamageReason, FramePart, Histogram, RunEnd, RunReader, RunWriter,
-    inspect, recover,
-};
-use livetime_wire::RunNs;
+use livetime_store::{Condition, Damage, DamageReason, FramePart, RunReader, inspect, recover};
 
-use crate::support::{self, RUN, Random, begin, chunk_places, events, small_chunks};
+use crate::support::{self, chunk_places, file_with_histogram};
 
 /// A file with several chunks of events and one of histograms, and its number of events.
 fn file() -> (Vec<u8>, u64) {
-    let written = events(&mut Random::new(31), 120, 60);
-    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(4096)).unwrap();
-    support::write_events(&mut writer, &written).unwrap();
-    writer.flush_chunk().unwrap();
-    let axis = Axis::regular("dimuon mass", "GeV", 600, 60.0, 120.0).unwrap();
-    let histogram = Histogram::counting("dimuon_mass", vec![axis]).unwrap();
-    writer.write_histograms(RunNs(1), &[histogram]).unwrap();
-    let end = RunEnd::new(RUN, Condition::GOOD, "duration reached", 20_000_000_000);
-    writer.finish(&end).unwrap();
-    (writer.into_inner(), written.len() as u64)
+    let (bytes, written) = file_with_histogram(31, 120);
+    (bytes, written.len() as u64)
 }
 
 fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {

@@ -4,27 +4,13 @@
 use std::io::Cursor;
 use std::ops::Range;
 
-use livetime_store::{Axis, Condition, Histogram, RunEnd, RunReader, RunWriter, inspect, recover};
-use livetime_wire::{RunNs, TriggerNumber};
+use livetime_store::{Condition, RunEnd, RunReader, RunWriter, inspect, recover};
+use livetime_wire::TriggerNumber;
 
 use crate::support::{
-    self, Events, RUN, Random, begin, chunk_places, event, events, number_from_env, read_back,
-    small_chunks,
+    self, Events, RUN, Random, begin, chunk_places, event, file_with_histogram, number_from_env,
+    read_back, small_chunks,
 };
-
-/// A file of several chunks of events, one of histograms and one of the end, and its events.
-fn file(seed: u64, count: usize) -> (Vec<u8>, Events) {
-    let written = events(&mut Random::new(seed), count, 60);
-    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(4096)).unwrap();
-    support::write_events(&mut writer, &written).unwrap();
-    writer.flush_chunk().unwrap();
-    let axis = Axis::regular("dimuon mass", "GeV", 600, 60.0, 120.0).unwrap();
-    let histogram = Histogram::counting("dimuon_mass", vec![axis]).unwrap();
-    writer.write_histograms(RunNs(1), &[histogram]).unwrap();
-    let end = RunEnd::new(RUN, Condition::GOOD, "duration reached", 20_000_000_000);
-    writer.finish(&end).unwrap();
-    (writer.into_inner(), written)
-}
 
 /// Bytes of each chunk with its message indexes; the last one ends where the event index starts.
 fn chunks_with_indexes(file: &[u8]) -> Vec<Range<usize>> {
@@ -88,7 +74,7 @@ fn read_in_every_way(damaged: &[u8], written: &Events, what: &str) -> Events {
 /// summary tells holds, and nothing is lost.
 #[test]
 fn chunks_that_are_all_away_from_their_places_lose_nothing() {
-    let (bytes, written) = file(41, 120);
+    let (bytes, written) = file_with_histogram(41, 120);
     let chunks = chunks_with_indexes(&bytes);
     let (first, end) = (chunks[0].start, chunks[chunks.len() - 1].end);
     let in_order = |order: &[usize]| {
@@ -125,7 +111,7 @@ fn chunks_that_are_all_away_from_their_places_lose_nothing() {
 /// A later chunk, an earlier one and one of several chunks behind once more in the middle of one.
 #[test]
 fn a_chunk_inside_another_costs_the_event_that_it_was_put_into() {
-    let (bytes, written) = file(43, 120);
+    let (bytes, written) = file_with_histogram(43, 120);
     let chunks = chunks_with_indexes(&bytes);
     for (into, copied) in [(3, 4), (3, 2), (4, 9), (2, 1)] {
         let outer = &chunks[into];
@@ -143,7 +129,7 @@ fn a_chunk_inside_another_costs_the_event_that_it_was_put_into() {
 /// Bytes that go and come in a file of the same length, so that its summary is believed.
 #[test]
 fn bytes_lost_and_put_in_cost_the_events_that_they_hit() {
-    let (bytes, written) = file(44, 120);
+    let (bytes, written) = file_with_histogram(44, 120);
     let end = chunks_with_indexes(&bytes).last().unwrap().end as u64;
     let mut random = Random::new(45);
     for case in 0..number_from_env("LIVETIME_STORE_SHIFTS", 300) {
@@ -164,7 +150,7 @@ fn bytes_lost_and_put_in_cost_the_events_that_they_hit() {
 /// and of the end: with a summary the number of events is told, without one by those that are damaged.
 #[test]
 fn every_event_that_is_damaged_is_missed_when_the_last_chunks_are() {
-    let (bytes, written) = file(46, 120);
+    let (bytes, written) = file_with_histogram(46, 120);
     let chunks = chunks_with_indexes(&bytes);
     let (histograms, end) = (&chunks[chunks.len() - 2], &chunks[chunks.len() - 1]);
     let triggers: Vec<u64> = written.keys().copied().collect();
@@ -193,7 +179,7 @@ fn every_event_that_is_damaged_is_missed_when_the_last_chunks_are() {
 /// One flip in each chunk and one in the summary: the events tell the run.
 #[test]
 fn whole_events_are_read_where_neither_a_chunk_nor_the_summary_is_whole() {
-    let (bytes, written) = file(47, 120);
+    let (bytes, written) = file_with_histogram(47, 120);
     let chunks = chunks_with_indexes(&bytes);
     let mut damaged = bytes.clone();
     for chunk in &chunks {
@@ -217,7 +203,7 @@ fn whole_events_are_read_where_neither_a_chunk_nor_the_summary_is_whole() {
 /// The first half of a whole event once more in the chunk of the end: no event is missing.
 #[test]
 fn a_damaged_copy_of_a_whole_event_is_no_loss() {
-    let (bytes, written) = file(48, 120);
+    let (bytes, written) = file_with_histogram(48, 120);
     let end = chunks_with_indexes(&bytes).last().unwrap().clone();
     let words = written
         .values()

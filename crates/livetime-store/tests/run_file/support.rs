@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Seek, Write};
 
-use livetime_store::{RunBegin, RunReader, RunWriter, WriterLimits};
+use livetime_store::{
+    Axis, Condition, Histogram, RunBegin, RunEnd, RunReader, RunWriter, WriterLimits,
+};
 use livetime_wire::crc::crc32c;
 use livetime_wire::event::{EventHeader, FragmentEntry};
 use livetime_wire::slink::FragmentStatus;
@@ -134,6 +136,20 @@ pub(crate) fn write_events<W: Write>(
         )?;
     }
     Ok(())
+}
+
+/// A file of several chunks of events, one of histograms and one of the end, and its events.
+pub(crate) fn file_with_histogram(seed: u64, count: usize) -> (Vec<u8>, Events) {
+    let written = events(&mut Random::new(seed), count, 60);
+    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(4096)).unwrap();
+    write_events(&mut writer, &written).unwrap();
+    writer.flush_chunk().unwrap();
+    let axis = Axis::regular("dimuon mass", "GeV", 600, 60.0, 120.0).unwrap();
+    let histogram = Histogram::counting("dimuon_mass", vec![axis]).unwrap();
+    writer.write_histograms(RunNs(1), &[histogram]).unwrap();
+    let end = RunEnd::new(RUN, Condition::GOOD, "duration reached", 20_000_000_000);
+    writer.finish(&end).unwrap();
+    (writer.into_inner(), written)
 }
 
 /// Reads every event and asserts that each is exactly one that was written.

@@ -423,11 +423,7 @@ mod tests {
         writer.finish(&end).unwrap();
         let run = RunIdentification {
             number: 1,
-            seed: 1,
-            config_hash: String::new(),
-            version: String::new(),
-            duration_s: 1.0,
-            condition: Condition::GOOD,
+            ..RunIdentification::default()
         };
         let (counts, losses) = (ChainCounts::default(), LossCounts::default());
         let summary = RunSummary::new(run, &counts, &losses, Latencies::default());

@@ -96,7 +96,7 @@ pub(super) fn record_json(record: &TimingRecord) -> Value {
         "param": format!("{:#018x}", record.param),
         "deadline_tai_ns": record.deadline.0.to_string(),
         "executed_tai_ns": record.executed.0.to_string(),
-        "late_by_ns": late_by(record).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+        "late_by_ns": record.late_by_ns(),
         "match_lead_ns": record.match_lead_ns,
         "enqueue_delay_ns": record.enqueue_delay_ns,
         "tef": record.tef,
