@@ -32,6 +32,11 @@ mod _native {
     #[pymodule_export]
     use super::{FormatError, LivetimeError};
 
+    /// Version of the package, which is that of the program.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
     #[pymodule_export]
     use super::run_file::RunFile;
 

@@ -1,8 +1,9 @@
 """The stub of the native module names what is there, and the package says that it is typed."""
 
 import ast
-from importlib import resources
+from importlib import metadata, resources
 
+import livetime
 from livetime import _native
 
 
@@ -16,6 +17,10 @@ def test_stub_and_module_have_the_same_names():
         in_stub = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
         in_module = {member for member in vars(cls) if not member.startswith("_")}
         assert in_stub - {"__init__"} == in_module, name
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert livetime.__version__ == metadata.version("livetime")
 
 
 def test_the_package_is_typed():

@@ -5,7 +5,7 @@ per event. Nothing here prints.
 """
 
 from . import candidates
-from ._native import FormatError, LivetimeError
+from ._native import FormatError, LivetimeError, __version__
 from .exports import ExportError, export
 from .exports import read as read_export
 from .filter_menu import FilterMenu, FilterPath, FilterStream
@@ -39,6 +39,7 @@ __all__ = [
     "Replay",
     "Run",
     "SampleError",
+    "__version__",
     "candidates",
     "export",
     "filter",

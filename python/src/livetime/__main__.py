@@ -10,20 +10,20 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import Optional, Sequence
 
-from ._native import LivetimeError
+import awkward as ak
+
+from ._native import LivetimeError, __version__
 from .exports import FORMATS, ExportError, differing_events, export, read
 from .imports import SampleError, import_events
 from .run import DataWarning, open_run
-
-if TYPE_CHECKING:
-    import awkward as ak
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs a command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m livetime")
+    parser.add_argument("--version", action="version", version=f"livetime {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     exporting = commands.add_parser("export", help="the events of a run in another format")
     exporting.add_argument("run", help="run directory, or its events.mcap")

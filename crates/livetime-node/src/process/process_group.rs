@@ -4,6 +4,8 @@
 //! steers the settlement and collects results. What a child does is in [`super::role_process`],
 //! what is done when one dies in [`super::recovery`].
 
+mod role_process;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,14 +18,14 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use livetime_shm::{
-    Doorbell, PASSED_FDS_MAX, PagePool, PeerError, WaitCounts, WaitStrategy, control_pair,
-};
+use livetime_shm::{Doorbell, PASSED_FDS_MAX, PagePool, WaitStrategy, control_pair};
 use livetime_store::{FilePlan, Histogram as FilledHistogram, WriterLimits};
-use livetime_wire::{DecisionDigest, RunNs, UnitId, UnitKind};
+use livetime_wire::{RunNs, UnitId, UnitKind};
 
+use self::role_process::failed;
+pub(super) use self::role_process::{Heard, RoleProcess};
 use super::ProcessError;
-use super::control_message::{EndName, Message, PROTOCOL, RoleLeft, unit_of_code};
+use super::control_message::{EndName, Message, PROTOCOL, unit_of_code};
 use super::cut_streams::CutStreams;
 use super::event_watch::{EventWatch, FilterFailure};
 use super::filter_steering::JOINS_MAX;
@@ -44,7 +46,7 @@ use crate::chain_config::{ChainConfig, FilterConfig, WorkerConfig};
 use crate::chain_plan::{ChainPlan, PoolKey, role_of, transport_of};
 use crate::counter_block::CounterBlock;
 use crate::machine_memory::check_memory;
-use crate::role::{RoleResult, latency_histogram};
+use crate::role::RoleResult;
 use crate::role_ends::{FIRST_EPOCH, unit_of};
 use crate::run_clock::RunClock;
 use crate::run_file::{ClosingFile, RunFile, RunFiles};
@@ -71,41 +73,6 @@ pub struct Launcher {
     pub identity: String,
     /// The hosts that serve the roles; without them all are children of this process.
     pub hosts: Option<RoleHosts>,
-}
-
-/// What a role was heard to say, or that it is gone.
-pub(super) enum Heard {
-    Message(Box<Message>),
-    Gone,
-}
-
-/// One role process.
-pub(super) struct RoleProcess {
-    pub(super) id: String,
-    pub(super) unit: UnitId,
-    pub(super) epoch: u32,
-    pub(super) child: RoleChild,
-    /// Until the process has ended and all that it has said was heard.
-    socket: Option<UnixStream>,
-    pub(super) block: usize,
-    pub(super) counters: Arc<CounterBlock>,
-    pub(super) result: RoleResult,
-    /// The histograms that its filter has filled, by name.
-    filled: BTreeMap<String, FilledHistogram>,
-    pub(super) left: Option<RoleLeft>,
-    pub(super) gone: bool,
-    /// How its process ended, when it was lost.
-    pub(super) lost: Option<String>,
-    /// It was told to leave while the run goes on.
-    pub(super) leaving: bool,
-    /// It was killed because it worked on one event for too long.
-    pub(super) over_time: bool,
-    /// It was killed because it was silent for too long.
-    pub(super) silent: bool,
-    /// It was lost, and it is decided what of it is built again.
-    pub(super) settled: bool,
-    /// What a writer that was lost had counted as stored.
-    pub(super) stored_last: u64,
 }
 
 /// The run file of a writer, which its process holds.
@@ -784,177 +751,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-impl RoleProcess {
-    pub(super) fn is_writer(&self) -> bool {
-        self.unit.kind == UnitKind::Writer
-    }
-
-    /// Whether it has gone while the run went on.
-    fn has_gone(&self) -> bool {
-        self.lost.is_some() || (self.leaving && self.gone)
-    }
-
-    /// Its role id; with the number of its life once it has gone.
-    pub(super) fn name(&self) -> String {
-        match self.has_gone() {
-            false => self.id.clone(),
-            true => format!("{}~{}", self.id, self.epoch),
-        }
-    }
-
-    fn socket(&self) -> Result<&UnixStream, ProcessError> {
-        let socket = self.socket.as_ref();
-        socket.ok_or_else(|| failed(&self.id, PeerError::HungUp))
-    }
-
-    pub(super) fn send(
-        &self,
-        message: &Message,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(), ProcessError> {
-        let sent = message.send(self.socket()?, fds);
-        sent.map_err(|error| failed(&self.id, error))
-    }
-
-    /// Tells it to start. One that cannot be told is dying, which is heard.
-    fn let_run(&self) {
-        let _dying = self.send(&Message::Start, &[]);
-    }
-
-    fn recv(&self, expected: &'static str) -> Result<Message, ProcessError> {
-        let received = Message::recv(self.socket()?).map_err(|error| failed(&self.id, error))?;
-        let nonsense = || ProcessError::OutOfTurn {
-            role: self.id.clone(),
-            found: "nonsense".to_owned(),
-            expected,
-        };
-        received.map(|(message, _)| message).ok_or_else(nonsense)
-    }
-
-    fn out_of_turn(&self, found: &Message, expected: &'static str) -> ProcessError {
-        ProcessError::OutOfTurn {
-            role: self.id.clone(),
-            found: found.name().to_owned(),
-            expected,
-        }
-    }
-
-    /// Starts the thread that hears this process.
-    fn listen(&self, index: usize, sender: Sender<(usize, Heard)>) -> Result<(), ProcessError> {
-        let start = |error| ProcessError::Start {
-            role: self.id.clone(),
-            error,
-        };
-        let ours = self.socket()?;
-        let socket = ours.as_fd().try_clone_to_owned().map_err(start)?;
-        ours.set_read_timeout(None).map_err(start)?;
-        let thread = std::thread::Builder::new().name(format!("hear-{}", self.id));
-        thread
-            .spawn(move || hear(&socket, index, &sender))
-            .map_err(start)?;
-        Ok(())
-    }
-
-    fn add_histogram(&mut self, name: &str, entries: &[(u64, u64)]) {
-        let histogram = match name {
-            "decision" => &mut self.result.decision_latency,
-            "hand_over" => &mut self.result.hand_over_latency,
-            _ => &mut self.result.build_latency,
-        };
-        let histogram = histogram.get_or_insert_with(latency_histogram);
-        for (value, count) in entries {
-            histogram.saturating_record_n(*value, *count);
-        }
-    }
-
-    /// The role's result, and how its process spent its time; `exit` is how it ended.
-    fn conclude(&mut self, exit: &str) -> (RoleResult, WorkerResult) {
-        let left = self.left.take();
-        let mut result = std::mem::take(&mut self.result);
-        result.counts = self.counters.read();
-        let lost = left.is_none();
-        let left = left.unwrap_or_default();
-        result.details = left.details;
-        result.digest = left.digest.map(DecisionDigest::from_bits);
-        result.dead_time = left.dead_time;
-        result.bytes_copied = left.bytes_copied;
-        result.failure = result.failure.or(left.failure);
-        result.histograms = std::mem::take(&mut self.filled).into_values().collect();
-        result.id = self.name();
-        if lost && self.lost.is_none() {
-            result.failure = Some(format!("the process of {} left no result: {exit}", self.id));
-        }
-        let [busy, spins, yields, sleeps, rung] = left.waits;
-        let waits = WaitCounts {
-            busy,
-            spins,
-            yields,
-            sleeps,
-            rung,
-        };
-        let worker = worker_result(&self.id, waits, left.pin_error);
-        (result, worker)
-    }
-
-    /// Waits for the process, which is killed if it has not gone by itself; says how it ended.
-    pub(super) fn end(&mut self) -> String {
-        if !self.gone {
-            self.child.kill();
-            self.gone = true;
-        }
-        self.socket = None;
-        self.child.wait()
-    }
-
-    /// Gives back what the system keeps of a process that has left in order and hung up, once it has
-    /// ended: a run may see hundreds of them.
-    pub(super) fn reap(&mut self) {
-        if self.gone && self.left.is_some() && self.socket.is_some() && self.child.has_ended() {
-            self.socket = None;
-        }
-    }
-}
-
-/// Hears a process until it is gone.
-fn hear(socket: &OwnedFd, index: usize, sender: &Sender<(usize, Heard)>) {
-    let mut ahead = Vec::new();
-    loop {
-        let heard = match Message::recv(socket) {
-            Ok(Some((Message::Triggers(part), _))) => {
-                ahead.extend(part);
-                continue;
-            }
-            Ok(Some((mut message, _))) => {
-                message.take_in(&mut ahead);
-                Heard::Message(Box::new(message))
-            }
-            Ok(None) => continue,
-            Err(_) => Heard::Gone,
-        };
-        let gone = matches!(heard, Heard::Gone);
-        if sender.send((index, heard)).is_err() || gone {
-            return;
-        }
-    }
-}
-
-fn worker_result(id: &str, waits: WaitCounts, pin_error: Option<String>) -> WorkerResult {
-    WorkerResult {
-        name: id.to_owned(),
-        roles: Vec::new(),
-        waits,
-        pin_error,
-    }
-}
-
 pub(super) fn block_of(page: &RunPage, index: usize) -> Arc<CounterBlock> {
     page.block(index)
         .expect("the page was made for all roles of the plan")
-}
-
-fn failed(role: &str, error: PeerError) -> ProcessError {
-    ProcessError::Control {
-        role: role.to_owned(),
-        error,
-    }
 }

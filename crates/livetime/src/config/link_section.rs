@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use livetime_node::DataLinkConfig;
-use livetime_node::chain_config::exact_size;
 use livetime_node::link::transport::DATAGRAM_WORDS;
 use livetime_node::link::{LinkTransport, UdpConfig, frames_file};
 use livetime_readout::LinkConfig;
@@ -222,7 +221,7 @@ fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findin
         findings.report(Problem::new(
             OUT_OF_RANGE,
             section.key_path(key),
-            exact_size(size),
+            format!("{size:#}"),
             allowed,
             help,
         ));

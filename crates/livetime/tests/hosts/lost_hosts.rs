@@ -39,7 +39,7 @@ fn begun(config: &str, folder: &Path) -> (Lines, Pid) {
 /// The deaths of its roles are heard before it is gone itself.
 #[test]
 fn a_building_host_that_is_ended_leaves_the_run_to_the_others() {
-    const TRIGGERS: [&str; 4] = ["--triggers", "60000", "--seed", "11"];
+    const TRIGGERS: [&str; 5] = ["--triggers", "60000", "--seed", "11", "--lossless"];
     let _turn = turn();
     let whole = Run::of(|config| keeping_all(on_one_host(config)), &TRIGGERS[..2]);
     for name in [Signal::TERM, Signal::INT] {

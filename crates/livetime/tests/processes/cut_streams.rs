@@ -74,7 +74,7 @@ fn cut_streams_between_threads_are_replaced() {
             "timeout = \"100 ms\"\nretry = \"20 ms\"",
         );
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let running = start_with(&config, folder.path(), &[]);
+    let running = start_with(&config, folder.path(), &["--lossless"]);
     let pid = Pid::from_raw(running.id() as i32).expect("a process");
     let mut lines = Lines::of(running);
     let file = folder.path().join("run/events.mcap");

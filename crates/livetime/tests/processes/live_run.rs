@@ -90,9 +90,9 @@ pub(crate) fn wait_for_more(file: &Path) {
     }
 }
 
-/// The run of a configuration without an end, in processes.
+/// The lossless run of a configuration without an end, in processes.
 pub(crate) fn start(config: &str, folder: &Path) -> Child {
-    start_with(config, folder, &["--processes"])
+    start_with(config, folder, &["--processes", "--lossless"])
 }
 
 /// The run of a configuration without an end, with these options.
@@ -100,7 +100,7 @@ pub(crate) fn start_with(config: &str, folder: &Path, options: &[&str]) -> Child
     std::fs::write(folder.join("run.toml"), config).expect("a writable folder");
     Command::new(env!("CARGO_BIN_EXE_livetime"))
         .current_dir(folder)
-        .args(["run", "run.toml", "--lossless", "--duration", "600s"])
+        .args(["run", "run.toml", "--duration", "600s"])
         .args(["--json", "--out", "run"])
         .args(options)
         .stdout(Stdio::piped())

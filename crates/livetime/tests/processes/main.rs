@@ -8,6 +8,8 @@
 
 #[path = "../contents/mod.rs"]
 mod contents;
+#[path = "../copied_program/mod.rs"]
+mod copied_program;
 mod cut_streams;
 mod data_links;
 mod datagrams;

@@ -4,17 +4,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
 
 use crate::contents::contents;
 
-/// One run at a time: each starts more processes than there are cores.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Runs at a time: each starts more processes than there are cores, but waits for most of its time.
+const TURNS_MAX: usize = 2;
+
+static TURNS_TAKEN: Mutex<usize> = Mutex::new(0);
+static TURN_ENDED: Condvar = Condvar::new();
+
+/// The right to have a run, while it lives.
+pub(crate) struct Turn;
+
+pub(crate) fn turn() -> Turn {
+    let taken = TURNS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = TURN_ENDED.wait_while(taken, |taken| *taken == TURNS_MAX);
+    *free.unwrap_or_else(PoisonError::into_inner) += 1;
+    Turn
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        TURN_ENDED.notify_one();
+    }
 }
 
 pub(crate) fn example() -> PathBuf {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live_run::{process_of, start, wait_for_more};
+use crate::live_run::{process_of, start, start_with, wait_for_more};
 use crate::process_run::{Lines, Run, keeping_all, patient, turn};
 
 /// The example in which every event is kept, with these lines of its builder table.
@@ -147,7 +147,8 @@ fn a_drain_that_stands_still_names_who_was_stopped() {
         let config = config.expect("the example is there");
         let waiting = "[store]\nfull_wait = \"0 s\"\n";
         let config = keeping_all(config).replace("[store]\n", waiting);
-        let running = start(&config, folder.path());
+        // A lossless one would wait for decisions that are late for a minute.
+        let running = start_with(&config, folder.path(), &["--processes"]);
         let coordinator = Pid::from_raw(running.id() as i32).expect("a process");
         let mut lines = Lines::of(running);
         let file = folder.path().join("run/events.mcap");

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::copied_program::copy_program;
 use crate::live_run::{find_process, order, process_of};
 use crate::process_run::{Lines, Run, example, patient, turn};
 
@@ -29,7 +30,7 @@ fn started(folder: &Path, units: &str) -> Child {
     let config = patient(config).replace("units = 1", units);
     fs::write(folder.join("run.toml"), config).expect("a writable folder");
     let program = folder.join("livetime");
-    fs::copy(env!("CARGO_BIN_EXE_livetime"), folder.join("real")).expect("a writable folder");
+    copy_program(&folder.join("real"));
     fs::hard_link(folder.join("real"), &program).expect("a writable folder");
     let child = Command::new(&program)
         .current_dir(folder)
@@ -206,7 +207,7 @@ fn a_run_for_which_there_are_too_few_processes_leaves_nothing() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("livetime");
-    fs::copy(env!("CARGO_BIN_EXE_livetime"), &program).expect("a writable folder");
+    copy_program(&program);
     fs::copy(example(), folder.path().join("run.toml")).expect("a writable folder");
     let all = fs::Permissions::from_mode(0o777);
     fs::set_permissions(folder.path(), all).expect("it is ours");

@@ -12,6 +12,8 @@ mod byte_stream;
 mod closed_pipe;
 #[path = "../contents/mod.rs"]
 mod contents;
+#[path = "../copied_program/mod.rs"]
+mod copied_program;
 mod determinism;
 mod disk_full;
 mod doctor;

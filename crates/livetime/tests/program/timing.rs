@@ -8,6 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::copied_program::copy_program;
+
 /// A daemon of its own folder, ended with the test.
 struct Served {
     child: Child,
@@ -578,7 +580,7 @@ fn another_user_may_what_the_rules_say() {
     };
     everybody(folder.path());
     let program = folder.path().join("livetime");
-    std::fs::copy(env!("CARGO_BIN_EXE_livetime"), &program).unwrap();
+    copy_program(&program);
     everybody(&program);
     let rules = folder.path().join("rules");
     let of_other = |served: &Served, arguments: &[&str]| {
