@@ -4,6 +4,8 @@
 //! a person with a hex editor. Nothing here decides what is damage: that is in
 //! [`crate::run_scan`] and [`crate::run_reader`].
 
+use std::io;
+
 use livetime_wire::event::{EventError, FragmentCrcError};
 
 use crate::run_chunk::ContentError;
@@ -70,9 +72,53 @@ pub enum DamageReason {
     /// Bytes that are no records of a run file.
     #[error("no records of a run file")]
     NotRecords,
+    /// The system does not give these bytes, as those of a bad sector. What a checksum says of a place
+    /// with such bytes is not listed beside it.
+    #[error("cannot be read: {0}")]
+    Unreadable(ReadFault),
     /// The file looks made to keep a reader busy: too many false chunks; the rest was not read.
     #[error("too many false chunks, the rest was not read")]
     ScanBudget,
+}
+
+/// Why an input does not give some of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFault {
+    /// An error of the system.
+    System {
+        /// Its number.
+        code: i32,
+    },
+    /// An error of an input that is no file.
+    Input {
+        /// Its kind.
+        kind: io::ErrorKind,
+    },
+    /// The input is shorter now than it was.
+    CutOff,
+}
+
+impl From<&io::Error> for ReadFault {
+    fn from(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(code) => Self::System { code },
+            None => Self::Input { kind: error.kind() },
+        }
+    }
+}
+
+impl core::fmt::Display for ReadFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::System { code } => {
+                // Without the number that the standard library puts behind the system's words.
+                let text = io::Error::from_raw_os_error(*code).to_string();
+                f.write_str(text.split(" (os error").next().unwrap_or(&text))
+            }
+            Self::Input { kind } => kind.fmt(f),
+            Self::CutOff => f.write_str("the file was cut off while it was read"),
+        }
+    }
 }
 
 /// What is around the chunks of a run file, without a checksum that is checked before they are read.
@@ -106,6 +152,30 @@ pub struct Damage {
     pub reason: DamageReason,
 }
 
+impl Damage {
+    /// Whether the two ranges have a byte in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.offset < other.offset.saturating_add(other.bytes)
+            && other.offset < self.offset.saturating_add(self.bytes)
+    }
+
+    /// Whether a checksum, or a chunk header that no checksum can vouch for, was wrong.
+    fn is_by_checksum(&self) -> bool {
+        matches!(
+            self.reason,
+            DamageReason::ChunkHeader
+                | DamageReason::ChunkChecksum { .. }
+                | DamageReason::Event(_)
+                | DamageReason::Fragment(_)
+        )
+    }
+
+    /// Whether it tells of bytes that cannot be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self.reason, DamageReason::Unreadable(_))
+    }
+}
+
 impl core::fmt::Display for Damage {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
@@ -134,17 +204,45 @@ impl DamageList {
             return;
         }
         self.total += 1;
-        let by_checksum = matches!(
-            damage.reason,
-            DamageReason::ChunkHeader
-                | DamageReason::ChunkChecksum { .. }
-                | DamageReason::Event(_)
-                | DamageReason::Fragment(_)
-        );
-        self.checksum_errors += u64::from(by_checksum);
+        self.checksum_errors += u64::from(damage.is_by_checksum());
         if self.entries.len() < Self::ENTRIES_MAX {
             self.entries.push(damage);
         }
+    }
+
+    /// Puts what is known now of bytes that cannot be read in place of what was known of them before:
+    /// a stretch grows while more of the file is read.
+    pub(crate) fn put_unreadable(&mut self, stretches: impl Iterator<Item = Damage>) {
+        for stretch in stretches.take(Self::ENTRIES_MAX) {
+            let is_part = |entry: &&mut Damage| entry.is_unreadable() && entry.overlaps(&stretch);
+            if let Some(part) = self.entries.iter_mut().find(is_part) {
+                *part = stretch;
+            } else if self.entries.len() < Self::ENTRIES_MAX {
+                self.push(stretch);
+            }
+        }
+        // Two parts of one stretch that were apart before.
+        let mut kept: Vec<Damage> = Vec::new();
+        self.retain(|entry| {
+            let is_double = entry.is_unreadable() && kept.iter().any(|other| other.overlaps(entry));
+            if entry.is_unreadable() && !is_double {
+                kept.push(*entry);
+            }
+            !is_double
+        });
+    }
+
+    /// Drops the entries that `is_kept` says no to; those beyond the bound stay counted.
+    pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&Damage) -> bool) {
+        let (total, checksum_errors) = (&mut self.total, &mut self.checksum_errors);
+        self.entries.retain(|entry| {
+            let is_kept = is_kept(entry);
+            if !is_kept {
+                *total -= 1;
+                *checksum_errors -= u64::from(entry.is_by_checksum());
+            }
+            is_kept
+        });
     }
 
     /// The first entries, at most [`DamageList::ENTRIES_MAX`].

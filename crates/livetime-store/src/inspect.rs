@@ -59,7 +59,7 @@ pub struct Inspection {
     pub index: String,
     /// Number of ranges that were passed over.
     pub damaged_ranges: u64,
-    /// The first of them, at most [`DAMAGE_LISTED_MAX`].
+    /// The first of them in the order of the file, at most [`DAMAGE_LISTED_MAX`].
     pub damage: Vec<DamagedRange>,
     /// Names of the files, if a whole directory was inspected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -150,6 +150,9 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
     reader.compare_rest()?;
     let events_missing = reader.events_missing();
     let damage = reader.damage();
+    // In the order of the file, whichever part of it was read first.
+    let mut ranges = damage.entries().to_vec();
+    ranges.sort_by_cached_key(|range| (range.offset, range.bytes, range.reason.to_string()));
     let end = reader.end();
     let recovered = end.is_some_and(|end| end.recovered);
     let own_end = end.filter(|end| !end.recovered);
@@ -182,8 +185,7 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
             IndexOrigin::Scan => "scan".to_owned(),
         },
         damaged_ranges: damage.total(),
-        damage: damage
-            .entries()
+        damage: ranges
             .iter()
             .take(DAMAGE_LISTED_MAX)
             .map(Into::into)

@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod inspect;
 pub mod mcap_record;
 pub mod output_budget;
+mod patchy_input;
 pub mod problem_code;
 pub mod recovery;
 pub mod run_chunk;
@@ -31,7 +32,7 @@ pub mod summary;
 pub mod two_step_summary;
 
 pub use condition::Condition;
-pub use damage::{Damage, DamageReason, FramePart};
+pub use damage::{Damage, DamageReason, FramePart, ReadFault};
 pub use file_plan::{FileName, FilePlan, StreamFile};
 pub use histogram::{Axis, Histogram};
 pub use inspect::{Inspection, inspect};

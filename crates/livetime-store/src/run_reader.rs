@@ -3,9 +3,10 @@
 //! Only what a CRC covers is believed: a chunk's CRC before anything in it is used, the event
 //! header's and the fragments' CRCs before an event is handed out, the summary's before the index.
 //! Damage is passed over, and listed in [`RunReader::damage`]; of a damaged chunk the events are
-//! read that are whole themselves, by the module `salvage`, those that are nowhere else. A file that is still being written,
-//! or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`] goes
-//! on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
+//! read that are whole themselves, by the module `salvage`, those that are nowhere else. Bytes that the
+//! system does not give are damage too: `patchy_input` reads around them. A file that is still being
+//! written, or was cut off by a crash, is read up to its last complete chunk; [`RunReader::refresh`]
+//! goes on from there. Iterating allocates nothing per event: an event is a view into the loaded chunk.
 //! Nothing is repaired here: that is [`crate::recovery`].
 
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,6 +23,7 @@ use crate::mcap_record::{
     CHUNK_HEADER_BYTES, ChunkHeader, ChunkIndex, RECORD_HEADER_BYTES, Record, attachment_data,
     crc32, op,
 };
+use crate::patchy_input::PatchyInput;
 use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
 use crate::run_scan::{Gap, Scan, ScannedChunk, Wanted, scan};
@@ -33,8 +35,10 @@ mod displaced;
 mod doubles;
 mod event_counts;
 mod frame;
+mod growth;
 mod identity;
 mod moved_event;
+mod unreadable;
 
 /// Why a file cannot be opened as a run file.
 #[derive(Debug, thiserror::Error)]
@@ -214,14 +218,20 @@ impl From<&Gap> for ChunkPlace {
 
 /// Reads one run file.
 pub struct RunReader<R> {
-    input: R,
+    input: PatchyInput<R>,
     input_bytes: u64,
+    /// Whether the file ends as one that was closed.
+    is_closed: bool,
     origin: IndexOrigin,
     chunks: Vec<ChunkPlace>,
     index_place: Option<(u64, u64)>,
+    /// Whether what is there was read and is no index.
+    index_is_wrong: bool,
     /// Where the summary starts, if it is believed.
     summary_start: Option<u64>,
     index: Option<EventIndex>,
+    /// The places of all whole events, where one was not where the index of the file tells.
+    index_of_whole: Option<EventIndex>,
     /// Events in all chunks by the summary, if it was believed.
     events_by_summary: Option<u64>,
     identity: Option<RunIdentity>,
@@ -258,10 +268,11 @@ impl<R: Read + Seek> RunReader<R> {
     ///
     /// # Errors
     /// [`OpenError`] if the input fails or nothing in it is a chunk of a run file.
-    pub fn open(mut input: R) -> Result<Self, OpenError> {
+    pub fn open(input: R) -> Result<Self, OpenError> {
+        let mut input = PatchyInput::new(input);
         let input_bytes = input.seek(SeekFrom::End(0))?;
         let Some(tail) = FileTail::read(&mut input, input_bytes)? else {
-            return Self::open_by_scan(input);
+            return Self::scanned(input);
         };
         let chunks = tail.chunks.iter();
         let chunks = chunks.map(|chunk| ChunkPlace {
@@ -278,6 +289,9 @@ impl<R: Read + Seek> RunReader<R> {
             // No chunk is whole at its place: all may be at others, where no event tells the run.
             reader.identify_by_event()?;
             reader.find_displaced()?;
+        } else if reader.lacks_record() {
+            // The chunk that holds it may be at another place.
+            reader.find_displaced()?;
         }
         reader.if_identified()
     }
@@ -286,7 +300,11 @@ impl<R: Read + Seek> RunReader<R> {
     ///
     /// # Errors
     /// As [`RunReader::open`].
-    pub fn open_by_scan(mut input: R) -> Result<Self, OpenError> {
+    pub fn open_by_scan(input: R) -> Result<Self, OpenError> {
+        Self::scanned(PatchyInput::new(input))
+    }
+
+    fn scanned(mut input: PatchyInput<R>) -> Result<Self, OpenError> {
         let found = scan(&mut input, 0, Wanted::AnyRun)?;
         let reader = Self::new(input, found.input_bytes, IndexOrigin::Scan, Vec::new());
         reader.with_scan(found)
@@ -302,15 +320,23 @@ impl<R: Read + Seek> RunReader<R> {
         self.if_identified()
     }
 
-    fn new(input: R, input_bytes: u64, origin: IndexOrigin, chunks: Vec<ChunkPlace>) -> Self {
+    fn new(
+        input: PatchyInput<R>,
+        input_bytes: u64,
+        origin: IndexOrigin,
+        chunks: Vec<ChunkPlace>,
+    ) -> Self {
         Self {
             input,
             input_bytes,
+            is_closed: origin == IndexOrigin::Summary,
             origin,
             chunks,
             index_place: None,
+            index_is_wrong: false,
             summary_start: None,
             index: None,
+            index_of_whole: None,
             events_by_summary: None,
             identity: None,
             run_by_event: None,
@@ -353,6 +379,14 @@ impl<R: Read + Seek> RunReader<R> {
         self.input_bytes
     }
 
+    /// Where what was read of the file ends: bytes of it, without a chunk that is cut off.
+    pub fn chunks_end(&self) -> u64 {
+        let whole = self.chunks.iter();
+        let whole = whole.filter(|place| place.kind != PlaceKind::CutEnd);
+        let ends = whole.map(|place| place.offset.saturating_add(place.record_bytes()));
+        ends.max().unwrap_or(0).min(self.input_bytes)
+    }
+
     /// Number of chunks, damaged ones in the index included.
     pub fn chunk_count(&self) -> usize {
         let chunks = self.chunks.iter();
@@ -377,6 +411,12 @@ impl<R: Read + Seek> RunReader<R> {
         self.chunks
             .iter()
             .any(|place| place.kind == PlaceKind::CutEnd)
+    }
+
+    /// Whether the file has its end-of-run record and was closed when it was looked at last: nothing
+    /// comes any more.
+    pub fn is_finished(&self) -> bool {
+        self.end.is_some() && self.is_closed
     }
 
     /// What was passed over so far.
@@ -473,69 +513,14 @@ impl<R: Read + Seek> RunReader<R> {
         Ok(last)
     }
 
-    /// Takes up chunks that were written since the file was opened.
-    ///
-    /// # Errors
-    /// Only errors of the input.
-    pub fn refresh(&mut self) -> io::Result<()> {
-        // What was cut off may be whole now.
-        self.chunks.retain(|place| place.kind != PlaceKind::CutEnd);
-        let known = self.chunks.len();
-        self.known.forget_from(known);
-        let ends = self
-            .chunks
-            .iter()
-            .map(|chunk| chunk.offset + chunk.record_bytes());
-        let from = ends.max().unwrap_or(0);
-        let wanted = self.wanted();
-        let Scan {
-            chunks,
-            damage,
-            gaps,
-            input_bytes,
-        } = scan(&mut self.input, from, wanted)?;
-        let last_sequence = self
-            .chunks
-            .iter()
-            .filter_map(|chunk| chunk.content)
-            .map(|c| c.mark.sequence)
-            .max();
-        let mut new = ChunkPlace::of_scan(&chunks, &gaps);
-        new.retain(|place| {
-            let sequence = place.content.map(|content| content.mark.sequence);
-            sequence.is_none() || sequence > last_sequence
-        });
-        self.chunks.extend(new);
-        self.cursor.0 = self.cursor.0.min(known);
-        self.input_bytes = input_bytes;
-        // Damage before the last known chunk stays; the rest is judged anew.
-        let mut judged = DamageList::default();
-        let before = self
-            .damage
-            .entries()
-            .iter()
-            .filter(|damage| damage.offset < from);
-        before
-            .chain(damage.entries())
-            .for_each(|damage| judged.push(*damage));
-        self.damage = judged;
-        self.salvaged = None;
-        self.moved = MovedEvents::default();
-        if self.chunks.len() > known {
-            self.index = None;
-            self.read_records()?;
-        }
-        Ok(())
-    }
-
     /// The input, for drivers that follow a growing file.
     pub fn input_mut(&mut self) -> &mut R {
-        &mut self.input
+        self.input.inner_mut()
     }
 
     /// Returns the input.
     pub fn into_inner(self) -> R {
-        self.input
+        self.input.into_inner()
     }
 
     /// Loads and verifies a chunk; `false` if it is damaged, which is then listed once.
@@ -609,7 +594,7 @@ impl<R: Read + Seek> RunReader<R> {
         bytes: usize,
         reason: DamageReason,
     ) {
-        self.damage.push(Damage {
+        self.push_damage(Damage {
             offset: self.chunks[chunk].data_at() + start as u64,
             bytes: bytes as u64,
             reason,
@@ -654,7 +639,7 @@ impl<R: Read + Seek> RunReader<R> {
 
     fn damage_chunk(&mut self, chunk: usize, reason: DamageReason) {
         let place = self.chunks[chunk];
-        self.damage.push(Damage {
+        self.push_damage(Damage {
             offset: place.offset,
             bytes: place.record_bytes(),
             reason,
@@ -696,6 +681,13 @@ impl<R: Read + Seek> RunReader<R> {
         Ok(())
     }
 
+    /// Whether a record is not in the chunk that the summary says holds it.
+    fn lacks_record(&self) -> bool {
+        let is_told = |channel| self.chunks.iter().any(|place| place.has(channel));
+        (self.begin.is_none() && is_told(Channel::Begin))
+            || (self.end.is_none() && is_told(Channel::End))
+    }
+
     /// Start and bytes, within the loaded chunk, of the next event's data.
     fn next_event_data(&mut self) -> io::Result<Option<(usize, usize)>> {
         if self.cursor == (0, 0) {
@@ -734,7 +726,7 @@ impl<R: Read + Seek> RunReader<R> {
     }
 
     fn read_index(&mut self) -> io::Result<Option<EventIndex>> {
-        let Some((offset, record_bytes)) = self.index_place else {
+        let Some((offset, record_bytes)) = self.index_place.filter(|_| !self.index_is_wrong) else {
             return Ok(None);
         };
         let end = offset.saturating_add(record_bytes);
@@ -753,12 +745,12 @@ impl<R: Read + Seek> RunReader<R> {
         let index = content.and_then(|data| EventIndex::parse(data, run));
         if index.is_none() {
             let bytes = record_bytes.max(RECORD_HEADER_BYTES as u64);
-            self.damage.push(Damage {
+            self.push_damage(Damage {
                 offset,
                 bytes,
                 reason: DamageReason::Index,
             });
-            self.index_place = None;
+            self.index_is_wrong = true;
         }
         Ok(index)
     }

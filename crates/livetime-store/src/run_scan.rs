@@ -75,6 +75,8 @@ pub struct Scan {
     pub gaps: Vec<Gap>,
     /// Bytes of the input.
     pub input_bytes: u64,
+    /// Whether the file ends as one that was closed.
+    pub is_closed: bool,
 }
 
 /// What is known of the file whose chunks are searched.
@@ -115,10 +117,20 @@ pub fn scan<R: Read + Seek>(input: &mut R, from: u64, wanted: Wanted) -> io::Res
         damage: DamageList::default(),
         gaps: Vec::new(),
         input_bytes,
+        is_closed: FileTail::is_closed(input, input_bytes)?,
     };
     report_gaps(input, from, &search, &mut found)?;
     report_displaced(&mut found);
     Ok(found)
+}
+
+/// What looked like a chunk.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// Why it was not taken.
+    reason: DamageReason,
+    /// Where it would end.
+    end: u64,
 }
 
 /// The search for chunks that agree with their CRC.
@@ -127,7 +139,7 @@ struct Search {
     budget: u64,
     exhausted_at: Option<u64>,
     chunks: Vec<ScannedChunk>,
-    refused: BTreeMap<u64, DamageReason>,
+    refused: BTreeMap<u64, Refused>,
     /// Whole chunks that are not taken, start and end: their events are none that are missing.
     strangers: Vec<(u64, u64)>,
     data: ChunkData,
@@ -196,7 +208,11 @@ impl Search {
                     self.chunks.push(chunk);
                     return Ok(Some(chunk.end()));
                 }
-                Err(reason) => self.refuse(offset, reason),
+                Err(reason) => {
+                    let data_at = offset + CHUNK_HEADER_BYTES as u64;
+                    let end = data_at.saturating_add(header.data_bytes);
+                    self.refuse(offset, Refused { reason, end });
+                }
             }
             if self.budget == 0 {
                 self.exhausted_at = Some(offset);
@@ -206,10 +222,24 @@ impl Search {
         Ok(None)
     }
 
-    fn refuse(&mut self, offset: u64, reason: DamageReason) {
+    fn refuse(&mut self, offset: u64, refused: Refused) {
         if self.refused.len() < FALSE_CHUNKS_MAX {
-            self.refused.insert(offset, reason);
+            self.refused.insert(offset, refused);
         }
+    }
+
+    /// Where the damaged chunks end that are at `start` in their whole length, one behind the other:
+    /// nobody writes them any more, as a chunk that goes on behind the end of the file may be.
+    fn settled_end<R: Read + Seek>(&self, input: &mut R, start: u64, end: u64) -> io::Result<u64> {
+        let (mut settled, mut at) = (start, start);
+        while let Some(refused) = self.refused.get(&at)
+            && matches!(refused.reason, DamageReason::ChunkChecksum { .. })
+            && refused.end <= end
+        {
+            settled = refused.end;
+            at = known_records_end(input, settled, end, false)?;
+        }
+        Ok(settled)
     }
 
     fn verify<R: Read + Seek>(
@@ -262,7 +292,7 @@ impl Search {
         let mut taken = Vec::with_capacity(self.chunks.len());
         for chunk in std::mem::take(&mut self.chunks) {
             let mark = chunk.content.mark;
-            let refused = if Some(mark.identity) != identity {
+            let reason = if Some(mark.identity) != identity {
                 DamageReason::OtherRun
             } else if !seen.insert(mark.sequence) {
                 let sequence = mark.sequence;
@@ -271,8 +301,9 @@ impl Search {
                 taken.push(chunk);
                 continue;
             };
-            self.refuse(chunk.offset, refused);
-            self.strangers.push((chunk.offset, chunk.end()));
+            let end = chunk.end();
+            self.refuse(chunk.offset, Refused { reason, end });
+            self.strangers.push((chunk.offset, end));
         }
         taken
     }
@@ -312,7 +343,6 @@ fn report_gaps<R: Read + Seek>(
         starts.zip(ends).collect()
     };
     let misses_events = misses_events(&found.chunks);
-    let is_closed = FileTail::is_closed(input, input_bytes)?;
     for (index, (start, end)) in ends.into_iter().enumerate() {
         let at_file_end = end == input_bytes;
         let start = known_records_end(input, start, end, at_file_end)?;
@@ -322,7 +352,7 @@ fn report_gaps<R: Read + Seek>(
         let exhausted = search.exhausted_at.is_some_and(|at| at >= start);
         let reason = match search.refused.get(&start) {
             _ if exhausted => DamageReason::ScanBudget,
-            Some(reason) => *reason,
+            Some(refused) => refused.reason,
             None => reason_of_unread(input, start, end)?,
         };
         found.damage.push(Damage {
@@ -330,30 +360,41 @@ fn report_gaps<R: Read + Seek>(
             bytes: end - start,
             reason,
         });
-        if !exhausted && (misses_events || may_hold_events(&found.chunks, index)) {
-            let at_end = at_file_end && !is_closed;
-            put_gaps(&search.strangers, start, end, at_end, &mut found.gaps);
+        if exhausted {
+            continue;
         }
-        // Of several damaged chunks in a row, each is named.
-        let next_ones: Vec<(u64, DamageReason)> = search
-            .refused
-            .range(start + 1..end)
-            .filter(|(_, next)| !exhausted && matches!(next, DamageReason::ChunkChecksum { .. }))
-            .map(|(offset, next)| (*offset, *next))
-            .collect();
-        let cuts = next_ones.iter().map(|(offset, _)| *offset).chain([end]);
-        let pieces = [(start, reason)]
-            .into_iter()
-            .chain(next_ones.iter().copied());
-        for ((offset, reason), cut) in pieces.zip(cuts) {
-            found.damage.push(Damage {
-                offset,
-                bytes: cut - offset,
-                reason,
-            });
+        if misses_events || may_hold_events(&found.chunks, index) {
+            let settled = match at_file_end && !found.is_closed {
+                true => search.settled_end(input, start, end)?,
+                false => end,
+            };
+            put_gaps(&search.strangers, start, settled, false, &mut found.gaps);
+            put_gaps(&search.strangers, settled, end, true, &mut found.gaps);
         }
+        report_each_chunk(search, (start, reason), end, &mut found.damage);
     }
     Ok(())
+}
+
+/// Of several damaged chunks in a row, names each.
+fn report_each_chunk(
+    search: &Search,
+    first: (u64, DamageReason),
+    end: u64,
+    damage: &mut DamageList,
+) {
+    let others = search.refused.range(first.0 + 1..end);
+    let others = others.map(|(offset, refused)| (*offset, refused.reason));
+    let others = others.filter(|(_, reason)| matches!(reason, DamageReason::ChunkChecksum { .. }));
+    let starts: Vec<(u64, DamageReason)> = std::iter::once(first).chain(others).collect();
+    let cuts = starts.iter().skip(1).map(|(offset, _)| *offset);
+    for ((offset, reason), cut) in starts.iter().copied().zip(cuts.chain([end])) {
+        damage.push(Damage {
+            offset,
+            bytes: cut - offset,
+            reason,
+        });
+    }
 }
 
 /// Whether events of chunks before the last one are missing, or may be: a chunk that bytes were put
@@ -419,13 +460,17 @@ fn reason_of_unread<R: Read + Seek>(
     })
 }
 
-/// Whether the record at `at` is as long as the entries that it says it has: a chunk whose opcode
-/// has a wrong bit looks like a message index else.
-fn is_message_index<R: Read + Seek>(input: &mut R, at: u64, length: u64) -> io::Result<bool> {
+/// Whether the record at `at` is as long as the entries that it says it has, and ends before `end`: a
+/// chunk whose opcode has a wrong bit looks like a message index else.
+fn is_message_index<R: Read + Seek>(
+    input: &mut R,
+    at: u64,
+    length: u64,
+    end: u64,
+) -> io::Result<bool> {
     let mut fixed = [0; MESSAGE_INDEX_FIXED_BYTES];
     let fits = at.checked_add((RECORD_HEADER_BYTES + fixed.len()) as u64);
-    let input_bytes = input.seek(SeekFrom::End(0))?;
-    if fits.is_none_or(|end| end > input_bytes) {
+    if fits.is_none_or(|fits| fits > end) {
         return Ok(false);
     }
     input.seek(SeekFrom::Start(at + RECORD_HEADER_BYTES as u64))?;
@@ -463,7 +508,7 @@ fn known_records_end<R: Read + Seek>(
         let [opcode, length @ ..] = header;
         let known = match opcode {
             op::HEADER => at == MAGIC.len() as u64,
-            op::MESSAGE_INDEX => is_message_index(input, at, u64::from_le_bytes(length))?,
+            op::MESSAGE_INDEX => is_message_index(input, at, u64::from_le_bytes(length), end)?,
             op::ATTACHMENT | op::DATA_END => at_file_end,
             _ => false,
         };

@@ -116,8 +116,10 @@ impl Salvage {
             let Some(words) = words.filter(|_| !known.contains(&start)) else {
                 continue;
             };
-            let event = checked_event(words_of(words, &mut scratch));
-            if event.is_ok_and(|event| event.header().run == run) {
+            let event = checked_event(words_of(words, &mut scratch)).ok();
+            if let Some(event) = event.filter(|event| event.header().run == run) {
+                // A shorter one may be there than was told.
+                let bytes = event.words().len() * 4;
                 self.whole.push(EventBytes { start, bytes });
                 self.damaged.retain(|(event, _)| event.start != start);
             }
@@ -198,9 +200,19 @@ impl Candidate {
     /// Where to go on behind a damaged event: the end of its message, if another one starts there.
     fn next_record(&self, data: &[u8]) -> Option<usize> {
         let end = self.message_end?;
-        let is_next = end == data.len() || data.get(end) == Some(&op::MESSAGE);
+        // In bytes of another place any byte may look like the start of a record.
+        let is_next = end == data.len() || data.get(end..).is_some_and(is_message);
         is_next.then_some(end)
     }
+}
+
+/// Whether a message of a channel that we know starts here.
+fn is_message(data: &[u8]) -> bool {
+    let header = data
+        .get(RECORD_HEADER_BYTES..)
+        .and_then(MessageHeader::parse);
+    let channel = header.and_then(|(header, _)| Channel::from_id(header.channel));
+    data.first() == Some(&op::MESSAGE) && channel.is_some()
 }
 
 #[cfg(test)]

@@ -73,10 +73,14 @@ impl<R: Read + Seek> RunReader<R> {
             self.identity = Some(first.content.mark.identity);
         }
         self.chunks = ChunkPlace::of_scan(&found.chunks, &found.gaps);
-        self.damage = found.damage;
+        self.input_bytes = found.input_bytes;
+        self.is_closed = found.is_closed;
+        self.take_damage(found.damage);
         self.index_place = None;
+        self.index_is_wrong = false;
         self.summary_start = None;
         self.index = None;
+        self.index_of_whole = None;
         self.begin = None;
         self.end = None;
         self.loaded = None;

@@ -210,6 +210,7 @@ impl<R: Read + Seek> RunReader<R> {
 
     /// Lists bytes as damage, unless some of them are.
     fn push_unlisted(&mut self, offset: u64, bytes: u64, reason: DamageReason) {
+        self.note_unreadable();
         let mut entries = self.damage.entries().iter();
         let is_listed = entries
             .any(|listed| listed.offset < offset + bytes && offset < listed.offset + listed.bytes);
@@ -219,7 +220,7 @@ impl<R: Read + Seek> RunReader<R> {
                 && offset < place.offset + place.data_bytes
         });
         if !is_listed && !in_gap {
-            self.damage.push(Damage {
+            self.push_damage(Damage {
                 offset,
                 bytes,
                 reason,

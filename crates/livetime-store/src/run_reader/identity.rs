@@ -29,12 +29,16 @@ impl<R: Read + Seek> RunReader<R> {
     }
 
     /// The reader, if anything in the file tells which run it is of.
-    pub(super) fn if_identified(self) -> Result<Self, OpenError> {
+    pub(super) fn if_identified(mut self) -> Result<Self, OpenError> {
+        self.note_unreadable();
         match self.wanted() {
             // Another program's file, or nothing in it is whole.
-            Wanted::AnyRun => Err(OpenError::NotRunFile {
-                bytes: self.input_bytes,
-            }),
+            Wanted::AnyRun => Err(self.unreadable_error().map_or(
+                OpenError::NotRunFile {
+                    bytes: self.input_bytes,
+                },
+                OpenError::Io,
+            )),
             Wanted::Run(_) | Wanted::File(_) => Ok(self),
         }
     }

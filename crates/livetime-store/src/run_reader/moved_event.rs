@@ -2,8 +2,9 @@
 //!
 //! Whoever asks for single events gets what one gets who reads them one after the other. So an event
 //! that is damaged at its place is searched: in the chunk that it was written to, where bytes may have
-//! been lost and put in, and, if chunks are not at their places, in the whole file. For a file without
-//! damage nothing of that is done. What is kept are the places of the events of one chunk.
+//! been lost and put in, then in the whole file, which is read once for that. For a file without
+//! damage nothing of that is done. What is kept are the places of the events of one chunk, and then of
+//! all.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek};
@@ -53,11 +54,13 @@ impl<R: Read + Seek> RunReader<R> {
             return Ok(None);
         };
         if let Err(reason) = self.load_event(place.into(), trigger)? {
+            self.note_unreadable();
             let span = EventSpan::from(place);
+            let fault = self.input.fault_in(span.offset, span.bytes);
             let damage = Damage {
                 offset: span.offset,
                 bytes: span.bytes,
-                reason,
+                reason: fault.map_or(reason, DamageReason::Unreadable),
             };
             let trigger = trigger.0;
             let damaged = ReadError::Damaged { trigger, damage };
@@ -94,7 +97,8 @@ impl<R: Read + Seek> RunReader<R> {
     /// Where an event is whole that is damaged at the place that the file's index tells.
     fn find_moved(&mut self, place: EventPlace) -> io::Result<Option<EventSpan>> {
         // An index that was made from the chunks tells nothing that is not there.
-        if self.index_place.is_none() || self.origin != IndexOrigin::Summary {
+        let is_told = self.index_place.is_some() && !self.index_is_wrong;
+        if !is_told || self.origin != IndexOrigin::Summary {
             return Ok(None);
         }
         let searched = self.moved.0.as_ref();
@@ -110,7 +114,13 @@ impl<R: Read + Seek> RunReader<R> {
         // Nothing was read one after the other up to now where this takes a scan.
         self.find_displaced()?;
         let found = match self.origin {
-            IndexOrigin::Summary => None,
+            IndexOrigin::Summary => {
+                if self.index_of_whole.is_none() {
+                    self.index_of_whole = Some(self.rebuild_index()?);
+                }
+                let whole = self.index_of_whole.as_ref();
+                whole.and_then(|whole| whole.find(place.trigger))
+            }
             IndexOrigin::Scan => self.event_index()?.find(place.trigger),
         };
         Ok(found.map(EventSpan::from))

@@ -619,6 +619,49 @@ fn whole_events_of_a_chunk_that_is_cut_off_are_recovered() {
 
 /// Seeds of fuzzing: a file whose last chunk is cut off, one whose summary says that its damaged chunks
 /// hold no events, and some whose chunks are not at their places or not whole.
+/// The last chunk in its whole length, but zeros from some byte on, as a crash leaves a file whose
+/// length was on the disk before its data: nobody writes it any more, so everyone reads what is whole.
+#[test]
+fn events_before_the_zeros_that_a_crash_left_are_read_by_everyone() {
+    let written = events(&mut Random::new(81), 120, 60);
+    let bytes = file(&written, 4096);
+    let by_chunk = events_by_chunk(&bytes, &written);
+    let chunks = chunk_places(&bytes);
+    let (start, size) = chunks[5];
+    for at in (start + 1500..start + size).step_by(211) {
+        let mut damaged = bytes[..at].to_vec();
+        damaged.resize(start + size + 5000, 0);
+        let what = format!("zeros from {at}");
+        let mut reader = support::open(&damaged);
+        let found = read_back(&mut reader, &written);
+        let before: usize = by_chunk[..5].iter().map(Events::len).sum();
+        assert!(found.len() > before || at < start + 2500, "{what}");
+        assert!(reader.next_event().unwrap().is_none(), "{what}");
+        reader.refresh().unwrap();
+        assert!(reader.next_event().unwrap().is_none(), "{what}, again");
+        let missing = reader.events_missing();
+        let inspection = inspect(&mut support::open(&damaged)).unwrap();
+        let said = (inspection.events, inspection.events_missing);
+        assert_eq!(said, (found.len() as u64, missing), "{what}");
+        let (_, recovered) = recover(Cursor::new(&damaged), Vec::new()).unwrap();
+        let said = (recovered.file.events_stored, recovered.events_missing);
+        assert_eq!(said, (found.len() as u64, missing), "{what}");
+        let mut indexed = support::open(&damaged);
+        assert_eq!(indexed.event_index().unwrap().places().len(), found.len());
+        // And a writer that goes on there is followed.
+        let mut grown = RunReader::open(Cursor::new(damaged.clone())).unwrap();
+        read_back(&mut grown, &written);
+        grown.input_mut().get_mut().clone_from(&bytes);
+        grown.refresh().unwrap();
+        let behind: usize = by_chunk[5..].iter().map(Events::len).sum();
+        assert_eq!(read_back(&mut grown, &written).len(), behind, "{what}");
+        assert!(
+            grown.end().is_some() && grown.damage().total() == 0,
+            "{what}"
+        );
+    }
+}
+
 #[test]
 fn a_recovery_takes_the_events_that_a_reader_of_the_whole_file_finds() {
     let seeds =

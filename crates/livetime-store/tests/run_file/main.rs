@@ -7,4 +7,5 @@ mod frame;
 mod full_disk;
 mod readers_agree;
 mod support;
+mod unreadable;
 mod whole;

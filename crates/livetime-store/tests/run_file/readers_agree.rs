@@ -1,7 +1,8 @@
 //! Damaged files through every reader: one after the other, by the index, an inspection, a copy. All
-//! take the same events, and say the same number of missing ones.
+//! take the same events, and say the same number of missing ones. An inspection says the same,
+//! whatever was read before it.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 
 use livetime_store::{Condition, RunEnd, RunReader, RunWriter, inspect, recover};
@@ -27,7 +28,7 @@ fn chunks_with_indexes(file: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Where the words of an event start.
-fn place_of(file: &[u8], words: &[u32]) -> usize {
+pub(crate) fn place_of(file: &[u8], words: &[u32]) -> usize {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut windows = file.windows(bytes.len());
     windows.position(|window| window == bytes).unwrap()
@@ -36,12 +37,22 @@ fn place_of(file: &[u8], words: &[u32]) -> usize {
 /// Reads a damaged file in each way; its events, after checking that all agree, that each of
 /// those that are not there is missed, and that a copy says so.
 fn read_in_every_way(damaged: &[u8], written: &Events, what: &str) -> Events {
-    let mut reader = support::open(damaged);
+    read_input_in_every_way(|| Cursor::new(damaged), written, what)
+}
+
+/// The same with an input that may give errors.
+pub(crate) fn read_input_in_every_way<R: Read + Seek>(
+    input: impl Fn() -> R,
+    written: &Events,
+    what: &str,
+) -> Events {
+    let open = || RunReader::open(input()).unwrap();
+    let mut reader = open();
     let found = read_back(&mut reader, written);
     let missing = (written.len() - found.len()) as u64;
     assert_eq!(reader.events_missing(), missing, "{what}, one by one");
 
-    let mut by_index = support::open(damaged);
+    let mut by_index = open();
     let listed = by_index.event_index().unwrap().places().to_vec();
     let mut single = Events::new();
     for place in listed {
@@ -53,14 +64,17 @@ fn read_in_every_way(damaged: &[u8], written: &Events, what: &str) -> Events {
     let triggers = |events: &Events| events.keys().copied().collect::<Vec<u64>>();
     assert_eq!(triggers(&single), triggers(&found), "{what}, by the index");
 
-    let mut inspected = support::open(damaged);
-    let inspection = inspect(&mut inspected).unwrap();
+    let inspection = inspect(&mut open()).unwrap();
     let said = (inspection.events, inspection.events_missing);
     assert_eq!(said, (found.len() as u64, missing), "{what}, inspection");
     let is_incomplete = inspection.condition.contains(Condition::INCOMPLETE);
     assert_eq!(is_incomplete, missing > 0, "{what}, inspection");
+    let again = inspect(&mut reader).unwrap();
+    assert_eq!(again, inspection, "{what}, inspected after all events");
+    let again = inspect(&mut by_index).unwrap();
+    assert_eq!(again, inspection, "{what}, inspected after single events");
 
-    let (copy, recovered) = recover(Cursor::new(damaged), Vec::new()).unwrap();
+    let (copy, recovered) = recover(input(), Vec::new()).unwrap();
     let said = (recovered.file.events_stored, recovered.events_missing);
     assert_eq!(said, (found.len() as u64, missing), "{what}, copy");
     let is_incomplete = recovered.end.condition.contains(Condition::INCOMPLETE);
@@ -96,6 +110,9 @@ fn chunks_that_are_all_away_from_their_places_lose_nothing() {
     cases.push(("one byte before", shifted.concat()));
     for (what, damaged) in cases {
         assert_eq!(damaged.len(), bytes.len());
+        let opened = support::open(&damaged);
+        let has_both = opened.begin().is_some() && opened.end().is_some();
+        assert!(has_both, "{what}: nothing was read yet");
         let found = read_in_every_way(&damaged, &written, what);
         assert_eq!(found.len(), written.len(), "{what}");
         let mut reader = support::open(&damaged);
@@ -143,6 +160,60 @@ fn bytes_lost_and_put_in_cost_the_events_that_they_hit() {
         let found = read_in_every_way(&damaged, &written, &what);
         // Both places may lie across the end of one event and the start of the next.
         assert!(found.len() + 4 >= written.len(), "{what}: {}", found.len());
+    }
+}
+
+/// Blocks of one size in each other's place, as a disk or a file system may give them back: whole
+/// events are then in other chunks than the index tells.
+#[test]
+fn blocks_in_each_others_place_cost_the_events_at_their_ends() {
+    let written = support::events(&mut Random::new(49), 200, 200);
+    let mut writer = RunWriter::new(Vec::new(), &begin(), small_chunks(16 << 10)).unwrap();
+    support::write_events(&mut writer, &written).unwrap();
+    let end = RunEnd::new(RUN, Condition::GOOD, "duration reached", 20_000_000_000);
+    writer.finish(&end).unwrap();
+    let bytes = writer.into_inner();
+    let chunks = chunks_with_indexes(&bytes);
+    let (first, end) = (chunks[1].start, chunks[chunks.len() - 1].start);
+    let mut random = Random::new(50);
+    for case in 0..number_from_env("LIVETIME_STORE_SWAPS", 100) {
+        let count = 4096;
+        let room = (end - first - 2 * count) as u64;
+        let early = first + random.below(room) as usize;
+        let late = early + count;
+        let late = late + random.below((end - count - late) as u64 + 1) as usize;
+        let mut damaged = bytes.clone();
+        damaged[early..early + count].copy_from_slice(&bytes[late..late + count]);
+        damaged[late..late + count].copy_from_slice(&bytes[early..early + count]);
+        let what = format!("case {case}: {count} bytes at {early} and {late}");
+        let found = read_in_every_way(&damaged, &written, &what);
+        // Four ends; an event that is cut at one may say that it ends behind the next one.
+        assert!(found.len() + 8 >= written.len(), "{what}: {}", found.len());
+    }
+}
+
+/// Zeros somewhere and a flip in the index of the file, which is read first or last.
+#[test]
+fn damage_and_a_wrong_index_are_listed_alike_whatever_is_read_first() {
+    let (bytes, written) = file_with_histogram(51, 60);
+    let index = chunks_with_indexes(&bytes).last().unwrap().end;
+    let mut random = Random::new(52);
+    let cases = number_from_env("LIVETIME_STORE_FAULTS", 200);
+    for case in 0..=cases {
+        let at = match case {
+            // From the header of the first chunk into its data.
+            0 => 73,
+            _ => random.below(index as u64 - 64) as usize,
+        };
+        let mut damaged = bytes.clone();
+        damaged[at..at + 64].fill(0);
+        let flipped = index + 40 + random.below(100) as usize;
+        damaged[flipped] ^= 4;
+        let what = format!("zeros at {at}, a flip at {flipped}");
+        read_in_every_way(&damaged, &written, &what);
+        let said = inspect(&mut support::open(&damaged)).unwrap().damage;
+        let names_index = said.iter().any(|range| range.offset == index as u64);
+        assert!(names_index, "{what}: {said:?}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Events, files and faults for the tests of run files.
 
 use std::collections::BTreeMap;
-use std::io::{self, Cursor, Read, Seek, Write};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 use livetime_store::{
     Axis, Condition, Histogram, RunBegin, RunEnd, RunReader, RunWriter, WriterLimits,
@@ -188,6 +189,41 @@ pub(crate) fn chunk_places(file: &[u8]) -> Vec<(usize, usize)> {
 
 pub(crate) fn open(file: &[u8]) -> RunReader<Cursor<&[u8]>> {
     RunReader::open(Cursor::new(file)).unwrap()
+}
+
+/// A file on a disk with a bad sector, as the system gives it: up to the sector, and then an error.
+pub(crate) struct BadSector<'a> {
+    pub(crate) file: Cursor<&'a [u8]>,
+    pub(crate) sector: Range<u64>,
+    pub(crate) error: io::ErrorKind,
+}
+
+impl<'a> BadSector<'a> {
+    pub(crate) fn new(file: &'a [u8], sector: Range<u64>) -> Self {
+        Self {
+            file: Cursor::new(file),
+            sector,
+            error: io::ErrorKind::Other,
+        }
+    }
+}
+
+impl Read for BadSector<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let at = self.file.position();
+        if self.sector.contains(&at) {
+            return Err(io::Error::from(self.error));
+        }
+        let before = self.sector.start.checked_sub(at);
+        let count = before.map_or(out.len(), |before| out.len().min(before as usize));
+        self.file.read(&mut out[..count])
+    }
+}
+
+impl Seek for BadSector<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
 }
 
 /// An output that is full after so many bytes, as a disk is.

@@ -285,6 +285,25 @@ fn inspection_has_the_agreed_keys() {
     );
 }
 
+/// Who looks while index and summary are being written sees no damage once they are.
+#[test]
+fn the_end_of_a_file_is_judged_again_once_it_is_written() {
+    let (bytes, written) = support::file_with_histogram(91, 60);
+    let (start, size) = *support::chunk_places(&bytes).last().unwrap();
+    for length in (start + size..bytes.len()).step_by(13) {
+        let mut reader = RunReader::open(Cursor::new(bytes[..length].to_vec())).unwrap();
+        assert_eq!(read_back(&mut reader, &written), written);
+        assert!(reader.end().is_some() && !reader.is_finished(), "{length}");
+        reader.input_mut().get_mut().clone_from(&bytes);
+        reader.refresh().unwrap();
+        assert!(reader.is_finished(), "{length}");
+        assert_eq!(reader.damage().entries(), [], "{length}");
+        assert_eq!(reader.input_bytes(), bytes.len() as u64);
+        assert!(reader.next_event().unwrap().is_none());
+        assert!(inspect(&mut reader).unwrap().is_good(), "{length}");
+    }
+}
+
 #[test]
 fn growing_file_is_read_up_to_what_is_complete() {
     let written = events(&mut Random::new(6), 120, 200);
