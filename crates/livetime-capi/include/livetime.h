@@ -21,9 +21,9 @@ typedef enum {
     LIVETIME_STATUS_OK = 0,
     // There is no further event or fragment, or no such one.
     LIVETIME_STATUS_END = 1,
-    // A pointer is null or a path is not usable.
+    // A pointer is null, or a path or a value is not usable.
     LIVETIME_STATUS_ERROR_ARGUMENT = 2,
-    // The file cannot be read.
+    // The file cannot be read; or the timing daemon is not there, or does not answer.
     LIVETIME_STATUS_ERROR_IO = 3,
     // The file is not a run file.
     LIVETIME_STATUS_ERROR_FORMAT = 4,
@@ -31,6 +31,9 @@ typedef enum {
     LIVETIME_STATUS_ERROR_DAMAGED = 5,
     // A bug of this library; the handle can only be closed.
     LIVETIME_STATUS_ERROR_INTERNAL = 6,
+    // The timing daemon refuses: the user may not do this, a value is not one that it takes, or
+    // all that it has of something is taken.
+    LIVETIME_STATUS_ERROR_REFUSED = 7,
 } livetime_status;
 
 // What the cards are loaded with.
@@ -47,23 +50,26 @@ typedef struct livetime_links livetime_links;
 // An open run.
 typedef struct livetime_run livetime_run;
 
-// A listener of the timing daemon. Used by one thread at a time.
+// A listener of the timing daemon. Used by one thread at a time, of the process that opened it.
 typedef struct livetime_timing_listener livetime_timing_listener;
 
 // What a run file says about itself.
 typedef struct {
     // Run number.
     uint32_t number;
-    // Whether the run was closed in order: the file has an end-of-run record that is its own and
-    // not made by a recovery.
+    // Whether the run was closed in order: the files that are there have end-of-run records that are
+    // their own and not made by a recovery. Of files that are not there `events_missing` and
+    // `livetime_damage_at` tell.
     bool closed;
     // Start of the run [ns of TAI since 1970]; 0 if not known.
     uint64_t started_tai_ns;
-    // Events in the file by its end-of-run record; 0 without one.
+    // Events of the run by its end-of-run records, those included that are known to be in files
+    // that are not there; 0 without one.
     uint64_t events_stored;
     // Events known to be missing; right once all events were read.
     uint64_t events_missing;
-    // Ranges of the file that were passed over as damaged so far.
+    // Ranges of the files that were passed over as damaged so far, and files that are not there or
+    // cannot be read.
     uint64_t damaged_ranges;
     // Bytes of the file.
     uint64_t file_bytes;
@@ -108,14 +114,14 @@ typedef struct {
     size_t word_count;
 } livetime_fragment;
 
-// A range of the file that was passed over. The text is valid until the next call with the same
-// run.
+// A range of a file that was passed over, or a file that is not there or cannot be read. The text
+// is valid until the next call with the same run.
 typedef struct {
     // Where it starts.
     uint64_t offset;
     // How long it is.
     uint64_t bytes;
-    // Why, in words.
+    // Why, in words; of a run in several files with the name of the file before them.
     const char *reason;
 } livetime_damage;
 
@@ -134,7 +140,8 @@ typedef struct {
     bool swap_words;
     // The start control word, 0xB0F00000.
     uint32_t start_word;
-    // The end control word, 0xE0F00000.
+    // The end control word, 0xE0F00000. It differs from the other one above bit 3, where a card
+    // tells them apart.
     uint32_t end_word;
 } livetime_links_config;
 
@@ -224,7 +231,7 @@ typedef struct {
     uint64_t param;
     // When the action was due, TAI nanoseconds.
     uint64_t deadline_ns;
-    // When it was executed, TAI nanoseconds.
+    // When it was executed, or the gap or the restart noticed, TAI nanoseconds.
     uint64_t executed_ns;
     // From the execution to the entry into the ring, in nanoseconds.
     uint32_t enqueue_delay_ns;
@@ -243,8 +250,10 @@ extern "C" {
 // The version of the library, such as `0.1.0`.
 const char *livetime_version(void);
 
-// What the last call of this thread that failed said, in words; empty before the first. Valid
-// until the next call of this thread that fails.
+// What the last call of this thread that failed said, in words; empty before the first, and while
+// the thread ends: in destructors of its thread-specific data and, of the main thread, in what
+// `atexit` calls and in destructors of libraries. Valid until the next call of this thread that
+// fails.
 const char *livetime_last_error(void);
 
 // Opens a run directory such as `runs/000042`, or its `events.mcap`, and sets `*run`.
@@ -295,14 +304,17 @@ livetime_status livetime_next_fragment(livetime_run *run, livetime_fragment *fra
 // `run` is null or open.
 livetime_status livetime_rewind(livetime_run *run);
 
-// Takes up what was written since the run was opened; `livetime_next_event` then goes on.
+// Takes up what was written since the run was opened; `livetime_next_event` then goes on. The files
+// are looked for where they were when the run was opened, whatever the working directory is now.
+// That one of them was cut or replaced is `LIVETIME_STATUS_ERROR_IO`, and the run as it was.
 //
 // # Safety
 // `run` is null or open.
 livetime_status livetime_refresh(livetime_run *run);
 
-// Fills in one of the ranges of the file that were passed over so far, counted from 0;
-// `LIVETIME_STATUS_END` behind the last. At most 1024 of them are kept.
+// Fills in one of the ranges of the files that were passed over so far, counted from 0, and behind
+// them the files that are not there or cannot be read; `LIVETIME_STATUS_END` behind the last. At
+// most 1024 ranges of each file are kept.
 //
 // # Safety
 // `run` is null or open, `damage` null or valid for writing.
@@ -322,7 +334,7 @@ livetime_status livetime_links_open(const livetime_links_config *config, livetim
 // `links` is null or comes from `livetime_links_open` and was not closed.
 void livetime_links_close(livetime_links *links);
 
-// Enables these channels and disables the others.
+// Enables these channels, at most 64 numbers, and disables the others.
 //
 // # Safety
 // `links` is null or open, `channels` null or valid for reading `count` numbers.
@@ -431,7 +443,10 @@ livetime_status livetime_links_connect_source(livetime_links *links,
 
 // Connects to the timing daemon and listens, and sets `*listener`. `address` is the path of its
 // socket, `session`, `system` or `bus:ADDRESS`; null is the usual one. On an error `*listener` is
-// null. The listener connects again by itself when the daemon is restarted.
+// null. Waits at most 20 s for the connection, and for each answer of the daemon. The listener
+// connects again by itself when the daemon is restarted. It is of the process that opened it: a
+// child made by `fork` may close its copy, which the parent's does not notice, and do nothing else
+// with it.
 //
 // # Safety
 // `address` is a C string or null, `filter` null or valid for reading, `listener` null or valid
@@ -447,7 +462,8 @@ livetime_status livetime_timing_open(const char *address,
 void livetime_timing_close(livetime_timing_listener *listener);
 
 // Waits at most `timeout_ms` milliseconds (negative: for ever) for the next record and writes it
-// to `*record`; `LIVETIME_STATUS_END` when there was none.
+// to `*record`; `LIVETIME_STATUS_END` when there was none. A daemon that is gone is looked for
+// meanwhile, and after the call.
 //
 // # Safety
 // `listener` is null or open, `record` null or valid for writing.
@@ -457,7 +473,7 @@ livetime_status livetime_timing_next(livetime_timing_listener *listener,
 
 // Injects a timing message that is due `lead_ns` nanoseconds from now. More than 2^32 ns ahead
 // it is executed at once and flagged early, by the rules of the hardware; a lead that ends after
-// the last time of 64 bits is refused.
+// the last time of 64 bits is refused. Waits at most 20 s for each of two answers of the daemon.
 //
 // # Safety
 // `listener` is null or open.

@@ -20,8 +20,10 @@ pub extern "C" fn livetime_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What the last call of this thread that failed said, in words; empty before the first. Valid
-/// until the next call of this thread that fails.
+/// What the last call of this thread that failed said, in words; empty before the first, and while
+/// the thread ends: in destructors of its thread-specific data and, of the main thread, in what
+/// `atexit` calls and in destructors of libraries. Valid until the next call of this thread that
+/// fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn livetime_last_error() -> *const c_char {
     last_error()
@@ -135,7 +137,9 @@ pub unsafe extern "C" fn livetime_rewind(run: *mut Run) -> Status {
     unsafe { fill(run, std::ptr::NonNull::dangling().as_ptr(), "run", rewind) }
 }
 
-/// Takes up what was written since the run was opened; `livetime_next_event` then goes on.
+/// Takes up what was written since the run was opened; `livetime_next_event` then goes on. The files
+/// are looked for where they were when the run was opened, whatever the working directory is now.
+/// That one of them was cut or replaced is `LIVETIME_STATUS_ERROR_IO`, and the run as it was.
 ///
 /// # Safety
 /// `run` is null or open.
@@ -149,8 +153,9 @@ pub unsafe extern "C" fn livetime_refresh(run: *mut Run) -> Status {
     }
 }
 
-/// Fills in one of the ranges of the file that were passed over so far, counted from 0;
-/// `LIVETIME_STATUS_END` behind the last. At most 1024 of them are kept.
+/// Fills in one of the ranges of the files that were passed over so far, counted from 0, and behind
+/// them the files that are not there or cannot be read; `LIVETIME_STATUS_END` behind the last. At
+/// most 1024 ranges of each file are kept.
 ///
 /// # Safety
 /// `run` is null or open, `damage` null or valid for writing.

@@ -18,7 +18,7 @@ use livetime_source::pattern::{Pattern, PatternConfig, WORDS_MAX};
 use livetime_source::pattern_source::{LinkFlow, PatternPoll};
 use livetime_source::{Slidas, SlidasConfig};
 use livetime_wire::RunNs;
-use livetime_wire::slink::LineWord;
+use livetime_wire::slink::{ControlWord, LineWord};
 
 use crate::link_record::{Firmware, LinkChannel, LinksConfig, PageBatch, PagesFilled};
 use crate::status::{Failure, Status};
@@ -73,6 +73,14 @@ impl Links {
             dma if dma == Firmware::DmaProtocol as u32 => ReceiverKind::FilarDma,
             other => return refuse(format!("firmware {other}, there are 0 and 1")),
         };
+        let [start, end] = [config.start_word, config.end_word];
+        if ControlWord(start).matches(ControlWord(end)) {
+            return refuse(format!(
+                "start word {start:#010x} and end word {end:#010x} are the same above bit 3; a card \
+                 would take each end of a block for the start of another one, so give words that \
+                 differ there, such as 0xb0f00000 and 0xe0f00000"
+            ));
+        }
         let mut cards = Vec::new();
         let mut channels = Vec::new();
         for number in 0..config.cards {

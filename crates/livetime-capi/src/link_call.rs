@@ -9,6 +9,10 @@ use crate::link::Links;
 use crate::link_record::{LinkChannel, LinksConfig, PageBatch, PagesFilled};
 use crate::status::{Failure, Status, guard};
 
+/// Numbers of channels that one call takes at most: more than there are channels, so that what is
+/// wrong among them is named, and few enough to be read before it is known that they are there.
+const CHANNELS_GIVEN_MAX: usize = 64;
+
 /// Opens the library on models of receiver cards and sets `*links`; all channels are disabled. On
 /// an error `*links` is null. Links may be used by any thread, by one at a time; those of several
 /// calls of this function know nothing of each other.
@@ -51,7 +55,7 @@ pub unsafe extern "C" fn livetime_links_close(links: *mut Links) {
     });
 }
 
-/// Enables these channels and disables the others.
+/// Enables these channels, at most 64 numbers, and disables the others.
 ///
 /// # Safety
 /// `links` is null or open, `channels` null or valid for reading `count` numbers.
@@ -64,8 +68,12 @@ pub unsafe extern "C" fn livetime_links_init(
     // SAFETY: the contracts are the same.
     unsafe {
         with(links, |links| {
-            if channels.is_null() || count > 64 {
+            if channels.is_null() {
                 return Err(Failure::null("channels"));
+            }
+            if count > CHANNELS_GIVEN_MAX {
+                let text = format!("{count} channels, allowed are 0 to {CHANNELS_GIVEN_MAX}");
+                return Err(Failure::new(Status::ErrorArgument, text));
             }
             // SAFETY: not null, and valid for `count` numbers by this function's contract.
             links.init(std::slice::from_raw_parts(channels, count))

@@ -30,7 +30,8 @@ pub struct LinksConfig {
     pub swap_words: bool,
     /// The start control word, 0xB0F00000.
     pub start_word: u32,
-    /// The end control word, 0xE0F00000.
+    /// The end control word, 0xE0F00000. It differs from the other one above bit 3, where a card
+    /// tells them apart.
     pub end_word: u32,
 }
 

@@ -8,16 +8,19 @@ use std::ffi::c_char;
 pub struct RunInfo {
     /// Run number.
     pub number: u32,
-    /// Whether the run was closed in order: the file has an end-of-run record that is its own and
-    /// not made by a recovery.
+    /// Whether the run was closed in order: the files that are there have end-of-run records that are
+    /// their own and not made by a recovery. Of files that are not there `events_missing` and
+    /// `livetime_damage_at` tell.
     pub closed: bool,
     /// Start of the run [ns of TAI since 1970]; 0 if not known.
     pub started_tai_ns: u64,
-    /// Events in the file by its end-of-run record; 0 without one.
+    /// Events of the run by its end-of-run records, those included that are known to be in files
+    /// that are not there; 0 without one.
     pub events_stored: u64,
     /// Events known to be missing; right once all events were read.
     pub events_missing: u64,
-    /// Ranges of the file that were passed over as damaged so far.
+    /// Ranges of the files that were passed over as damaged so far, and files that are not there or
+    /// cannot be read.
     pub damaged_ranges: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -66,8 +69,8 @@ pub struct Fragment {
     pub word_count: usize,
 }
 
-/// A range of the file that was passed over. The text is valid until the next call with the same
-/// run.
+/// A range of a file that was passed over, or a file that is not there or cannot be read. The text
+/// is valid until the next call with the same run.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Damage {
@@ -75,6 +78,6 @@ pub struct Damage {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// Why, in words.
+    /// Why, in words; of a run in several files with the name of the file before them.
     pub reason: *const c_char,
 }

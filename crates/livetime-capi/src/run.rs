@@ -70,7 +70,7 @@ impl Run {
             started_tai_ns: self.reader.begin().map_or(0, |begin| begin.started_tai_ns),
             events_stored: end.map_or(0, |end| end.events_stored),
             events_missing: self.reader.events_missing(),
-            damaged_ranges: self.reader.damage_total(),
+            damaged_ranges: self.reader.damage_total() + self.reader.files_lacking().len() as u64,
             file_bytes: self.reader.input_bytes(),
         }
     }
@@ -121,11 +121,20 @@ impl Run {
     }
 
     pub(crate) fn damage(&mut self, index: usize) -> Option<Damage> {
-        let damage = *self.reader.damage().nth(index)?.1;
-        self.reason = CString::new(damage.reason.to_string()).unwrap_or_default();
+        let several = self.reader.file_count() > 1;
+        let in_files = self.reader.damage().map(|(path, damage)| {
+            let file = path.file_name().filter(|_| several);
+            let file = file.map_or(String::new(), |n| format!("{}: ", n.to_string_lossy()));
+            let reason = format!("{file}{}", damage.reason);
+            (damage.offset, damage.bytes, reason)
+        });
+        let lacking = self.reader.files_lacking().into_iter();
+        let lacking = lacking.map(|file| (0, file.bytes, file.text));
+        let (offset, bytes, reason) = in_files.chain(lacking).nth(index)?;
+        self.reason = CString::new(reason.replace('\0', " ")).unwrap_or_default();
         Some(Damage {
-            offset: damage.offset,
-            bytes: damage.bytes,
+            offset,
+            bytes,
             reason: self.reason.as_ptr(),
         })
     }

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use livetime_client::FileError;
 use livetime_store::{OpenError, ReadError};
 
 /// What a call came to.
@@ -17,9 +18,9 @@ pub enum Status {
     Ok = 0,
     /// There is no further event or fragment, or no such one.
     End = 1,
-    /// A pointer is null or a path is not usable.
+    /// A pointer is null, or a path or a value is not usable.
     ErrorArgument = 2,
-    /// The file cannot be read.
+    /// The file cannot be read; or the timing daemon is not there, or does not answer.
     ErrorIo = 3,
     /// The file is not a run file.
     ErrorFormat = 4,
@@ -27,6 +28,9 @@ pub enum Status {
     ErrorDamaged = 5,
     /// A bug of this library; the handle can only be closed.
     ErrorInternal = 6,
+    /// The timing daemon refuses: the user may not do this, a value is not one that it takes, or
+    /// all that it has of something is taken.
+    ErrorRefused = 7,
 }
 
 /// A call that did not do what it was asked for.
@@ -58,7 +62,13 @@ impl Failure {
     }
 
     pub(crate) fn io(path: &str, error: &std::io::Error) -> Self {
-        Self::new(Status::ErrorIo, format!("{path}: {error}"))
+        let inner = error.get_ref();
+        let of_file = inner.and_then(|inner| inner.downcast_ref::<FileError>());
+        let text = match of_file {
+            Some(FileError { path, error }) => format!("{}: {error}", path.display()),
+            None => format!("{path}: {error}"),
+        };
+        Self::new(Status::ErrorIo, text)
     }
 
     pub(crate) fn read(path: &str, error: &ReadError) -> Self {

@@ -12,7 +12,7 @@ use livetime_client::{
 
 use crate::status::{Failure, Status};
 
-/// A listener of the timing daemon. Used by one thread at a time.
+/// A listener of the timing daemon. Used by one thread at a time, of the process that opened it.
 pub struct TimingListener {
     listener: Listener,
 }
@@ -50,7 +50,7 @@ pub struct TimingRecord {
     pub param: u64,
     /// When the action was due, TAI nanoseconds.
     pub deadline_ns: u64,
-    /// When it was executed, TAI nanoseconds.
+    /// When it was executed, or the gap or the restart noticed, TAI nanoseconds.
     pub executed_ns: u64,
     /// From the execution to the entry into the ring, in nanoseconds.
     pub enqueue_delay_ns: u32,
@@ -86,7 +86,8 @@ impl From<&Record> for TimingRecord {
 
 fn failure(error: &ClientError) -> Failure {
     let status = match error {
-        ClientError::Denied(_) | ClientError::Refused(_) => Status::ErrorArgument,
+        ClientError::Denied(_) | ClientError::Refused(_) => Status::ErrorRefused,
+        ClientError::OtherProcess { .. } => Status::ErrorArgument,
         ClientError::Ring(_) => Status::ErrorFormat,
         _ => Status::ErrorIo,
     };
@@ -94,15 +95,16 @@ fn failure(error: &ClientError) -> Failure {
 }
 
 impl TimingListener {
-    /// Connects to `address` (empty is the usual one) and listens.
-    pub(crate) fn open(address: &str, filter: &TimingFilter) -> Result<Self, Failure> {
+    /// Connects to `address` (none is the usual one) and listens.
+    pub(crate) fn open(address: Option<&str>, filter: &TimingFilter) -> Result<Self, Failure> {
         let address = match address {
-            "" => Address::usual(),
-            text => text
-                .parse()
-                .map_err(|error: livetime_client::address::AddressError| {
-                    Failure::new(Status::ErrorArgument, error.to_string())
-                })?,
+            None => Address::usual(),
+            Some(text) => {
+                text.parse()
+                    .map_err(|error: livetime_client::address::AddressError| {
+                        Failure::new(Status::ErrorArgument, error.to_string())
+                    })?
+            }
         };
         let wanted = Filter {
             id: filter.id,

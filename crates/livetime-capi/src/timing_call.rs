@@ -10,7 +10,10 @@ use crate::timing::{TimingFilter, TimingListener, TimingRecord};
 
 /// Connects to the timing daemon and listens, and sets `*listener`. `address` is the path of its
 /// socket, `session`, `system` or `bus:ADDRESS`; null is the usual one. On an error `*listener` is
-/// null. The listener connects again by itself when the daemon is restarted.
+/// null. Waits at most 20 s for the connection, and for each answer of the daemon. The listener
+/// connects again by itself when the daemon is restarted. It is of the process that opened it: a
+/// child made by `fork` may close its copy, which the parent's does not notice, and do nothing else
+/// with it.
 ///
 /// # Safety
 /// `address` is a C string or null, `filter` null or valid for reading, `listener` null or valid
@@ -30,12 +33,12 @@ pub unsafe extern "C" fn livetime_timing_open(
         // SAFETY: null or valid for reading by this function's contract.
         let filter = unsafe { filter.as_ref() }.ok_or_else(|| Failure::null("filter"))?;
         let address = if address.is_null() {
-            ""
+            None
         } else {
             // SAFETY: not null, and a C string by this function's contract.
-            unsafe { CStr::from_ptr(address) }
-                .to_str()
-                .map_err(|_| Failure::new(Status::ErrorArgument, "`address` is not UTF-8"))?
+            let text = unsafe { CStr::from_ptr(address) }.to_str();
+            let not_utf8 = |_| Failure::new(Status::ErrorArgument, "`address` is not UTF-8");
+            Some(text.map_err(not_utf8)?)
         };
         let opened = TimingListener::open(address, filter)?;
         // SAFETY: as above.
@@ -61,7 +64,8 @@ pub unsafe extern "C" fn livetime_timing_close(listener: *mut TimingListener) {
 }
 
 /// Waits at most `timeout_ms` milliseconds (negative: for ever) for the next record and writes it
-/// to `*record`; `LIVETIME_STATUS_END` when there was none.
+/// to `*record`; `LIVETIME_STATUS_END` when there was none. A daemon that is gone is looked for
+/// meanwhile, and after the call.
 ///
 /// # Safety
 /// `listener` is null or open, `record` null or valid for writing.
@@ -90,7 +94,7 @@ pub unsafe extern "C" fn livetime_timing_next(
 
 /// Injects a timing message that is due `lead_ns` nanoseconds from now. More than 2^32 ns ahead
 /// it is executed at once and flagged early, by the rules of the hardware; a lead that ends after
-/// the last time of 64 bits is refused.
+/// the last time of 64 bits is refused. Waits at most 20 s for each of two answers of the daemon.
 ///
 /// # Safety
 /// `listener` is null or open.

@@ -213,6 +213,36 @@ fn growing_file_is_followed() {
 }
 
 #[test]
+fn a_file_that_is_gone_is_listed_and_one_that_is_cut_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_run(folder.path(), "run", &run_bytes(500));
+    let second = path.join("events.0001.mcap");
+    std::fs::rename(path.join("events.mcap"), &second).unwrap();
+    let run = open(&path);
+    // SAFETY: an open run and a place for the information.
+    let info = filled(|info| unsafe { livetime_info_of(run, info) }).unwrap();
+    assert!(info.closed, "the file that is there says so");
+    assert_eq!((info.events_stored, info.damaged_ranges), (500, 1));
+    // SAFETY: an open run and a place for the range.
+    let lacking = filled(|damage| unsafe { livetime_damage_at(run, 0, damage) }).unwrap();
+    // SAFETY: the text lives until the next call.
+    let reason = unsafe { CStr::from_ptr(lacking.reason) }.to_str().unwrap();
+    assert_eq!(reason, "events.mcap: the file is not there");
+    // SAFETY: an open run and a place for the range.
+    let behind = filled(|damage| unsafe { livetime_damage_at(run, 1, damage) });
+    assert_eq!(behind.unwrap_err(), Status::End);
+
+    let file = OpenOptions::new().write(true).open(&second).unwrap();
+    file.set_len(9000).unwrap();
+    // SAFETY: an open run.
+    assert_eq!(unsafe { livetime_refresh(run) }, Status::ErrorIo);
+    let expected = format!("{}: cut to 9000 bytes", second.display());
+    assert!(last_error().starts_with(&expected), "{}", last_error());
+    // SAFETY: an open run, not used afterwards.
+    unsafe { livetime_close(run) };
+}
+
+#[test]
 fn damage_is_a_status_when_asked_for_and_a_list_when_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = run_bytes(500);

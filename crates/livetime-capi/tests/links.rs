@@ -37,9 +37,8 @@ fn filled<T>(call: impl FnOnce(*mut T) -> Status) -> T {
     unsafe { value.assume_init() }
 }
 
-/// One card with all its channels enabled.
-fn open(firmware: Firmware, swap_words: bool) -> *mut Links {
-    let config = LinksConfig {
+fn config(firmware: Firmware, swap_words: bool) -> LinksConfig {
+    LinksConfig {
         cards: 1,
         firmware: firmware as u32,
         page_bytes: PAGE_BYTES,
@@ -47,7 +46,12 @@ fn open(firmware: Firmware, swap_words: bool) -> *mut Links {
         swap_words,
         start_word: 0xB0F0_0000,
         end_word: 0xE0F0_0000,
-    };
+    }
+}
+
+/// One card with all its channels enabled.
+fn open(firmware: Firmware, swap_words: bool) -> *mut Links {
+    let config = config(firmware, swap_words);
     // SAFETY: a configuration and a place for the handle.
     let links = filled(|links| unsafe { livetime_links_open(&raw const config, links) });
     let channels = [0, 1, 2];
@@ -231,10 +235,33 @@ fn messages_name_what_c_can_ask_for() {
         last_error(),
         "there is no pattern 5, there are 1, 2, 3, 4 and 8"
     );
+    let channel = 0;
+    // SAFETY: open links; of more channels than a call takes none is looked at.
+    let status = unsafe { livetime_links_init(links, &raw const channel, usize::MAX / 4) };
+    assert_eq!(status, Status::ErrorArgument);
+    let text = format!("{} channels, allowed are 0 to 64", usize::MAX / 4);
+    assert_eq!(last_error(), text);
     let mut none = null_mut();
     // SAFETY: a null configuration is allowed.
     let status = unsafe { livetime_links_open(std::ptr::null(), &raw mut none) };
     assert_eq!(status, Status::ErrorArgument);
     // SAFETY: open links, not used afterwards.
     unsafe { livetime_links_close(links) };
+}
+
+/// Bits 3:0 of a control word are the link's.
+#[test]
+fn words_that_a_card_cannot_tell_apart_are_refused() {
+    for end_word in [0xB0F0_0000, 0xB0F0_000F] {
+        let config = LinksConfig {
+            end_word,
+            ..config(Firmware::SingleCycle, false)
+        };
+        let mut links = null_mut();
+        // SAFETY: a configuration and a place for the handle.
+        let status = unsafe { livetime_links_open(&raw const config, &raw mut links) };
+        assert_eq!((status, links), (Status::ErrorArgument, null_mut()));
+        let text = format!("start word 0xb0f00000 and end word {end_word:#010x} are the same");
+        assert!(last_error().contains(&text), "{}", last_error());
+    }
 }

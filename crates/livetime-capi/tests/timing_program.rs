@@ -1,16 +1,17 @@
-//! The C example of the timing client, compiled and run against a daemon of this process.
+//! Programs in C over the timing client, compiled and run against a daemon of this process.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use livetime_timing_daemon::{Daemon, DaemonConfig};
 
-#[test]
-fn a_c_program_hears_what_it_injects() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.path().join("listen_timing");
+/// Compiles a program of this crate into `folder`.
+fn compile(folder: &Path, source: &str) -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join("program");
     let library = std::env::current_exe().unwrap();
     let library = library.parent().unwrap().join("liblivetime_capi.a");
     let compiled = Command::new(std::env::var("CC").unwrap_or("cc".to_owned()))
@@ -23,8 +24,8 @@ fn a_c_program_hears_what_it_injects() {
             "-O1",
         ])
         .arg("-I")
-        .arg(source.join("include"))
-        .arg(source.join("examples/listen_timing.c"))
+        .arg(crate_folder.join("include"))
+        .arg(crate_folder.join(source))
         .arg("-o")
         .arg(&program)
         .arg(library)
@@ -36,19 +37,34 @@ fn a_c_program_hears_what_it_injects() {
         "{}",
         String::from_utf8_lossy(&compiled.stderr)
     );
+    program
+}
 
-    let socket = folder.path().join("t.sock");
-    let mut config = DaemonConfig::for_user(folder.path().metadata().unwrap().uid());
+fn daemon(folder: &Path) -> (Daemon, PathBuf) {
+    let socket = folder.join("t.sock");
+    let mut config = DaemonConfig::for_user(folder.metadata().unwrap().uid());
     config.socket = Some(socket.clone());
-    let daemon = Daemon::start(&config).unwrap();
-    let output = Command::new(&program).arg(&socket).output().unwrap();
+    (Daemon::start(&config).unwrap(), socket)
+}
+
+/// What the program writes, which must succeed.
+fn output(program: &Path, socket: &Path) -> String {
+    let output = Command::new(program).arg(socket).output().unwrap();
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_c_program_hears_what_it_injects() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "examples/listen_timing.c");
+    let (daemon, socket) = daemon(folder.path());
     assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
+        output(&program, &socket),
         "message 0x1123000000000000 param 100 number 0\n\
          message 0x1123000000000001 param 101 number 1\n\
          message 0x1123000000000002 param 102 number 2\n"
@@ -58,4 +74,12 @@ fn a_c_program_hears_what_it_injects() {
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("livetime timing serve"), "{said}");
+}
+
+#[test]
+fn a_child_that_closes_its_copy_of_a_listener_leaves_its_parents_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "tests/programs/fork_listener.c");
+    let (_daemon, socket) = daemon(folder.path());
+    assert_eq!(output(&program, &socket), "kind 1 id 9 param 10\n");
 }

@@ -1,6 +1,7 @@
 //! What can go wrong between a client and the daemon.
 
 use std::io;
+use std::time::Duration;
 
 use livetime_shm::RecordRingError;
 
@@ -27,6 +28,27 @@ pub enum ClientError {
         address: Address,
         /// Who came.
         uid: u32,
+    },
+    /// The connection was taken, and no answer came.
+    #[error(
+        "the timing daemon at {address} does not answer, {} s waited: it is stopped or hangs, or \
+         another program has this address; let it go on, or end it and start one with \
+         `livetime timing serve`", waited.as_secs_f64()
+    )]
+    NoAnswer {
+        /// Where it was asked.
+        address: Address,
+        /// How long an answer was waited for.
+        waited: Duration,
+    },
+    /// A copy of the connection that a child process inherited.
+    #[error(
+        "this connection to the timing daemon is of process {opened_by}, which opened it; open \
+         another one in this process"
+    )]
+    OtherProcess {
+        /// The process that it is of.
+        opened_by: u32,
     },
     /// The daemon does not allow it.
     #[error("the timing daemon refuses: {0}")]
@@ -57,6 +79,14 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether a daemon that is found later may do what this one did not.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDaemon { .. } | Self::NoAnswer { .. } | Self::TurnedAway { .. } | Self::Gone
+        )
+    }
+
     pub(crate) fn system(step: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { step, source }
     }

@@ -18,9 +18,12 @@
 //! ```
 
 pub mod address;
+mod deadline;
 pub mod error;
+mod event_rows;
 pub mod listener;
 pub mod run_folder;
+pub mod run_input;
 pub mod shortfall;
 pub mod subscription;
 pub mod timing_client;
@@ -34,7 +37,7 @@ pub use livetime_wire::timing_message::EventId;
 pub use livetime_wire::{
     PriorityClass, RecordFlags, RecordKind, TaiNs, TimingMessage, TimingRecord,
 };
-pub use run_folder::{FolderError, RunFolder, unreadable_bytes};
+pub use run_folder::{FileError, FolderError, RunFolder, unreadable_bytes};
 pub use shortfall::Shortfall;
 pub use subscription::{Subscription, SubscriptionOptions, Wait};
 pub use timing_client::{Filter, SoftwareSink, TimingClient};

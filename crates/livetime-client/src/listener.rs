@@ -2,13 +2,14 @@
 //!
 //! A [`Listener`] keeps what it asked for. When the daemon is gone it connects again until there is
 //! one, asks again, and gives a record of kind [`RecordKind::Restart`] with the new epoch: what was
-//! sent meanwhile is not known. Gaps within an epoch are exact. It never gives up by itself: it ends
+//! sent meanwhile is not known. A thread of its own does that, so that a daemon that does not answer
+//! makes no wait longer than its timeout. Gaps within an epoch are exact. It never gives up by itself: it ends
 //! only when the daemon has ended its subscription, whose rule is then [`OverflowRule::Disconnect`].
 //!
 //! [`OverflowRule::Disconnect`]: crate::OverflowRule::Disconnect
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub struct Listener {
     filters: Vec<Filter>,
     options: SubscriptionOptions,
     session: Option<Session>,
+    /// Under way while there is no session.
+    reconnection: Option<Reconnection>,
     restarts: u32,
 }
 
@@ -61,6 +64,62 @@ impl Session {
     }
 }
 
+/// The search for the next daemon, in a thread of its own.
+#[derive(Debug)]
+struct Reconnection {
+    found: mpsc::Receiver<Result<Session, ClientError>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Reconnection {
+    fn start(
+        address: Address,
+        filters: Vec<Filter>,
+        options: SubscriptionOptions,
+    ) -> Result<Self, ClientError> {
+        let (give, found) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        std::thread::Builder::new()
+            .name("timing-reconnect".to_owned())
+            .spawn(move || {
+                while !stopping.load(Ordering::SeqCst) {
+                    match Session::start(&address, &filters, &options) {
+                        Err(error) if error.may_pass() => std::thread::sleep(TRY_AGAIN),
+                        found => {
+                            // Nobody takes it when the listener is gone, and it ends here.
+                            let _ = give.send(found);
+                            return;
+                        }
+                    }
+                }
+            })
+            .map_err(ClientError::system("starting a thread"))?;
+        Ok(Self { found, stop })
+    }
+
+    /// What the search came to, if that is known after `left`; waits for ever without it.
+    fn wait(&self, left: Option<Duration>) -> Option<Result<Session, ClientError>> {
+        let found = match left {
+            Some(left) => self.found.recv_timeout(left),
+            None => self.found.recv().map_err(mpsc::RecvTimeoutError::from),
+        };
+        match found {
+            Ok(found) => Some(found),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+            // A panic of the thread, which the panic hook has reported.
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some(Err(ClientError::Gone)),
+        }
+    }
+}
+
+impl Drop for Reconnection {
+    fn drop(&mut self) {
+        // Not waited for: the thread may be in a call that a stopped daemon leaves unanswered.
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
 impl Listener {
     /// Connects and listens to the messages of `filters`.
     ///
@@ -77,11 +136,13 @@ impl Listener {
             filters: filters.to_vec(),
             options: *options,
             session: Some(session),
+            reconnection: None,
             restarts: 0,
         })
     }
 
-    /// The next record, waiting at most `timeout` for it, for ever without one.
+    /// The next record, waiting at most `timeout` for it, for ever without one. While the daemon is
+    /// away it is looked for meanwhile, and after this call.
     ///
     /// # Errors
     /// [`ClientError::CutOff`] when the daemon ended the subscription for falling behind, after the
@@ -124,21 +185,20 @@ impl Listener {
         &mut self,
         left: Option<Duration>,
     ) -> Result<Option<TimingRecord>, ClientError> {
-        match Session::start(&self.address, &self.filters, &self.options) {
-            Ok(session) => {
-                let epoch = session.subscription.epoch();
-                self.session = Some(session);
-                self.restarts += 1;
-                Ok(Some(TimingRecord::restart(now(), epoch)))
-            }
-            Err(
-                ClientError::NoDaemon { .. } | ClientError::TurnedAway { .. } | ClientError::Gone,
-            ) => {
-                std::thread::sleep(left.map_or(TRY_AGAIN, |left| left.min(TRY_AGAIN)));
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let reconnection = match self.reconnection.take() {
+            Some(reconnection) => reconnection,
+            None => Reconnection::start(self.address.clone(), self.filters.clone(), self.options)?,
+        };
+        let Some(found) = reconnection.wait(left) else {
+            // It goes on meanwhile, and is taken up by the next call.
+            self.reconnection = Some(reconnection);
+            return Ok(None);
+        };
+        let session = found?;
+        let epoch = session.subscription.epoch();
+        self.session = Some(session);
+        self.restarts += 1;
+        Ok(Some(TimingRecord::restart(now(), epoch)))
     }
 
     /// Times that the daemon was found again.
@@ -242,4 +302,39 @@ impl Drop for ListenerThread {
 /// Whether a record carries data of an action.
 pub fn is_message(record: &TimingRecord) -> bool {
     record.kind == RecordKind::Message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Whoever has the place of a daemon that is gone and does not answer: the wait is as long as
+    /// it was asked to be.
+    #[test]
+    fn a_wait_for_the_next_daemon_ends_at_its_timeout() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mute.sock");
+        let mute = UnixListener::bind(&path).unwrap();
+        let mut listener = Listener {
+            address: Address::Socket(path),
+            filters: vec![Filter::ALL],
+            options: SubscriptionOptions::default(),
+            session: None,
+            reconnection: None,
+            restarts: 0,
+        };
+        let short = Some(Duration::from_millis(5));
+        assert_eq!(listener.next(short).unwrap(), None);
+        let taken = mute.accept().unwrap();
+        for _ in 0..3 {
+            assert_eq!(listener.next(short).unwrap(), None);
+        }
+        assert_eq!(listener.restarts(), 0);
+        // One connection at a time waits for an answer, however often it is asked for.
+        mute.set_nonblocking(true).unwrap();
+        assert!(mute.accept().is_err());
+        drop((taken, mute));
+    }
 }

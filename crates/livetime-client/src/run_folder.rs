@@ -4,13 +4,15 @@
 //! only that one. Each file keeps its own reader, index and damage; here they are put one behind
 //! the other, and what is missing between them is counted: parts say how many events came before
 //! them. A run that is being written grows by [`RunFolder::refresh`], new files included. Which
-//! event goes to which file is [`livetime_store::file_plan`]'s.
+//! event goes to which file is [`livetime_store::file_plan`]'s, which of them are open is
+//! [`crate::run_input`]'s, and in which row an event is [`crate::event_rows`]'s.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use livetime_store::inspect::DAMAGE_LISTED_MAX;
+use livetime_store::inspect::{DAMAGE_LISTED_MAX, DamagedRange};
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
@@ -19,6 +21,9 @@ use livetime_store::{
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
 
+use crate::event_rows::EventRows;
+pub use crate::event_rows::FolderPlace;
+use crate::run_input::{FilePlace, OpenFiles, RunInput, is_too_many};
 use crate::shortfall::Shortfall;
 
 /// A file of a run that cannot be opened.
@@ -39,26 +44,93 @@ fn reason(error: &OpenError) -> String {
     }
 }
 
+/// One of several files of a run failed; inside the [`io::Error`] that reading the run gives.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", name_of(path))]
+pub struct FileError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl FileError {
+    fn of(path: &Path, error: io::Error) -> io::Error {
+        let path = path.to_owned();
+        io::Error::new(error.kind(), Self { path, error })
+    }
+}
+
+/// A file of a run that is there, and that the system does not let be read.
+struct UnreadableFile {
+    name: FileName,
+    bytes: u64,
+    error: io::Error,
+}
+
+impl UnreadableFile {
+    fn reason(&self) -> String {
+        format!("the file cannot be read: {}", self.error)
+    }
+}
+
+/// A file that a run lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LackingFile {
+    /// Bytes of what is there in its place.
+    pub bytes: u64,
+    /// Its name and why it is lacking.
+    pub text: String,
+}
+
 /// One file of a run.
 pub struct FolderFile {
     path: PathBuf,
     name: FileName,
-    reader: RunReader<File>,
+    place: Arc<FilePlace>,
+    reader: RunReader<RunInput>,
 }
 
 impl FolderFile {
+    /// Opens a file; it is named `path`, and looked for at its absolute path.
+    fn open(path: &Path, open_files: &OpenFiles) -> Result<Self, OpenError> {
+        let input = RunInput::open(&std::path::absolute(path)?, open_files)?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        Ok(Self {
+            path: path.to_owned(),
+            name: name.and_then(FileName::parse).unwrap_or_default(),
+            place: Arc::clone(input.place()),
+            reader: RunReader::open(input)?,
+        })
+    }
+
+    /// Whether it is still the file that was opened.
+    fn check(&self) -> io::Result<()> {
+        let is_closed = self.reader.end().is_some();
+        let bytes_least = match is_closed {
+            true => self.reader.input_bytes(),
+            // A chunk that was cut off is taken away by a writer that goes on with the file.
+            false => self.reader.chunks_end(),
+        };
+        match self.place.check(bytes_least) {
+            // It may have been taken to another place; nothing more comes, and what is open stays.
+            Err(error) if is_closed && error.kind() == io::ErrorKind::NotFound => Ok(()),
+            checked => checked.map_err(|error| FileError::of(&self.path, error)),
+        }
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its reader.
-    pub fn reader(&self) -> &RunReader<File> {
+    pub fn reader(&self) -> &RunReader<RunInput> {
         &self.reader
     }
 
     /// Its reader, to be rewound afterwards.
-    pub fn reader_mut(&mut self) -> &mut RunReader<File> {
+    pub fn reader_mut(&mut self) -> &mut RunReader<RunInput> {
         &mut self.reader
     }
 
@@ -89,7 +161,8 @@ impl FolderFile {
 
     /// What is in it; damage is told with its name if it is one of several.
     fn inspect(&mut self, several: bool) -> io::Result<Inspection> {
-        let mut found = inspect(&mut self.reader)?;
+        let failed = |error| FileError::of(&self.path, error);
+        let mut found = inspect(&mut self.reader).map_err(failed)?;
         if several {
             let name = self.name.to_string();
             let ranges = found.damage.iter_mut();
@@ -98,34 +171,34 @@ impl FolderFile {
         Ok(found)
     }
 
+    fn histograms(&mut self) -> io::Result<Option<Vec<Histogram>>> {
+        let found = self.reader.histograms();
+        found.map_err(|error| FileError::of(&self.path, error))
+    }
+
     /// Whether it says that another part follows.
     fn is_continued(&self) -> bool {
         self.reader.end().is_some_and(|end| end.continued)
     }
 }
 
-/// Where an event is among all files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FolderPlace {
-    /// Its trigger number.
-    pub trigger: TriggerNumber,
-    /// Index of its file.
-    pub file: usize,
-    /// Bytes of its words.
-    pub bytes: u32,
-}
-
 /// Reads a whole run.
 pub struct RunFolder {
-    /// The directory, if all of it is read.
+    /// The directory as it was named, if all of it is read.
     directory: Option<PathBuf>,
+    /// The same to look into, wherever the program goes.
+    directory_absolute: PathBuf,
+    open_files: OpenFiles,
     files: Vec<FolderFile>,
+    unreadable: Vec<UnreadableFile>,
     /// What the summary beside its files says of them, where there is one.
     told: Option<ToldFiles>,
     /// The file that iteration is in.
     cursor: usize,
     end: Option<RunEnd>,
-    places: Option<Vec<FolderPlace>>,
+    rows: Option<EventRows>,
+    /// The rows before the run was refreshed.
+    rows_known: Option<EventRows>,
 }
 
 impl RunFolder {
@@ -145,62 +218,117 @@ impl RunFolder {
         Ok(paths.collect())
     }
 
-    /// Opens a run directory, or one file alone; it need not be complete.
+    /// Opens a run directory, or one file alone; it need not be complete. Of a directory, files that
+    /// cannot be read are left out and named by [`RunFolder::files_lacking`].
     ///
     /// # Errors
-    /// [`FolderError`] of the file that is not readable, or no run file, or of another run.
+    /// [`FolderError`] of the file that is no run file, or of another run; or of the first, if none can
+    /// be read.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let failed = |path: &Path, error| FolderError {
             path: path.to_owned(),
             error,
         };
-        if !path.is_dir() {
-            let file = open_file(path).map_err(|error| failed(path, error))?;
-            return Ok(Self::of(None, vec![file]));
+        let absolute = std::path::absolute(path).map_err(|error| failed(path, error.into()))?;
+        let mut folder = Self {
+            directory: None,
+            directory_absolute: absolute,
+            open_files: OpenFiles::default(),
+            files: Vec::new(),
+            unreadable: Vec::new(),
+            told: None,
+            cursor: 0,
+            end: None,
+            rows: None,
+            rows_known: None,
+        };
+        if path.is_dir() {
+            folder.directory = Some(path.to_owned());
+            folder.open_all(path)?;
+        } else {
+            let file = FolderFile::open(path, &folder.open_files);
+            folder.files = vec![file.map_err(|error| failed(path, error))?];
         }
-        let main = path.join(FileName::default().to_string());
-        let paths = Self::paths(path).map_err(|error| failed(path, error.into()))?;
+        folder.end = folder.joined_end();
+        Ok(folder)
+    }
+
+    /// Opens the files of a directory.
+    fn open_all(&mut self, directory: &Path) -> Result<(), FolderError> {
+        let failed = |path: &Path, error| FolderError {
+            path: path.to_owned(),
+            error,
+        };
+        let main = directory.join(FileName::default().to_string());
+        let paths = Self::paths(directory).map_err(|error| failed(directory, error.into()))?;
         if paths.is_empty() {
             // The system's own words for it, and its number.
             let missing = (File::open(&main).err())
                 .unwrap_or_else(|| io::Error::from(io::ErrorKind::NotFound));
             return Err(failed(&main, missing.into()));
         }
-        let mut files: Vec<FolderFile> = Vec::new();
-        let mut unreadable = None;
+        let mut without_chunk = None;
         for path in paths {
-            match open_file(&path) {
-                Ok(file)
-                    if files
-                        .first()
-                        .is_some_and(|first| !is_same_run(first, &file)) =>
-                {
-                    let bytes = file.reader.input_bytes();
-                    let than = RunToldBy::FirstFile;
-                    return Err(failed(&path, OpenError::OtherRun { bytes, than }));
-                }
-                Ok(file) => files.push(file),
+            match FolderFile::open(&path, &self.open_files) {
+                Ok(file) => self.take(file)?,
                 // A part whose first chunk is not out yet, or one of which nothing is left: it is missed.
                 Err(error @ OpenError::NotRunFile { .. }) => {
-                    unreadable.get_or_insert_with(|| failed(&path, error));
+                    without_chunk.get_or_insert_with(|| failed(&path, error));
+                }
+                Err(OpenError::Io(error)) if !is_too_many(&error) => {
+                    self.leave_out(&path, error);
                 }
                 Err(error) => return Err(failed(&path, error)),
             }
         }
-        if let Some(error) = unreadable.filter(|_| files.is_empty()) {
-            return Err(error);
+        if self.files.is_empty() {
+            let mut unreadable = self.unreadable.drain(..);
+            let unreadable = unreadable
+                .next()
+                .map(|file| failed(&directory.join(file.name.to_string()), file.error.into()));
+            let missing = || failed(&main, io::Error::from(io::ErrorKind::NotFound).into());
+            return Err(without_chunk.or(unreadable).unwrap_or_else(missing));
         }
-        let copy = files
-            .iter()
-            .find_map(|file| Some((file, file.other_name()?)));
-        if let Some((file, of)) = copy.filter(|_| files.len() > 1) {
+        let copies = self.files.iter();
+        let mut copies = copies.filter_map(|file| Some((file, file.other_name()?)));
+        if let Some((file, of)) = copies.next().filter(|_| self.files.len() > 1) {
             return Err(failed(&file.path, OpenError::Copy { of }));
         }
-        let folder = Self::of(Some(path.to_owned()), files);
-        match folder.other_than_told() {
+        self.told = read_told(directory);
+        match self.other_than_told() {
             Some((file, error)) => Err(failed(&file.path, error)),
-            None => Ok(folder),
+            None => Ok(()),
         }
+    }
+
+    /// Adds a file, which must be of the run of the others.
+    fn take(&mut self, file: FolderFile) -> Result<(), FolderError> {
+        let first = self.files.first();
+        if first.is_some_and(|first| !is_same_run(first, &file)) {
+            let bytes = file.reader.input_bytes();
+            let than = RunToldBy::FirstFile;
+            return Err(FolderError {
+                path: file.path,
+                error: OpenError::OtherRun { bytes, than },
+            });
+        }
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Takes note of a file that cannot be read.
+    fn leave_out(&mut self, path: &Path, error: io::Error) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        // One that is gone since its directory was read is missed as any that is gone.
+        if error.kind() == io::ErrorKind::NotFound {
+            return;
+        }
+        self.unreadable
+            .extend(name.and_then(FileName::parse).map(|name| UnreadableFile {
+                name,
+                bytes: std::fs::metadata(path).map_or(0, |found| found.len()),
+                error,
+            }));
     }
 
     /// The first file that is not of the run that the summary beside it is of.
@@ -211,23 +339,6 @@ impl RunFolder {
         let bytes = file.reader.input_bytes();
         let than = RunToldBy::Summary { run: told.run };
         Some((file, OpenError::OtherRun { bytes, than }))
-    }
-
-    fn of(directory: Option<PathBuf>, files: Vec<FolderFile>) -> Self {
-        let summary = directory.as_deref().map(|path| path.join("summary.json"));
-        let summary = summary.filter(|path| path.is_file());
-        let summary = summary.and_then(|path| std::fs::read(path).ok());
-        let told = summary.and_then(|text| ToldFiles::read(&text));
-        let mut folder = Self {
-            directory,
-            files,
-            told,
-            cursor: 0,
-            end: None,
-            places: None,
-        };
-        folder.end = folder.joined_end();
-        folder
     }
 
     /// The files, main ones first.
@@ -255,9 +366,17 @@ impl RunFolder {
         self.files.iter().find_map(|file| file.reader.begin())
     }
 
-    /// The end-of-run record, with the events of all files; `None` while one of them is open.
+    /// The end-of-run record, with the events of all files, those included that are known to be in files
+    /// that are not there; `None` while a file is open, and if the file that has it is not there.
     pub fn end(&self) -> Option<&RunEnd> {
         self.end.as_ref()
+    }
+
+    /// Whether the run has ended, as its files tell or the summary beside them; every file that is there
+    /// is closed then.
+    pub fn has_ended(&self) -> bool {
+        let is_closed = |file: &FolderFile| file.reader.end().is_some();
+        self.end.is_some() || (self.told.is_some() && self.files.iter().all(is_closed))
     }
 
     /// Condition of the run as [`RunFolder::inspect`] finds it, but for what only reading every chunk
@@ -267,10 +386,15 @@ impl RunFolder {
         let of_files = ends.map(|end| end.map_or(Condition::INTERRUPTED, |end| end.condition));
         let condition = of_files.fold(Condition::GOOD, |all, of_file| all | of_file);
         let elsewhere = self.events_between() + self.events_elsewhere();
-        match self.files_missing().is_empty() && elsewhere == 0 {
+        match self.has_all_files() && elsewhere == 0 {
             true => condition,
             false => condition | Condition::INCOMPLETE,
         }
+    }
+
+    /// Whether no file is known to be missing or cannot be read.
+    fn has_all_files(&self) -> bool {
+        self.unreadable.is_empty() && self.files_missing().is_empty()
     }
 
     /// Where the lists of chunks come from: a scan if one of them does.
@@ -317,11 +441,37 @@ impl RunFolder {
         told.map(|begin| begin.writers).max().unwrap_or(1).max(1)
     }
 
-    /// Files that must have been there, as far as the others tell.
+    /// What the run lacks of its files, each with its reason: those that must have been there, that cannot
+    /// be read, and that are elsewhere.
+    pub fn files_lacking(&self) -> Vec<LackingFile> {
+        let missing = self.files_missing().into_iter().map(|path| {
+            let what = match unreadable_bytes(&path) {
+                Some(_) => "no chunk of a run file is in it",
+                None => "the file is not there",
+            };
+            LackingFile {
+                bytes: unreadable_bytes(&path).unwrap_or(0),
+                text: format!("{}: {what}", name_of(&path)),
+            }
+        });
+        let unreadable = self.unreadable.iter().map(|file| LackingFile {
+            bytes: file.bytes,
+            text: format!("{}: {}", file.name, file.reason()),
+        });
+        let elsewhere = self.files_elsewhere().into_iter();
+        let elsewhere = elsewhere.map(|place| LackingFile {
+            bytes: 0,
+            text: format!("{place}: the file is there"),
+        });
+        missing.chain(unreadable).chain(elsewhere).collect()
+    }
+
+    /// Files that must have been there, as far as the others tell; those that are there and cannot be read
+    /// are not among them.
     pub fn files_missing(&self) -> Vec<PathBuf> {
-        let Some(directory) = &self.directory else {
+        if self.directory.is_none() {
             return Vec::new();
-        };
+        }
         let mut missing = Vec::new();
         for writer in 0..self.writers() {
             let of_it = |file: &&FolderFile| file.name.writer == writer;
@@ -349,7 +499,10 @@ impl RunFolder {
                 missing.push(name(file.name.part + 1));
             }
         }
-        let paths = missing.iter().map(|name| directory.join(name.to_string()));
+        missing.retain(|name| !self.unreadable.iter().any(|file| file.name == *name));
+        let paths = missing
+            .iter()
+            .map(|name| self.directory_absolute.join(name.to_string()));
         paths.collect()
     }
 
@@ -396,26 +549,37 @@ impl RunFolder {
 
     /// What the run lacks; right once all events were read.
     pub fn shortfall(&self) -> Option<Shortfall> {
-        let names = |wanted: &dyn Fn(&RunReader<File>) -> bool| -> Vec<String> {
+        let names = |wanted: &dyn Fn(&RunReader<RunInput>) -> bool| -> Vec<String> {
             let files = self.files.iter().filter(|file| wanted(&file.reader));
             files.map(|file| name_of(&file.path)).collect()
         };
         let found: u64 = self.files.iter().map(|f| f.reader.events_found()).sum();
         let events_missing = self.events_missing();
+        let missing_here = self.files.iter().map(|f| f.reader.events_missing()).sum();
         let missing = self.files_missing().into_iter();
         let (unreadable, missing): (Vec<PathBuf>, Vec<PathBuf>) =
             missing.partition(|path| unreadable_bytes(path).is_some());
         let shortfall = Shortfall {
             events_missing,
+            events_missing_here: missing_here,
             events_stored: found + events_missing,
             files_damaged: names(&|reader| reader.events_missing() > 0),
             files_cut_off: names(&RunReader::is_cut_off),
             files_open: self.files_open(),
             files_missing: missing.iter().map(|path| name_of(path)).collect(),
             files_unreadable: unreadable.iter().map(|path| name_of(path)).collect(),
+            files_not_opened: self.files_not_opened(),
             files_elsewhere: self.files_elsewhere(),
         };
         Some(shortfall).filter(|shortfall| !shortfall.is_none())
+    }
+
+    /// Files that cannot be read, as `NAME (REASON)`.
+    fn files_not_opened(&self) -> Vec<String> {
+        let files = self.unreadable.iter();
+        files
+            .map(|file| format!("{} ({})", file.name, file.error))
+            .collect()
     }
 
     /// Names of the files that end between chunks without an end-of-run record, but for those that are
@@ -453,7 +617,9 @@ impl RunFolder {
     /// Only errors of the input; damaged chunks and events are passed over.
     pub fn next_event(&mut self) -> io::Result<Option<EventView<'_>>> {
         while self.cursor < self.files.len() {
-            if let Some(place) = self.files[self.cursor].reader.find_next()? {
+            let file = &mut self.files[self.cursor];
+            let found = file.reader.find_next();
+            if let Some(place) = found.map_err(|error| FileError::of(&file.path, error))? {
                 return Ok(self.files[self.cursor].reader.event_found(place));
             }
             self.cursor += 1;
@@ -474,35 +640,45 @@ impl RunFolder {
     /// # Errors
     /// [`ReadError`] if the input fails or the event is damaged.
     pub fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
-        let places = self.event_places()?;
-        let found = places.binary_search_by_key(&trigger, |place| place.trigger);
-        let Some(place) = found.ok().and_then(|at| places.get(at)) else {
+        let found = self.event_rows()?.find(trigger);
+        let Some(file) = found.and_then(|place| self.files.get_mut(place.file)) else {
             return Ok(None);
         };
-        let file = place.file;
-        self.files[file].reader.event(trigger)
+        let path = &file.path;
+        file.reader.event(trigger).map_err(|error| match error {
+            ReadError::Io(error) => FileError::of(path, error).into(),
+            damaged @ ReadError::Damaged { .. } => damaged,
+        })
     }
 
-    /// The places of all events by trigger number; of equal ones the first file's counts.
+    /// The places of all events, one a row: by trigger number, of equal ones the first file's. A
+    /// refresh leaves the rows that were there as they are, and puts those of other events behind them.
     ///
     /// # Errors
     /// Only errors of the input.
     pub fn event_places(&mut self) -> io::Result<&[FolderPlace]> {
-        if self.places.is_none() {
+        Ok(self.event_rows()?.rows())
+    }
+
+    fn event_rows(&mut self) -> io::Result<&EventRows> {
+        if self.rows.is_none() {
             let mut places = Vec::new();
             for (index, file) in self.files.iter_mut().enumerate() {
-                let of_file = file.reader.event_index()?.places();
-                places.extend(of_file.iter().map(|place| FolderPlace {
+                let of_file = file.reader.event_index();
+                let of_file = of_file.map_err(|error| FileError::of(&file.path, error))?;
+                places.extend(of_file.places().iter().map(|place| FolderPlace {
                     trigger: place.trigger,
                     file: index,
                     bytes: place.bytes,
                 }));
             }
-            places.sort_by_key(|place| place.trigger);
-            places.dedup_by_key(|place| place.trigger);
-            self.places = Some(places);
+            let now = EventRows::new(places);
+            self.rows = Some(match self.rows_known.take() {
+                Some(known) => known.grown(now),
+                None => now,
+            });
         }
-        Ok(self.places.as_deref().unwrap_or_default())
+        Ok(self.rows.get_or_insert_default())
     }
 
     /// The histograms that were written last.
@@ -514,47 +690,72 @@ impl RunFolder {
         // Those of the run are in the last part of a main file, which comes before the streams; the
         // files of further writers have none.
         for file in self.files.iter_mut().filter(|f| f.name.stream.is_empty()) {
-            let found = file.reader.histograms()?;
+            let found = file.histograms()?;
             last = found.filter(|found| !found.is_empty()).or(last);
         }
         match last {
-            None => (self.files.iter_mut())
-                .try_fold(None, |last, file| Ok(file.reader.histograms()?.or(last))),
+            None => {
+                (self.files.iter_mut()).try_fold(None, |last, file| Ok(file.histograms()?.or(last)))
+            }
             found => Ok(found),
         }
     }
 
-    /// Takes up what was written since: chunks, and files that are new.
+    /// Takes up what was written since: chunks, and files that are new. Of a directory or file that was
+    /// named relative to the working directory, the place at which it was opened counts.
     ///
     /// # Errors
-    /// Only errors of the input.
+    /// Errors of the input, with [`FileError`] inside, and [`InputChange`] in that where a file was
+    /// replaced or cut, or a new one is of another run: open the run anew.
+    ///
+    /// [`InputChange`]: crate::run_input::InputChange
     pub fn refresh(&mut self) -> io::Result<()> {
+        self.files.iter().try_for_each(FolderFile::check)?;
         for file in &mut self.files {
-            if file.reader.end().is_none() {
-                file.reader.refresh()?;
+            if !file.reader.is_finished() {
+                let refreshed = file.reader.refresh();
+                refreshed.map_err(|error| FileError::of(&file.path, error))?;
             }
         }
-        if let Some(directory) = &self.directory {
-            for path in Self::paths(directory)? {
-                if self.files.iter().any(|file| file.path == path) {
-                    continue;
-                }
-                match open_file(&path) {
-                    Ok(file)
-                        if is_same_run(&self.files[0], &file) && file.other_name().is_none() =>
-                    {
-                        self.files.push(file);
-                    }
-                    Err(OpenError::Io(error)) => return Err(error),
-                    Ok(_) | Err(_) => {}
-                }
-            }
-            self.files.sort_by(|a, b| a.name.cmp(&b.name));
-        }
+        self.rows_known = self.rows.take().or(self.rows_known.take());
+        let new = self.take_new_files();
+        self.files.sort_by(|a, b| a.name.cmp(&b.name));
         // Every reader knows how far it was read: from the first that may have more.
         self.cursor = 0;
-        self.places = None;
         self.end = self.joined_end();
+        new
+    }
+
+    /// Opens the files that are new in the directory, or can be read now.
+    fn take_new_files(&mut self) -> io::Result<()> {
+        if self.directory.is_none() {
+            return Ok(());
+        }
+        let directory = self.directory_absolute.clone();
+        let paths = Self::paths(&directory).map_err(|error| FileError::of(&directory, error))?;
+        self.unreadable.clear();
+        for path in paths {
+            let is_known = |file: &FolderFile| name_of(&file.path) == name_of(&path);
+            if self.files.iter().any(is_known) {
+                continue;
+            }
+            match FolderFile::open(&path, &self.open_files) {
+                // A copy, whose events would count twice.
+                Ok(file) if is_same_run(&self.files[0], &file) && file.other_name().is_some() => {}
+                Ok(file) => {
+                    self.take(file).map_err(|FolderError { path, error }| {
+                        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+                        FileError::of(&path, error)
+                    })?;
+                }
+                Err(OpenError::Io(error)) if is_too_many(&error) => {
+                    return Err(FileError::of(&path, error));
+                }
+                Err(OpenError::Io(error)) => self.leave_out(&path, error),
+                Err(_) => {}
+            }
+        }
+        self.told = read_told(&directory);
         Ok(())
     }
 
@@ -576,14 +777,8 @@ impl RunFolder {
                 }
             }
         }
-        if !self.files_missing().is_empty() {
-            return None;
-        }
-        if self.events_told() > events {
-            return None;
-        }
         let mut joined = joined?;
-        joined.events_stored = events;
+        joined.events_stored = events + self.events_between() + self.events_elsewhere();
         Some(joined)
     }
 
@@ -608,13 +803,34 @@ impl RunFolder {
             found.files_missing = names.map(|n| n.to_string_lossy().into_owned()).collect();
             found.files_elsewhere = self.files_elsewhere();
         }
-        if !missing.is_empty() || elsewhere > 0 {
+        if !self.has_all_files() || elsewhere > 0 {
             found.complete = false;
             found.condition |= Condition::INCOMPLETE;
         }
+        self.list_unreadable(&mut found);
         self.rewind();
         Ok(found)
     }
+
+    /// Lists the files that cannot be read before all other damage.
+    fn list_unreadable(&self, found: &mut Inspection) {
+        let ranges = self.unreadable.iter().map(|file| DamagedRange {
+            file: file.name.to_string(),
+            offset: 0,
+            bytes: file.bytes,
+            reason: file.reason(),
+        });
+        found.damaged_ranges += self.unreadable.len() as u64;
+        found.damage.splice(0..0, ranges);
+        found.damage.truncate(DAMAGE_LISTED_MAX);
+    }
+}
+
+/// What the summary in a directory says of its files.
+fn read_told(directory: &Path) -> Option<ToldFiles> {
+    let summary = Some(directory.join("summary.json")).filter(|path| path.is_file());
+    let summary = summary.and_then(|path| std::fs::read(path).ok());
+    summary.and_then(|text| ToldFiles::read(&text))
 }
 
 /// Adds what is in another file of the run.
@@ -659,19 +875,4 @@ fn is_same_run(a: &FolderFile, b: &FolderFile) -> bool {
     let started = |file: &FolderFile| file.reader.begin().map(|begin| begin.started_tai_ns);
     let differ = started(a).zip(started(b)).is_some_and(|(a, b)| a != b);
     a.reader.run() == b.reader.run() && !differ
-}
-
-fn open_file(path: &Path) -> Result<FolderFile, OpenError> {
-    // Opening a FIFO would wait for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        let text = "no plain file, as every run file is; copy what comes out of it into one";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
-    }
-    let name = path.file_name().and_then(|name| name.to_str());
-    let reader = RunReader::open(File::open(path)?)?;
-    Ok(FolderFile {
-        path: path.to_owned(),
-        name: name.and_then(FileName::parse).unwrap_or_default(),
-        reader,
-    })
 }

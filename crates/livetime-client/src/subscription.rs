@@ -258,10 +258,11 @@ impl Subscription {
     }
 }
 
-/// The time for gaps and restarts: the kernel's TAI, or UTC where it is not set.
+/// The time for gaps and restarts, TAI as the daemon's machine clock has it: where nobody has told
+/// the kernel its offset, with the built-in leap seconds.
 pub(crate) fn now() -> TaiNs {
-    use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
-    let utc = || clock_gettime(ClockId::Realtime);
-    let time = clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| utc());
-    TaiNs(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+    use rustix::time::{ClockId, clock_gettime};
+    let utc = clock_gettime(ClockId::Realtime);
+    let utc_ns = utc.tv_sec.unsigned_abs() * 1_000_000_000 + utc.tv_nsec.unsigned_abs();
+    TaiNs(utc_ns + livetime_shm::tai_offset::tai_minus_utc_ns())
 }

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_shm::{PeerWatch, WakeSource};
 use livetime_wire::timing_message::EventId;
@@ -16,6 +15,7 @@ use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Fd, OwnedObjectPath, Variant, block_on};
 
 use crate::address::Address;
+use crate::deadline::{block_on_until, connect_until};
 use crate::error::ClientError;
 use crate::subscription::{Subscription, SubscriptionOptions};
 
@@ -25,7 +25,7 @@ type SubscribeReply = (zbus::OwnedFd, zbus::OwnedFd, zbus::OwnedFd, u32, u32);
 const NAME: &str = "org.livetime.Timing1";
 const ROOT: &str = "/org/livetime/Timing1";
 const RECEIVER: &str = "/org/livetime/Timing1/tr0";
-/// Longest wait for an answer.
+/// Longest wait for an answer, and for a connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Which messages a condition matches, and when its action is due.
@@ -74,27 +74,57 @@ impl Filter {
 /// execution to delivery \[ns\].
 pub type FlownAction = (u64, u64, u64, u64, u16, u32);
 
-/// A connection to the daemon.
+/// A connection to the daemon, of the process that made it.
+///
+/// A child process that inherited a copy of it can drop the copy, which the daemon and this
+/// process do not notice; calls there are refused.
 #[derive(Debug)]
 pub struct TimingClient {
-    connection: Connection,
+    /// Taken when it is dropped.
+    connection: Option<Connection>,
     watch: PeerWatch,
+    address: Address,
+    /// The process that it is of.
+    process: u32,
+}
+
+impl Drop for TimingClient {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // A child has a copy of this memory, but the kernel's objects are those of its parent:
+            // closing in order would take the parent's socket out of what its thread polls.
+            std::mem::forget(self.connection.take());
+        }
+    }
 }
 
 impl TimingClient {
-    /// Connects.
+    /// Connects, within 20 s.
     ///
     /// # Errors
-    /// [`ClientError::NoDaemon`] when nobody answers there, [`ClientError::TurnedAway`] when somebody
-    /// does and closes the connection.
+    /// [`ClientError::NoDaemon`] when nobody is there, [`ClientError::NoAnswer`] when somebody is and
+    /// says nothing, [`ClientError::TurnedAway`] when it closes the connection.
     pub fn connect(address: &Address) -> Result<Self, ClientError> {
+        Self::connect_within(address, PATIENCE)
+    }
+
+    pub(crate) fn connect_within(
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Self, ClientError> {
+        let until = Instant::now() + patience;
         let no_daemon = |source| ClientError::NoDaemon {
             address: address.clone(),
             source: Box::new(source),
         };
+        let no_answer = || ClientError::NoAnswer {
+            address: address.clone(),
+            waited: patience,
+        };
         let (builder, socket) = match address {
             Address::Socket(path) => {
-                let stream = UnixStream::connect(path).map_err(|e| no_daemon(e.into()))?;
+                let stream = connect_until(path, until).map_err(|e| no_daemon(e.into()))?;
+                let stream = stream.ok_or_else(no_answer)?;
                 let watched = stream.try_clone().map_err(|e| no_daemon(e.into()))?;
                 (Builder::unix_stream(stream).p2p(), Some(watched))
             }
@@ -102,19 +132,58 @@ impl TimingClient {
             Address::SystemBus => (Builder::system(), None),
             Address::Bus(bus) => (Builder::address(bus.as_str()), None),
         };
-        let builder = builder.method_timeout(PATIENCE);
-        let connection = block_on(builder.build()).map_err(|error| match &error {
-            zbus::Error::InputOutput(_) if socket.is_some() => ClientError::TurnedAway {
-                address: address.clone(),
-                uid: rustix::process::getuid().as_raw(),
-            },
-            _ => no_daemon(error),
-        })?;
-        let watch = match socket {
-            Some(socket) => PeerWatch::socket(socket.into()),
-            None => watch_owner(&connection).map_err(no_daemon)?,
+        let is_bus = socket.is_none();
+        let connecting = async {
+            let connection = builder.method_timeout(PATIENCE).build().await?;
+            let watch = match socket {
+                Some(socket) => PeerWatch::socket(socket.into()),
+                None => watch_owner(&connection).await?,
+            };
+            Ok((connection, watch))
         };
-        Ok(Self { connection, watch })
+        let connected = block_on_until(until, connecting);
+        let connected = connected.map_err(ClientError::system("starting a thread"))?;
+        let (connection, watch) =
+            connected
+                .ok_or_else(no_answer)?
+                .map_err(|error| match error {
+                    zbus::Error::InputOutput(_) if !is_bus => ClientError::TurnedAway {
+                        address: address.clone(),
+                        uid: rustix::process::getuid().as_raw(),
+                    },
+                    error => no_daemon(error),
+                })?;
+        Ok(Self {
+            connection: Some(connection),
+            watch,
+            address: address.clone(),
+            process: std::process::id(),
+        })
+    }
+
+    /// The connection, for signals and what else stock tools do.
+    pub fn connection(&self) -> &Connection {
+        let connection = self.connection.as_ref();
+        connection.expect("it is taken only when the client is dropped")
+    }
+
+    /// Waits for the answer to a call.
+    fn wait<T>(&self, call: impl Future<Output = zbus::Result<T>>) -> Result<T, ClientError> {
+        if std::process::id() != self.process {
+            // Its answer would reach nobody: what reads the socket is a thread of the parent.
+            return Err(ClientError::OtherProcess {
+                opened_by: self.process,
+            });
+        }
+        block_on(call).map_err(|error| match &error {
+            zbus::Error::InputOutput(cause) if cause.kind() == io::ErrorKind::TimedOut => {
+                ClientError::NoAnswer {
+                    address: self.address.clone(),
+                    waited: PATIENCE,
+                }
+            }
+            _ => ClientError::from(error),
+        })
     }
 
     /// Whether the daemon is gone; does not wait.
@@ -137,9 +206,9 @@ impl TimingClient {
         B: zbus::export::serde::Serialize + DynamicType,
         R: for<'d> zbus::wire::DynamicDeserialize<'d>,
     {
-        let destination = self.connection.is_bus().then_some(NAME);
+        let destination = self.connection().is_bus().then_some(NAME);
         let interface = format!("{NAME}.{interface}");
-        let reply = block_on(self.connection.call_method(
+        let reply = self.wait(self.connection().call_method(
             destination,
             path,
             Some(interface.as_str()),
@@ -158,9 +227,9 @@ impl TimingClient {
         T: TryFrom<zbus::OwnedVariant>,
         T::Error: Into<zbus::Error>,
     {
-        let destination = self.connection.is_bus().then_some(NAME);
+        let destination = self.connection().is_bus().then_some(NAME);
         let interface = format!("{NAME}.{interface}");
-        let reply = block_on(self.connection.call_method(
+        let reply = self.wait(self.connection().call_method(
             destination,
             path,
             Some("org.freedesktop.DBus.Properties"),
@@ -182,9 +251,9 @@ impl TimingClient {
         name: &str,
         value: Variant<'_>,
     ) -> Result<(), ClientError> {
-        let destination = self.connection.is_bus().then_some(NAME);
+        let destination = self.connection().is_bus().then_some(NAME);
         let interface = format!("{NAME}.{interface}");
-        block_on(self.connection.call_method(
+        self.wait(self.connection().call_method(
             destination,
             path,
             Some("org.freedesktop.DBus.Properties"),
@@ -199,9 +268,9 @@ impl TimingClient {
     /// # Errors
     /// [`ClientError`] as the daemon answers.
     pub fn all_properties(&self, path: &str, interface: &str) -> Result<usize, ClientError> {
-        let destination = self.connection.is_bus().then_some(NAME);
+        let destination = self.connection().is_bus().then_some(NAME);
         let interface = format!("{NAME}.{interface}");
-        let reply = block_on(self.connection.call_method(
+        let reply = self.wait(self.connection().call_method(
             destination,
             path,
             Some("org.freedesktop.DBus.Properties"),
@@ -428,20 +497,13 @@ impl TimingClient {
     pub fn flight_recorder(&self) -> Result<Vec<FlownAction>, ClientError> {
         self.call(RECEIVER, "TimingReceiver", "FlightRecorder", &())
     }
-
-    /// The connection, for signals and what else stock tools do.
-    pub fn connection(&self) -> &Connection {
-        &self.connection
-    }
 }
 
 /// Watches the process that owns the daemon's name.
-fn watch_owner(connection: &Connection) -> zbus::Result<PeerWatch> {
+async fn watch_owner(connection: &Connection) -> zbus::Result<PeerWatch> {
     let name = zbus::names::WellKnownName::try_from(NAME)?;
-    let pid = block_on(async {
-        let bus = zbus::fdo::DBusProxy::new(connection).await?;
-        bus.get_connection_unix_process_id(name.into()).await
-    })?;
+    let bus = zbus::fdo::DBusProxy::new(connection).await?;
+    let pid = bus.get_connection_unix_process_id(name.into()).await?;
     PeerWatch::process(pid).map_err(|error| zbus::Error::from(io::Error::other(error)))
 }
 
@@ -546,4 +608,28 @@ fn options_map(options: &SubscriptionOptions) -> HashMap<&'static str, Variant<'
         ("bound", Variant::new(options.bound_ns)),
     ]
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_the_connection_and_says_nothing_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mute.sock");
+        let _mute = UnixListener::bind(&path).unwrap();
+        let address = Address::Socket(path);
+        let patience = Duration::from_millis(500);
+        let error = TimingClient::connect_within(&address, patience).unwrap_err();
+        assert!(matches!(error, ClientError::NoAnswer { .. }), "{error:?}");
+        let text = error.to_string();
+        let place = format!("at {address} does not answer, 0.5 s waited");
+        assert!(
+            text.contains(&place) && text.contains("let it go on"),
+            "{text}"
+        );
+    }
 }

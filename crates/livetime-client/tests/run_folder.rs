@@ -10,6 +10,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
+use livetime_client::run_folder::LackingFile;
+use livetime_client::run_input::OPEN_FILES_MAX;
 use livetime_store::summary::{Latencies, RunIdentification, WriterSummary};
 use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunSummary, RunWriter};
 use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
@@ -109,7 +111,11 @@ fn all_files_are_one_run_and_what_is_gone_is_counted() {
         (run.events_missing(), run.files_missing()),
         (20, vec![middle])
     );
-    assert!(run.end().is_none());
+    // The others tell that the run has ended, and how many events it has stored.
+    assert_eq!(run.end().map(|end| end.events_stored), Some(90));
+    let said = run.shortfall().map(|lacking| lacking.to_string());
+    let expected = "20 of 90 events are damaged or missing; not there: events.0001.mcap";
+    assert_eq!(said.as_deref(), Some(expected));
     let found = run.inspect().unwrap();
     assert_eq!(
         (found.events, found.events_missing, found.complete),
@@ -153,7 +159,7 @@ fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
         let mut run = RunFolder::open(path).unwrap();
         assert!(run.files_missing().contains(gone), "{gone:?}");
         assert_eq!(triggers(&mut run).len(), stays);
-        assert!(run.end().is_none());
+        assert!(run.end().is_some() && run.has_ended());
         let found = run.inspect().unwrap();
         assert!(!found.complete);
         assert_eq!(found.condition, run.condition());
@@ -331,6 +337,7 @@ fn a_stream_without_files_is_missed_by_the_counts_of_the_run() {
     assert!(!found.complete && found.condition == Condition::INCOMPLETE);
     assert_eq!((found.events, found.events_missing), (1, 20));
     assert_eq!(run.shortfall().map(|lacks| lacks.events_missing), Some(20));
+    assert_eq!(run.end().map(|end| end.events_stored), Some(21));
     let mut alone = RunFolder::open(&path.join("events.mcap")).unwrap();
     assert!(alone.inspect().unwrap().complete, "a file alone is whole");
 
@@ -376,4 +383,211 @@ fn a_copy_under_another_name_is_refused_by_name() {
         fs::remove_file(&copied).unwrap();
     }
     assert_eq!(RunFolder::open(path).unwrap().file_count(), 2);
+}
+
+/// Main files and parts, one event each.
+fn write_parts(path: &Path, count: u64) {
+    for part in 0..count {
+        let name = FileName {
+            part: part as u32,
+            ..FileName::default()
+        };
+        let end = Some(part + 1 < count);
+        write(path, &name.to_string(), part, part + 1..part + 2, end);
+    }
+}
+
+#[test]
+fn a_run_of_more_files_than_may_be_open_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let count = OPEN_FILES_MAX as u64 * 2 + 1;
+    write_parts(path, count);
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(run.file_count() as u64, count);
+    let all: Vec<u64> = (1..=count).collect();
+    assert_eq!(triggers(&mut run), all);
+    for trigger in all.iter().rev() {
+        let found = run.event(TriggerNumber(*trigger)).unwrap().unwrap();
+        assert_eq!(found.header().trigger.0, *trigger);
+    }
+    assert!(run.inspect().unwrap().complete);
+    assert_eq!(run.shortfall(), None);
+    let open = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let of_run = targets.filter(|target| target.starts_with(path)).count();
+    assert!(of_run <= OPEN_FILES_MAX, "{of_run} files are open");
+
+    // What was closed and is gone when it is needed again is an error that names it.
+    let gone = path.join("events.0003.mcap");
+    fs::remove_file(&gone).unwrap();
+    run.refresh().unwrap();
+    run.rewind();
+    let error = loop {
+        match run.next_event() {
+            Ok(found) => assert!(found.is_some(), "the file that is gone was read"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.starts_with("events.0003.mcap: "), "{error}");
+}
+
+#[test]
+fn a_run_is_read_without_the_file_that_cannot_be_read() {
+    for (name, left) in [
+        ("events.mcap", 20),
+        ("events.0001.mcap", 19),
+        ("events.z.mcap", 19),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write(path, "events.mcap", 0, 1..10, Some(true));
+        write(path, "events.0001.mcap", 9, 10..20, Some(false));
+        write(path, "events.z.mcap", 0, 30..40, Some(false));
+        // Nobody may read a directory as a file, root neither.
+        let whole = path.join("whole");
+        fs::rename(path.join(name), &whole).unwrap();
+        fs::create_dir(path.join(name)).unwrap();
+        let mut run = RunFolder::open(path).unwrap();
+        assert_eq!(triggers(&mut run).len(), left, "{name}");
+        assert!(
+            !run.files_missing().contains(&path.join(name)),
+            "it is there"
+        );
+        let lacking = run.files_lacking();
+        let reason = format!("{name}: the file cannot be read: no plain file");
+        let is_it = |file: &LackingFile| file.text.starts_with(&reason);
+        assert!(lacking.iter().any(is_it), "{lacking:?}");
+        let said = run.shortfall().unwrap().to_string();
+        assert!(
+            said.contains(&format!("cannot be read: {name} (no plain file")),
+            "{said}"
+        );
+        let found = run.inspect().unwrap();
+        assert_eq!(found.condition, run.condition());
+        assert!(!found.complete && found.condition.contains(Condition::INCOMPLETE));
+        assert_eq!(
+            (found.damaged_ranges, found.damage[0].file.as_str()),
+            (1, name)
+        );
+
+        fs::remove_dir(path.join(name)).unwrap();
+        fs::rename(&whole, path.join(name)).unwrap();
+        run.refresh().unwrap();
+        assert_eq!(triggers(&mut run).len(), 29, "it can be read now");
+        assert_eq!(run.files_lacking(), []);
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_or_replaced_is_an_error_of_the_refresh() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let first = write(path, "events.mcap", 0, 1..40, Some(true));
+    let second = write(path, "events.0001.mcap", 39, 40..60, None);
+    let mut run = RunFolder::open(path).unwrap();
+    let said = |run: &mut RunFolder| run.refresh().unwrap_err().to_string();
+    run.refresh().unwrap();
+    for (file, name) in [(&first, "events.mcap"), (&second, "events.0001.mcap")] {
+        let bytes = fs::read(file).unwrap();
+        let output = fs::OpenOptions::new().write(true).open(file).unwrap();
+        output.set_len(bytes.len() as u64 / 2).unwrap();
+        let error = said(&mut run);
+        let expected = format!("{name}: cut to {} bytes", bytes.len() / 2);
+        assert!(error.starts_with(&expected), "{error}");
+        fs::write(file, &bytes).unwrap();
+        run.refresh().unwrap();
+
+        let other = path.join("other");
+        fs::write(&other, &bytes).unwrap();
+        fs::rename(file, path.join("was")).unwrap();
+        fs::rename(&other, file).unwrap();
+        let error = said(&mut run);
+        assert!(
+            error.starts_with(&format!("{name}: another file is there")),
+            "{error}"
+        );
+        fs::rename(path.join("was"), file).unwrap();
+        run.refresh().unwrap();
+    }
+    // A part of a chunk is what a writer that goes on with the file takes away.
+    let bytes = fs::read(&second).unwrap();
+    let half_a_chunk = [&bytes[..], &bytes[bytes.len() / 2..]].concat();
+    fs::write(&second, &half_a_chunk).unwrap();
+    run.refresh().unwrap();
+    fs::write(&second, &bytes).unwrap();
+    run.refresh().unwrap();
+    // A part that was finished may be taken away; one that grows may not.
+    fs::remove_file(&first).unwrap();
+    run.refresh().unwrap();
+    assert_eq!(triggers(&mut run).len(), 59);
+    fs::remove_file(&second).unwrap();
+    assert!(said(&mut run).starts_with("events.0001.mcap: "));
+}
+
+#[test]
+fn a_new_file_of_another_run_is_an_error_of_the_refresh() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..40, None);
+    let mut run = RunFolder::open(path).unwrap();
+    let other = RunBegin {
+        started_tai_ns: 5,
+        ..begin()
+    };
+    let output = File::create_new(path.join("events.z.mcap")).unwrap();
+    let mut writer = RunWriter::new(output, &other, small_chunks(4096)).unwrap();
+    let end = RunEnd::new(RUN, Condition::GOOD, "test", 9);
+    writer.finish(&end).unwrap();
+    let said = run.refresh().unwrap_err().to_string();
+    assert!(
+        said.starts_with("events.z.mcap: a run file of another run"),
+        "{said}"
+    );
+    assert_eq!(triggers(&mut run).len(), 39);
+}
+
+#[test]
+fn rows_of_a_growing_run_keep_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.z.mcap", 0, 100..110, None);
+    let mut run = RunFolder::open(path).unwrap();
+    let rows = |run: &mut RunFolder| -> Vec<u64> {
+        let places = run.event_places().unwrap().iter();
+        places.map(|place| place.trigger.0).collect()
+    };
+    assert_eq!(rows(&mut run), (100..110).collect::<Vec<_>>());
+    write(path, "events.mcap", 0, 1..30, None);
+    run.refresh().unwrap();
+    run.refresh().unwrap();
+    let expected: Vec<u64> = (100..110).chain(1..30).collect();
+    assert_eq!(rows(&mut run), expected);
+    for trigger in expected {
+        let found = run.event(TriggerNumber(trigger)).unwrap().unwrap();
+        assert_eq!(found.header().trigger.0, trigger);
+    }
+    let mut again = RunFolder::open(path).unwrap();
+    assert_eq!(
+        rows(&mut again),
+        (1..30).chain(100..110).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_run_of_which_a_summary_says_that_it_has_ended_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..10, Some(true));
+    let run = RunFolder::open(path).unwrap();
+    assert!(
+        run.end().is_none() && !run.has_ended(),
+        "the next part may come"
+    );
+    fs::write(path.join("summary.json"), summary_with_dead_host(29)).unwrap();
+    let run = RunFolder::open(path).unwrap();
+    assert!(run.end().is_none() && run.has_ended());
 }

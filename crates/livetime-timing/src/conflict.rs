@@ -62,25 +62,21 @@ pub fn may_conflict(a: &Condition, b: &Condition) -> bool {
 /// match table, of which at least one is `changed`.
 ///
 /// Prefixes around overlapping filters are nested, so only the prefixes open at a condition are
-/// compared with it.
+/// compared with it; and of those, with one that did not change, the changed ones alone. A change of
+/// one condition so costs one comparison with each other one at most, however many filters are
+/// equal.
 pub(crate) fn find_conflicts<'a>(
     sorted: impl Iterator<Item = &'a Condition>,
     changed: impl Fn(ConditionId) -> bool,
 ) -> ConflictReport {
     let mut report = ConflictReport::default();
-    let mut open: Vec<&Condition> = Vec::new();
+    let mut open = OpenRanges::default();
     for condition in sorted {
         let (first, _) = condition.spec.filter.enclosing();
-        while open
-            .last()
-            .is_some_and(|outer| outer.spec.filter.enclosing().1 < first)
-        {
-            open.pop();
-        }
-        for outer in &open {
-            if !(changed(outer.id) || changed(condition.id)) {
-                continue;
-            }
+        open.close_before(first);
+        let is_changed = changed(condition.id);
+        let compared = if is_changed { &open.all } else { &open.changed };
+        for outer in compared {
             if let Some(example) = must_conflict(outer, condition) {
                 // The one opened later is reached first by the walk.
                 report.add(ConflictPair {
@@ -90,7 +86,65 @@ pub(crate) fn find_conflicts<'a>(
                 });
             }
         }
-        open.push(condition);
+        open.all.push(condition);
+        if is_changed {
+            open.changed.push(condition);
+        }
     }
     report
+}
+
+/// The conditions whose ranges are open, outermost first, and the changed ones among them.
+#[derive(Default)]
+struct OpenRanges<'a> {
+    all: Vec<&'a Condition>,
+    changed: Vec<&'a Condition>,
+}
+
+impl OpenRanges<'_> {
+    /// Closes the ranges that end before `first`.
+    fn close_before(&mut self, first: u64) {
+        for open in [&mut self.all, &mut self.changed] {
+            while open
+                .pop_if(|inner| inner.spec.filter.enclosing().1 < first)
+                .is_some()
+            {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::condition::ConditionSpec;
+    use crate::id_filter::IdFilter;
+    use crate::ownership::{ClientId, Ownership};
+    use crate::sink::SinkId;
+
+    fn equal_conditions(count: u32) -> Vec<Condition> {
+        let condition = |order: u32| Condition {
+            id: ConditionId::new(order, 0),
+            spec: ConditionSpec::new(SinkId(0), IdFilter::ALL, 0),
+            ownership: Ownership::created_by(ClientId(1)),
+            order: order.into(),
+        };
+        (0..count).rev().map(condition).collect()
+    }
+
+    /// One more of many equal ones: as many looks as there are conditions, not as there are pairs.
+    #[test]
+    fn a_change_of_one_of_many_equal_conditions_looks_at_each_once() {
+        let conditions = equal_conditions(500);
+        let looks = Cell::new(0);
+        let last = ConditionId::new(499, 0);
+        let report = find_conflicts(conditions.iter(), |id| {
+            looks.set(looks.get() + 1);
+            id == last
+        });
+        assert_eq!((report.must, looks.get()), (499, 500));
+        let all = find_conflicts(conditions.iter(), |_| true);
+        assert_eq!((all.must, all.pairs.len()), (500 * 499 / 2, PAIRS_LISTED));
+    }
 }

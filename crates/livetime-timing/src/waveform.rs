@@ -73,8 +73,9 @@ pub enum DesignError {
     },
     /// Even the shortest segment is off by more than the tolerance.
     #[error(
-        "the shortest segment at {at} is off by {found:.1} output units, allowed is {tolerance:.1}; \
-         raise the tolerance or smooth the curve there"
+        "the shortest segment at {at} is off by {} output units, allowed is {}; \
+         raise the tolerance or smooth the curve there",
+        sensible(*.found), sensible(*.tolerance)
     )]
     Unreachable {
         /// Where.
@@ -99,6 +100,14 @@ pub enum DesignError {
         /// Which point, from 0.
         index: usize,
     },
+}
+
+/// A number of output units with four digits at least: tolerances can be far below one.
+fn sensible(value: f64) -> String {
+    match value < 1.0 {
+        true => format!("{value:.3e}"),
+        false => format!("{value:.3}"),
+    }
 }
 
 /// A curve of points with straight lines between them; before the first and after the last point
@@ -472,6 +481,9 @@ mod tests {
             panic!("{error}");
         };
         assert_eq!(at, DurationNs(375_000));
+        // Also of tolerances far below one unit it is said what they are.
+        let text = design(jump, ms, &options(0.002)).unwrap_err().to_string();
+        assert!(text.contains("allowed is 2.000e-3; raise"), "{text}");
         let far = design(|t| 3e9 * t * 1000.0, ms, &options(1e9)).unwrap_err();
         assert!(matches!(far, DesignError::Range { .. }), "{far}");
         assert!(design(|_| f64::NAN, ms, &options(1.0)).is_err());

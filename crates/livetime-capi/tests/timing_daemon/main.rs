@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod lease;
+mod listening;
 mod malformed_calls;
 mod stage;
 
