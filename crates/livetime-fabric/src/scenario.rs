@@ -381,7 +381,7 @@ impl Scenario {
             Some(builder) if builder.mtu > 0 => largest.min(builder.mtu.into()),
             _ => largest,
         };
-        if let Some(problem) = buffering.problem(largest + overhead, topology) {
+        for problem in buffering.problems(largest + overhead, topology) {
             let buffered::BufferingProblem {
                 key,
                 found,

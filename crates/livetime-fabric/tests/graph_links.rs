@@ -48,7 +48,7 @@ fn run(topology: &Topology, load: &Load, switching: &Switching) -> NetworkOutcom
     let outcome = match switching {
         Switching::Wormhole => wormhole::run(topology, load),
         Switching::Buffered(buffering) => {
-            assert_eq!(buffering.problem(1, topology), None);
+            assert_eq!(buffering.problems(1, topology), []);
             buffered::run(topology, load, buffering)
         }
     };

@@ -24,7 +24,8 @@ const GROWTH_PACKETS_MIN: f64 = 2.0;
 /// Numbers of a run. Loads are shares of the rate of all sources' links.
 #[derive(Debug, Clone)]
 pub struct NetworkOutcome {
-    /// Delivered payload and overhead as a share of what the links can carry.
+    /// Delivered payload and overhead as a share of what the links can carry. Its interval is at least
+    /// a packet of each node, since packets count as a whole.
     pub efficiency_link: Estimate,
     /// The same as a share of what a single source and destination reach.
     pub efficiency_p2p: f64,
@@ -126,6 +127,8 @@ pub(crate) struct Tally {
     latency_ns: Latencies,
     /// Sum of latencies and packets of each batch, where packets arrive.
     waits: Vec<(u128, u64)>,
+    /// A mean packet on a node's link, and with the pause behind it.
+    link_time: DurationPs,
     packet_time: DurationPs,
     duration: DurationPs,
 }
@@ -153,6 +156,7 @@ impl Tally {
                 * seconds
                 * f64::from(topology.sources().min(topology.destinations())),
             point_to_point: time / (time + load.source_gap.0 as f64 * 1e-12),
+            link_time: DurationPs((time * 1e12) as u64),
             packet_time: DurationPs((time * 1e12) as u64) + load.source_gap,
             waits: vec![(0, 0); if is_saturated { 0 } else { BATCHES }],
             overhead: u64::from(load.overhead_bytes),
@@ -220,8 +224,11 @@ impl Tally {
         let efficiency = |bytes: &u64| *bytes as f64 * 8.0 / self.bits_per_batch;
         let series = self.wire_bytes.iter().take(batches).map(efficiency);
         let series: Vec<f64> = series.collect();
-        let estimate = Estimate::of(&series);
         let seconds = counted.0.max(1) as f64 * 1e-12;
+        let mut estimate = Estimate::of(&series);
+        // Packets count when they are whole: of each node one more or less than its link carried
+        // meanwhile.
+        estimate.ci95 += self.link_time.0 as f64 / counted.0.max(1) as f64;
         let waits = self.mean_waits().unwrap_or_default();
         let growth = GROWTH_PACKETS_MIN * self.packet_time.0 as f64;
         let at_end = waits.last().copied().unwrap_or_default();

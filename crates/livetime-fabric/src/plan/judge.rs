@@ -2,14 +2,12 @@
 
 use super::option::{Bottleneck, PlanOption, Verdict};
 use super::search::{Search, Setting};
-use super::trial::Trial;
+use super::trial::{CARRIED, Trial};
 use crate::network::Arrival;
 use crate::time::DurationPs;
 
 /// Rates at which a lossy network is looked at, as shares of the one asked for.
 const LOSSY_RATES: [f64; 5] = [2.0, 1.25, 1.0, 0.5, 0.25];
-/// Share of the offered triggers that is built where a rate is carried.
-const CARRIED: f64 = 0.99;
 
 impl Search<'_> {
     /// The answer of a run without losses.
@@ -49,9 +47,9 @@ impl Search<'_> {
         let is_known = trial
             .bounds()
             .is_some_and(|[_, most]| estimate.converged || most < bound * rate);
-        let bottleneck = match bound < 1.0 && !is_known {
-            true => what,
-            false => trial.bottleneck,
+        let (bottleneck, next_bottleneck) = match bound < 1.0 && !is_known {
+            true => (what, None),
+            false => (trial.bottleneck, trial.next_bottleneck),
         };
         // What a short run builds above the bound is chance.
         let is_capacity = estimate.converged && trial.is_whole();
@@ -59,7 +57,46 @@ impl Search<'_> {
         let margin = |hz: f64| (hz / rate).min(bound) - 1.0;
         PlanOption {
             margin_bounds: trial.bounds().map(|hz| hz.map(margin)),
+            next_bottleneck,
             ..self.answer(trial, capacity, verdict, bottleneck)
+        }
+    }
+
+    /// The answer of an option that holds where there are always triggers, with those that come evenly at
+    /// the rate itself: then fewer of them share a message, and an event manager that sends to every
+    /// readout unit may have no time for so many.
+    pub(super) fn confirm(&self, option: PlanOption, trial: &Trial) -> PlanOption {
+        let rate = self.request.rate_hz;
+        let mut even = self.trial(trial.setting, self.long(rate), evenly(rate));
+        if even.carries(rate) {
+            return option;
+        }
+        if even.bottleneck == Bottleneck::Credits {
+            // Short runs found out whether more of them help.
+            even.bottleneck = self.beyond_credits();
+        }
+        let verdict = match &even.violation {
+            Some(violation) => Verdict::NotShown(format!("a promise was broken: {violation}")),
+            None if even.incomplete > 0 && even.lost == 0 => {
+                Verdict::NotShown(incomplete_words(even.incomplete))
+            }
+            None if trial.is_open => {
+                Verdict::NotShown("settings that were not tried may carry it".to_owned())
+            }
+            None => Verdict::Fails,
+        };
+        let is_capacity = even.rate.converged && even.is_whole();
+        let capacity = option.capacity_hz.filter(|_| is_capacity);
+        let margin = |hz: f64| hz.min(rate) / rate - 1.0;
+        PlanOption {
+            margin_bounds: even.bounds().map(|hz| hz.map(margin)),
+            next_bottleneck: even.next_bottleneck,
+            ..self.answer(
+                &even,
+                capacity.map(|hz| hz.min(even.rate.mean)),
+                verdict,
+                even.bottleneck,
+            )
         }
     }
 
@@ -112,8 +149,7 @@ impl Search<'_> {
         let mut last = trial.clone();
         for share in LOSSY_RATES.into_iter().filter(|share| *share <= most) {
             let hz = share * self.request.rate_hz;
-            let interval = DurationPs((1e12 / hz).round().max(1.0) as u64);
-            last = self.trial(trial.setting, self.long(hz), Arrival::Fixed { interval });
+            last = self.trial(trial.setting, self.long(hz), evenly(hz));
             if last.is_whole() && last.rate.mean >= CARRIED * hz {
                 return (last, Some(share));
             }
@@ -147,8 +183,15 @@ impl Search<'_> {
             lost: trial.lost,
             verdict,
             bottleneck,
+            next_bottleneck: None,
         }
     }
+}
+
+/// Triggers that come so often, all at one distance.
+fn evenly(rate_hz: f64) -> Arrival {
+    let interval = DurationPs((1e12 / rate_hz).round().max(1.0) as u64);
+    Arrival::Fixed { interval }
 }
 
 /// Why a run whose events were not whole shows nothing, although nothing was lost.

@@ -99,6 +99,8 @@ pub struct PlanOption {
     pub verdict: Verdict,
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// What limits it nearly as much: more of the first alone would bring little.
+    pub next_bottleneck: Option<Bottleneck>,
 }
 
 impl PlanOption {

@@ -4,9 +4,9 @@
 //! delay). What limits a run then says what to try next: fewer messages for busy processors, more
 //! credits for events that wait and for what is busy but not full, fewer for buffers that overflow
 //! and for packets that wait for each other. A run has more triggers than it can build; only where
-//! it loses packets for every setting are triggers given at chosen rates. With many nodes the choice
-//! is made in small (`small`), and a run of the whole is judged as soon as it says on which side of
-//! the rate it is.
+//! it loses packets for every setting are triggers given at chosen rates, and at the rate asked for
+//! where the option is to hold. With many nodes the choice is made in small (`small`), and a run of
+//! the whole is judged as soon as it says on which side of the rate it is.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -197,7 +197,14 @@ impl<'p> Search<'p> {
             last.bottleneck = best.bottleneck;
         }
         last.is_open = best.is_open;
-        self.judge(&last)
+        let option = self.judge(&last);
+        // Of many nodes a run takes long, and without groups messages are the same at any rate.
+        let is_grouped = last.setting.interval > DurationPs::ZERO;
+        let is_push = self.sending.mode() == BuildMode::Push;
+        match option.holds() && (!is_large || is_grouped || is_push) {
+            true => self.confirm(option, &last),
+            false => option,
+        }
     }
 
     /// Short runs, each with the setting that the one before asks for; the best of them.
@@ -318,7 +325,7 @@ impl<'p> Search<'p> {
     }
 
     /// What limits where neither hosts nor links are busy and more credits change nothing.
-    fn beyond_credits(&self) -> Bottleneck {
+    pub(super) fn beyond_credits(&self) -> Bottleneck {
         match self.sending {
             Sending::LinearShift => Bottleneck::ControlNetwork,
             _ => Bottleneck::Switch,

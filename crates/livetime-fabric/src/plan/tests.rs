@@ -503,7 +503,8 @@ fn fewer_credits_are_tried_where_packets_wait_for_each_other() {
         );
         assert_eq!(option.bottleneck, Bottleneck::Switch, "{option:?}");
     }
-    // Eight credits carry 48.5 kHz here, and two let packets find an order of their own.
+    // Eight credits carry 48.5 kHz here, and two let packets find an order of their own as long as there
+    // are always triggers: those that come evenly do not keep it.
     let mut ordered = PlanRequest {
         sizes: SizeLaw::Fixed(1600),
         mtu: 1500,
@@ -513,7 +514,8 @@ fn fewer_credits_are_tried_where_packets_wait_for_each_other() {
     ordered.hosts.event = DurationPs::from_us(1);
     ordered.hosts.message = DurationPs::ZERO;
     let option = answer(&ordered, Sending::PullInputFifo);
-    assert!(option.holds() && option.credits < 8, "{option:?}");
+    assert!(!option.holds() && option.credits < 8, "{option:?}");
+    assert_eq!(option.bottleneck, Bottleneck::Switch, "{option:?}");
 }
 
 #[test]
@@ -562,4 +564,74 @@ fn blocks_for_free_ports_load_what_brings_them() {
             "{option:?}"
         );
     }
+}
+
+/// With triggers that are always there 32 events share each message of the event manager; those that come
+/// one by one go alone.
+#[test]
+fn what_holds_builds_triggers_that_come_evenly() {
+    for rate_hz in [50e3, 20e3] {
+        let asked = PlanRequest {
+            sizes: SizeLaw::Fixed(4096),
+            rate_hz,
+            link_bits_per_s: 10_000_000_000,
+            protocols: vec![Protocol::Push],
+            ..pulled(NetworkKind::Crossbar, 16, rate_hz)
+        };
+        let option = answer(&asked, Sending::PushVirtualOutput);
+        let candidate = candidates(&asked).remove(0);
+        let topology = candidate.choice.build().unwrap();
+        let search = Search::new(&asked, &candidate, topology, &|_| {});
+        let setting = search::Setting {
+            credits: option.credits,
+            requests_per_message: option.requests_per_message,
+            interval: option.interval,
+        };
+        let interval = DurationPs((1e12 / rate_hz) as u64);
+        let even = search.trial(setting, search.long(rate_hz), Arrival::Fixed { interval });
+        let is_built = even.refused == 0 && even.rate.mean > 0.98 * rate_hz;
+        assert_eq!(option.holds(), is_built, "{option:?}, {even:?}");
+        if !is_built {
+            assert_eq!(
+                option.bottleneck,
+                Bottleneck::ManagerProcessor,
+                "{option:?}"
+            );
+            assert!(
+                option.capacity_hz.is_none_or(|hz| hz < rate_hz),
+                "{option:?}"
+            );
+        }
+    }
+}
+
+/// Faster processors would not help much where packets that wait in one FIFO fill their switch.
+#[test]
+fn what_limits_nearly_as_much_is_named_too() {
+    let mut asked = PlanRequest {
+        sizes: SizeLaw::Fixed(4000),
+        link_bits_per_s: 10_000_000_000,
+        ..pulled(NetworkKind::Crossbar, 8, 171_784.0)
+    };
+    asked.hosts.event = DurationPs::from_ns(4_657);
+    let option = answer(&asked, Sending::PullInputFifo);
+    assert_eq!(
+        option.bottleneck,
+        Bottleneck::BuilderProcessor,
+        "{option:?}"
+    );
+    assert_eq!(
+        option.next_bottleneck,
+        Some(Bottleneck::Switch),
+        "{option:?}"
+    );
+    let option = answer(&asked, Sending::PullVirtualOutput);
+    assert_eq!(option.next_bottleneck, None, "{option:?}");
+    // Links of sources and builders alike, and a filter that is as slow as they are.
+    asked.hosts.message = DurationPs::ZERO;
+    asked.hosts.event = DurationPs::from_us(26);
+    let option = answer(&asked, Sending::PullVirtualOutput);
+    let both = [Some(option.bottleneck), option.next_bottleneck];
+    assert!(both.contains(&Some(Bottleneck::Filter)), "{option:?}");
+    assert!(option.next_bottleneck.is_some(), "{option:?}");
 }

@@ -6,6 +6,7 @@ use super::loads::busiest;
 use super::option::Bottleneck;
 use super::search::{Search, Setting};
 use super::{EVENTS_USUAL, PlanRun, Sending};
+use crate::analytic::crossbar::fifo_inputs_limit;
 use crate::builder_network::{
     BuilderNetwork, BuilderNetworkOutcome, HostModel, HostShares, Shaping, TIMEOUT_MAX,
 };
@@ -16,6 +17,8 @@ use crate::time::DurationPs;
 
 /// Share of the time from which something is busy enough to be what limits.
 const BUSY: f64 = 0.9;
+/// What limits next is nearly as busy as what limits, from this share less on.
+const NEARLY: f64 = 0.05;
 /// Fragments of a short and of a judged run at most, unless there are many nodes.
 const FRAGMENTS: [u64; 2] = [200_000, 2_000_000];
 /// Packets of a run with a barrel shifter at most, empty blocks included, unless there are many nodes
@@ -28,6 +31,8 @@ const CLEAR: f64 = 2.0;
 /// Differences of its halves by which a rate with a trend may still move: if it goes on like that for
 /// two more times the run.
 const TREND: f64 = 4.0;
+/// Share of the offered triggers that is built where a rate is carried.
+pub(super) const CARRIED: f64 = 0.99;
 /// Share of an option's slots that what paces them must take, to be what limits it.
 const PACES: f64 = 0.5;
 /// Times of an event's wait after which it is asked for again, and after which it is closed: a
@@ -43,11 +48,15 @@ pub(super) struct Trial {
     pub(super) trend_hz: f64,
     pub(super) events: u64,
     pub(super) lost: u64,
+    /// Triggers for which there was no room.
+    pub(super) refused: u64,
     /// Events that were closed without some of their fragments.
     pub(super) incomplete: u64,
     /// What should never happen.
     pub(super) violation: Option<String>,
     pub(super) bottleneck: Bottleneck,
+    /// What is nearly as busy.
+    pub(super) next_bottleneck: Option<Bottleneck>,
     /// Whether a setting that may be better was not tried.
     pub(super) is_open: bool,
     /// Whether what builder units hold was built once before anything was counted, and once since:
@@ -64,9 +73,11 @@ impl Trial {
             trend_hz: 0.0,
             events: 0,
             lost: 0,
+            refused: 0,
             incomplete: 0,
             violation: None,
             bottleneck: Bottleneck::Credits,
+            next_bottleneck: None,
             is_open: false,
             is_filled: false,
         }
@@ -87,6 +98,13 @@ impl Trial {
     /// less time than an event takes.
     pub(super) const fn is_whole(&self) -> bool {
         self.lost == 0 && self.incomplete == 0
+    }
+
+    /// Whether triggers that came at this rate, hertz, were built within the error, none of them refused.
+    pub(super) fn carries(&self, rate_hz: f64) -> bool {
+        let built_hz = self.rate.mean + self.rate.ci95;
+        let is_sound = self.is_whole() && self.violation.is_none();
+        is_sound && self.refused == 0 && built_hz >= CARRIED * rate_hz
     }
 
     /// How far it is from a rate, hertz.
@@ -192,6 +210,11 @@ impl Search<'_> {
             builder.run_with_shares(&self.topology, &load, &self.switching(), 1);
         let held = u64::from(setting.credits) * u64::from(self.request.builders);
         let before = outcome.events_built.saturating_sub(outcome.events_counted);
+        let built = outcome.event_rate.mean / self.request.rate_hz;
+        let (bottleneck, next_bottleneck) = match outcome.packets_lost {
+            0 => self.limit(built, &shares, outcome.block_fill),
+            _ => (Bottleneck::Buffers, None),
+        };
         Trial {
             setting,
             rate: outcome.event_rate,
@@ -201,14 +224,11 @@ impl Search<'_> {
             },
             events: outcome.events_counted,
             lost: outcome.packets_lost,
+            refused: outcome.refused,
             incomplete: outcome.events_incomplete,
             violation: violation(&outcome),
-            bottleneck: if outcome.packets_lost > 0 {
-                Bottleneck::Buffers
-            } else {
-                let built = outcome.event_rate.mean / self.request.rate_hz;
-                self.limit(built, &shares, outcome.block_fill)
-            },
+            bottleneck,
+            next_bottleneck,
             is_open: false,
             // A tenth of it may still be on its way.
             is_filled: 10 * before.min(outcome.events_counted) >= 9 * held,
@@ -307,8 +327,14 @@ impl Search<'_> {
         held * each + self.event_time().0 as f64 * 1e-12
     }
 
-    /// What is busiest where `built` times the rate is built; credits if nothing is.
-    fn limit(&self, built: f64, hosts: &HostShares, block_fill: f64) -> Bottleneck {
+    /// What is busiest where `built` times the rate is built, credits if nothing is, and what is nearly
+    /// as busy.
+    fn limit(
+        &self,
+        built: f64,
+        hosts: &HostShares,
+        block_fill: f64,
+    ) -> (Bottleneck, Option<Bottleneck>) {
         let busy = self.loads().map(|(what, load)| (what, load * built));
         let slots = block_fill * self.turns();
         let of_hosts = [
@@ -320,8 +346,28 @@ impl Search<'_> {
             (pace(&busy, slots), slots),
         ];
         let all = busy.into_iter().chain(of_hosts);
-        busiest(all.filter(|(_, share)| *share >= BUSY))
-            .map_or(Bottleneck::Credits, |(what, _)| what)
+        let all: Vec<(Bottleneck, f64)> = all.filter(|(_, share)| *share >= BUSY).collect();
+        let Some((first, most)) = busiest(all.iter().copied()) else {
+            return (Bottleneck::Credits, None);
+        };
+        let waiting = (Bottleneck::Switch, self.blocked_heads(&busy));
+        let others = all.into_iter().chain([waiting]);
+        // One of several that are the same is the first itself.
+        let near = |(what, share): &(Bottleneck, f64)| *what != first && *share >= most - NEARLY;
+        let next = busiest(others.filter(near)).map(|(what, _)| what);
+        (first, next)
+    }
+
+    /// How near a switch is to what it carries at most, where packets wait behind the head of one FIFO:
+    /// that is what a crossbar of many ports carries of uniform traffic. 0 where they do not.
+    fn blocked_heads(&self, busy: &[(Bottleneck, f64)]) -> f64 {
+        if !matches!(self.sending, Sending::PullWormhole | Sending::PullInputFifo) {
+            return 0.0;
+        }
+        let of_links = busy
+            .iter()
+            .filter(|(what, _)| matches!(what, Bottleneck::SourceLinks | Bottleneck::BuilderLinks));
+        busiest(of_links.copied()).map_or(0.0, |(_, share)| share / fifo_inputs_limit())
     }
 
     /// What the rate loads, with the empty blocks for ports without a builder unit.

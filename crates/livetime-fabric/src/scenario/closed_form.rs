@@ -23,8 +23,8 @@ use super::{Level, Scenario, ShiftOrder, Switching, TopologyChoice, in_turn};
 /// What there are closed forms for.
 pub(super) const CLOSED_FORMS: &str = "links alike, no delays, gaps, windows or losses, buffers with room for the packet behind the one \
      that leaves, and one of these: a crossbar of up to 32 ports (or from 256) without buffers or with \
-     input FIFOs, uniform traffic, fixed or exponential sizes, saturated or with arrivals that are no \
-     bursts; a permutation of a crossbar, saturated; incast, saturated; a barrel shifter in its \
+     input FIFOs, uniform traffic, fixed sizes, or exponential ones without `overhead`, saturated or \
+     with arrivals that are no bursts; a permutation of a crossbar, saturated; incast, saturated; a barrel shifter in its \
      conflict-free order, fixed sizes, saturated";
 
 /// Ports from which the limit for many is as good.
@@ -157,8 +157,11 @@ fn carried(load: &Load, ports: u32) -> Option<f64> {
     match load.sizes {
         SizeLaw::Fixed(_) if ports >= MANY_PORTS => Some(fifo_inputs_limit()),
         SizeLaw::Fixed(_) => fifo_inputs(ports),
-        SizeLaw::Exponential { .. } => Some(fifo_inputs_exponential(ports)),
-        SizeLaw::LogNormal { .. } | SizeLaw::Trace(_) => None,
+        SizeLaw::Exponential { .. } if load.overhead_bytes == 0 => {
+            Some(fifo_inputs_exponential(ports))
+        }
+        // With an overhead, times on the link are exponential no more.
+        SizeLaw::Exponential { .. } | SizeLaw::LogNormal { .. } | SizeLaw::Trace(_) => None,
     }
 }
 
@@ -413,6 +416,34 @@ mod tests {
                 assert_eq!(found < 0.95, has_short_routes, "{found}");
             }
         }
+    }
+
+    /// Half of each packet on the link is the same for all: ports wait for each other less.
+    #[test]
+    fn theory_of_exponential_sizes_is_that_of_times_on_the_link() {
+        let mut drawn = scenario(TopologyChoice::Crossbar { ports: 4 }, Pattern::Uniform);
+        drawn.load.sizes = SizeLaw::Exponential { mean: 2048.0 };
+        drawn.load.duration = drawn.load.duration * 10;
+        let (theory, found) = both(&drawn);
+        let theory = theory.unwrap();
+        assert!(
+            (theory - found).abs() < 0.015,
+            "{found}, in theory {theory}"
+        );
+        drawn.load.overhead_bytes = 2048;
+        drawn.load.duration = drawn.load.duration * 2;
+        let (none, found) = both(&drawn);
+        assert!(none.is_none() && found > theory + 0.02, "{found}");
+        drawn.level = Level::Analytic;
+        let problems = drawn.validate();
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0]
+                .allowed
+                .contains("exponential ones without `overhead`")
+        );
+        drawn.load.sizes = SizeLaw::Fixed(2048);
+        assert_eq!(drawn.validate(), []);
     }
 
     #[test]

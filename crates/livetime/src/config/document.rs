@@ -5,7 +5,7 @@
 //! later by a core's `validate()` still points at the line that caused it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz};
@@ -39,6 +39,20 @@ impl Findings {
     /// Whether anything was reported.
     pub(crate) fn has_any_problem(&self) -> bool {
         !self.problems.borrow().is_empty()
+    }
+
+    /// The tables, or keys outside of any, with problems other than these: their values are not those of
+    /// the text.
+    pub(crate) fn tables_unread(&self, harmless: &[ProblemCode]) -> BTreeSet<String> {
+        let problems = self.problems.borrow();
+        let unread = problems
+            .iter()
+            .filter(|problem| !harmless.contains(&problem.code));
+        let table = |problem: &Problem| {
+            let end = problem.path.find(['.', '[']).unwrap_or(problem.path.len());
+            problem.path[..end].to_owned()
+        };
+        unread.map(table).collect()
     }
 
     /// Whether a problem stands at this key path already.

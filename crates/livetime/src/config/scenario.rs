@@ -5,6 +5,8 @@
 //! checked by the simulator itself.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use livetime_fabric::DurationPs;
@@ -24,7 +26,7 @@ use toml::de::DeTable;
 
 use super::builder_scenario::read_builder;
 use super::document::{Findings, Section, parse};
-use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT, OUT_OF_RANGE};
+use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT, IDLE_KEY, OUT_OF_RANGE, SYNTAX};
 use super::render;
 
 /// Version of the format of scenario files.
@@ -46,6 +48,8 @@ const BUFFER_KEYS: [&str; 12] = [
     "stop",
     "go",
 ];
+/// Probabilities of arrivals: with 0 nothing would come.
+const PROBABILITIES: RangeInclusive<f64> = 1e-9..=1.0;
 /// The lowest rate of arrivals: one in a quarter of an hour.
 const RATE_MIN: RateHz = RateHz(1e-3);
 /// The most bytes on a link for each packet beside its size.
@@ -213,10 +217,7 @@ pub(crate) fn read_scenario(
     let (title, mut scenario) = reader.root(&mut root);
     overrides.apply(&mut scenario);
     root.finish();
-    let is_read = !findings.has_any_problem();
-    if is_read {
-        report_all(&scenario, table.get_ref(), &findings);
-    }
+    report_all(&scenario, table.get_ref(), &findings);
     let is_good = !findings.has_any_problem();
     drop(table);
     if is_good {
@@ -231,10 +232,17 @@ pub(crate) fn read_scenario(
     Err(render::render_problems(name, &text, &spans, &problems))
 }
 
-/// Reports what is wrong with what was read. A run that is too long by the number or the times of its
-/// packets is a problem of these, where the file states no duration.
+/// Reports what is wrong with what was read, as far as this does not follow from what could not be. A run
+/// that is too long by the number or the times of its packets is a problem of these, where the file
+/// states no duration.
 fn report_all(scenario: &Scenario, table: &DeTable<'_>, findings: &Findings) {
-    let problems = scenario.validate();
+    // Behind a line that is none, and in another format, values may be those of others.
+    if findings.has_any(&[SYNTAX, FORMAT]) {
+        return;
+    }
+    let mut problems = scenario.validate();
+    let unread = findings.tables_unread(&[IDLE_KEY]);
+    problems.retain(|problem| is_known(&problem.path, &unread));
     let is_there = |path: &str| problems.iter().any(|problem| problem.path == path);
     let has_packet_time = !is_there("size") && !is_there("link.rate");
     for problem in &problems {
@@ -253,6 +261,22 @@ fn report_all(scenario: &Scenario, table: &DeTable<'_>, findings: &Findings) {
             _ => findings.report(problem.clone()),
         }
     }
+}
+
+/// Whether nothing that a problem at this path depends on is among the tables, or keys outside of any,
+/// that could not be read.
+fn is_known(path: &str, unread: &BTreeSet<String>) -> bool {
+    let table = path.split('.').next().unwrap_or(path);
+    let others: &[&str] = match table {
+        "size" | "arrival" | "link" | "rails" | "topology" | "flit" => &[],
+        "switch" => &["topology", "size", "link", "builder"],
+        "traffic" if path == table => &["topology"],
+        "traffic" => &["topology", "arrival"],
+        "duration" | "duration_max" | "warm_up" => &["duration", "packet_times", "size", "link"],
+        _ => return unread.is_empty(),
+    };
+    let is_read = |table: &str| !unread.contains(table);
+    is_read(table) && others.iter().all(|other| is_read(other))
 }
 
 /// The problem of a duration that is made of packet times, stated or not.
@@ -374,7 +398,7 @@ impl Reader<'_> {
         section.refuse_others("kind", kind, &[("file", &["graph"])]);
         let mut count = |key: &'static str| {
             section.require(key, "a count");
-            section.integer(key, 0..=COUNT_MAX).unwrap_or(0) as u32
+            section.integer(key, 1..=COUNT_MAX).unwrap_or(0) as u32
         };
         let two_level = |edges, nodes, cores, trunk_speed| TopologyChoice::TwoLevel {
             edges,
@@ -615,7 +639,7 @@ impl Reader<'_> {
             "poisson" => Arrival::Poisson { interval },
             "bernoulli" => Arrival::Bernoulli {
                 slot: time("slot", DurationPs::from_us(1)),
-                probability: section.number("probability", 0.0..=1.0).unwrap_or(0.5),
+                probability: section.number("probability", PROBABILITIES).unwrap_or(0.5),
             },
             "bursty" => Arrival::Bursty {
                 spacing: time("spacing", DurationPs::from_us(1)),
@@ -624,7 +648,9 @@ impl Reader<'_> {
             },
             "bunches" => Arrival::Bunches {
                 crossing: time("crossing", DurationPs::from_ns(25)),
-                probability: section.number("probability", 0.0..=1.0).unwrap_or(0.0025),
+                probability: section
+                    .number("probability", PROBABILITIES)
+                    .unwrap_or(0.0025),
                 filled: section.integer("filled", 0..=3564).unwrap_or(48) as u32,
                 train: section.integer("train", 0..=3564).unwrap_or(54) as u32,
             },
@@ -933,6 +959,66 @@ mod tests {
         let problems = read.err().expect("it is wrong");
         for part in ["`level`", "stages", "\"fixed\"", "2 Gbit", "`hop_delay`"] {
             assert!(problems.contains(part), "{part} in\n{problems}");
+        }
+    }
+
+    /// What is wrong with a text, in words.
+    fn problems_of(text: &str) -> String {
+        let overrides = ScenarioOverrides::default();
+        let read = read_scenario("s.toml", text.to_owned(), Path::new("."), overrides);
+        read.err().expect("it is wrong")
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_nothing_else() {
+        let text = "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n\
+                    [switch]\nmode = \"cut-through\"\nbuffer = \"1 B\"\nlanes = 99\n\
+                    iterations = 77\n[traffic]\npattern = \"permutation\"\nto = [9, 1, 2]\n\
+                    [size]\nlaw = \"fixed\"\nmean = \"17 MiB\"\n\
+                    [arrival]\nlaw = \"bernoulli\"\nprobability = 3.0\n";
+        let problems = problems_of(text);
+        let all = [
+            "`size` is",
+            "`switch.buffer`",
+            "`switch.lanes`",
+            "`switch.iterations`",
+            "`traffic` is",
+            "`arrival.probability`",
+            "6 problems",
+        ];
+        for part in all {
+            assert!(problems.contains(part), "{part} in\n{problems}");
+        }
+        // What follows from a value that could not be read is not told.
+        for (wrong, part) in [
+            ("ports = 4", "ports = \"4\""),
+            ("17 MiB", "17 MB/s"),
+            ("mode", "moda"),
+        ] {
+            let problems = problems_of(&text.replace(wrong, part));
+            let is_told = problems.contains("`switch.buffer` is 1 bytes");
+            assert!(!is_told, "{part}: {problems}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_told_alike_on_both_sides_of_it() {
+        let text = |of: &str, value: &str| {
+            format!(
+                "format = 1\n[topology]\nkind = \"crossbar\"\nports = {}\n[arrival]\n\
+                 law = \"bernoulli\"\nprobability = {}\n",
+                if of == "ports" { value } else { "4" },
+                if of == "probability" { value } else { "0.5" },
+            )
+        };
+        for (key, values, range) in [
+            ("probability", ["0.0", "3.0"], "from 0.000000001 to 1"),
+            ("ports", ["0", "-3"], "from 1 to 1048576"),
+        ] {
+            for value in values {
+                let problems = problems_of(&text(key, value));
+                assert!(problems.contains(range), "{key} of {value}: {problems}");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Buffers of switching elements, as a scenario describes them: queues, places, flow control.
 //!
-//! Plain values; what they do to packets is in [`super`], and [`Buffering::problem`] says which of
+//! Plain values; what they do to packets is in [`super`], and [`Buffering::problems`] says which of
 //! them cannot work.
 
 use crate::matcher::{MAXIMUM_WEIGHT_PORTS, Matching};
@@ -152,15 +152,33 @@ impl Buffering {
         }
     }
 
-    /// What is wrong with it for packets of up to `packet_max` bytes on a network; `None` if nothing
-    /// is.
-    pub fn problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {
-        let size = too_small("buffer", self.bytes, packet_max);
-        let size = size.or_else(|| self.lanes_problem());
-        let size = size.or_else(|| self.inner_problem(packet_max, topology));
-        let size = size.or_else(|| self.queues_problem(topology));
-        let size = size.or_else(|| self.matching_problem(topology));
-        size.or_else(|| self.thresholds_problem())
+    /// What is wrong with it for packets of up to `packet_max` bytes on a network, one problem for each
+    /// key; none if nothing is.
+    pub fn problems(&self, packet_max: u64, topology: &Topology) -> Vec<BufferingProblem> {
+        let lanes = self.lanes_problem();
+        // As many queues as there are lanes are too many where these are.
+        let queues = match lanes {
+            None => self.queues_problem(topology),
+            Some(_) => None,
+        };
+        let found = [
+            too_small("buffer", self.bytes, packet_max),
+            lanes,
+            self.speedup_problem(),
+            self.inner_size_problem(packet_max),
+            self.inner_place_problem(),
+            self.crosspoints_problem(topology),
+            queues,
+            self.matching_problem(topology),
+            self.thresholds_problem(),
+        ];
+        let mut problems: Vec<BufferingProblem> = Vec::new();
+        for problem in found.into_iter().flatten() {
+            if problems.iter().all(|other| other.key != problem.key) {
+                problems.push(problem);
+            }
+        }
+        problems
     }
 
     fn lanes_problem(&self) -> Option<BufferingProblem> {
@@ -178,42 +196,60 @@ impl Buffering {
         }
     }
 
-    /// Of queues inside of elements.
-    fn inner_problem(&self, packet_max: u64, topology: &Topology) -> Option<BufferingProblem> {
-        let size = match self.queueing {
-            Queueing::Combined {
-                speedup_thousandths,
-                output_bytes,
-                ..
-            } => {
-                if !(1_000..=16_000).contains(&speedup_thousandths) {
-                    let found = (f64::from(speedup_thousandths) / 1e3).to_string();
-                    let help = "2 is close to queues at outputs alone";
-                    return Some(BufferingProblem::new("speedup", found, "1 to 16", help));
-                }
+    fn speedup_problem(&self) -> Option<BufferingProblem> {
+        let Queueing::Combined {
+            speedup_thousandths,
+            ..
+        } = self.queueing
+        else {
+            return None;
+        };
+        let found = (f64::from(speedup_thousandths) / 1e3).to_string();
+        let help = "2 is close to queues at outputs alone";
+        let new = || BufferingProblem::new("speedup", found, "1 to 16", help);
+        (!(1_000..=16_000).contains(&speedup_thousandths)).then(new)
+    }
+
+    /// Of the size of queues inside of elements.
+    fn inner_size_problem(&self, packet_max: u64) -> Option<BufferingProblem> {
+        match self.queueing {
+            Queueing::Combined { output_bytes, .. } => {
                 too_small("output_buffer", output_bytes, packet_max)
             }
             Queueing::Crosspoint { bytes } => too_small("crosspoint_buffer", bytes, packet_max),
-            _ => return None,
-        };
-        if self.place != BufferPlace::Input {
-            return Some(BufferingProblem::new(
+            _ => None,
+        }
+    }
+
+    /// Of the place of those before queues inside of elements.
+    fn inner_place_problem(&self) -> Option<BufferingProblem> {
+        let is_inner = matches!(
+            self.queueing,
+            Queueing::Combined { .. } | Queueing::Crosspoint { .. }
+        );
+        let new = || {
+            BufferingProblem::new(
                 "buffer_place",
                 "not the inputs",
                 "\"input\" with these queues",
                 "leave `buffer_place` out: buffers inside of elements have a key of their own",
-            ));
-        }
+            )
+        };
+        (is_inner && self.place != BufferPlace::Input).then(new)
+    }
+
+    fn crosspoints_problem(&self, topology: &Topology) -> Option<BufferingProblem> {
         let crosspoints = self.inner_links(topology);
-        if matches!(self.queueing, Queueing::Crosspoint { .. }) && crosspoints > CROSSPOINTS_MAX {
-            return Some(BufferingProblem::new(
+        let is_crosspoint = matches!(self.queueing, Queueing::Crosspoint { .. });
+        let new = || {
+            BufferingProblem::new(
                 "queues",
                 format!("{crosspoints} crosspoints"),
                 format!("up to {CROSSPOINTS_MAX}"),
                 "use smaller elements, or \"combined\"",
-            ));
-        }
-        size
+            )
+        };
+        (is_crosspoint && crosspoints > CROSSPOINTS_MAX).then(new)
     }
 
     /// Links inside of elements, see [`super::inner_links`].

@@ -216,7 +216,11 @@ fn faster_trunks_carry_several_streams() {
 #[test]
 fn buffers_that_cannot_work_are_named() {
     let topology = Topology::crossbar(16).unwrap();
-    let key = |buffering: Buffering| buffering.problem(2048, &topology).map(|p| p.key);
+    let keys = |buffering: Buffering| -> Vec<&str> {
+        let problems = buffering.problems(2048, &topology);
+        problems.iter().map(|problem| problem.key).collect()
+    };
+    let key = |buffering: Buffering| keys(buffering).first().copied();
     assert_eq!(key(BASE), None);
     assert_eq!(key(Buffering { bytes: 100, ..BASE }), Some("buffer"));
     assert_eq!(key(Buffering { lanes: 0, ..BASE }), Some("lanes"));
@@ -240,6 +244,27 @@ fn buffers_that_cannot_work_are_named() {
         ..slip
     };
     assert_eq!(key(outputs), Some("buffer_place"));
+    // All at once, each key with one of them.
+    let all = Buffering {
+        bytes: 1,
+        lanes: 99,
+        place: BufferPlace::Output,
+        flow,
+        ..queues(Queueing::Combined {
+            speedup_thousandths: 17_000,
+            output_bytes: 2,
+            matching: Some(Matching::Slip { iterations: 0 }),
+        })
+    };
+    let expected = [
+        "buffer",
+        "lanes",
+        "speedup",
+        "output_buffer",
+        "buffer_place",
+        "stop",
+    ];
+    assert_eq!(keys(all), expected);
 }
 
 /// Saturated uniform traffic of one size through a crossbar that starts all packets together, so that
@@ -252,7 +277,7 @@ fn slotted(ports: u32, matching: Matching, bytes: u64, times: u64) -> f64 {
         bytes,
         ..BASE
     };
-    assert_eq!(switch.problem(2048, &topology), None);
+    assert_eq!(switch.problems(2048, &topology), []);
     let outcome = run(&topology, &uniform(times), &switch);
     conserved(&outcome);
     assert_eq!(outcome.packets_lost, 0);
@@ -315,7 +340,7 @@ fn queues_at_both_sides_are_those_of_inputs_or_of_outputs_by_their_speedup() {
     };
     let efficiency = |queueing| {
         let switch = switch(queueing);
-        assert_eq!(switch.problem(40 * 2048, &topology), None);
+        assert_eq!(switch.problems(40 * 2048, &topology), []);
         let outcome = run(&topology, &saturated, &switch);
         conserved(&outcome);
         assert_eq!(outcome.packets_lost, 0);

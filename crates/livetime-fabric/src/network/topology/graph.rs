@@ -159,10 +159,12 @@ impl Graph {
                 if self.switches.len() == SWITCHES_MAX {
                     return Err(vec![format!("more than {SWITCHES_MAX} switches")]);
                 }
-                let number = self.switches.len() as u32;
-                if names.switches.insert((*name).to_owned(), number).is_some() {
+                // The first one keeps its place, which later lines name.
+                if names.switches.contains_key(*name) {
                     return Err(vec![format!("switch `{name}` is there twice")]);
                 }
+                let number = self.switches.len() as u32;
+                names.switches.insert((*name).to_owned(), number);
                 self.switches.push((*name).to_owned());
             }
             [

@@ -226,6 +226,18 @@ fn what_cannot_be_built_is_refused() {
         "line 5: destination `m` is there twice",
     ];
     assert_eq!(both, expected);
+    // A switch that is there twice is the first one in later lines.
+    let text = "switch a\nswitch a\nsource s a\ndestination d a\nlink a a\nswitch b\nlink a b\n";
+    let loops: Vec<String> = Graph::parse(text)
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let expected = [
+        "line 2: switch `a` is there twice",
+        "line 5: a link from switch `a` to itself; allowed are two switches",
+    ];
+    assert_eq!(loops, expected);
     let island = Graph::parse("switch a\nswitch b\nnode n a\nnode m b").unwrap();
     let error = Topology::graph(&island).unwrap_err().to_string();
     assert_eq!(error, "no route from source n to destination m");
@@ -375,6 +387,21 @@ proptest! {
     fn a_graph_text_never_panics(text in "(switch|node|link|source|rate=|delay=|Gb/s|us|=| |\n|[ab1#]){0,40}") {
         if let Ok(graph) = Graph::parse(&text) {
             let _ = Topology::graph(&graph);
+        }
+    }
+
+    /// Statements of few names, so that these come again and meet themselves.
+    #[test]
+    fn lines_of_a_graph_never_panic(
+        text in "((switch|node|source|destination|link) [ab]( [abc])?( (2|0|rate=1Gb/s|delay=1us)){0,2}\n){0,12}",
+    ) {
+        match Graph::parse(&text) {
+            Ok(graph) => {
+                let _ = Topology::graph(&graph);
+                let links = graph.sources.len() + graph.links.len() + graph.destinations.len();
+                prop_assert!((0..links).all(|link| graph.statement(link).is_some()));
+            }
+            Err(problems) => prop_assert!(!problems.is_empty()),
         }
     }
 }

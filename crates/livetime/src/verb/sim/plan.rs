@@ -10,7 +10,7 @@ use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{Control, HostModel, Shaping};
 use livetime_fabric::network::SizeLaw;
 use livetime_fabric::plan::{
-    EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Protocol, Verdict,
+    Bottleneck, EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Protocol, Verdict,
 };
 use livetime_fabric::replica::run_all;
 use livetime_wire::{BitRate, ByteSize, DurationNs, RateHz};
@@ -436,6 +436,7 @@ fn option_json(option: &PlanOption) -> Value {
         "verdict": verdict,
         "reason": reason,
         "bottleneck": option.bottleneck.name(),
+        "next_bottleneck": option.next_bottleneck.map(Bottleneck::name),
     })
 }
 
@@ -595,6 +596,8 @@ fn row(option: &PlanOption) -> [String; 11] {
         0 => String::new(),
         lost => format!(", {lost} packets lost"),
     };
+    let next = option.next_bottleneck.map(Bottleneck::name);
+    let next = next.map_or_else(String::new, |next| format!(", then {next}"));
     let verdict = match verdict_words(&option.verdict) {
         (word, None) => word.to_owned(),
         (word, Some(reason)) => format!("{word}: {reason}"),
@@ -616,6 +619,6 @@ fn row(option: &PlanOption) -> [String; 11] {
             .map_or_else(dash, |hz| rate_words(hz, RATE_DIGITS)),
         margin_words(option).unwrap_or_else(dash),
         verdict,
-        format!("{}{lost}", option.bottleneck.name()),
+        format!("{}{next}{lost}", option.bottleneck.name()),
     ]
 }

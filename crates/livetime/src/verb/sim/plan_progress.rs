@@ -92,6 +92,7 @@ mod tests {
     #[test]
     fn a_line_comes_when_it_is_time_and_says_what_was_found() {
         let option = PlanOption {
+            next_bottleneck: None,
             network: "one switch of 4 ports".to_owned(),
             elements: 1,
             sending: Sending::BarrelShifter,
