@@ -34,7 +34,7 @@ mod _native {
 
     /// Version of the package, which is that of the program.
     #[pymodule_export]
-    #[expect(non_upper_case_globals)]
+    #[expect(non_upper_case_globals, reason = "Python has a name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]

@@ -1,15 +1,15 @@
 //! An open run file as a Python class: its records as JSON, ranges of its events as arrays.
 //!
-//! Events are numbered from 0 in the order of their trigger numbers, through the file's index, so
-//! that any range is read without what lies before it. Only one event and the columns of the range
+//! Events are numbered from 0 in the order of their trigger numbers, those that came later behind
+//! them, through the files' indexes, so that any range is read without what lies before it. Only one event and the columns of the range
 //! are in memory. An event that is damaged is left out of every column alike, and listed. The
 //! reader is locked only while the interpreter is released: a thread that waits for it can never
 //! stop the one that has it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use livetime_client::{FolderError, RunFolder, unreadable_bytes};
+use livetime_client::{FileError, FolderError, RunFolder};
 use livetime_store::damage::DamageList;
 use livetime_store::histogram::histograms_to_json;
 use livetime_store::run_reader::IndexOrigin;
@@ -31,7 +31,7 @@ type Array<'py, T> = Bound<'py, PyArray1<T>>;
 #[pyclass(frozen, module = "livetime._native")]
 #[derive(Debug)]
 pub(crate) struct RunFile {
-    path: String,
+    path: PathBuf,
     state: Mutex<State>,
 }
 
@@ -71,7 +71,8 @@ impl State {
         let events = self.event_count()? as u64;
         let own_end = self.reader.end().filter(|end| !end.recovered);
         let all_there = own_end.is_some_and(|end| end.events_stored == events);
-        Ok(all_there && self.all_damage().total() == 0)
+        let damaged = self.all_damage().total() > 0;
+        Ok(all_there && !damaged && self.reader.files_lacking().is_empty())
     }
 
     /// As `livetime inspect` judges, from what is known without reading every chunk.
@@ -148,8 +149,14 @@ impl RunFile {
     }
 }
 
-/// The `OSError` that Python itself would raise for this path.
-fn os_error(path: &str, error: &std::io::Error) -> PyErr {
+/// The `OSError` that Python itself would raise for this path, or for the file of the run that failed.
+fn os_error(path: &Path, error: &std::io::Error) -> PyErr {
+    let inner = error.get_ref();
+    let of_file = inner.and_then(|inner| inner.downcast_ref::<FileError>());
+    let (path, error) = match of_file {
+        Some(FileError { path, error }) => (path.as_path(), error),
+        None => (path, error),
+    };
     match error.raw_os_error() {
         Some(code) => {
             let text = error.to_string();
@@ -158,19 +165,19 @@ fn os_error(path: &str, error: &std::io::Error) -> PyErr {
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            PyOSError::new_err((code, text, path.to_owned()))
+            // With the bytes of the path, whether they are text or not.
+            PyOSError::new_err((code, text, path.as_os_str().to_owned()))
         }
-        None => PyOSError::new_err(format!("{path}: {error}")),
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }
 
-fn open_state(path: &str) -> PyResult<State> {
-    let mut reader = RunFolder::open(Path::new(path)).map_err(|error| {
+fn open_state(path: &Path) -> PyResult<State> {
+    let mut reader = RunFolder::open(path).map_err(|error| {
         let FolderError { path, error } = error;
-        let path = path.display().to_string();
         match error {
             OpenError::Io(error) => os_error(&path, &error),
-            foreign => FormatError::new_err(format!("{path}: {foreign}")),
+            foreign => FormatError::new_err(format!("{}: {foreign}", path.display())),
         }
     })?;
     reader
@@ -185,7 +192,7 @@ fn open_state(path: &str) -> PyResult<State> {
 #[pymethods]
 impl RunFile {
     #[new]
-    fn new(py: Python<'_>, path: String) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let state = py.detach(|| open_state(&path))?;
         Ok(Self {
             path,
@@ -238,11 +245,9 @@ impl RunFile {
     #[getter]
     fn trigger_bounds(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
         self.with_state(py, |state| {
-            let places = state.reader.event_places()?;
-            Ok(places
-                .first()
-                .zip(places.last())
-                .map(|(a, b)| (a.trigger.0, b.trigger.0)))
+            let places = state.reader.event_places()?.iter();
+            let triggers = places.map(|place| place.trigger.0);
+            Ok(triggers.clone().min().zip(triggers.max()))
         })
     }
 
@@ -271,19 +276,22 @@ impl RunFile {
                 }
             }
             // A file that is not there has neither place nor length.
-            rows.extend(state.reader.files_missing().iter().map(|path| {
-                let name = path.file_name().unwrap_or(path.as_os_str());
-                let what = match unreadable_bytes(path) {
-                    Some(_) => "no chunk of a run file is in it",
-                    None => "the file is not there",
-                };
-                let bytes = unreadable_bytes(path).unwrap_or(0);
-                (0, bytes, format!("{}: {what}", name.to_string_lossy()))
-            }));
-            let elsewhere = state.reader.files_elsewhere().into_iter();
-            rows.extend(elsewhere.map(|place| (0, 0, format!("{place}: the file is there"))));
+            let lacking = state.reader.files_lacking().into_iter();
+            rows.extend(lacking.map(|file| (0, file.bytes, file.text)));
             Ok(rows)
         })
+    }
+
+    /// Whether the run has ended, as its files tell or its summary.
+    #[getter]
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_state(py, |state| Ok(state.reader.has_ended()))
+    }
+
+    /// How many files of the run are not there or cannot be read.
+    #[getter]
+    fn files_lacking(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with_state(py, |state| Ok(state.reader.files_lacking().len()))
     }
 
     /// What the run lacks of what it stored, in words; `None` if nothing. Reads every event.

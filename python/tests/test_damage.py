@@ -1,6 +1,8 @@
 """Runs that are growing, cut off, damaged, foreign or not there."""
 
 import json
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -85,7 +87,13 @@ def test_a_growing_file_is_followed(sample, copy_of):
         file.write(sample.data[half:])
     assert rows(run) == first, "nothing changes without refresh"
     run.refresh()
-    assert rows(run) == sample.truth["trigger"]
+    # New events are behind those that were there, though some have lower trigger numbers.
+    grown = rows(run)
+    assert grown[: len(first)] == first
+    assert grown != sample.truth["trigger"]
+    assert sorted(grown) == sample.truth["trigger"]
+    assert run.events(len(first))["trigger"].tolist() == grown[len(first) :]
+    assert rows(livetime.open(directory)) == sample.truth["trigger"]
     assert run.end["events_stored"] == 3000
     assert run.complete
     assert run.damage == []
@@ -104,9 +112,10 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
     [lost] = set(sample.truth["trigger"]) - set(triggers)
     assert triggers == sorted(triggers)
     assert len(run) == 3000
-    [damage] = run.damage
-    assert damage.offset == at
+    # The event, and the chunk around it, which was searched for another copy of it.
+    [damage] = [damage for damage in run.damage if damage.offset == at]
     assert "CRC" in damage.reason
+    assert all(one.offset <= at < one.offset + one.bytes for one in run.damage)
     assert not run.complete
     assert run.condition == "TAINTED"
     assert f"bytes at {at}" in str(run)
@@ -123,10 +132,46 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
         return events.events["trigger"] > 0
 
     # All others are filtered.
-    done = livetime.replay(run, all_of_them)
+    with pytest.warns(livetime.DataWarning) as warned:
+        done = livetime.replay(run, all_of_them)
+    assert [str(warning.message) for warning in warned] == [
+        "1 of 3000 events are damaged and were not filtered; Run.damage says where"
+    ]
+    assert warned[0].filename == __file__
     assert (done.damaged, done.failed) == ([row], [])
     assert (int(done.keep.sum()), done.dropped, done.events) == (2999, 0, 3000)
     assert "1 events are damaged or missing" in str(done)
+
+
+def test_masks_of_a_filter_fit_the_rows_of_a_damaged_run(sample, copy_of):
+    magic = (0x4C544556).to_bytes(4, "little")
+    data = bytearray(sample.data)
+    for share in (4, 3, 2):
+        data[data.index(magic, len(data) // share) + 400] ^= 4
+    run = livetime.open(copy_of(bytes(data)))
+    triggers = run.events()["trigger"]
+    failing = int(triggers[-1])
+
+    def odd(events):
+        of_batch = events.events["trigger"]
+        if failing in of_batch:
+            raise ValueError
+        return {"odd": of_batch % 2 == 1, "third": of_batch % 3 == 0}
+
+    for batch in (3000, 7):
+        done = livetime.replay(run, odd, batch=batch)
+        assert len(done.damaged) == 3 and done.events == 3000
+        kept = triggers[done.keep]
+        good = [trigger for trigger in triggers.tolist() if trigger != failing]
+        assert kept.tolist() == [t for t in good if t % 2 == 1 or t % 3 == 0]
+        assert (triggers[done.tags["third"]] % 3 == 0).all()
+        assert done.dropped == len(triggers) - len(kept) - 1
+        [event] = done.failed
+        assert run.events(event.row, event.row + 1)["trigger"].tolist() == [failing]
+    # Of a part: places of the run are counted, and the masks are as its rows.
+    first = done.damaged[0]
+    part = livetime.replay(run, odd, start=first - 2, stop=first + 4)
+    assert part.damaged == [first] and len(part.keep) == len(run.events(first - 2, first + 4)) == 5
 
 
 def test_events_that_are_not_where_the_index_says_are_found(sample, copy_of):
@@ -222,3 +267,49 @@ def test_a_file_that_is_not_there_is_named(sample, copy_of):
     assert run.shortfall() == "not there: events.mcap"
     assert run.damage[0] == livetime.Damage(0, 0, "events.mcap: the file is not there")
     assert not run.complete
+    # The one that is there says that the run has ended.
+    assert run.end["events_stored"] == 3000
+    assert "files are missing" in str(run)
+
+
+def test_a_file_that_was_cut_or_replaced_is_an_error_of_refresh(sample, copy_of):
+    directory = copy_of(sample.data)
+    run = livetime.open(directory)
+    os.truncate(run.file, len(sample.data) // 2)
+    with pytest.raises(OSError, match="events.mcap: cut to"):
+        run.refresh()
+    run.file.write_bytes(sample.data)
+    run.refresh()
+    (directory / "other").write_bytes(sample.data)
+    # The file stays open here, so that its inode is not another one's.
+    (directory / "other").rename(run.file)
+    with pytest.raises(OSError, match="events.mcap: another file is there"):
+        run.refresh()
+    assert livetime.open(directory).complete
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_named(sample, copy_of):
+    directory = copy_of(sample.data)
+    (directory / "events.z.mcap").mkdir()
+    run = livetime.open(directory)
+    assert rows(run) == sample.truth["trigger"]
+    assert not run.complete
+    assert "INCOMPLETE" in run.condition
+    assert run.damage[0].reason.startswith("events.z.mcap: the file cannot be read: ")
+    assert "cannot be read: events.z.mcap (" in run.shortfall()
+
+
+def test_a_path_need_not_be_text(sample, tmp_path):
+    directory = tmp_path / os.fsdecode(b"nu\xff")
+    try:
+        directory.mkdir()
+    except OSError as error:
+        pytest.skip(f"the file system takes text alone: {error}")
+    with pytest.raises(FileNotFoundError) as missing:
+        livetime.open(directory)
+    assert missing.value.filename == str(directory / "events.mcap")
+    (directory / "events.mcap").write_bytes(sample.data)
+    run = livetime.open(directory)
+    assert len(run) == 3000
+    assert "nu\\xff" in str(run), "it can be printed"
+    assert len(pickle.loads(pickle.dumps(run))) == 3000

@@ -1,5 +1,7 @@
 """Exports to every format, read back and compared event by event."""
 
+import os
+
 import awkward as ak
 import h5py
 import numpy as np
@@ -105,9 +107,10 @@ def test_what_a_run_lacks_is_said_once_with_the_exit_code(
     data = bytearray(sample.data)
     data[data.index(magic, len(data) // 2) + 400] ^= 4
     run = copy_of(bytes(data))
-    assert main(["export", str(run), str(tmp_path / f"out.{ending}")]) == 1
+    target = tmp_path / f"out.{ending}"
+    assert main(["export", str(run), str(target), "--verify"]) == 1
     said = capsys.readouterr()
-    assert said.out.startswith("2999 events in ")
+    assert said.out == f"2999 events in {target}: 0 differ\n"
     lacking = "1 of 3000 events are damaged or missing in events.mcap"
     assert said.err == f"warning: {run}: {lacking}; `livetime inspect {run}` says where\n"
 
@@ -119,6 +122,61 @@ def test_what_is_there_is_kept_unless_asked(run, tmp_path):
         livetime.export(run, target)
     assert not target.exists()
     assert livetime.export(run, target, overwrite=True) == 3000
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda rows: rows[::-1], "line 2: object of event .* in row .*, but x.csv has event"),
+        (lambda rows: rows[1:], "but x.csv has event .* there"),
+        (lambda rows: rows[:5], "but x.csv has 5 rows"),
+        (lambda rows: [], "but x.csv has 0 rows"),
+    ],
+)
+def test_a_changed_csv_table_has_no_objects_of_other_events(run, tmp_path, change, message):
+    livetime.export(run, tmp_path / "x.csv")
+    head, *rows = (tmp_path / "x.csv").read_text().splitlines()
+    (tmp_path / "x.csv").write_text("\n".join([head, *change(rows)]) + "\n")
+    with pytest.raises(livetime.ExportError, match=message):
+        livetime.read_export(tmp_path / "x.csv")
+
+
+def test_a_csv_table_without_some_of_its_objects_is_refused(run, tmp_path):
+    livetime.export(run, tmp_path / "x.csv")
+    objects = (tmp_path / "x.objects.csv").read_text().splitlines()
+    (tmp_path / "x.objects.csv").write_text("\n".join(objects[:-1]) + "\n")
+    with pytest.raises(livetime.ExportError, match="objects, but x.objects.csv has"):
+        livetime.read_export(tmp_path / "x.csv")
+    (tmp_path / "x.objects.csv").write_text("\n".join([objects[0], *objects[:0:-1]]) + "\n")
+    with pytest.raises(livetime.ExportError, match="x.csv was at row .* before"):
+        livetime.read_export(tmp_path / "x.csv")
+
+
+def test_no_file_of_a_run_is_written_over(sample, copy_of, tmp_path):
+    directory = copy_of(sample.data)
+    run = livetime.open(directory)
+    os.link(directory / "events.mcap", tmp_path / "hard.csv")
+    (tmp_path / "soft.h5").symlink_to(directory / "events.mcap")
+    (tmp_path / "way").symlink_to(directory)
+    (directory / "events.0001.mcap").write_bytes(b"damaged from its beginning")
+    foreign = tmp_path / "another.mcap"
+    foreign.write_bytes(sample.data)
+    for target, message in [
+        (directory / "events.mcap", "is a file that is read here"),
+        (directory / "events.0001.mcap", "is a file that is read here"),
+        (tmp_path / "hard.csv", "is a file that is read here"),
+        (tmp_path / "soft.h5", "is a file that is read here"),
+        (tmp_path / "way" / "events.mcap", "is a file that is read here"),
+        (foreign, "is a run file"),
+        (directory / "summary.json", "belongs to the run in its directory"),
+    ]:
+        before = target.read_bytes()
+        with pytest.raises(livetime.ExportError, match=f"{message} and is not replaced"):
+            livetime.export(run, target, format="csv", overwrite=True)
+        assert target.read_bytes() == before
+    # What else is there may be replaced, also beside the run.
+    (directory / "table.csv").write_text("mine")
+    assert livetime.export(run, directory / "table.csv", overwrite=True) == 3000
 
 
 @pytest.mark.parametrize(
@@ -137,7 +195,7 @@ def test_the_two_tables_of_a_csv_export_have_two_names(run, tmp_path, name, obje
     assert differing_events(run, again) == 0
 
 
-def test_a_damaged_event_differs_alone_whatever_the_step(tmp_path, sample, copy_of):
+def test_a_damaged_event_is_no_difference_whatever_the_step(tmp_path, sample, copy_of):
     data = bytearray(sample.data)
     magic = (0x4C54_4556).to_bytes(4, "little")
     for share in (4, 2):
@@ -147,7 +205,9 @@ def test_a_damaged_event_differs_alone_whatever_the_step(tmp_path, sample, copy_
         assert livetime.export(damaged, tmp_path / "out.parquet") == 2998
         again = livetime.read_export(tmp_path / "out.parquet")
         for step in (10_000, 100, 7):
-            assert differing_events(damaged, again, step=step) == 2
+            assert differing_events(damaged, again, step=step) == 0
+            assert differing_events(damaged, again[:-3], step=step) == 3
+    assert damaged.shortfall() == "2 of 3000 events are damaged or missing in events.mcap"
 
 
 def test_impossible_exports_are_refused_before_anything_is_written(run, tmp_path):

@@ -21,7 +21,7 @@ pytestmark = needs_program
 
 #: Keeps even triggers; what it does on some events comes from the environment.
 FILTER = '''
-    import copy, json, os, sys
+    import copy, json, os, sys, time
     import awkward as ak
     import numpy as np
     import livetime
@@ -37,6 +37,8 @@ FILTER = '''
             raise KeyError("no such thing")
         if how == "half":
             raise ValueError("file \\udcff is bad")
+        if how == "colour":
+            raise ValueError("\x1b[31mred\x07 " + "x" * 10_000)
         if how == "mute":
             raise Mute
         if how == "abort":
@@ -86,6 +88,12 @@ FILTER = '''
         events.fill("own", [1.0], bins=2, label=str(os.getpid()))
         return np.ones(len(events), bool)
 
+    @livetime.filter(batch=32)
+    def slow(events):
+        # For longer than a drain may stand still.
+        time.sleep(13)
+        return np.ones(len(events), bool)
+
     @livetime.filter
     def everything(events):
         mass = livetime.candidates.dimuon(events.objects).mass
@@ -99,6 +107,7 @@ FILTER = '''
 FAULTS = {
     "raise": "KeyError: 'no such thing'",
     "half": "ValueError: file \\udcff is bad",
+    "colour": "ValueError: \\x1b[31mred\\x07 xxx",
     "mute": "Mute: its text raised OSError",
     "abort": "signal: 6 (SIGABRT)",
     "leave": "exit status: 7",
@@ -111,6 +120,12 @@ FAULTS = {
     "print": None,
     "fork": None,
 }
+
+
+def assert_plain(said):
+    assert "\\x1b[31mred\\x07 xxx" in said
+    assert "\x1b" not in said and "\x07" not in said
+    assert max(len(line) for line in said.splitlines() if "red" in line) < 1_200
 
 
 class Bench:
@@ -146,7 +161,7 @@ class Bench:
         options = ["--triggers", str(TRIGGERS), "--lossless", "--out", name, *options]
         done = self.program("run", "run.toml", *options, bad=bad)
         assert done.returncode == 0, done.stderr
-        return self.open(name, done.stderr)
+        return self.open(name, done.stdout + done.stderr)
 
     def open(self, name, said=""):
         run = livetime.open(self.folder / name)
@@ -205,8 +220,10 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
         dies = bad[trigger] in ("abort", "leave", "hang")
         assert len(reasons) == (2 if dies else 1), "a dead filter is given the event once more"
         assert ("in select" in failures[trigger].get("traceback", "")) == (
-            bad[trigger] in ("raise", "half", "mute", "exit", "leak")
+            bad[trigger] in ("raise", "half", "colour", "mute", "exit", "leak")
         )
+    # What an exception says does nothing to the terminal, and is cut.
+    assert_plain(run.said)
     # Those and no others are in the error stream; all the rest is as without the faults.
     events = run.run.events()
     failed = events["streams"] == 1 << 15
@@ -230,6 +247,7 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
         assert f"the filter fails on trigger {trigger}: " in again.stderr, again.stderr
     assert "SIGABRT" in again.stderr
     assert "in select" in again.stderr
+    assert_plain(again.stderr)
     replayed = bench.program("replay", name, "--json", bad={})
     assert replayed.returncode == 0, replayed.stderr
     document = json.loads(replayed.stdout)
@@ -330,10 +348,11 @@ def test_columns_of_events_that_come_over_streams(tmp_path):
     ("file", "function", "expected"),
     [
         ("missing.py", "select", "there is no such file"),
-        ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, copies, everything"),
+        ("my_filter.py", "selct", "there is no 'selct' in it; its filters are select, copies, slow, everything"),
         ("broken.py", "select", "ZeroDivisionError"),
         ("leaving.py", "select", "SystemExit"),
         ("half.py", "select", "no file \\udcff"),
+        ("colour.py", "select", "no \\x1b[31mred"),
         ("number.py", "select", "is a int, expected a function"),
     ],
 )
@@ -342,6 +361,7 @@ def test_a_filter_that_does_not_load_starts_no_run(tmp_path, file, function, exp
     (tmp_path / "broken.py").write_text("select = 1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)\n")
     (tmp_path / "half.py").write_text("raise RuntimeError('no file \\udcff')\n")
+    (tmp_path / "colour.py").write_text("raise RuntimeError('no \\x1b[31mred')\n")
     (tmp_path / "number.py").write_text("select = 3\n")
     bench.configure(function, file=file)
     refused = bench.program("run", "run.toml", "--triggers", "10", "--out", "out")
@@ -374,3 +394,15 @@ def test_histograms_are_there_while_the_run_goes_on(bench):
     assert run.summary["conserved"]
     assert run.run.histograms["number"].total() == run.counts["events_built"]
     assert not file.exists(), "they are in the run file now"
+
+
+def test_a_drain_waits_for_a_filter_that_is_at_work_within_its_limit(tmp_path):
+    bench = Bench(tmp_path)
+    bench.configure("slow", 'time_limit = "60 s"')
+    config = tmp_path / "run.toml"
+    config.write_text(config.read_text().replace("[store]\n", '[store]\nfull_wait = "0 s"\n'))
+    done = bench.program("run", "run.toml", "--triggers", "200", "--seed", "11", "--out", "slow")
+    assert done.returncode == 0, done.stderr
+    taken = bench.open("slow", done.stderr)
+    assert taken.run.condition == "GOOD", taken.said
+    assert 0 < len(taken.run) == taken.counts["events_built"]

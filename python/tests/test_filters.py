@@ -1,5 +1,8 @@
 """Filters over run files: verdicts, tags, histograms, and the events that a filter fails on."""
 
+import pickle
+import typing
+
 import awkward as ak
 import numpy as np
 import pytest
@@ -8,6 +11,10 @@ import livetime
 
 # The sample has flagged fragments on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
+
+
+def module_function(events):
+    return np.ones(len(events), bool)
 
 
 @livetime.filter
@@ -98,6 +105,63 @@ def test_only_an_exception_is_an_event_failure(run):
         livetime.replay(run, interrupted)
 
 
+def test_any_other_exception_costs_one_event(run):
+    class Odd(BaseException):
+        pass
+
+    def odd(events):
+        if len(events) > 1 or events.events["trigger"][0] == run.events()["trigger"][3]:
+            raise Odd("\x1b[31mred\x07 \u202e" + "x" * 10_000)
+        return np.ones(len(events), bool)
+
+    replayed = livetime.replay(run, odd, stop=8)
+    [failed] = replayed.failed
+    assert failed.row == 3 and replayed.keep.sum() == 7
+    # What it says does nothing to a terminal.
+    assert failed.reason.startswith("Odd: \\x1b[31mred\\x07 \\u202exxx")
+    assert len(failed.reason) < 510 and failed.reason.endswith("x ..")
+    assert failed.reason in str(replayed)
+    assert max(map(len, failed.traceback.split("\n"))) < 1010
+    assert "\x1b" not in failed.traceback and "in odd" in failed.traceback
+
+
+def test_columns_can_only_be_read_as_in_a_run(run):
+    writers = [
+        lambda events: events.events,
+        lambda events: events.decisions,
+        lambda events: ak.to_numpy(ak.flatten(events.objects.pt)),
+        lambda events: ak.to_numpy(ak.flatten(events.fragments.source)),
+    ]
+    for column in writers:
+
+        def write(events):
+            column(events)[:1] = 0
+            return np.ones(len(events), bool)
+
+        [failed] = livetime.replay(run, write, batch=1, start=5, stop=6).failed
+        assert "read-only" in failed.reason
+    assert (run.events()["trigger"] > 0).all()
+
+
+def test_a_filter_of_a_module_goes_to_other_processes(run):
+    assert pickle.loads(pickle.dumps(heavy)) is heavy
+    # One beside its function comes as another with the same function.
+    made = livetime.filter(module_function, batch=16)
+    again = pickle.loads(pickle.dumps(made))
+    assert again.function is module_function
+    assert (again.name, again.batch, again.wait_ms) == ("module_function", 16, 5.0)
+
+
+def test_hints_of_types_can_be_asked_for():
+    for function in (livetime.replay, livetime.filter, livetime.read_export, livetime.export):
+        assert "return" in typing.get_type_hints(function)
+    for function in (livetime.candidates.dimuon, livetime.EventBatch.object_columns):
+        assert "return" in typing.get_type_hints(function)
+    for function in (livetime.Run.objects, livetime.Run.fragments, livetime.Run.missing):
+        assert "return" in typing.get_type_hints(function)
+    assert typing.get_type_hints(livetime.EventBatch.objects.func)["return"] is ak.Array
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [
@@ -135,6 +199,10 @@ def test_a_histogram_has_one_axis(run):
 @pytest.mark.parametrize(
     "name, options, message",
     [
+        ("a\x1b[31m", {}, "expected a text without control characters"),
+        ("a\nb", {}, "expected a text without control characters"),
+        ("x", {"label": 5}, "label of histogram 'x' is 5, expected a text"),
+        ("x", {"range": (0, 1, 2)}, "expected a whole number and two numbers"),
         (5, {}, "name of a histogram is 5, expected a text"),
         ("\ud800", {}, "expected a text"),
         ("x", {"label": "m \udcff"}, "label of histogram 'x' is 'm \\udcff', expected a text"),
@@ -157,6 +225,16 @@ def test_a_histogram_that_cannot_be_is_refused(run, name, options, message):
     done = livetime.replay(run, wrong, stop=1)
     assert message in done.failed[0].reason
     assert done.histograms == {}
+
+
+@pytest.mark.parametrize("values", [[1 + 2j], np.array([1j]), ak.Array([1j])])
+def test_complex_values_have_no_place_in_a_histogram(run, values):
+    def wrong(events):
+        events.fill("x", values)
+        return np.ones(len(events), bool)
+
+    done = livetime.replay(run, wrong, stop=1)
+    assert "histogram 'x' has complex values, expected real numbers" in done.failed[0].reason
 
 
 def test_a_filter_has_so_many_histograms_and_no_more(run):
@@ -226,3 +304,6 @@ def test_options_of_a_filter():
     for options in ({"batch": 0}, {"batch": 65_537}, {"wait": "5 minutes"}, {"wait": -1}):
         with pytest.raises(ValueError, match="expected"):
             livetime.filter(**options)
+    for given, options in (((5,), {}), ((), {"name": 5})):
+        with pytest.raises(TypeError, match="function|text"):
+            livetime.filter(*given, **options)

@@ -166,6 +166,22 @@ def test_the_files_of_an_export_are_held_against_each_other(tmp_path, sample):
         assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_sample_is_not_written_over(tmp_path, sample):
+    nano(tmp_path / "in.root", [[30.5]], [[1]])
+    (tmp_path / "same.csv").symlink_to(tmp_path / "in.root")
+    livetime.export(livetime.open(sample.path), tmp_path / "x.csv")
+    for source, target, message in [
+        ("in.root", "in.root", "is a file that is read here"),
+        ("in.root", "same.csv", "is a file that is read here"),
+        ("x.csv", "x.objects.csv", "is a file that is read here"),
+        ("in.root", sample.path / "events.mcap", "is a run file"),
+    ]:
+        before = (tmp_path / target).read_bytes()
+        with pytest.raises(livetime.SampleError, match=f"{message} and is not replaced"):
+            livetime.import_events(tmp_path / source, tmp_path / target, overwrite=True)
+        assert (tmp_path / target).read_bytes() == before
+
+
 def test_files_of_other_formats_are_refused(tmp_path):
     for name, data in [("x.parquet", b"PAR1\xff\xfe\x00"), ("x.hdf5", b"\x89HDF\r\n\x1a\n")]:
         (tmp_path / name).write_bytes(data)

@@ -270,15 +270,53 @@ def test_conditions_outlive_their_control_by_a_lease(daemon):
     while conditions(third):
         pass
     for seconds in (-1, 3601):
-        with pytest.raises(livetime.LivetimeError, match="1 to 3600"):
+        with pytest.raises(ValueError, match="1 to 3600"):
             third.lease(seconds)
     for sink, action in [("IO1", "up"), ("IO1", 2), ("bus1", "on")]:
-        with pytest.raises(livetime.LivetimeError, match='"on" or "off" for an output and a tag'):
+        with pytest.raises(ValueError, match='"on" or "off" for an output and a tag'):
             third.add_condition(sink, timing.Filter(), action)
 
 
 def test_errors_say_what_to_do(tmp_path, daemon):
     with pytest.raises(livetime.LivetimeError, match="livetime timing serve"):
         timing.Control(str(tmp_path / "none.sock"))
-    with pytest.raises(livetime.LivetimeError, match="drop-oldest"):
-        timing.Listener(address=daemon, overflow="all")
+    with pytest.raises(TypeError, match="sink is 5, expected a name"):
+        timing.Control(daemon).add_condition(5, timing.Filter(), "on")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"slots": -1}, "slots is -1, expected a power of two from 2 to 65536"),
+        ({"slots": 3}, "slots is 3, expected a power of two"),
+        ({"slots": 2**40}, "slots is 1099511627776, expected a power of two"),
+        ({"overflow": "all"}, "overflow is 'all', expected one of drop-oldest, "),
+        ({"priority": "x"}, "priority is 'x', expected one of high, "),
+        ({"filters": [timing.Filter(-1)]}, "id of a filter is -1, expected 0 to"),
+        ({"filters": [timing.Filter(0, 2**64)]}, "mask of a filter is 18446744073709551616"),
+        ({"filters": [timing.Filter(0, 0, 2**63)]}, "offset_ns of a filter is 9223372036854775808"),
+    ],
+)
+def test_a_listener_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        timing.Listener(**options)
+
+
+def test_messages_that_cannot_be_are_refused(daemon):
+    control = timing.Control(daemon)
+    for messages, message in [
+        ([], "no messages to play"),
+        ([(1, 2)], r"message 0 is \(1, 2\), expected \(id, param, time\)"),
+        ([(1, 2, 3), (1, -1, 3)], "param of message 1 is -1, expected 0 to"),
+        ([(2**64, 0, 0)], "id of message 0 is 18446744073709551616"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            control.play(messages)
+    for options in ({"repeats": 2**32}, {"lead_ns": -1}, {"period_ns": 2**64}):
+        with pytest.raises(ValueError, match="expected"):
+            control.play([(1, 2, 3)], **options)
+    with pytest.raises(ValueError, match="tag is 4294967296"):
+        control.add_condition("bus1", timing.Filter(), 2**32)
+    with timing.Listener(address=daemon) as listener:
+        with pytest.raises(ValueError, match="most is -1"):
+            listener.read(most=-1)

@@ -50,6 +50,12 @@ def test_blocks_hold_all_channels():
 def test_mistakes_are_named():
     with pytest.raises(livetime.LivetimeError, match="off by"):
         design([(0, 0), (0.00101, 1), (0.002, 0)], tolerance=1e-6)
+    allowed = "allowed is 2.147e-3; raise the tolerance"
+    with pytest.raises(livetime.LivetimeError, match=allowed):
+        design([(0, 0), (0.00101, 1), (0.002, 0)], tolerance=1e-12)
+    for frequency in (-1, 8, 300):
+        with pytest.raises(ValueError, match="expected 0 to 7"):
+            design("t", 0.1, frequency=frequency)
     with pytest.raises(livetime.LivetimeError, match="character"):
         design("sin(", 1.0)
     with pytest.raises(livetime.LivetimeError, match="point 1"):

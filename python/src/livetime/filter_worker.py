@@ -21,21 +21,29 @@ import socket
 import struct
 import sys
 import time
-import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, TypeVar
+from typing import Any, Callable, NoReturn, Optional, TypeVar
 
+import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
-from .filters import TRACEBACK_MAX, EventBatch, Filter, FilterError, ObjectColumns, Values
-from .filters import _Axis, _Filling, said
+from .filters import (
+    TRACEBACK_MAX,
+    EventBatch,
+    Filter,
+    FilterError,
+    ObjectColumns,
+    Values,
+    _Axis,
+    _Filling,
+    plain,
+    reason_of,
+    traceback_of,
+)
 from .filters import filter as make_filter
-from .run import EVENT_DTYPE, _jagged, _jagged_records
-
-if TYPE_CHECKING:
-    import awkward as ak
+from .run import EVENT_DTYPE, _jagged_records
 
 PROTOCOL = 2
 #: The other side maps what it gives at multiples of this.
@@ -167,8 +175,6 @@ class _Columns:
 
     @_timed
     def fragments(self, start: int, stop: int) -> ak.Array:
-        import awkward as ak
-
         offsets = self._column(6, self.count + 1, np.int64)[start : stop + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         names = ("source", "status", "word_count")
@@ -287,15 +293,8 @@ class _Life:
         return json.dumps(fill).encode()
 
     def _fail(self, sequence: int, error: BaseException) -> None:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        reason = (said(error).splitlines() or [""])[0][:1_000]
-        document = json.dumps([_whole(reason), _whole(text)[-TRACEBACK_MAX:]])
+        document = json.dumps([reason_of(error), traceback_of(error)])
         self._data.send(ANSWER.pack(FAILED, sequence) + document.encode())
-
-
-def _whole(text: str) -> str:
-    # Halves of a letter, as file names that are not UTF-8 are given, are written out.
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Supervisor:
@@ -309,14 +308,14 @@ class _Supervisor:
         os.close(nothing)
 
     def _say(self, what: str, body: Any = None) -> None:
-        body = _whole(body) if isinstance(body, str) else body
+        body = plain(body) if isinstance(body, str) else body
         self._control.send(json.dumps([what, body]).encode())
 
     def run(self, file: str, function: str) -> int:
         try:
             chosen = load(file, function)
         except BaseException as error:
-            self._say("refused", _where(error, file)[:8_000])
+            self._say("refused", _where(error, file)[:TRACEBACK_MAX])
             return 1
         self._say("loaded", {"batch": chosen.batch, "wait_ms": chosen.wait_ms})
         given, descriptors = self._receive_begin()
@@ -419,7 +418,7 @@ def _where(error: BaseException, file: str) -> str:
     """An error of a filter's file with the lines of the file that led to it."""
     if isinstance(error, (FileNotFoundError, AttributeError, TypeError)) and error.args:
         return f"{file}: {error}"
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).strip()
+    return traceback_of(error).strip()
 
 
 def load(file: str, function: str) -> Filter:
@@ -457,9 +456,6 @@ def main() -> int:
     """Serves the filter unit at the other end of standard input until it hangs up."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     file, function = sys.argv[1:]
-    # Imported once here, and not in each life.
-    import awkward  # noqa: F401
-
     return _Supervisor().run(file, function)
 
 

@@ -9,34 +9,24 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import re
+import sys
 import time
 import traceback
+import unicodedata
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Mapping,
-    Optional,
-    Protocol,
-    Sequence,
-    Union,
-    overload,
-)
+from typing import Any, Callable, Mapping, Optional, Protocol, Sequence, Union, overload
 
+import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
 from ._native import LivetimeError
 from .histogram import Histogram
-from .run import Run, open_run
-
-if TYPE_CHECKING:
-    import os
-
-    import awkward as ak
+from .run import EVENT_DTYPE, DataWarning, Run, open_run
 
 Mask = npt.NDArray[np.bool_]
 ObjectColumns = tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]
@@ -49,8 +39,8 @@ HISTOGRAMS_MAX, BINS_MAX = 256, 4_000
 HISTOGRAM_TEXT_MAX = 200
 #: Histograms of the run itself, which no filter fills.
 RUN_HISTOGRAMS = ("decision_latency", "build_latency", "hand_over_latency")
-#: Longest trace-back that is kept of a failed event, in characters.
-TRACEBACK_MAX = 8_000
+#: Longest reason, trace-back and line of one that are kept of a failed event, in characters.
+REASON_MAX, TRACEBACK_MAX, LINE_MAX = 500, 8_000, 1_000
 
 
 class FilterError(LivetimeError):
@@ -133,7 +123,10 @@ class EventBatch:
         with at most 4000 bins, names and labels of at most 200 characters. Raises ValueError for
         other bins than before, and for a name or bins that cannot be.
         """
-        flat = np.asarray(_flattened(values), dtype=np.float64)
+        flat = _flattened(values)
+        if np.iscomplexobj(flat):
+            raise ValueError(f"histogram {name!r} has complex values, expected real numbers")
+        flat = np.asarray(flat, dtype=np.float64)
         axis = _axis(name, bins, range, label)
         known = {of: axis for of, _, axis in self._pending}
         known.update((of, filling.axis) for of, filling in self._filled.items())
@@ -172,6 +165,32 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
+def reason_of(error: BaseException) -> str:
+    """The first line of what an exception says, as text for people."""
+    return _cut(plain((said(error).splitlines() or [""])[0]), REASON_MAX)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Where an exception came from, as text for people; the end of it if it is long."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return "\n".join(_cut(line, LINE_MAX) for line in plain(text).split("\n"))[-TRACEBACK_MAX:]
+
+
+def plain(text: str) -> str:
+    """Text without what would act on a terminal or cannot be passed on, which is written out:
+    control characters, and halves of a letter, as file names that are not UTF-8 are given."""
+
+    def written(letter: str) -> str:
+        acts = unicodedata.category(letter).startswith("C") and letter not in "\n\t"
+        return letter.encode("unicode_escape").decode() if acts else letter
+
+    return text if text.isascii() and text.isprintable() else "".join(map(written, text))
+
+
+def _cut(line: str, length: int) -> str:
+    return line if len(line) <= length else line[:length] + " .."
+
+
 def _is_text(text: str) -> bool:
     # Halves of a letter, as file names that are not UTF-8 are given, cannot be passed on.
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
@@ -179,12 +198,14 @@ def _is_text(text: str) -> bool:
 
 def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
     """The axis of a histogram, checked together with its name."""
-    is_name = isinstance(name, str) and name != ""
-    if not is_name or not _is_text(name):
-        raise ValueError(f"name of a histogram is {name!r}, expected a text")
-    if not _is_text(str(label)):
+    # It is printed in one line.
+    if not isinstance(name, str) or len(name.splitlines()) != 1 or plain(name) != name:
+        raise ValueError(
+            f"name of a histogram is {name!r}, expected a text without control characters"
+        )
+    if not isinstance(label, str) or not _is_text(label):
         raise ValueError(f"label of histogram {name!r} is {label!r}, expected a text")
-    for what, given in (("name", name), ("label", str(label))):
+    for what, given in (("name", name), ("label", label)):
         if len(given) > HISTOGRAM_TEXT_MAX:
             raise ValueError(
                 f"{what} of a histogram has {len(given)} characters ({given[:20]!r}..), expected at "
@@ -193,7 +214,8 @@ def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
     if name in RUN_HISTOGRAMS:
         raise ValueError(f"histogram {name!r} is one of the run itself; another name is expected")
     try:
-        axis = _Axis(operator.index(bins), float(limits[0]), float(limits[1]), str(label or name))
+        lower, upper = limits
+        axis = _Axis(operator.index(bins), float(lower), float(upper), label or name)
     except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(
             f"histogram {name!r} has bins {bins!r} and range {limits!r}, expected a whole number "
@@ -303,6 +325,16 @@ class Filter:
             )
         return mask
 
+    def __reduce__(self) -> Union[str, tuple[Any, ...]]:
+        # What a decorator made is found under the name of its function, which is no longer there.
+        found: Any = sys.modules.get(self.__module__)
+        qualified = str(getattr(self, "__qualname__", ""))
+        for name in qualified.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return qualified
+        return Filter, (self.function, self.name, self.batch, self.wait_ms)
+
     def __repr__(self) -> str:
         return f"<livetime.Filter {self.name!r}, batch {self.batch}, wait {self.wait_ms:g} ms>"
 
@@ -324,7 +356,8 @@ def filter(
 
     The function returns a numpy array with one bool per event, or a dictionary of such arrays by
     stream. `batch` is the most events it gets at once (1 to 65536), `wait` how long events wait for
-    a full batch (a number in ms or "5 ms", "2 s", at most 10 s)::
+    a full batch (a number in ms or "5 ms", "2 s", at most 10 s). Raises TypeError for what is no
+    function and a name that is no text, ValueError for other numbers::
 
         @livetime.filter(batch=256)
         def dimuon(events):
@@ -332,6 +365,10 @@ def filter(
             events.fill("mass", mass, bins=60, range=(60, 120), label="mass [GeV]")
             return (mass > 70) & (mass < 110)
     """
+    if function is not None and not callable(function):
+        raise TypeError(f"a filter is made of a function, not of {function!r}")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name of a filter is {name!r}, expected a text")
     if operator.index(batch) not in range(1, 65_537):
         raise ValueError(f"batch is {batch}, expected 1 to 65536")
     wait_ms = _milliseconds(wait)
@@ -346,11 +383,11 @@ def filter(
 class FailedEvent:
     """An event that a filter failed on."""
 
-    #: Its row in the run.
+    #: Its place in the run: ``run.events(row, row + 1)`` is it.
     row: int
     #: Its trigger number.
     trigger: int
-    #: The exception in one line.
+    #: The exception in one line; control characters are written out, and it is cut if it is long.
     reason: str
     #: Where it came from; the end of it if it is long.
     traceback: str
@@ -362,15 +399,16 @@ class Replay:
 
     #: Name of the filter.
     name: str
-    #: First row that was looked at.
+    #: First place of the run that was looked at.
     start: int
-    #: Which events it kept; False for failed ones.
+    #: Which events it kept, for each row of ``run.events(start, stop)`` and of the other tables;
+    #: False for failed ones. A damaged event has a row neither there nor here.
     keep: Mask
     #: Its tags by name, each as long as `keep`.
     tags: dict[str, Mask]
     #: The events it failed on, in order.
     failed: list[FailedEvent]
-    #: Rows whose event is damaged: it was not filtered, and its `keep` is False.
+    #: Places of the run whose event is damaged: it was not filtered.
     damaged: list[int]
     #: The histograms it filled, by name.
     histograms: dict[str, Histogram]
@@ -381,13 +419,13 @@ class Replay:
 
     @property
     def events(self) -> int:
-        """Rows that were looked at: kept, dropped, failed or damaged."""
-        return len(self.keep)
+        """Events that were looked at: kept, dropped, failed or damaged."""
+        return len(self.keep) + len(self.damaged)
 
     @property
     def dropped(self) -> int:
         """Events that it dropped."""
-        return self.events - int(self.keep.sum()) - len(self.failed) - len(self.damaged)
+        return len(self.keep) - int(self.keep.sum()) - len(self.failed)
 
     @property
     def events_per_s(self) -> float:
@@ -420,8 +458,8 @@ def replay(
 
     An exception does not end it: the batch is taken again in halves until the events are found on
     which the filter fails; they are listed with their trace-back, and the others are filtered
-    without them. Damaged events are listed by their row. A FilterError, which says that the filter
-    itself is wrong, is raised.
+    without them. Damaged events are listed by their place, and a DataWarning counts them. A
+    FilterError, which says that the filter itself is wrong, is raised, and so is KeyboardInterrupt.
     """
     run = run if isinstance(run, Run) else open_run(run)
     chosen = with_filter if isinstance(with_filter, Filter) else filter(with_filter)
@@ -434,11 +472,20 @@ def replay(
     work = _Replaying(run, chosen, first, last)
     for begin in range(first, last, step):
         work.take(begin, min(begin + step, last))
-    return work.result(time.perf_counter() - begun)
+    done = work.result(time.perf_counter() - begun)
+    if done.damaged:
+        warnings.warn(
+            f"{len(done.damaged)} of {done.events} events are damaged and were not filtered; "
+            "Run.damage says where",
+            DataWarning,
+            stacklevel=2,
+        )
+    return done
 
 
 class _Unjudged:
-    """The events of a run as a filter found them: nobody had judged them."""
+    """The events of a run as a filter found them: nobody had judged them, and columns can only be
+    read."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -447,10 +494,31 @@ class _Unjudged:
         return getattr(self._run, name)
 
     def events(self, start: int, stop: int) -> npt.NDArray[np.void]:
-        events = self._run.events(start, stop).copy()
+        # Not by `Run.events`, which would warn of a damaged event in each half of its batch.
+        events = self._run._native.events(start, stop).view(EVENT_DTYPE)
         for verdict in ("filter_reason", "streams"):
             events[verdict] = 0
+        events.flags.writeable = False
         return events
+
+    def decisions(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
+        decisions = self._run.decisions(start, stop)
+        decisions.flags.writeable = False
+        return decisions
+
+    def objects(self, start: int, stop: int) -> ak.Array:
+        return _read_only(self._run.objects(start, stop))
+
+    def fragments(self, start: int, stop: int) -> ak.Array:
+        return _read_only(self._run.fragments(start, stop))
+
+
+def _read_only(records: ak.Array) -> ak.Array:
+    for column in records.layout.content.contents:
+        # The words of fragments are a copy in a run, too.
+        if isinstance(column, ak.contents.NumpyArray):
+            column.data.flags.writeable = False
+    return records
 
 
 class _Replaying:
@@ -475,9 +543,9 @@ class _Replaying:
         begun = time.perf_counter()
         try:
             verdict = self._filter(events)
-        except FilterError:
+        except (FilterError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if stop - start > 1:
                 self._take_halves(start, stop)
             else:
@@ -498,17 +566,17 @@ class _Replaying:
 
     def _fail(self, row: int, error: BaseException) -> None:
         trigger = int(self._run.events(row, row + 1)["trigger"][0])
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        reason = (said(error).splitlines() or [""])[0]
-        self._failed.append(FailedEvent(row, trigger, reason, text[-TRACEBACK_MAX:]))
+        self._failed.append(FailedEvent(row, trigger, reason_of(error), traceback_of(error)))
 
     def result(self, seconds: float) -> Replay:
         histograms = {name: made.to_histogram(name) for name, made in self._filled.items()}
+        there = np.ones(len(self._keep), bool)
+        there[np.array(self._damaged, int) - self._first] = False
         return Replay(
             name=self._filter.name,
             start=self._first,
-            keep=self._keep,
-            tags=self._tags,
+            keep=self._keep[there],
+            tags={tag: mask[there] for tag, mask in self._tags.items()},
             failed=self._failed,
             damaged=self._damaged,
             histograms=histograms,
@@ -536,8 +604,6 @@ def _is_awkward(values: Any) -> bool:
 def _lacks_values(values: Any) -> bool:
     """Whether an array says that some of its values are not there."""
     if _is_awkward(values):
-        import awkward as ak
-
         return bool(ak.any(ak.is_none(values)))
     return isinstance(values, np.ma.MaskedArray) and bool(np.ma.is_masked(values))
 
@@ -553,7 +619,5 @@ def _flattened(values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         return values.compressed()
     if _is_awkward(values):
-        import awkward as ak
-
         return ak.to_numpy(ak.drop_none(ak.flatten(values, axis=None)))
     return np.ravel(values) if not isinstance(values, Sequence) else np.ravel(np.asarray(values))

@@ -16,6 +16,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Optional, TextIO, Union
 
+from .exports import csv_file
+from .output_file import reason_to_keep
+
 #: Most objects of a row of the written file; the hardest are kept.
 OBJECTS_MAX = 24
 
@@ -73,11 +76,15 @@ def import_events(
     `tree` names the TTree or RNTuple, if it is not the first one with objects. Impact parameters and
     isolation are not taken over: the layout with `PID` has no place for them. The file is written
     beside its final name and renamed at the end. Raises SampleError for a sample without objects
-    or with a value that cannot be, and FileExistsError unless `overwrite` is set.
+    or with a value that cannot be and for an `out` that is the sample itself or a file of a run,
+    and FileExistsError for one that is there unless `overwrite` is set.
     """
     source, target = Path(path), Path(out)
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists; another name, or overwrite=True, avoids that")
+    kept = reason_to_keep(target, csv_file.names(source) if source.name else [source])
+    if kept is not None:
+        raise SampleError(f"{target} {kept} and is not replaced; another name is expected")
     is_root = source.suffix in (".root", ".rntuple")
     rows = _root_rows(source, tree, step) if is_root else _csv_rows(source)
     part = target.with_name(target.name + ".part")
@@ -395,9 +402,7 @@ def _numbered_rows(table: _CsvTable) -> Iterator[_Row]:
 
 def _exported_rows(source: Path, events: _CsvTable) -> Iterator[_Row]:
     """The events of an export, each with its objects of the second file."""
-    from .exports.csv_file import names
-
-    of_objects = names(source)[1]
+    of_objects = csv_file.names(source)[1]
     if not of_objects.is_file():
         raise SampleError(
             f"{source}: its objects are in {of_objects.name}, which is not beside it"

@@ -1,6 +1,7 @@
 """A run: its records as dictionaries, its events as numpy and awkward arrays.
 
-Rows are in the order of the trigger number and the same in every method. The columns are filled by
+Rows are in the order of the trigger number and the same in every method; those of a run that grows
+keep their numbers. The columns are filled by
 the native part without a Python object per event and with the interpreter released; what is done
 here is to give them names and shapes. How a run is shown is in `run_text`.
 """
@@ -13,8 +14,9 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 
+import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
@@ -27,9 +29,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-if TYPE_CHECKING:
-    import awkward as ak
 
 #: Rows of `Run.events`.
 EVENT_DTYPE = np.dtype(
@@ -109,8 +108,9 @@ class Run:
 
     @property
     def end(self) -> Optional[dict[str, Any]]:
-        """The end-of-run record, `livetime.run-end/1`; None while the run is being taken and
-        after a crash."""
+        """The end-of-run record, `livetime.run-end/1`, with the events of all files, those included
+        that are known to be in files that are not there; None while the run is being taken, after a
+        crash, and if no file that is there has the record."""
         return _parsed(self._native.end_json())
 
     @property
@@ -180,8 +180,8 @@ class Run:
 
     @property
     def damage(self) -> list[Damage]:
-        """What was passed over so far, and files of the run that are not there; `inspect` looks at
-        every byte."""
+        """What was passed over so far, and files of the run that are not there or cannot be read;
+        `inspect` looks at every byte."""
         return [Damage(*row) for row in self._native.damage()]
 
     def inspect(self) -> dict[str, Any]:
@@ -195,7 +195,14 @@ class Run:
         return self._native.shortfall()
 
     def refresh(self) -> None:
-        """Takes up the events that were written since the file was opened."""
+        """Takes up the events that were written since the file was opened.
+
+        The rows that were there keep their numbers, and those of new events come behind them,
+        though some may have lower trigger numbers: ``run.events(rows_read)`` gives what is new, each
+        event once. Opened anew, all are in the order of the trigger number.
+
+        Raises OSError if a file was cut or replaced since it was opened; open the run anew then.
+        """
         self._native.refresh()
         self._histograms = None
 
@@ -318,8 +325,6 @@ class Run:
         """The mass [GeV] of the hardest positive and the hardest negative muon of each event, NaN
         without such a pair: what the filter ``mass_window`` computes, with massless muons. A
         Level-3 menu and `livetime.candidates` take the muon's mass."""
-        import awkward as ak
-
         objects = self._objects(start, stop, stacklevel=3)
         finite = np.isfinite(objects.pt) & np.isfinite(objects.eta) & np.isfinite(objects.phi)
         muons = objects[(objects.kind == Kind.MUON) & finite & (objects.pt > 0)]
@@ -381,14 +386,15 @@ class Run:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes: a run is opened again where it is unpickled.
-        return Run, (str(self._opened),)
+        return Run, (os.fspath(self._opened),)
 
 
 def open_run(path: Union[str, os.PathLike[str]]) -> Run:
     """Opens a run directory such as ``runs/000042``, or one of its files, such as ``events.mcap``.
 
     Of a directory all files are read as one run: those of streams, and the parts that follow each
-    other. Events are in the order of their trigger numbers.
+    other. Events are in the order of their trigger numbers. Files that cannot be read are left out and
+    listed in `Run.damage`.
 
     The run need not be finished: of a file that is being written, or was cut off, what is complete
     is read, `Run.complete` is False and `Run.damage` lists what was passed over.
@@ -410,15 +416,11 @@ def _parsed(text: Optional[str]) -> Optional[dict[str, Any]]:
 
 
 def _jagged(offsets: npt.NDArray[np.int64], content: npt.NDArray[Any]) -> ak.Array:
-    import awkward as ak
-
     inner = ak.contents.NumpyArray(content)
     return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), inner))
 
 
 def _jagged_records(offsets: npt.NDArray[np.int64], fields: dict[str, Any]) -> ak.Array:
-    import awkward as ak
-
     # By hand what is an array already: `to_layout` looks long at each of them.
     contents = [
         ak.contents.NumpyArray(field) if isinstance(field, np.ndarray) else ak.to_layout(field)

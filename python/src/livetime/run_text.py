@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import html as escaping
+import os
 from typing import TYPE_CHECKING, Any, Mapping
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _state(run: Run) -> str:
     end = run.end
     if run.complete:
         return "complete"
+    if end is None and run._native.has_ended:
+        return "ended; the file with the end-of-run record is not there"
     if end is None:
         return "no end-of-run record: still being written, or cut off"
     if end.get("recovered"):
@@ -84,11 +87,13 @@ def _state(run: Run) -> str:
     expected = int(end["events_stored"])
     if expected != len(run):
         return f"{len(run)} of {expected} events are there"
-    return "damaged"
+    return "files are missing" if run._native.files_lacking else "damaged"
 
 
 def _file(run: Run) -> str:
-    what = f"{run.file}, {_size(run._native.file_bytes)}, {len(run)} events"
+    # A path need not be text.
+    path = os.fsencode(run.file).decode("utf-8", "backslashreplace")
+    what = f"{path}, {_size(run._native.file_bytes)}, {len(run)} events"
     bounds = run._native.trigger_bounds
     return what if bounds is None else f"{what}, triggers {bounds[0]} to {bounds[1]}"
 

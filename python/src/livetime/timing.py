@@ -79,6 +79,21 @@ def number(group_: int, number_: int, offset_ns: int = 0) -> Filter:
     return Filter(of_group.id | _in_12_bits("number", number_) << 36, mask, offset_ns)
 
 
+def _checked(filter: Filter) -> tuple[int, int, int]:
+    """The numbers of a filter, which go on as 64 bits each."""
+    id, mask, offset_ns = filter
+    for name, word in (("id", id), ("mask", mask)):
+        _in_word(f"{name} of a filter", word)
+    if not -(2**63) <= offset_ns < 2**63:
+        raise ValueError(f"offset_ns of a filter is {offset_ns}, expected -2^63 to 2^63 - 1")
+    return id, mask, offset_ns
+
+
+def _in_word(name: str, value: int, bits: int = 64) -> None:
+    if not 0 <= value < 2**bits:
+        raise ValueError(f"{name} is {value}, expected 0 to {2**bits - 1}")
+
+
 def _in_12_bits(name: str, value: int) -> int:
     if not 0 <= value < 1 << 12:
         raise ValueError(f"{name} is {value}, expected 0 to 4095")
@@ -94,6 +109,11 @@ def sequences(records: Records) -> npt.NDArray[np.uint64]:
     """The sequence number of each record."""
     return (records["stamp"] >> 1) - 1  # type: ignore[no-any-return]
 
+
+#: Most slots of the ring of a listener.
+SLOTS_MAX = 1 << 16
+_OVERFLOWS = ("drop-oldest", "drop-newest", "disconnect")
+_PRIORITIES = ("high", "generic", "idle")
 
 #: Longest lease [s].
 LEASE_MAX = 3600
@@ -123,7 +143,15 @@ class Listener:
         priority: str = "generic",
         spin: bool = False,
     ) -> None:
-        wanted = [tuple(one) for one in filters]
+        wanted = [_checked(one) for one in filters]
+        if not (2 <= slots <= SLOTS_MAX and slots & (slots - 1) == 0):
+            raise ValueError(f"slots is {slots}, expected a power of two from 2 to {SLOTS_MAX}")
+        for name, given, allowed in (
+            ("overflow", overflow, _OVERFLOWS),
+            ("priority", priority, _PRIORITIES),
+        ):
+            if given not in allowed:
+                raise ValueError(f"{name} is {given!r}, expected one of {', '.join(allowed)}")
         self._native: Optional[TimingListener] = TimingListener(
             address, wanted, slots, overflow, priority, spin
         )
@@ -141,6 +169,8 @@ class Listener:
         Empty when there was none within `timeout` seconds (for ever without one). An error that
         came behind records is raised by the next call.
         """
+        if most < 0:
+            raise ValueError(f"most is {most}, expected 0 or more")
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is nan, expected seconds")
         until = math.inf if timeout is None else monotonic() + timeout
@@ -240,8 +270,7 @@ class Control:
         """Injects one message; without `time` it is due a millisecond from now."""
         due = self.time() + 1_000_000 if time is None else time
         for name, word in (("id", id), ("param", param), ("time", due)):
-            if not 0 <= word < 2**64:
-                raise ValueError(f"{name} is {word}, expected 0 to {2**64 - 1}")
+            _in_word(name, word)
         self._native.inject(id, param, due)
 
     def play(
@@ -257,9 +286,19 @@ class Control:
         ``period_ns`` is from one start to the next of ``repeats``, no shorter than all messages take;
         0 has them one right after the other.
         """
-        if repeats < 1:
-            raise ValueError(f"repeats is {repeats}, expected at least 1")
-        in_order = sorted(messages, key=lambda message: message[2])
+        if not 1 <= repeats < 2**32:
+            raise ValueError(f"repeats is {repeats}, expected at least 1 and at most {2**32 - 1}")
+        _in_word("lead_ns", lead_ns)
+        _in_word("period_ns", period_ns)
+        given = list(messages)
+        if not given:
+            raise ValueError("there are no messages to play, expected at least 1")
+        for index, message in enumerate(given):
+            if len(message) != 3:
+                raise ValueError(f"message {index} is {message!r}, expected (id, param, time)")
+            for name, word in zip(("id", "param", "time"), message):
+                _in_word(f"{name} of message {index}", word)
+        in_order = sorted(given, key=lambda message: message[2])
         return self._native.play(in_order, lead_ns, repeats, period_ns)
 
     def stop_schedules(self) -> int:
@@ -271,6 +310,7 @@ class Control:
 
     def advance_clock(self, time: int) -> int:
         """Advances the virtual clock of a daemon that has one; the time then."""
+        _in_word("time", time)
         return self._native.advance_clock(time)
 
     def add_condition(self, sink: str, filter: Filter, action: Union[str, int]) -> str:
@@ -279,14 +319,17 @@ class Control:
         `action` is ``"on"`` or ``"off"`` for an output and the tag for a bus. The condition goes
         with this `Control`, unless there is a `lease`.
         """
+        if not isinstance(sink, str):
+            raise TypeError(f"sink is {sink!r}, expected a name such as 'IO1'")
         is_tag = not isinstance(action, str)
         if is_tag != sink.startswith("bus") or not (is_tag or action in _OUTPUT_TAGS):
-            raise LivetimeError(
+            raise ValueError(
                 f'action of {sink} is {action!r}, allowed is "on" or "off" for an output and a tag '
                 "for a bus"
             )
         tag = _OUTPUT_TAGS[action] if isinstance(action, str) else action
-        return self._native.add_condition(sink, tuple(filter), tag)
+        _in_word("tag", tag, bits=32)
+        return self._native.add_condition(sink, _checked(filter), tag)
 
     def remove(self, path: str) -> None:
         """Destroys a condition, by the path that `add_condition` gave."""
@@ -299,7 +342,7 @@ class Control:
         same user gets them by `resume`, in another process, too.
         """
         if not 0 <= seconds <= LEASE_MAX:
-            raise LivetimeError(
+            raise ValueError(
                 f"lease of {seconds} s, allowed is 1 to {LEASE_MAX} s, or 0 to give it back"
             )
         return self._native.lease(seconds)

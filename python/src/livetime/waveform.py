@@ -40,6 +40,8 @@ SET_DTYPE = np.dtype(
         ("shift_b", "u1"),
     ]
 )
+#: Highest sample frequency by its number, 2 MHz.
+FREQUENCY_MAX = 7
 #: Distance of the points at which Python functions are taken, seconds.
 SAMPLE = 10e-6
 
@@ -116,9 +118,11 @@ def design(
 
     ``duration`` is in seconds and may be left out for points. ``tolerance`` is the largest error
     allowed, as a fraction of full scale; ``frequency`` fixes the sample frequency (0 to 7: 16 kHz
-    to 2 MHz). Raises :class:`livetime.LivetimeError` naming the place if the curve cannot be
-    followed.
+    to 2 MHz). Raises ValueError for another one, and :class:`livetime.LivetimeError` naming the
+    place if the curve cannot be followed.
     """
+    if frequency is not None and not 0 <= frequency <= FREQUENCY_MAX:
+        raise ValueError(f"frequency is {frequency}, expected 0 to {FREQUENCY_MAX}")
     formula = None
     points: list[tuple[float, float]] = []
     if isinstance(curve, str):

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Optional, Union
+from typing import Callable, Optional, Union
 
+import awkward as ak
+
+from ..output_file import reason_to_keep
 from ..run import Run, open_run
 from . import csv_file, hdf5_file, parquet_file, root_file
 from .comparison import differing_events
-from .table import Writer, batches, run_record
-
-if TYPE_CHECKING:
-    import awkward as ak
+from .table import ExportError, Writer, batches, run_record
 
 #: Formats by name, with the endings that mean them.
 FORMATS = {
@@ -39,10 +39,6 @@ _WRITERS: dict[str, Callable[[list[Path], dict[str, str]], Writer]] = {
 }
 
 
-class ExportError(ValueError):
-    """An export that cannot be made as asked."""
-
-
 def export(
     run: Union[Run, str, os.PathLike[str]],
     path: Union[str, os.PathLike[str]],
@@ -61,7 +57,8 @@ def export(
     name with `.part` behind it and renamed at the end: a failed export leaves nothing behind.
 
     Raises FileExistsError if the target is there and `overwrite` is not asked for, ExportError for
-    an unknown format or a `step` below 1, ImportError if the library of the format is missing.
+    an unknown format, a `step` below 1 or a target that is a file of this or another run,
+    ImportError if the library of the format is missing.
     """
     if not isinstance(run, Run):
         run = open_run(run)
@@ -77,6 +74,9 @@ def export(
     for file in files:
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} is there already; ask for overwrite or another name")
+        kept = reason_to_keep(file, [run.file, *run.file.parent.glob("*.mcap")])
+        if kept is not None:
+            raise ExportError(f"{file} {kept} and is not replaced; another name is expected")
     parts = [file.with_name(file.name + ".part") for file in files]
     total = len(run)
     done = 0
@@ -103,8 +103,8 @@ def read(path: Union[str, os.PathLike[str]], *, format: Optional[str] = None) ->
     `livetime.exports.table`, in the same types in which they were written. `format` is one of
     `FORMATS`; without it the ending of `path` says it.
 
-    Raises ExportError for an unknown format or an ending of none, KeyError if the file was not made
-    by `export`.
+    Raises ExportError for an unknown format, an ending of none, or two files of CSV that do not
+    belong together, KeyError if the file was not made by `export`.
     """
     source = Path(path)
     name = format or format_of(source)

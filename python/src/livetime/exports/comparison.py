@@ -14,19 +14,20 @@ from . import table
 
 def differing_events(run: Run, again: ak.Array, step: int = 10_000) -> int:
     """The number of events of a run that are not the same in `again`, as `livetime.read_export` gives
-    it, in any column; NaN is the same as NaN. Events that only one of them has count as differing.
+    it, in any column; NaN is the same as NaN. Events that only one of them has count as differing,
+    but for damaged ones, which have a row in neither: `livetime.Run.shortfall` counts those.
 
     Raises ValueError if the columns are not those of an export.
     """
     with_fragments = "fragment" in again.fields
-    # A damaged event has a row in neither.
-    compared, differing = 0, 0
+    rows, compared, differing = 0, 0, 0
     for batch in table.batches(run, step, with_fragments):
         expected = table.in_types(table.as_array(batch))
         part = again[compared : compared + len(expected)]
         differing += int(_differing(expected[: len(part)], part).sum())
         compared += len(part)
-    return differing + max(len(run), len(again)) - compared
+        rows += len(expected)
+    return differing + max(rows, len(again)) - compared
 
 
 def _differing(expected: ak.Array, found: ak.Array) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
-from .table import FLAT, OBJECT, WORD, Batch, in_types
+from .table import FLAT, OBJECT, WORD, Batch, ExportError, in_types
 
 
 def names(path: Path) -> list[Path]:
@@ -54,7 +54,10 @@ class CsvWriter:
 
 
 def read(path: Path) -> ak.Array:
-    """The columns of an exported pair of files; `path` is the one of the events."""
+    """The columns of an exported pair of files; `path` is the one of the events.
+
+    Raises ExportError where an object is not of the event in its row.
+    """
     events, objects = names(path)
     with events.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -66,14 +69,43 @@ def read(path: Path) -> ak.Array:
     whole["missing_source"] = _lists(missing)
     with objects.open(newline="") as file:
         of_objects = list(csv.DictReader(file))
-    of_row = np.array([int(row["row"]) for row in of_objects], "<i8")
-    counts = np.bincount(of_row, minlength=len(rows)) if len(rows) else np.zeros(0, "<i8")
+    counts = _object_counts(path, rows, of_objects)
     fields = {
         name: ak.unflatten(np.array([float(row[name]) for row in of_objects]), counts)
         for name in OBJECT
     }
     whole["object"] = ak.zip(fields)
     return in_types(ak.zip(whole, depth_limit=1))
+
+
+def _object_counts(
+    path: Path, rows: list[dict[str, Any]], of_objects: list[dict[str, Any]]
+) -> np.ndarray[Any, Any]:
+    """How many objects each row has. A table that was sorted or selected from keeps its objects in
+    the places of before, where they would be those of other events."""
+    counts = np.zeros(len(rows), "<i8")
+    before = 0
+    for line, item in enumerate(of_objects, start=2):
+        row, trigger = int(item["row"]), int(item["trigger"])
+        there = int(rows[row]["trigger"]) if 0 <= row < len(rows) else None
+        if there != trigger or row < before:
+            wrong = f"has event {there} there" if there is not None else f"has {len(rows)} rows"
+            if row < before:
+                wrong = f"was at row {before} before"
+            raise ExportError(
+                f"{names(path)[1]}: line {line}: object of event {trigger} in row {row}, but "
+                f"{path.name} {wrong}; both files are expected as they were exported"
+            )
+        counts[row] += 1
+        before = row
+    for row, item in enumerate(rows):
+        # Former exports do not say how many there are.
+        if int(item.get("objects", counts[row])) != counts[row]:
+            raise ExportError(
+                f"{path}: event {item['trigger']} has {item['objects']} objects, but "
+                f"{names(path)[1].name} has {counts[row]} of it"
+            )
+    return counts
 
 
 def _values(column: np.ndarray[Any, Any]) -> list[Any]:

@@ -36,6 +36,11 @@ OBJECT = {
 FRAGMENT = {"source": np.dtype("<u4"), "status": np.dtype("<u4"), "word_count": np.dtype("<u4")}
 WORD = np.dtype("<u4")
 
+
+class ExportError(ValueError):
+    """An export that cannot be made as asked, or is not whole where it is read."""
+
+
 #: A batch: columns by name, all with as many rows.
 Batch = dict[str, Any]
 
